@@ -1,0 +1,160 @@
+"""What a backend is: one library behind one interface.
+
+A new library is one file in `backends/` that ends in `BACKEND = MyLibrary()`. Its methods are marked with the op,
+precisions and directions they serve, and the support table is read from these marks:
+
+    @kernel("gemm", precisions=("f32",))
+    def gemm(self, case, arrays): ...
+
+Such a method does all that may happen before the clock starts (create, pack, choose an algorithm) and returns a
+`Kernel`. It raises `Unsupported` for what it finds out too late for a mark.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from deepbench import discover
+from deepbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class NativeFunction(Protocol):
+    """A function of a shared library as ctypes gives it."""
+
+    def __call__(self, *arguments: Any) -> int: ...
+
+
+class Call:
+    """One C call with all its arguments ready, so that timing it converts nothing.
+
+    Arguments: a whole number or `c_void_p` handle goes by value; bytes, an array of NumPy, and a ctypes number,
+    structure or array go by address, as Fortran wants them. No floating-point number goes by value.
+    `status=True` says that the function returns 0 for success; any other value stops the timing.
+    """
+
+    def __init__(self, function: NativeFunction, *arguments: Any, status: bool = False) -> None:
+        self.function = function
+        self.status = status
+        self.keep_alive = arguments
+        self.words = [_word(a) for a in arguments]
+
+    @property
+    def address(self) -> int:
+        """Where the function's code starts."""
+        return ctypes.cast(self.function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+def _word(argument: Any) -> int:
+    if isinstance(argument, int):
+        return argument
+    if isinstance(argument, ctypes.c_void_p):
+        return argument.value or 0
+    if isinstance(argument, bytes):
+        return ctypes.cast(ctypes.c_char_p(argument), ctypes.c_void_p).value or 0
+    if hasattr(argument, "ctypes"):
+        return int(argument.ctypes.data)
+    return ctypes.addressof(argument)
+
+
+@dataclass
+class Kernel:
+    """What a backend prepared: either C `calls`, made one after the other, or a Python function `run`."""
+
+    calls: tuple[Call, ...] = ()
+    run: Callable[[], object] | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What one method of a backend serves."""
+
+    op: str
+    precisions: tuple[str, ...]
+    directions: tuple[str, ...]
+
+
+def kernel(
+    op: str, precisions: tuple[str, ...], directions: tuple[str, ...] = ("forward",)
+) -> Callable[[Method], Method]:
+    """Mark a method as serving an op in these precisions and directions."""
+
+    def mark(method: Method) -> Method:
+        method.mark = Mark(op, precisions, directions)  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+class Backend:
+    """One library. Subclass, mark methods with `kernel`, and end the file with `BACKEND = MyLibrary()`."""
+
+    name: ClassVar[str]
+    """One word, as in a case's text."""
+    title: ClassVar[str]
+    """The library as its makers spell it."""
+    default: ClassVar[bool] = True
+    """Part of a run that names no backend."""
+    computes: ClassVar[bool] = True
+    """False for a backend whose outputs mean nothing: its records are `unchecked`."""
+
+    def open(self) -> dict[str, Any]:
+        """Load the library; facts about it (`name`, `version`, `path` …), or raise `Unavailable`.
+
+        Called once in a fresh process, before any kernel is prepared. Thread counts are in the environment by
+        then. Import and load here, never at the top of the file.
+        """
+        raise NotImplementedError
+
+    def marks(self) -> list[Mark]:
+        """What the methods say they serve."""
+        methods = (getattr(type(self), name) for name in dir(type(self)))
+        return [m.mark for m in methods if hasattr(m, "mark")]
+
+    def supports(self, op: str, precision: str, direction: str) -> bool:
+        """Whether some method is marked for this."""
+        return any(
+            m.op == op and precision in m.precisions and direction in m.directions
+            for m in self.marks()
+        )
+
+    def prepare(self, case: Case, arrays: Arrays) -> Kernel:
+        """Call the method marked for this case."""
+        for name in dir(type(self)):
+            mark = getattr(getattr(type(self), name), "mark", None)
+            if (
+                mark
+                and mark.op == case.op
+                and case.precision.name in mark.precisions
+                and case.direction in mark.directions
+            ):
+                prepared: Kernel = getattr(self, name)(case, arrays)
+                return prepared
+        from deepbench.errors import Unsupported
+
+        raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
+
+
+@cache
+def all_backends() -> dict[str, Backend]:
+    """Every backend by its name, whether its library is here or not."""
+    return discover.named("backends", "BACKEND")
+
+
+def find(name: str) -> Backend:
+    """The backend of that name; `BadInput` for any other word."""
+    try:
+        return all_backends()[name]
+    except KeyError:
+        raise BadInput(f"unknown backend {name!r}; there are {', '.join(all_backends())}") from None

@@ -1,0 +1,154 @@
+"""Intel oneMKL, through its single dynamic library: SGEMM and the mixed-precision GEMMs, plain and packed.
+
+Fortran-style names, all arguments by address. `sgemm_64` and its sisters take 64-bit integers; releases without
+them get the same bytes, see `native/blas.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Backend, Call, Kernel, kernel
+from deepbench.errors import Unsupported
+from deepbench.native import library
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+ROUTINES = {
+    "f32": "sgemm",
+    "bf16": "gemm_bf16bf16f32",
+    "f16": "gemm_f16f16f32",
+    "i8u8": "gemm_s8u8s32",
+}
+
+
+class MKL(Backend):
+    name = "mkl"
+    title = "MKL"
+
+    def open(self) -> dict[str, Any]:
+        self.library = library.load(
+            self.title,
+            "DEEPBENCH_MKL_PATH",
+            ("libmkl_rt.so*",),
+            needs=("mkl_get_version_string",),
+            remedy="pip install 'deepbench-kernels[mkl]' (x86-64 only), or name a libmkl_rt.so in DEEPBENCH_MKL_PATH",
+        )
+        buffer = ctypes.create_string_buffer(256)
+        self.library.mkl_get_version_string(buffer, len(buffer))
+        text = buffer.value.decode(errors="replace").strip()
+        version = re.search(r"Version ([0-9][0-9.]*)", text)
+        return {
+            "name": self.title,
+            "version": version[1] if version else text,
+            "path": library.path_of(self.library, "mkl_get_version_string"),
+            "build": text,
+            "threading": "OpenMP",
+        }
+
+    @kernel("gemm", precisions=("f32", "bf16", "f16"))
+    def gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.native import blas
+
+        routine = ROUTINES[case.precision.name]
+        if case.settings["weights"] == "plain":
+            call = blas.gemm_call(self._function(routine), case.problem, case.settings, arrays)
+            return Kernel(calls=(call,), notes={"implementation": routine})
+        alpha = [ctypes.c_float(1.0)]
+        packing = alpha if routine == "sgemm" else []  # SGEMM multiplies by alpha when it packs
+        packed, notes = self._pack(routine, case, arrays, packing)
+        p = case.problem
+        lda, ldb, ldc = map(blas.integer, blas.leading_dimensions(p))
+        call = Call(
+            self._function(f"{routine}_compute"),
+            b"P",
+            blas.letter(p.b_t),
+            blas.integer(p.m),
+            blas.integer(p.n),
+            blas.integer(p.k),
+            *([] if packing else alpha),
+            packed,
+            lda,
+            arrays["b"],
+            ldb,
+            blas.beta_of(case.settings),
+            arrays["c"],
+            ldc,
+        )
+        return Kernel(calls=(call,), notes={"implementation": f"{routine}_compute", **notes})
+
+    @kernel("gemm", precisions=("i8u8",))
+    def gemm_integer(self, case: Case, arrays: Arrays) -> Kernel:
+        """A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
+        from deepbench.native import blas
+
+        p, routine = case.problem, ROUTINES["i8u8"]
+        a, left, notes = arrays["a"], blas.letter(p.a_t), {"implementation": routine}
+        if case.settings["weights"] == "packed":
+            a, notes = self._pack(routine, case, arrays, [])
+            left, notes["implementation"] = b"P", f"{routine}_compute"
+            routine = f"{routine}_compute"
+        lda, ldb, ldc = map(blas.integer, blas.leading_dimensions(p))
+        call = Call(
+            self._function(routine),
+            left,
+            blas.letter(p.b_t),
+            b"F",  # one offset for all of C
+            blas.integer(p.m),
+            blas.integer(p.n),
+            blas.integer(p.k),
+            ctypes.c_float(1.0),
+            a,
+            lda,
+            ctypes.c_int8(0),
+            arrays["b"],
+            ldb,
+            ctypes.c_int8(0),
+            blas.beta_of(case.settings),
+            arrays["c"],
+            ldc,
+            ctypes.c_int32(0),
+        )
+        return Kernel(calls=(call,), notes=notes)
+
+    def _pack(
+        self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """A in MKL's own format, and what packing cost."""
+        from deepbench.arrays import empty
+        from deepbench.native import blas
+
+        p = case.problem
+        sizes = [blas.integer(x) for x in (p.m, p.n, p.k)]
+        get_size = self._function(f"{routine}_pack_get_size")
+        get_size.restype = ctypes.c_size_t
+        packed_bytes = get_size(ctypes.c_char_p(b"A"), *map(ctypes.byref, sizes))
+        packed = empty((packed_bytes,), "u8")
+        lda = blas.integer(blas.leading_dimensions(p)[0])
+        pack = Call(
+            self._function(f"{routine}_pack"),
+            b"A",
+            blas.letter(p.a_t),
+            *sizes,
+            *alpha,
+            arrays["a"],
+            lda,
+            packed,
+        )
+        start = perf_counter()
+        pack.function(*map(ctypes.c_void_p, pack.words))
+        return packed, {"pack_s": perf_counter() - start, "packed_bytes": packed_bytes}
+
+    def _function(self, routine: str) -> Any:
+        function = library.first_symbol(self.library, (f"{routine}_64", routine))
+        if function is None:
+            raise Unsupported(f"this MKL has no {routine}; newer releases have it")
+        return function
+
+
+BACKEND = MKL()

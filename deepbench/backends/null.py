@@ -1,0 +1,35 @@
+"""A library that does nothing: its time is what the harness itself adds to every call."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Backend, Call, Kernel, Mark
+from deepbench.op import all_ops
+from deepbench.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+
+class Null(Backend):
+    name = "null"
+    title = "null"
+    default = False
+    computes = False
+
+    def open(self) -> dict[str, Any]:
+        return {"name": "null (an empty C function)", "version": None, "path": None}
+
+    def marks(self) -> list[Mark]:
+        """Every op, in every precision and direction."""
+        return [Mark(op.name, tuple(PRECISIONS), op.directions) for op in all_ops().values()]
+
+    def prepare(self, case: Case, arrays: Arrays) -> Kernel:
+        """`labs` of the C library with as many arguments as SGEMM has; it looks at the first."""
+        return Kernel(calls=(Call(ctypes.CDLL(None).labs, *range(13)),))
+
+
+BACKEND = Null()

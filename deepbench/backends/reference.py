@@ -1,0 +1,40 @@
+"""NumPy in float64: runs any op by the op's own reference. What all answers are compared with, not a rival."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Backend, Kernel, Mark
+from deepbench.op import all_ops
+from deepbench.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+
+class Reference(Backend):
+    name = "reference"
+    title = "NumPy float64"
+    default = False
+
+    def open(self) -> dict[str, Any]:
+        import numpy
+
+        return {"name": self.title, "version": numpy.__version__, "path": numpy.__file__}
+
+    def marks(self) -> list[Mark]:
+        """Every op, in every precision and direction."""
+        return [Mark(op.name, tuple(PRECISIONS), op.directions) for op in all_ops().values()]
+
+    def prepare(self, case: Case, arrays: Arrays) -> Kernel:
+        op = all_ops()[case.op]
+
+        def run() -> None:
+            for name, values in op.reference(case, arrays).items():
+                arrays[name][...] = values
+
+        return Kernel(run=run, notes={"implementation": "float64"})
+
+
+BACKEND = Reference()

@@ -1,0 +1,88 @@
+"""Compare what a kernel left in its outputs with the float64 reference; find inputs that it changed."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays, Comparison, Op
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The worst of all comparisons of one check."""
+
+    passed: bool
+    how: str
+    error: float | None
+    """Largest |got - want| in units of the tolerance; 0 where both are 0; None where it is not a number."""
+    got: float | None
+    want: float | None
+    covers: int
+    of: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a record keeps it."""
+        return asdict(self)
+
+    @property
+    def sentence(self) -> str:
+        """What a failed check found, in words."""
+        error = "not a number" if self.error is None else f"{self.error:.3g} times the tolerance"
+        return f"{self.how}: found {self.got}, wanted {self.want}, error {error}"
+
+
+def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
+    """The verdict on outputs after `op.reset` and one execution."""
+    verdicts = [_judge(c) for c in op.compare(case, arrays)]
+    worst = next((v for v in verdicts if not v.passed), verdicts[0])
+    how = worst.how if not worst.passed else " and ".join(v.how for v in verdicts)
+    covers = max(v.covers for v in verdicts)
+    return Verdict(worst.passed, how, _largest(verdicts), worst.got, worst.want, covers, worst.of)
+
+
+def fingerprint(op: Op, arrays: Arrays) -> dict[str, int]:
+    """A checksum of every input, to find a kernel that changes what it should only read."""
+    return {name: _checksum(array) for name, array in arrays.items() if name not in op.outputs}
+
+
+def _checksum(array: Any) -> int:
+    """The sum of all 8-byte words (at the speed of memory), and a CRC of the few bytes behind them."""
+    content = array.reshape(-1).view(np.uint8)
+    whole = content.size // 8 * 8
+    words = int(np.add.reduce(content[:whole].view(np.uint64), dtype=np.uint64))
+    return words ^ zlib.crc32(content[whole:])
+
+
+def _judge(comparison: Comparison) -> Verdict:
+    got, want = comparison.got.reshape(-1), comparison.want.reshape(-1)
+    tolerance = comparison.tolerance.reshape(-1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        difference = np.abs(got - want)
+        ratio = np.where(difference == 0, 0.0, difference / tolerance)
+        # Written so that a NaN fails: nothing is fine but what is within the tolerance.
+        fails = ~(difference <= tolerance)
+        worst = int(np.argmax(np.where(np.isnan(ratio), np.inf, ratio)))
+    return Verdict(
+        passed=not fails.any(),
+        how=comparison.how,
+        error=_finite(ratio[worst]),
+        got=_finite(got[worst]),
+        want=_finite(want[worst]),
+        covers=comparison.covers,
+        of=comparison.of,
+    )
+
+
+def _largest(verdicts: list[Verdict]) -> float | None:
+    errors = [v.error for v in verdicts]
+    return None if None in errors else max(e for e in errors if e is not None)
+
+
+def _finite(value: Any) -> float | None:
+    return float(f"{float(value):.7g}") if np.isfinite(value) else None

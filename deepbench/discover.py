@@ -1,0 +1,59 @@
+"""Find ops and backends by their files: a file in the folder is an op or a backend.
+
+`DEEPBENCH_PLUGINS` may name folders (separated as in `PATH`) that hold `ops/*.py` and `backends/*.py` of one's
+own; they are Python programs and run with your rights, so name only folders you trust.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from deepbench.errors import BadInput
+
+PLUGINS = "DEEPBENCH_PLUGINS"
+
+
+def named(kind: str, attribute: str) -> dict[str, Any]:
+    """The object that each module of `deepbench/<kind>` and of the plug-in folders ends in, by its `name`."""
+    found = {}
+    for module in _modules(kind):
+        if not hasattr(module, attribute):
+            raise BadInput(f"{module.__file__} does not end in {attribute} = …; see docs/")
+        thing = getattr(module, attribute)
+        found[thing.name] = thing
+    return found
+
+
+def _modules(kind: str) -> list[ModuleType]:
+    here = Path(__file__).parent / kind
+    found = [
+        importlib.import_module(f"deepbench.{kind}.{path.stem}")
+        for path in sorted(here.glob("[!_]*.py"))
+    ]
+    for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+        if not Path(folder).is_dir():
+            raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
+        found += [_load(kind, path) for path in sorted((Path(folder) / kind).glob("[!_]*.py"))]
+    return found
+
+
+def _load(kind: str, path: Path) -> ModuleType:
+    name = f"deepbench_plugins.{kind}.{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader, f"{path} is a .py file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise BadInput(f"{PLUGINS}: {path} does not load: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,40 @@
+"""Case → the words and the environment of the worker process that measures it. Pure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+# Every OpenMP and BLAS runtime reads one of these before its library's first call.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+# What users may have set to change how fast a library runs; the record repeats it.
+TUNING_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "MALLOC_")
+
+
+def worker_command(descriptor: int) -> list[str]:
+    """The worker reads a request on standard input and answers on this descriptor."""
+    return [sys.executable, "-m", "deepbench.worker", str(descriptor)]
+
+
+def worker_environment(
+    threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The parent's environment, with as many threads as the case says and, if it says so, bound to cores."""
+    environment = dict(inherited)
+    environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    environment.update(OMP_DYNAMIC="false", MKL_DYNAMIC="FALSE", PYTHONUNBUFFERED="1")
+    if pin == "cores":
+        places = ",".join(f"{{{cpu}}}" for cpu in cpus[:threads])
+        environment.update(OMP_PROC_BIND="true", OMP_PLACES=places)
+    return environment
+
+
+def worker_cpus(threads: int, pin: str, cpus: list[int]) -> list[int] | None:
+    """The CPUs a pinned worker may use; None leaves the mask alone."""
+    return cpus[:threads] if pin == "cores" else None
+
+
+def tuning(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that change how libraries run, for the record."""
+    return {k: v for k, v in sorted(environment.items()) if k.startswith(TUNING_PREFIXES)}

@@ -1,0 +1,204 @@
+"""The clock: warm up until flat, take samples of 1–2 ms with evidence beside them, stop when sure.
+
+`docs/method.md` argues every number here.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter, process_time_ns
+from typing import Any, NamedTuple, Protocol
+
+from deepbench import stats
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How long to measure in one process. Seconds; shares of the median."""
+
+    target: float = 0.01
+    """Stop when the interval of the median, low to high, is narrower than this share of it."""
+    least_samples: int = 30
+    least_s: float = 0.1
+    most_s: float = 0.4
+    warm_up_s: float = 0.1
+    """Longest warm-up after the first call."""
+    sample_s: float = 1.5e-3
+    """A sample is so many calls that it lasts about this long, at least one."""
+    first_call_counts_s: float | None = None
+    """A first call that takes longer than this is the only sample; None: never."""
+
+
+# The three lengths of a run. Two samples of a long kernel would double the time of a quick run.
+QUICK = Rules(least_samples=10, least_s=0.03, most_s=0.06, warm_up_s=0.03, first_call_counts_s=0.5)
+DEFAULT = Rules()
+RIGOROUS = Rules(target=0.005, least_samples=50, least_s=0.3, most_s=3.0, warm_up_s=0.5)
+
+# Warm enough: the medians of the last two blocks of samples differ by less than this share.
+FLAT = 0.02
+BLOCK = 5
+
+# The interval of a median shrinks as 1/sqrt(samples): doubling them should give 0.71 of the width. When it keeps
+# more than this, twice in a row, more samples will not help.
+SHRINKS = 0.9
+
+
+class Clock(Protocol):
+    """What a sample reads: the tests put a scripted one in its place."""
+
+    def run(self, calls: int) -> int:
+        """Run the kernel so often; nanoseconds it took."""
+
+    def evidence(self) -> tuple[int, int, float | None]:
+        """CPU nanoseconds and involuntary switches of the process so far; seconds stolen from this machine."""
+
+    def now(self) -> float:
+        """Seconds of a monotonic clock."""
+
+
+class SystemClock:
+    """The real clock around a timer of `native.callloop`."""
+
+    def __init__(self, timer: Any) -> None:
+        self.run = timer
+        self.now = perf_counter
+        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
+        try:
+            self._stat: int | None = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # not Linux, or hidden by the container
+            self._stat = None
+
+    def evidence(self) -> tuple[int, int, float | None]:
+        """See `Clock.evidence`. Steal is counted in ticks of 10 ms over all CPUs, so it is coarse."""
+        switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        stolen = None
+        if self._stat is not None:
+            # cpu user nice system idle iowait irq softirq steal …
+            stolen = int(os.pread(self._stat, 256, 0).split()[8]) / self._ticks_per_s
+        return process_time_ns(), switches, stolen
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the clock said in one process. The lists have one entry a sample."""
+
+    samples_s: list[float]
+    """Seconds a call."""
+    calls_per_sample: int
+    cpu_s: list[float]
+    """CPU seconds of all threads during the sample."""
+    involuntary_switches: list[int]
+    steal_s: list[float | None]
+    first_call_s: float
+    warm_up_calls: int
+    warm_up_s: float
+    stopped: str
+    """Why: `sure`, `unstable`, `time`, or `first_call` (the first call is the only sample)."""
+    loop: str
+    """`native` or `python`."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a record keeps it."""
+        return asdict(self)
+
+
+class Sample(NamedTuple):
+    """One reading: seconds a call, and the evidence beside it."""
+
+    call_s: float
+    cpu_s: float
+    involuntary_switches: int
+    steal_s: float | None
+
+
+def take_sample(clock: Clock, calls: int) -> Sample:
+    """Run the kernel so often between two looks at the evidence."""
+    cpu, switches, stolen = clock.evidence()
+    elapsed = clock.run(calls)
+    cpu_after, switches_after, stolen_after = clock.evidence()
+    steal = None
+    if stolen is not None and stolen_after is not None:
+        steal = max(0.0, round(stolen_after - stolen, 3))
+    # A clock that does not advance would make an endless rate: a nanosecond is the least it can mean.
+    call_s = float(f"{max(elapsed, 1) / calls / 1e9:.7g}")
+    return Sample(call_s, round((cpu_after - cpu) / 1e9, 9), switches_after - switches, steal)
+
+
+def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement:
+    """Warm up, sample, stop. `first` is the very first call, whose answer was checked before."""
+    if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
+        samples, calls, warm_up_calls, warm_up_s, stopped = [first], 1, 0, 0.0, "first_call"
+    else:
+        calls, warm_up_calls, warm_up_s = _warm_up(clock, rules, first.call_s)
+        samples, stopped = _sample(clock, rules, calls)
+    return Measurement(
+        [s.call_s for s in samples],
+        calls,
+        [s.cpu_s for s in samples],
+        [s.involuntary_switches for s in samples],
+        [s.steal_s for s in samples],
+        first.call_s,
+        warm_up_calls,
+        round(warm_up_s, 6),
+        stopped,
+        loop,
+    )
+
+
+def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
+    """Run until two blocks of samples agree; returns calls in a sample, calls made and seconds spent.
+
+    A kernel so long that one call fills the warm-up was warmed by its first call.
+    """
+    if first_call_s >= rules.warm_up_s:
+        return 1, 0, 0.0
+    start, made, calls = clock.now(), 0, 1
+    blocks: list[float] = []
+    while True:
+        times = []
+        for _ in range(BLOCK):
+            times.append(clock.run(calls) / 1e9 / calls)
+            made += calls
+        blocks.append(median(times))
+        spent = clock.now() - start
+        wanted = max(1, round(rules.sample_s / max(blocks[-1], 1e-9)))
+        flat = len(blocks) > 1 and abs(blocks[-1] / max(blocks[-2], 1e-12) - 1) < FLAT
+        settled = calls == wanted or 0.8 < calls / wanted < 1.25
+        if (flat and settled) or spent >= rules.warm_up_s:
+            return wanted if not settled else calls, made, spent
+        calls = calls if settled else wanted
+
+
+def _sample(clock: Clock, rules: Rules, calls: int) -> tuple[list[Sample], str]:
+    """Take samples until the rules say stop, and say why. The interval is looked at when samples have doubled."""
+    start, look, widths = clock.now(), rules.least_samples, [float("inf")]
+    samples: list[Sample] = []
+    not_shrinking = 0
+    while True:
+        samples.append(take_sample(clock, calls))
+        spent = clock.now() - start
+        if spent >= rules.most_s:
+            return samples, "time"
+        if len(samples) < look or spent < rules.least_s:
+            continue
+        look = 2 * len(samples)
+        chosen = _clean(samples, calls)
+        interval = stats.median_interval(chosen)
+        if interval is None:
+            continue
+        width = (interval[1] - interval[0]) / median(chosen)
+        if width <= rules.target:
+            return samples, "sure"
+        not_shrinking = not_shrinking + 1 if width > SHRINKS * widths[-1] else 0
+        if not_shrinking == 2:
+            return samples, "unstable"
+        widths.append(width)
+
+
+def _clean(samples: list[Sample], calls: int) -> list[float]:
+    times, cpu, switches, steal = (list(column) for column in zip(*samples, strict=True))
+    flags = stats.clean(times, cpu, switches, steal, calls)
+    return [t for t, ok in zip(times, flags, strict=True) if ok]

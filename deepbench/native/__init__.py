@@ -1,0 +1,1 @@
+"""C: the loader of shared libraries, declarations that several backends share, and the timing loop."""

@@ -1,0 +1,68 @@
+/* The timing loop: make prepared C calls over and over between two readings of the clock.
+ *
+ * Built when a compiler is there and loaded with ctypes; no Python header is needed. Every argument is one machine
+ * word (an integer or an address), which is how C passes such arguments on x86-64 and on 64-bit Arm.
+ */
+#include <stdint.h>
+#include <time.h>
+
+typedef int64_t w;
+
+struct call {
+    void *function;
+    const w *words;
+    int64_t count;
+    int64_t status; /* the function returns 0 for success */
+};
+
+#define DEEPBENCH_MOST_WORDS 20
+
+static inline w make(const struct call *c)
+{
+    const w *a = c->words;
+    void *f = c->function;
+    switch (c->count) {
+    case 0: return ((w(*)(void))f)();
+    case 1: return ((w(*)(w))f)(a[0]);
+    case 2: return ((w(*)(w, w))f)(a[0], a[1]);
+    case 3: return ((w(*)(w, w, w))f)(a[0], a[1], a[2]);
+    case 4: return ((w(*)(w, w, w, w))f)(a[0], a[1], a[2], a[3]);
+    case 5: return ((w(*)(w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4]);
+    case 6: return ((w(*)(w, w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4], a[5]);
+    case 7: return ((w(*)(w, w, w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
+    case 8: return ((w(*)(w, w, w, w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    /* Beyond eight, words follow each other on the stack and the caller removes them, on both architectures:
+     * a function that takes fewer never looks at the rest. */
+    case 9: case 10: case 11: case 12: case 13:
+        return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w))f)(
+            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
+    default:
+        return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w))f)(
+            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
+            a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19]);
+    }
+}
+
+int64_t deepbench_most_words(void) { return DEEPBENCH_MOST_WORDS; }
+
+/* Does nothing: what remains when it is timed is the loop itself. */
+int64_t deepbench_nothing(void) { return 0; }
+
+/* Make the `n_calls` calls, in order, `repeats` times. `words` of each call has room for DEEPBENCH_MOST_WORDS.
+ * Returns nanoseconds of the monotonic clock, or -1 - status after a call whose status is not 0; `failed` is then
+ * the index of that call. */
+int64_t deepbench_time_calls(const struct call *calls, int64_t n_calls, int64_t repeats, int64_t *failed)
+{
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (int64_t r = 0; r < repeats; r++)
+        for (int64_t i = 0; i < n_calls; i++) {
+            w result = make(&calls[i]);
+            if (calls[i].status && (int32_t)result != 0) {
+                *failed = i;
+                return -1 - (int64_t)(uint32_t)(int32_t)result;
+            }
+        }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return (end.tv_sec - start.tv_sec) * INT64_C(1000000000) + (end.tv_nsec - start.tv_nsec);
+}

@@ -1,0 +1,122 @@
+"""Time prepared calls: with the compiled loop of `callloop.c`, or in Python where it was not built.
+
+The compiled loop adds some nanoseconds to a call, Python's about a microsecond; `Loop.kind` says which one it is,
+and every record repeats it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import repeat
+from pathlib import Path
+from time import perf_counter_ns
+
+from deepbench.backend import Call, Kernel
+from deepbench.errors import LibraryError
+
+# Set to any text to time in Python although the compiled loop is there: to see what it saves, and for tests.
+NO_NATIVE = "DEEPBENCH_NO_NATIVE_LOOP"
+
+# A timer runs the kernel so many times and returns the nanoseconds they took together.
+Timer = Callable[[int], int]
+
+
+class _NativeCall(ctypes.Structure):
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("words", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("status", ctypes.c_int64),
+    )
+
+
+def timer(kernel: Kernel) -> tuple[Timer, str]:
+    """A timer for this kernel, and the kind of its loop: `native` or `python`."""
+    if kernel.run is not None:
+        return _python_timer([(kernel.run, (), False)]), "python"
+    library = native_library()
+    if library is None:
+        calls = [(c.function, tuple(map(ctypes.c_void_p, c.words)), c.status) for c in kernel.calls]
+        return _python_timer(calls), "python"
+    return _native_timer(library, kernel.calls), "native"
+
+
+@cache
+def native_library() -> ctypes.CDLL | None:
+    """The compiled loop, or None where no compiler was there at installation."""
+    if os.environ.get(NO_NATIVE):
+        return None
+    for path in sorted(Path(__file__).parent.glob("_callloop*.so")):
+        library = ctypes.CDLL(str(path))
+        library.deepbench_most_words.restype = ctypes.c_int64
+        library.deepbench_time_calls.restype = ctypes.c_int64
+        return library
+    return None
+
+
+def _native_timer(library: ctypes.CDLL, calls: Sequence[Call]) -> Timer:
+    most_words = library.deepbench_most_words()
+    table = (_NativeCall * len(calls))()
+    keep = []
+    for row, call in zip(table, calls, strict=True):
+        assert len(call.words) <= most_words, f"raise DEEPBENCH_MOST_WORDS to {len(call.words)}"
+        words = (ctypes.c_int64 * most_words)(*map(_signed, call.words))
+        keep.append(words)
+        row.function, row.words = call.address, ctypes.addressof(words)
+        row.count, row.status = len(call.words), call.status
+    failed = ctypes.c_int64(-1)
+    function = library.deepbench_time_calls
+    count = ctypes.c_int64(len(calls))
+
+    def run(repeats: int) -> int:
+        elapsed: int = function(table, count, ctypes.c_int64(repeats), ctypes.byref(failed))
+        if elapsed < 0:
+            raise _failure(calls[failed.value].function, -1 - elapsed)
+        return elapsed
+
+    run.keep = keep  # type: ignore[attr-defined]  # the table points into these arrays
+    return run
+
+
+def _python_timer(calls: Sequence[tuple[Callable[..., object], tuple[object, ...], bool]]) -> Timer:
+    if len(calls) == 1:
+        function, arguments, status = calls[0]
+
+        def run_one(repeats: int) -> int:
+            result: object = 0
+            start = perf_counter_ns()
+            if status:
+                for _ in repeat(None, repeats):
+                    result = function(*arguments) or result
+            else:
+                for _ in repeat(None, repeats):
+                    function(*arguments)
+            elapsed = perf_counter_ns() - start
+            if status and result:
+                raise _failure(function, result)
+            return elapsed
+
+        return run_one
+
+    def run_all(repeats: int) -> int:
+        start = perf_counter_ns()
+        for _ in repeat(None, repeats):
+            for function, arguments, status in calls:
+                result = function(*arguments)
+                if status and result:
+                    raise _failure(function, result)
+        return perf_counter_ns() - start
+
+    return run_all
+
+
+def _failure(function: object, status: object) -> LibraryError:
+    name = getattr(function, "__name__", str(function))
+    return LibraryError("the library", name, int(str(status)), "see its header for the meaning")
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word

@@ -1,0 +1,167 @@
+"""What an op is: the mathematics of one operation, with no library and no clock.
+
+A new op is one file in `ops/` that ends in `OP = MyOp()`. It is found by being there and runs at once on the
+`reference` backend. `ops/gemm.py` is the one to read first.
+
+NumPy is imported inside the functions that compute, so that `deepbench list` and `--help` start at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from deepbench import discover
+from deepbench.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deepbench.case import Case
+
+    Arrays = dict[str, np.ndarray[Any, Any]]
+
+# The largest size a problem may state: vendors' interfaces count in signed 32-bit integers.
+LARGEST_SIZE = 2**31 - 1
+
+
+def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE) -> Any:
+    """A field of a Problem: a whole number from `least` to `most`, `default` where it may be left out."""
+    metadata = {"least": least, "most": most}
+    if default is None:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Problem:
+    """Base of the frozen dataclasses, one an op, that hold sizes and structure in the field's letters.
+
+    Checks itself when made: every field is a whole number within the bounds its `size` gives.
+    """
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            value = getattr(self, field.name)
+            least, most = field.metadata["least"], field.metadata["most"]
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise BadInput(
+                    f"{field.name} must be a whole number from {least} to {most}, found {_short(value)}"
+                )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Field names and values, in the order they are written."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def text(self) -> str:
+        """`m=2 n=3 k=4 a_t=0 b_t=0`."""
+        return " ".join(f"{name}={value}" for name, value in self.sizes.items())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of what a kernel left with what the float64 reference says.
+
+    `got`, `want` and `tolerance` (absolute) have one shape. `covers` of `of` elements of the output have a part
+    in it, so a sampled check says how much it saw.
+    """
+
+    how: str
+    got: np.ndarray[Any, Any]
+    want: np.ndarray[Any, Any]
+    tolerance: np.ndarray[Any, Any]
+    covers: int
+    of: int
+
+
+class Op:
+    """One operation. Subclass, fill in, and end the file with `OP = MyOp()`."""
+
+    name: ClassVar[str]
+    Problem: ClassVar[type[Problem]]
+    directions: ClassVar[tuple[str, ...]] = ("forward",)
+    settings: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Choices beyond sizes, for example `{"beta": ("1", "0")}`; the first value is the default."""
+    outputs: ClassVar[tuple[str, ...]]
+    """Names of the arrays that a kernel writes."""
+    smoke: ClassVar[tuple[Problem, ...]]
+    """A few tiny problems, odd sizes among them: the test suite runs each on every library."""
+    probes: ClassVar[tuple[Problem, ...]] = ()
+    """Problems that libraries run close to the machine's peak: they measure the roof. Empty: no part in it."""
+
+    def operand_bytes(self, case: Case) -> int:
+        """Bytes of all arrays that `operands` will allocate; asked before allocating."""
+        raise NotImplementedError
+
+    def operands(self, case: Case) -> Arrays:
+        """Allocate and fill every array, always with the same bits. Outputs are as `reset` leaves them."""
+        raise NotImplementedError
+
+    def reset(self, case: Case, arrays: Arrays) -> None:
+        """Put the outputs back to what a kernel must find: initial values, or poison that it must overwrite."""
+        raise NotImplementedError
+
+    def reference(self, case: Case, arrays: Arrays) -> Arrays:
+        """Every output in full, in float64, after `reset` and one execution; shaped like the stored outputs."""
+        raise NotImplementedError
+
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+        """Compare the outputs in `arrays`, after `reset` and one execution, with float64.
+
+        A large problem is checked on a sample and on projections, so that nobody waits for a full reference.
+        """
+        raise NotImplementedError
+
+    def flop(self, case: Case) -> int:
+        """Floating-point (or integer) operations of one execution, a multiply-add counted as two."""
+        raise NotImplementedError
+
+    def traffic_bytes(self, case: Case) -> int:
+        """Least bytes that must move between memory and chip in one execution, each element once."""
+        raise NotImplementedError
+
+    def title(self, problem: Any) -> str:
+        """The problem as a table shows it."""
+        return str(problem.text)
+
+
+def make_problem(op: Op, values: dict[str, int]) -> Problem:
+    """The op's Problem from field names and values; `BadInput` for unknown and missing fields."""
+    fields = {f.name: f for f in dataclasses.fields(op.Problem)}  # type: ignore[arg-type]
+    unknown = [name for name in values if name not in fields]
+    if unknown:
+        raise BadInput(f"{op.name} has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
+    missing = [name for name in required_fields(op) if name not in values]
+    if missing:
+        raise BadInput(f"{op.name} needs {', '.join(missing)}; write for example {missing[0]}=1024")
+    make: Callable[..., Problem] = op.Problem
+    return make(**values)
+
+
+def required_fields(op: Op) -> list[str]:
+    """The fields of the op's Problem that have no default."""
+    fields = dataclasses.fields(op.Problem)  # type: ignore[arg-type]
+    return [f.name for f in fields if f.default is dataclasses.MISSING]
+
+
+@cache
+def all_ops() -> dict[str, Op]:
+    """Every op by its name."""
+    return discover.named("ops", "OP")
+
+
+def find(name: str) -> Op:
+    """The op of that name; `BadInput` for any other word."""
+    try:
+        return all_ops()[name]
+    except KeyError:
+        raise BadInput(f"unknown op {_short(name)}; there are {', '.join(all_ops())}") from None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

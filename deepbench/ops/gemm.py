@@ -1,0 +1,231 @@
+"""GEMM: C = A·B + C on matrices stored column by column, as in the original DeepBench.
+
+A is m × k, B is k × n, C is m × n. `a_t=1` says that A lies transposed in memory (as k × m), `b_t=1` that B does
+(as n × k). alpha = 1, and beta = 1 unless the setting `beta=0` is chosen: C is read, added to and written, so
+no work is elided. A column-major matrix is a row-major NumPy array of the transposed shape, and that is how the
+arrays `a`, `b`, `c` are kept: `c` has shape (n, m), `a` (k, m) or (m, k), `b` (n, k) or (k, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbench.op import Comparison, Op, size
+from deepbench.op import Problem as BaseProblem
+from deepbench.precision import BITS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+# Up to this many multiply-adds the whole product is computed in float64 (some milliseconds); above, elements are
+# sampled and the whole is checked by a random projection.
+FULL_CHECK_MULTIPLY_ADDS = 2**27
+SAMPLED_ELEMENTS = 512
+
+# Allowed error of one element, in units of roundoff · |a row| · |b column|. With random signs the rounding errors
+# of k additions grow like a random walk to about 0.7 of that unit, whatever k is; sixteen leaves room for every
+# order of summation and is still some thousand times smaller than one forgotten product.
+# Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019.
+TOLERANCE_UNITS = 16.0
+# A projection adds n such errors with random signs: their root of the sum of squares, times this for safety.
+PROJECTION_SAFETY = 4.0
+
+
+@dataclass(frozen=True)
+class Gemm(BaseProblem):
+    """Sizes of one product; `a_t` and `b_t` say which operands are stored transposed."""
+
+    m: int = size()
+    n: int = size()
+    k: int = size()
+    a_t: int = size(default=0, least=0, most=1)
+    b_t: int = size(default=0, least=0, most=1)
+
+
+class GemmOp(Op):
+    name = "gemm"
+    Problem = Gemm
+    settings = {"weights": ("plain", "packed"), "beta": ("1", "0")}  # noqa: RUF012  (ClassVar in Op)
+    outputs = ("c",)
+    smoke = (
+        Gemm(1, 1, 1),
+        Gemm(35, 1, 7),
+        Gemm(1, 33, 64),
+        Gemm(16, 17, 31, a_t=1),
+        Gemm(13, 64, 5, b_t=1),
+        Gemm(48, 32, 129, a_t=1, b_t=1),
+    )
+    probes = (Gemm(1024, 1024, 1024, a_t=1), Gemm(512, 512, 1024, b_t=1), Gemm(2048, 256, 1024))
+
+    def operand_bytes(self, case: Case) -> int:
+        """A, B and C at their stored sizes."""
+        a, b, c = self._operand_bytes(case)
+        return a + b + c
+
+    def operands(self, case: Case) -> Arrays:
+        """Arrays `a`, `b`, `c` as they lie in memory, see the top of this file."""
+        from deepbench import arrays
+
+        p, types = case.problem, case.precision
+        operands = {
+            "a": arrays.random((p.m, p.k) if p.a_t else (p.k, p.m), types.weights, stream=0),
+            "b": arrays.random((p.k, p.n) if p.b_t else (p.n, p.k), types.data, stream=1),
+            "c": arrays.empty((p.n, p.m), types.result),
+        }
+        self.reset(case, operands)
+        return operands
+
+    def reset(self, case: Case, arrays: Arrays) -> None:
+        """C = u·1ᵀ + 1·vᵀ for random integers u, v (beta = 1), or poison (beta = 0).
+
+        Elements of such a C differ, are exact in every result type, and one element or a whole projection
+        of it can be had again without a second copy of C.
+        """
+        import numpy as np
+
+        from deepbench.arrays import poison
+
+        if case.settings["beta"] == "0":
+            poison(arrays["c"])
+        else:
+            rows, columns = self._initial(case)
+            np.add(rows[None, :], columns[:, None], out=arrays["c"], casting="unsafe")
+
+    def reference(self, case: Case, arrays: Arrays) -> Arrays:
+        """C in full, shape (n, m)."""
+        import numpy as np
+
+        a, b = self._left(case, arrays), self._right(case, arrays)
+        c = b.astype(np.float64) @ a.astype(np.float64)
+        if case.settings["beta"] == "1":
+            rows, columns = self._initial(case)
+            c += rows[None, :].astype(np.float64) + columns[:, None]
+        return {"c": c}
+
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+        """Every element of a small product; of a large one a sample, and each element through a projection."""
+        import numpy as np
+
+        from deepbench.arrays import generator
+
+        p, c = case.problem, arrays["c"]
+        a, b = self._left(case, arrays), self._right(case, arrays)
+        unit = TOLERANCE_UNITS * case.precision.roundoff
+        if p.m * p.n * p.k <= FULL_CHECK_MULTIPLY_ADDS:
+            a_norm = np.linalg.norm(a.astype(np.float64), axis=0)
+            b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
+            want = self.reference(case, arrays)["c"]
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1)
+            yield Comparison(
+                "every element", c.astype(np.float64), want, tolerance, c.size, c.size
+            )
+            return
+        choices = generator(stream=2)
+        yield self._sampled(case, arrays, choices, unit)
+        yield self._projected(case, arrays, choices, unit)
+
+    def flop(self, case: Case) -> int:
+        """2·m·n·k: one multiplication and one addition for each product, as the original counts."""
+        p = case.problem
+        return int(2 * p.m * p.n * p.k)
+
+    def traffic_bytes(self, case: Case) -> int:
+        """A and B are read once; C is written once and, with beta = 1, read once too."""
+        a, b, c = self._operand_bytes(case)
+        return a + b + c * (2 if case.settings["beta"] == "1" else 1)
+
+    def title(self, problem: Any) -> str:
+        """`1760 × 128 × 1760 NT`: m × n × k, then N or T for A and for B."""
+        return f"{problem.m} × {problem.n} × {problem.k} {'NT'[problem.a_t]}{'NT'[problem.b_t]}"
+
+    def _operand_bytes(self, case: Case) -> tuple[int, int, int]:
+        p, types = case.problem, case.precision
+        return (
+            p.m * p.k * BITS[types.weights] // 8,
+            p.k * p.n * BITS[types.data] // 8,
+            p.m * p.n * BITS[types.result] // 8,
+        )
+
+    def _left(self, case: Case, arrays: Arrays) -> np.ndarray[Any, Any]:
+        """Aᵀ as a (k, m) view, however it is stored."""
+        return arrays["a"].T if case.problem.a_t else arrays["a"]
+
+    def _right(self, case: Case, arrays: Arrays) -> np.ndarray[Any, Any]:
+        """Bᵀ as an (n, k) view, however it is stored."""
+        return arrays["b"].T if case.problem.b_t else arrays["b"]
+
+    def _initial(self, case: Case) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """u of length m and v of length n, of which the initial C is made: integers, so sums are exact in any type."""
+        from deepbench.arrays import draw
+
+        p = case.problem
+        return draw(p.m, "s32", stream=3), draw(p.n, "s32", stream=4)
+
+    def _sampled(
+        self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float
+    ) -> Comparison:
+        """Random elements, the four corners among them, each computed in float64."""
+        import numpy as np
+
+        p, c = case.problem, arrays["c"]
+        corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
+        j = np.r_[[x for x, _ in corners], choices.integers(0, p.n, SAMPLED_ELEMENTS)]
+        i = np.r_[[y for _, y in corners], choices.integers(0, p.m, SAMPLED_ELEMENTS)]
+        a, b = self._left(case, arrays), self._right(case, arrays)
+        got, want, tolerance = np.empty((3, j.size))
+        for e in range(j.size):
+            column, row = a[:, i[e]].astype(np.float64), b[j[e]].astype(np.float64)
+            want[e] = row @ column
+            tolerance[e] = unit * (np.linalg.norm(row) * np.linalg.norm(column) + 1)
+            got[e] = c[j[e], i[e]]
+        if case.settings["beta"] == "1":
+            rows, columns = self._initial(case)
+            want += rows[i].astype(np.float64) + columns[j]
+        return Comparison(f"{j.size} elements", got, want, tolerance, j.size, c.size)
+
+    def _projected(
+        self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float
+    ) -> Comparison:
+        """C·x against A·(B·x) + C₀·x for random signs x: every element has a part, at the cost of reading C.
+
+        Freivalds' check, with a tolerance because sums are rounded.
+        """
+        import numpy as np
+
+        p, c = case.problem, arrays["c"]
+        signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
+        a, b = self._left(case, arrays), self._right(case, arrays)
+        inner, b_squares = _project(signs, b)
+        want, _ = _project(inner, a)
+        if case.settings["beta"] == "1":
+            rows, columns = self._initial(case)
+            want += signs.sum() * rows.astype(np.float64) + signs @ columns.astype(np.float64)
+        got, _ = _project(signs, c)
+        a_norm = np.sqrt(_project(np.ones(p.k), a, power=2)[0])
+        tolerance = PROJECTION_SAFETY * unit * (a_norm * np.sqrt(b_squares) + np.sqrt(p.n))
+        return Comparison("projection of every element", got, want, tolerance, c.size, c.size)
+
+
+def _project(
+    left: np.ndarray[Any, Any], matrix: np.ndarray[Any, Any], power: int = 1
+) -> tuple[np.ndarray[Any, Any], float]:
+    """`left @ matrix**power` in float64, and the sum of squares of `matrix`, a cache-sized strip at a time."""
+    import numpy as np
+
+    total = np.zeros(matrix.shape[1])
+    squares = 0.0
+    step = max(1, 2**17 // matrix.shape[1])  # 1 MiB of float64
+    with np.errstate(invalid="ignore"):  # poison that was not overwritten is NaN, and must show as such
+        for start in range(0, matrix.shape[0], step):
+            strip = matrix[start : start + step].astype(np.float64)
+            squares += float(np.vdot(strip, strip))
+            total += left[start : start + step] @ (strip if power == 1 else strip * strip)
+    return total, squares
+
+
+OP = GemmOp()

@@ -1,0 +1,383 @@
+"""Words on the command line → the list of cases. Pure but for reading suites; `deepbench list` stops here."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deepbench import backend as backends
+from deepbench import case as cases
+from deepbench import op as ops
+from deepbench import precision as precisions
+from deepbench import summary
+from deepbench.case import Case, Pattern
+from deepbench.errors import BadInput
+from deepbench.record import Record
+
+SUITES = Path(__file__).parent / "suites"
+
+# Columns of a suite's CSV beside the fields of the op's Problem: where a row comes from.
+SOURCE_COLUMNS = ("row", "application", "label", "note")
+
+# A list longer than this is a mistake; the largest suite has some hundreds of lines.
+MOST_LINES = 100_000
+MOST_SUITE_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a suite, or a case typed on the command line."""
+
+    pattern: Pattern
+    source: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A case, and every line of a suite that asks for it: a problem listed twice is measured once."""
+
+    case: Case
+    sources: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The filters of the command line; an empty one lets everything through."""
+
+    ops: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    directions: tuple[str, ...] = ()
+    applications: tuple[str, ...] = ()
+    threads: tuple[int, ...] = ()
+    settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How many processes measure a case."""
+
+    least: int
+    most: int
+    target: float
+    """Between `least` and `most`, a case whose 95 % interval is within ± this share needs no more."""
+    most_s: float
+    """And one that has taken so long in all its rounds gets no more than `least`."""
+
+
+QUICK = Rounds(1, 1, 0.01, 0.0)
+DEFAULT = Rounds(3, 5, 0.01, 8.0)
+RIGOROUS = Rounds(10, 20, 0.005, 120.0)
+
+
+def read_words(words: Sequence[str]) -> list[Entry]:
+    """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name."""
+    tokens = [token for word in words for token in (word.split() if "=" in word else [word])]
+    entries: list[Entry] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token in ops.all_ops():
+            end = position + 1
+            while end < len(tokens) and _continues_case(tokens[end]):
+                end += 1
+            entries.append(Entry(cases.parse_pattern(" ".join(tokens[position:end])), None))
+            position = end
+        else:
+            entries += read_suite(token)
+            position += 1
+    return entries
+
+
+def _continues_case(token: str) -> bool:
+    return (
+        "=" in token
+        or token in cases.DIRECTIONS
+        or token in precisions.PRECISIONS
+        or token in backends.all_backends()
+    )
+
+
+@cache
+def suite_files() -> dict[str, list[Path]]:
+    """The files of every suite of the package: a name is a folder of them, or one file."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted([*SUITES.rglob("*.csv"), *SUITES.rglob("*.txt")]):
+        folder = path.parent.relative_to(SUITES).as_posix()
+        name = path.stem if folder == "." else folder
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def read_suite(name: str) -> list[Entry]:
+    """The lines of a suite by its name, or of a file of one's own: a CSV with a header, or a text with a case a line."""
+    for suite, paths in suite_files().items():
+        if suite == name:
+            return [e for path in paths for e in _read_file(path, suite)]
+    path = Path(name)
+    if "\0" in name or len(name) > 4096:
+        raise BadInput("a file name has at most 4096 characters and no NUL")
+    if path.suffix.lower() not in (".csv", ".txt") and not path.is_file():
+        raise BadInput(
+            f"unknown suite, op or file {cases.shorten(name)!r}; suites are {', '.join(suite_files())}; "
+            f"ops are {', '.join(ops.all_ops())}; a file of your own ends in .csv or .txt"
+        )
+    return _read_file(path, name)
+
+
+def _read_file(path: Path, suite: str) -> list[Entry]:
+    text = _text(path)
+    read = _read_csv if path.suffix.lower() == ".csv" else _read_lines
+    entries = read(text, path, suite)
+    if not entries:
+        raise BadInput(f"{path} has no problem in it; wanted a header and a line for each problem")
+    return entries
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_SUITE_BYTES:
+            raise BadInput(f"{path} is larger than {MOST_SUITE_BYTES} bytes; is it a list of problems?")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"cannot read {path}: {text}") from None
+    if b"\0" in content:
+        raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
+    try:
+        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark first
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
+def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].strip()
+        if words:
+            with _located(path, number):
+                entries.append(Entry(cases.parse_pattern(words), _source(suite, number, {})))
+    return entries
+
+
+def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    entries: list[Entry] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        op = _op_of(header, path)
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                with _located(path, reader.line_num):
+                    entries.append(_csv_entry(op, header, row, suite, len(entries) + 1))
+            if len(entries) > MOST_LINES:
+                raise BadInput(f"{path} has more than {MOST_LINES} lines; is it a list of problems?")
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {reader.line_num}: {error}") from None
+    return entries
+
+
+def _op_of(header: list[str], path: Path) -> ops.Op:
+    """The op whose fields the header names; `BadInput` says what was wanted."""
+    doubled = next((n for n in header if header.count(n) > 1), None)
+    if doubled is not None:
+        raise BadInput(f"{path}: the header has {cases.shorten(doubled)!r} twice")
+    fitting, reasons = [], []
+    for op in ops.all_ops().values():
+        fields = set(op.Problem.__dataclass_fields__)  # type: ignore[attr-defined]
+        unknown = [n for n in header if n not in fields and n not in SOURCE_COLUMNS]
+        required = ops.required_fields(op)
+        missing = [n for n in required if n not in header]
+        if not unknown and not missing:
+            fitting.append(op)
+        wanted = f"{op.name} wants {','.join(fields_in_order(op))}"
+        reasons.append(f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {cases.shorten(','.join(unknown)) or '-'})")
+    if len(fitting) != 1:
+        raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
+    return fitting[0]
+
+
+def fields_in_order(op: ops.Op) -> list[str]:
+    """The names of the fields of the op's Problem."""
+    return list(op.Problem.__dataclass_fields__)  # type: ignore[attr-defined]
+
+
+def _csv_entry(op: ops.Op, header: list[str], row: list[str], suite: str, number: int) -> Entry:
+    if len(row) != len(header):
+        raise BadInput(f"{len(row)} cells, the header has {len(header)}")
+    cells = dict(zip(header, map(str.strip, row), strict=True))
+    fields = fields_in_order(op)
+    values = {n: cases.whole_number(n, v) for n, v in cells.items() if n in fields}
+    problem = ops.make_problem(op, values)
+    return Entry(Pattern(op.name, problem), _source(suite, number, cells))
+
+
+def _source(suite: str, number: int, cells: dict[str, str]) -> dict[str, Any]:
+    row = cells.get("row") or str(number)
+    return {
+        "suite": suite,
+        "row": int(row) if row.isdecimal() and len(row) < 10 else number,
+        **{name: cells.get(name) or None for name in SOURCE_COLUMNS[1:]},
+    }
+
+
+class _located:
+    """Puts file and line before the sentence of a `BadInput`."""
+
+    def __init__(self, path: Path, line: int) -> None:
+        self.where = f"{path}, line {line}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, BadInput):
+            raise BadInput(f"{self.where}: {error}") from None
+
+
+def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> list[Planned]:
+    """Every case that the entries, the choices and the support table allow, each once."""
+    _check(choices)
+    planned: dict[str, Planned] = {}
+    for entry in entries:
+        if not _application_chosen(entry, choices):
+            continue
+        for case in _cases(entry.pattern, choices, default_threads):
+            slot = planned.setdefault(case.text, Planned(case, []))
+            if entry.source is not None:
+                slot.sources.append(entry.source)
+    return list(planned.values())
+
+
+def _application_chosen(entry: Entry, choices: Choices) -> bool:
+    application = (entry.source or {}).get("application") or ""
+    return not choices.applications or application.lower() in [
+        a.lower() for a in choices.applications
+    ]
+
+
+def _check(choices: Choices) -> None:
+    """`BadInput` for a filter that names what does not exist."""
+    for name in choices.ops:
+        ops.find(name)
+    for name in choices.backends:
+        backends.find(name)
+    for name in choices.precisions:
+        precisions.find(name)
+    for name in choices.directions:
+        if name not in cases.DIRECTIONS:
+            raise BadInput(f"unknown direction {name!r}; there are {', '.join(cases.DIRECTIONS)}")
+    known = {n: v for op in ops.all_ops() for n, v in cases.known_settings(op).items()}
+    for name, values in choices.settings.items():
+        if name not in known:
+            raise BadInput(f"unknown setting {cases.shorten(name)!r}; there are {', '.join(known)}")
+        for value in values:
+            if value not in known[name]:
+                raise BadInput(
+                    f"{name} is one of {', '.join(known[name])}, found {cases.shorten(value)!r}"
+                )
+
+
+def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable[Case]:
+    op = ops.find(pattern.op)
+    if choices.ops and op.name not in choices.ops:
+        return
+    for direction in _allowed(pattern.direction, choices.directions, op.directions[:1]):
+        for precision in _allowed(pattern.precision, choices.precisions, ("f32",)):
+            for name in _allowed(pattern.backend, choices.backends, _default_backends()):
+                if not backends.find(name).supports(op.name, precision, direction):
+                    continue
+                for threads in _allowed(pattern.threads, choices.threads, (default_threads,)):
+                    for chosen in _settings(op, pattern, choices):
+                        kind = precisions.find(precision)
+                        yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
+
+
+def _allowed(said: Any, chosen: Sequence[Any], default: Sequence[Any]) -> Sequence[Any]:
+    """The values to go through: what the pattern says if the filter lets it through, else filter, else default."""
+    if said is not None:
+        return [said] if not chosen or said in chosen else []
+    return chosen or default
+
+
+def _default_backends() -> list[str]:
+    return [name for name, backend in backends.all_backends().items() if backend.default]
+
+
+def _settings(
+    op: ops.Op, pattern: Pattern, choices: Choices
+) -> list[tuple[tuple[str, str], ...]]:
+    """Every combination of the chosen settings that this op has; what the pattern says stays."""
+    combinations: list[dict[str, str]] = [dict(pattern.chosen)]
+    for name, values in choices.settings.items():
+        if name in cases.known_settings(op.name) and name not in dict(pattern.chosen):
+            combinations = [{**c, name: value} for c in combinations for value in values]
+    return [cases.check_settings(op.name, c) for c in combinations]
+
+
+def queue(
+    planned: Sequence[Planned], records: Sequence[Record], rounds: Rounds, order_seed: int
+) -> list[tuple[Case, int]]:
+    """The cases of the next round that are not measured yet, in the round's random order.
+
+    A function of the plan and the records alone: to resume is to call it on what the file has.
+    """
+    by_case: dict[str, list[Record]] = {}
+    for record in records:
+        if record["status"] != "interrupted":
+            by_case.setdefault(record["case"], []).append(record)
+    wanted = [
+        (p.case, number)
+        for p in planned
+        if (number := next_round(by_case.get(p.case.text, []), rounds)) is not None
+    ]
+    if not wanted:
+        return []
+    first = min(number for _, number in wanted)
+    order = [p.case.text for p in planned]
+    random.Random(f"{order_seed}/{first}").shuffle(order)
+    position = {text: i for i, text in enumerate(order)}
+    batch = [(case, number) for case, number in wanted if number == first]
+    return sorted(batch, key=lambda item: position[item[0].text])
+
+
+def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
+    """The number of the round that this case needs next, None when it is finished."""
+    done = len(records)
+    if any(r["status"] not in summary.MEASURED for r in records):
+        return None
+    if done < rounds.least:
+        return done + 1
+    if done >= rounds.most or sum(r["process"]["duration_s"] for r in records) > rounds.most_s:
+        return None
+    estimate, _ = summary.estimate(records)
+    if estimate and estimate.half_width is not None and estimate.half_width <= rounds.target:
+        return None
+    return done + 1
+
+
+# What a round of one case costs beside its calls: a fresh Python with NumPy and the library.
+PROCESS_S = 0.45
+# Filling, checking and summing operands goes at about this speed.
+TOUCH_BYTES_PER_S = 0.6e9
+# Where no roof is known yet: two cores of a small server.
+GUESSED_FLOP_PER_S = 5e10
+# Libraries reach about half the roof over DeepBench's shapes.
+SHARE_OF_ROOF = 0.5
+
+
+def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Any) -> float:
+    """Seconds that one round of a case will take, roughly: for the time left, not for any result."""
+    op = ops.find(case.op)
+    call = op.flop(case) / (SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S))
+    call = max(call, op.traffic_bytes(case) / 1e10)
+    sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
+    if rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
+        sampling = 0.0
+    return PROCESS_S + op.operand_bytes(case) / TOUCH_BYTES_PER_S + call + sampling

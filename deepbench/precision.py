@@ -1,0 +1,84 @@
+"""Named precisions: what is multiplied, what sums are kept in, what is stored.
+
+`weights` is the type of the operand that holds a layer's parameters (matrix A of a GEMM), `data` the type of
+the activations (matrix B). DeepBench's floor is kept: training multiplies 16 bits and accumulates 32, inference
+multiplies 8 bits and accumulates 32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbench.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Precision:
+    """One precision; every type is named `f32`, `bf16`, `f16`, `s8`, `u8` or `s32`."""
+
+    name: str
+    weights: str
+    data: str
+    accumulate: str
+    result: str
+    roundoff: float
+    """Unit roundoff of the accumulation, 0 where sums are exact. Half the distance from 1 to the next number."""
+
+    @property
+    def exact(self) -> bool:
+        """Integer sums have one right answer."""
+        return self.roundoff == 0
+
+    def types(self) -> dict[str, str]:
+        """The four types as a record states them."""
+        return {
+            "weights": self.weights,
+            "data": self.data,
+            "accumulate": self.accumulate,
+            "result": self.result,
+        }
+
+
+# f32 has a 24-bit significand, so the unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact
+# in f32; matrix units may truncate when they add (bf16 dot products of x86 and Arm do not round to nearest),
+# which costs a factor of two, and f16 inputs go the same way.
+PRECISIONS = {
+    p.name: p
+    for p in (
+        Precision("f32", "f32", "f32", "f32", "f32", 2.0**-24),
+        Precision("bf16", "bf16", "bf16", "f32", "f32", 2.0**-23),
+        Precision("f16", "f16", "f16", "f32", "f32", 2.0**-23),
+        Precision("i8", "s8", "s8", "s32", "s32", 0.0),
+        Precision("i8u8", "s8", "u8", "s32", "s32", 0.0),
+    )
+}
+
+BITS = {"f32": 32, "bf16": 16, "f16": 16, "s8": 8, "u8": 8, "s32": 32}
+
+
+def find(name: str) -> Precision:
+    """The precision of that name; `BadInput` for any other word."""
+    try:
+        return PRECISIONS[name]
+    except KeyError:
+        raise BadInput(f"unknown precision {name!r}; there are {', '.join(PRECISIONS)}") from None
+
+
+def dtype(type_name: str) -> np.dtype[Any]:
+    """The NumPy type that stores `f32`, `bf16`, `f16`, `s8`, `u8` or `s32`."""
+    import ml_dtypes
+    import numpy as np
+
+    types: dict[str, Any] = {
+        "f32": np.float32,
+        "bf16": ml_dtypes.bfloat16,
+        "f16": np.float16,
+        "s8": np.int8,
+        "u8": np.uint8,
+        "s32": np.int32,
+    }
+    return np.dtype(types[type_name])

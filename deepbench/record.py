@@ -1,0 +1,97 @@
+"""Record: one line of a result file, and the format's history.
+
+    deepbench/1    first format. Line 1 is a header; then records, and roofs as they are measured.
+
+A line of a file is one JSON object. The header has `schema`, a record has `case`, a roof has `roof`. The JSON Schema
+in `schema.json` describes all three; `docs/results.md` tells each field with its unit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from deepbench.case import Case
+from deepbench.op import find as find_op
+
+SCHEMA = "deepbench/1"
+
+STATUSES = (
+    "ok",
+    "wrong",
+    "unchecked",
+    "unsupported",
+    "unavailable",
+    "out_of_memory",
+    "crashed",
+    "timeout",
+    "interrupted",
+)
+
+# A record is a dictionary, because it is read from files that others wrote and goes back to JSON as it is.
+Record = dict[str, Any]
+
+
+def make(case: Case, round_number: int, status: str, reason: str | None = None) -> Record:
+    """The record of a case before anything was measured: who it is and how much work it would be."""
+    op = find_op(case.op)
+    return {
+        "case": case.text,
+        "round": round_number,
+        "status": status,
+        "reason": reason,
+        "op": case.op,
+        "problem": case.problem.sizes,
+        "direction": case.direction,
+        "precision": case.precision.name,
+        "types": case.precision.types(),
+        "backend": case.backend,
+        "threads": case.threads,
+        "settings": case.settings,
+        "flop": op.flop(case),
+        "traffic_bytes": op.traffic_bytes(case),
+        "sources": [],
+        "check": {"before": None, "after": None},
+        "measurement": None,
+        "library": None,
+        "notes": {},
+        "process": None,
+        "warnings": [],
+    }
+
+
+def warning(code: str, text: str) -> dict[str, str]:
+    """Something a reader should know about a record that is still valid."""
+    return {"code": code, "text": text}
+
+
+def to_line(line: dict[str, Any]) -> str:
+    """One line of JSON, with its newline; refuses NaN and infinity, which JSON does not have."""
+    return json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def from_line(text: str) -> Any:
+    """The JSON value of a line; `ValueError` for anything that is not strict JSON."""
+    return json.loads(text, parse_constant=_no_constant)
+
+
+@cache
+def validator() -> Callable[[Any], Any]:
+    """A function that raises `fastjsonschema.JsonSchemaException` for a line that breaks the schema."""
+    import fastjsonschema
+
+    text = resources.files("deepbench").joinpath("schema.json").read_text(encoding="utf-8")
+    validate: Callable[[Any], Any] = fastjsonschema.compile(json.loads(text))
+    return validate
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: files and libraries are strangers, and a terminal obeys what it reads."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

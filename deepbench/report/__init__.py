@@ -1,0 +1,1 @@
+"""For people and programs: tables and exports, all worked out from records alone."""

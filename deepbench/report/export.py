@@ -1,0 +1,115 @@
+"""One row a case as JSON, CSV or Markdown: what programs and spreadsheets read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from deepbench import units
+from deepbench.record import printable
+from deepbench.report.table import library_title, notes, rivals, title
+from deepbench.store import ResultFile
+from deepbench.summary import Summary
+
+
+def row(s: Summary) -> dict[str, Any]:
+    """Everything about one case that is a single value; missing is None."""
+    r, e = s.record, s.estimate
+    library, check = r["library"] or {}, r["check"]["after"] or r["check"]["before"] or {}
+    measured = [m["measurement"] for m in s.rounds if m["measurement"]]
+    applications = {source["application"] for source in r["sources"] if source["application"]}
+    return {
+        "case": r["case"],
+        "op": r["op"],
+        **r["problem"],
+        "direction": r["direction"],
+        "precision": r["precision"],
+        **{f"{name}_type": value for name, value in r["types"].items()},
+        "backend": r["backend"],
+        "library": library.get("name"),
+        "library_version": library.get("version"),
+        "threads": r["threads"],
+        **r["settings"],
+        "status": s.status,
+        "reason": r["reason"],
+        "time_s": e.time_s if e else None,
+        "low_s": e.low_s if e else None,
+        "high_s": e.high_s if e else None,
+        "processes": e.processes if e else None,
+        "clean_fraction": e.clean_fraction if e else None,
+        "first_call_s": min(m["first_call_s"] for m in measured) if measured else None,
+        "flop": r["flop"],
+        "traffic_bytes": r["traffic_bytes"],
+        "flop_per_s": s.flop_per_s,
+        "bytes_per_s": s.bytes_per_s,
+        "error_in_tolerances": check.get("error"),
+        "implementation": r["notes"].get("implementation"),
+        "pack_s": r["notes"].get("pack_s"),
+        "applications": "; ".join(sorted(applications)) or None,
+        "suite_rows": "; ".join(f"{x['suite']}:{x['row']}" for x in r["sources"]) or None,
+        "notes": ", ".join(notes(s)) or None,
+    }
+
+
+def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
+    """An object with the file's header, its roofs and a row a case."""
+    content = {"header": found.header, "roofs": found.roofs, "cases": [row(s) for s in summaries]}
+    return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def to_csv(summaries: Sequence[Summary]) -> str:
+    """A header and a row a case; columns of all ops together."""
+    rows = [row(s) for s in summaries]
+    names = list(dict.fromkeys(name for r in rows for name in r))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    for r in rows:
+        writer.writerow({name: _cell(value) for name, value in r.items()})
+    return text.getvalue()
+
+
+def to_markdown(summaries: Sequence[Summary]) -> str:
+    """The table with a line for each library, to paste into an issue or a page."""
+    lines = [
+        "| problem | precision | library | time | ± 95 % | TFLOP/s | clean | notes |",
+        "|---|---|---|---:|---:|---:|---:|---|",
+    ]
+    for group in rivals(summaries):
+        for i, s in enumerate([*group.ranked, *group.others]):
+            name = library_title(s.record["backend"])
+            said = notes(s) if s.status == "ok" else [s.status, s.record["reason"] or ""]
+            e = s.estimate
+            cells = [
+                title(s),
+                s.record["precision"],
+                name,
+                units.seconds(e.time_s) if e else "–",
+                units.plus_minus(e.half_width) if e else "–",
+                units.flop_per_s(s.flop_per_s),
+                units.percent(e.clean_fraction) if e else "–",
+                ", ".join(filter(None, said)),
+            ]
+            escaped = [_markdown(cell) for cell in cells]
+            if i == 0 and s.status == "ok":
+                escaped[2] = f"**{escaped[2]}**"
+            lines.append(f"| {' | '.join(escaped)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(text: str) -> str:
+    """Text that a Markdown page shows as it is."""
+    for character in "\\|`*_<>[]":
+        text = text.replace(character, "\\" + character)
+    return printable(text)
+
+
+def _cell(value: Any) -> Any:
+    """A cell no spreadsheet takes for a formula."""
+    if isinstance(value, str):
+        value = printable(value)
+        return "'" + value if value.startswith(("=", "+", "-", "@")) else value
+    return value

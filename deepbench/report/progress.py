@@ -1,0 +1,124 @@
+"""The progress bar of a run. It draws between cases only: a spinner would take its share of the cores we time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from deepbench import plan, units
+from deepbench.case import Case
+from deepbench.plan import Planned, Rounds
+from deepbench.record import Record
+
+
+class Bar:
+    """A bar with the time left on a terminal; a plain line every so often where output is piped."""
+
+    PLAIN_EVERY_S = 30.0
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = console.is_terminal
+        self._progress = Progress(
+            TextColumn("{task.fields[left]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            console=console,
+            auto_refresh=False,
+            transient=True,
+        )
+        self._weights: dict[str, float] = {}
+        self._rounds: Rounds | None = None
+        self._records: Sequence[Record] = []
+        self._planned: Sequence[Planned] = []
+        self._started = self._said = time.monotonic()
+        self._done_s = 0.0
+
+    def __enter__(self) -> Bar:
+        if self._live:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """What goes on before the first case."""
+        if self._live:
+            if not self._progress.tasks:
+                self._progress.add_task(text, total=None, left="measuring")
+            self._progress.update(self._progress.task_ids[0], description=text)
+            self._progress.refresh()
+
+    def start(
+        self,
+        planned: Sequence[Planned],
+        records: Sequence[Record],
+        rounds: Rounds,
+        estimate: Callable[[Case], float],
+    ) -> None:
+        """Begin to count; `records` grows while the run goes on."""
+        self._planned, self._records, self._rounds = planned, records, rounds
+        self._weights = {p.case.text: estimate(p.case) for p in planned}
+        self._started = self._said = time.monotonic()
+        self._count_before = len(records)
+        self._console.print(f"estimated  {self._left_text(1.0)}", markup=False)
+        self.say("")
+
+    def started(self, case: Case, round_number: int) -> None:
+        """Show what is being measured, then keep still."""
+        if self._live:
+            done, total = self._counts()
+            self._progress.update(
+                self._progress.task_ids[0],
+                description=f"round {round_number}  {case.text}",
+                completed=done,
+                total=total,
+                left=f"{self._left_text(self._pace())} left",
+            )
+            self._progress.refresh()
+
+    def finished(self, record: Record) -> None:
+        """Count it; where nobody watches, say a line now and then."""
+        self._done_s += self._weights.get(record["case"], 0.0)
+        now = time.monotonic()
+        if not self._live and now - self._said > self.PLAIN_EVERY_S:
+            self._said = now
+            done, total = self._counts()
+            left = self._left_text(self._pace())
+            self._console.print(f"{done} of {total} measured, {left} left", markup=False)
+
+    def _pace(self) -> float:
+        """Seconds that a second of the estimate really takes, once enough has been seen to say so."""
+        elapsed = time.monotonic() - self._started
+        return elapsed / self._done_s if self._done_s > 5 else 1.0
+
+    def _remaining(self) -> dict[str, int]:
+        """Rounds still to come of each case; of those that may stop early, half of what may come."""
+        assert self._rounds is not None, "start comes first"
+        done: dict[str, list[Record]] = {}
+        for r in self._records:
+            if r["status"] != "interrupted":
+                done.setdefault(r["case"], []).append(r)
+        found = {}
+        for p in self._planned:
+            records = done.get(p.case.text, [])
+            if plan.next_round(records, self._rounds) is not None:
+                found[p.case.text] = max(1, self._rounds.least - len(records))
+        return found
+
+    def _counts(self) -> tuple[int, int]:
+        done = sum(1 for r in self._records if r["status"] != "interrupted")
+        return done, done + sum(self._remaining().values())
+
+    def _left_text(self, pace: float) -> str:
+        left = sum(self._weights[text] * n for text, n in self._remaining().items())
+        return units.duration(left * pace)

@@ -1,0 +1,223 @@
+"""The table: a line for each problem and precision, the fastest library first, the others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from deepbench import backend as backends
+from deepbench import op as ops
+from deepbench import summary, units
+from deepbench.errors import BadInput
+from deepbench.record import printable
+from deepbench.stats import LEAST_CLEAN
+from deepbench.summary import Summary
+
+# A case with a smaller share of undisturbed samples than this gets a note.
+FEW_CLEAN = 0.25
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """All libraries on the same work: measured ones from the fastest on, then those without a number."""
+
+    ranked: list[Summary]
+    others: list[Summary]
+
+    @property
+    def tie(self) -> list[Summary]:
+        """Libraries whose interval reaches that of the fastest: the order among them is not certain."""
+        best = self.ranked[0].estimate
+        if best is None or best.high_s is None:
+            return []
+        return [
+            s
+            for s in self.ranked[1:]
+            if s.estimate and s.estimate.low_s is not None and s.estimate.low_s <= best.high_s
+        ]
+
+
+def rivals(summaries: Iterable[Summary]) -> list[Rivals]:
+    """Group by the work: op, problem, direction, precision, threads and settings. Unchecked times never win."""
+    groups: dict[str, list[Summary]] = {}
+    for s in summaries:
+        groups.setdefault(work_text(s), []).append(s)
+    found = []
+    for group in groups.values():
+        ok = [s for s in group if s.status == "ok" and s.estimate]
+        ranked = sorted(ok, key=lambda s: s.estimate.time_s if s.estimate else 0.0)
+        found.append(Rivals(ranked, [s for s in group if s not in ok]))
+    return found
+
+
+def work_text(s: Summary) -> str:
+    """What two cases must share to be rivals."""
+    r = s.record
+    parts = [r["op"], r["problem"], r["direction"], r["precision"], r["threads"], r["settings"]]
+    return repr(parts)
+
+
+def title(s: Summary) -> str:
+    """The problem as its op writes it; a file from elsewhere may have an op that is not here."""
+    record = s.record
+    try:
+        op = ops.find(record["op"])
+        text = op.title(ops.make_problem(op, record["problem"]))
+    except BadInput:
+        text = " ".join(f"{k}={v}" for k, v in record["problem"].items())
+    extra = [] if record["direction"] == "forward" else [record["direction"]]
+    try:
+        defaults = {n: v[0] for n, v in ops.find(record["op"]).settings.items()} | {"pin": "none"}
+    except BadInput:
+        defaults = {}
+    extra += [f"{n}={v}" for n, v in record["settings"].items() if defaults.get(n) != v]
+    return printable(" ".join([text, *extra]))
+
+
+def library_title(name: str) -> str:
+    """The library as its makers spell it, or the word in the file."""
+    known = backends.all_backends()
+    return known[name].title if name in known else printable(name)
+
+
+def notes(s: Summary) -> list[str]:
+    """What a reader should know of a number, in few words."""
+    found = []
+    if s.estimate is not None:
+        stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}
+        loops = {r["measurement"]["loop"] for r in s.rounds if r["measurement"]}
+        clean = s.estimate.clean_fraction
+        if "first_call" in stopped:
+            found.append("first call")
+        if "python" in loops:
+            found.append("Python loop")
+        fewest = min(len(r["measurement"]["samples_s"]) for r in s.rounds)
+        if clean * fewest < min(LEAST_CLEAN, fewest):
+            found.append("disturbed")
+        elif clean < FEW_CLEAN:
+            found.append("few clean")
+    if "pack_s" in s.record["notes"]:
+        found.append(f"packed in {units.seconds(float(s.record['notes']['pack_s']))}")
+    short = {"converted": "converted", "two_openmp_runtimes": "two OpenMP runtimes"}
+    return found + [short.get(w["code"], printable(w["code"])) for w in s.warnings]
+
+
+def render(summaries: Sequence[Summary], console: Console, every: bool = False) -> None:
+    """Print the table. `every`: a line for each library instead of one for the fastest."""
+    grouped = rivals(summaries)
+    console.print(_full_table(grouped) if every else _table(grouped), soft_wrap=not console.is_terminal)
+    console.print(Group(*map(Text, _footnotes(summaries))))
+
+
+def _columns(table: Table, names: Sequence[str]) -> None:
+    for name in names:
+        right = name in ("time", "± 95 %", "TFLOP/s", "GB/s", "clean")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "beside it")
+
+
+def _table(grouped: Sequence[Rivals]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    _columns(
+        table,
+        ("problem", "precision", "fastest", "time", "± 95 %", "TFLOP/s", "clean", "beside it", "notes"),
+    )
+    for group in grouped:
+        rest = ", ".join(map(_without_number, group.others))
+        if not group.ranked:
+            first = group.others[0]
+            table.add_row(
+                Text(title(first)), Text(first.record["precision"]), Text("–", "dim"), *["–"] * 4, Text(rest, "dim"), ""
+            )
+            continue
+        best = group.ranked[0]
+        beside = ", ".join(_beside(s, best, s in group.tie) for s in group.ranked[1:])
+        table.add_row(
+            Text(title(best)),
+            Text(best.record["precision"]),
+            Text(library_title(best.record["backend"]), "bold green"),
+            *_numbers(best),
+            Text(", ".join(filter(None, (beside, rest)))),
+            Text(", ".join(notes(best)), "yellow"),
+        )
+    return table
+
+
+def _full_table(grouped: Sequence[Rivals]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    _columns(
+        table,
+        ("problem", "precision", "", "library", "time", "± 95 %", "TFLOP/s", "GB/s", "clean", "notes"),
+    )
+    for group in grouped:
+        for i, s in enumerate([*group.ranked, *group.others]):
+            measured = s.estimate is not None
+            rate = units.significant(s.bytes_per_s / 1e9) if s.bytes_per_s else "–"
+            time, interval, tflop, clean = _numbers(s)
+            said = notes(s) if measured else []
+            if s.status != "ok":
+                said = [f"{s.status}: {printable(s.record['reason'] or '')}", *said]
+            elif s in group.tie:
+                said = ["tie", *said]
+            table.add_row(
+                Text(title(s) if i == 0 else ""),
+                Text(s.record["precision"] if i == 0 else ""),
+                Text("▶" if i == 0 and s.status == "ok" else "", "bold green"),
+                Text(library_title(s.record["backend"])),
+                *(time, interval, tflop, rate, clean),
+                Text(", ".join(said), "yellow"),
+            )
+    return table
+
+
+def _numbers(s: Summary) -> tuple[str, str, str, str]:
+    e = s.estimate
+    if e is None:
+        return "–", "–", "–", "–"
+    interval = units.plus_minus(e.half_width) + ("*" if s.within else "")
+    return units.seconds(e.time_s), interval, units.flop_per_s(s.flop_per_s), units.percent(e.clean_fraction)
+
+
+def _beside(s: Summary, best: Summary, tie: bool) -> str:
+    assert s.estimate is not None and best.estimate is not None, "ranked cases have a time"
+    ratio = s.estimate.time_s / best.estimate.time_s
+    mark = "≈" if tie else ""
+    return f"{library_title(s.record['backend'])} {mark}{units.significant(ratio)}×"
+
+
+def _without_number(s: Summary) -> str:
+    name = library_title(s.record["backend"])
+    if s.status == "unchecked" and s.estimate:
+        return f"{name} {units.seconds(s.estimate.time_s)} unchecked"
+    return f"{name} {s.status.replace('_', ' ')}"
+
+
+def _footnotes(summaries: Sequence[Summary]) -> list[str]:
+    """What the marks mean, for those that occur, and the reasons of cases without a number, each once."""
+    lines = []
+    said = {note for s in summaries for note in notes(s)}
+    if any(s.estimate and s.estimate.half_width is not None for s in summaries):
+        lines.append("± 95 %: interval of the time between processes; ≈ or tie: the intervals overlap.")
+    if any(s.within for s in summaries):
+        lines.append("*: one process only, so the interval is from inside it and too narrow.")
+    if "disturbed" in said:
+        lines.append("disturbed: fewer than three samples were left alone by other programs; all were used.")
+    if "few clean" in said:
+        lines.append("few clean: under a quarter of the samples were left alone; only these were used.")
+    if "converted" in said:
+        lines.append("converted: this CPU has no instructions for the precision; the library converts to another.")
+    if "first call" in said:
+        lines.append("first call: the kernel is long, so its first call is the only sample.")
+    if "Python loop" in said:
+        lines.append("Python loop: calls are made from Python, about 1 µs each; a C compiler at installation avoids it.")
+    reasons: dict[str, int] = {}
+    for s in summaries:
+        if s.status not in summary.MEASURED:
+            name = library_title(s.record["backend"])
+            text = f"{name} {s.status.replace('_', ' ')}: {printable(s.record['reason'] or '')}"
+            reasons[text] = reasons.get(text, 0) + 1
+    lines += [text if n == 1 else f"{text} ({n} cases)" for text, n in reasons.items()]
+    return lines

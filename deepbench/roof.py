@@ -1,0 +1,105 @@
+"""Roofs: the highest rate that any library here reaches, measured by short probes in each precision.
+
+A result above the roof is an error, not a result: the work was not done, or the clock was wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+from deepbench import backend as backends
+from deepbench import units
+from deepbench.case import Case
+from deepbench.op import all_ops
+from deepbench.precision import PRECISIONS
+from deepbench.record import Record
+from deepbench.summary import process_number
+
+# The probe's fastest sample is compared with the median of a case, so a case should stay below by itself. The
+# margin is for clocks that rise after the probe; a case beyond it causes a second, longer probe before it is judged.
+MARGIN = 1.10
+
+# Second probes of one precision in a run: a machine that speeds up again and again is noted, not chased.
+MOST_PROBES = 4
+
+Measure = Callable[[Case, int], Record]
+
+
+class Roofs:
+    """The roofs of a run, by precision and threads."""
+
+    def __init__(self, known: Iterable[dict[str, Any]], libraries: Iterable[str]) -> None:
+        self._roofs: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._libraries = list(libraries)
+        for roof in known:
+            self._roofs.setdefault((roof["precision"], roof["threads"]), []).append(roof)
+
+    def highest(self, precision: str, threads: int) -> float | None:
+        """FLOP/s, or None where no library could be probed."""
+        found = self._roofs.get((precision, threads))
+        return max(r["flop_per_s"] for r in found) if found else None
+
+    def probe(self, precision: str, threads: int, measure: Measure) -> dict[str, Any] | None:
+        """Measure the roof; the line for the result file, or None where no library serves this precision."""
+        best: dict[str, Any] | None = None
+        for case in probe_cases(precision, threads, self._libraries):
+            record = measure(case, 1)
+            if record["status"] != "ok":
+                continue
+            rate = record["flop"] / min(record["measurement"]["samples_s"])
+            if best is None or rate > best["flop_per_s"]:
+                library = record["library"]
+                best = {
+                    "precision": precision,
+                    "threads": threads,
+                    "flop_per_s": float(f"{rate:.6g}"),
+                    "case": case.text,
+                    "library": f"{library['name']} {library['version']}",
+                    "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                }
+        if best is not None:
+            self._roofs.setdefault((precision, threads), []).append(best)
+        return best
+
+    def judge(
+        self, record: Record, measure: Measure, keep: Callable[[dict[str, Any]], None]
+    ) -> Record:
+        """The record, turned to `wrong` if its rate is above the roof even after a second probe.
+
+        `keep` receives the line of a second probe.
+        """
+        if record["status"] != "ok":
+            return record
+        key = (record["precision"], record["threads"])
+        rate = record["flop"] / process_number(record["measurement"])[0]
+        roof = self.highest(*key)
+        if roof is None or rate <= MARGIN * roof:
+            return record
+        if len(self._roofs[key]) < MOST_PROBES:
+            line = self.probe(*key, measure)
+            if line is not None:
+                keep({"roof": line})
+            roof = max(roof, self.highest(*key) or 0.0)
+        if rate <= MARGIN * roof:
+            return record
+        reason = (
+            f"{units.flop_per_s(rate)} TFLOP/s is above the roof of {units.flop_per_s(roof)} that the fastest "
+            f"library reached here in {record['precision']}: the work was not done, or the clock was wrong"
+        )
+        return {**record, "status": "wrong", "reason": reason}
+
+
+def probe_cases(precision: str, threads: int, libraries: Iterable[str]) -> list[Case]:
+    """The probes of every op on every library that serves this precision."""
+    found = []
+    for op in all_ops().values():
+        for name in libraries:
+            backend = backends.find(name)
+            if backend.computes and backend.supports(op.name, precision, op.directions[0]):
+                found += [
+                    Case(op.name, problem, op.directions[0], PRECISIONS[precision], name, threads)
+                    for problem in op.probes
+                ]
+    return found

@@ -1,0 +1,208 @@
+"""The parent: a case goes to a fresh worker process, and a record comes back whatever happens to it.
+
+Knows processes and time-outs; knows nothing of files or terminals. `measure_all` yields events that the command
+writes to the file and shows as progress.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+from deepbench import launch, record, system
+from deepbench.case import Case
+from deepbench.measure import Rules
+from deepbench.record import Record
+
+# A worker that closed its pipe should end at once; after this it is killed.
+GRACE_S = 2.0
+
+# What is quoted of a library's last words.
+TAIL_BYTES = 600
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a worker ended."""
+
+    answer: dict[str, Any] | None
+    phase: str
+    timed_out: bool
+    exit_code: int | None
+    output: str
+    """The tail of what was printed on standard output and error."""
+
+
+def open_backend(name: str, timeout_s: float) -> dict[str, Any]:
+    """Facts about a library from a fresh process: `{"library": …}` or `{"unavailable": {reason, remedy}}`."""
+    ending = _serve({"open": name}, 1, "none", timeout_s)
+    if ending.answer is not None:
+        return ending.answer
+    return {
+        "unavailable": {
+            "reason": f"loading it ended the process: {_cause(ending, timeout_s)}",
+            "remedy": "name another build of the library",
+        }
+    }
+
+
+def measure_case(
+    case: Case,
+    round_number: int,
+    rules: Rules,
+    timeout_s: float,
+) -> Record:
+    """The record of one case, measured in a fresh worker; a worker that fails is a record too.
+
+    `timeout_s` bounds the time without a sign of life: workers tell when they enter a phase.
+    """
+    kills = system.kills_for_memory()
+    request = {"case": case.text, "round": round_number, "rules": asdict(rules)}
+    ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
+    if ending.answer is not None:
+        found: Record = ending.answer["record"]
+        return found
+    status = "timeout" if ending.timed_out else "crashed"
+    reason = f"{_cause(ending, timeout_s)} during: {ending.phase}"
+    if ending.exit_code == -signal.SIGKILL and not ending.timed_out and kills is not None:
+        if (system.kills_for_memory() or 0) > kills:
+            status, reason = "out_of_memory", f"the kernel killed it for memory during: {ending.phase}"
+    return record.make(case, round_number, status, reason)
+
+
+def _serve(request: dict[str, Any], threads: int, pin: str, timeout_s: float) -> Ending:
+    cpus = system.cores()
+    request = {**request, "cpus": launch.worker_cpus(threads, pin, cpus)}
+    environment = launch.worker_environment(threads, pin, cpus, os.environ)
+    environment["DEEPBENCH_PARENT"] = str(os.getpid())
+    read_end, write_end = os.pipe()
+    # A file, not a pipe: nobody reads while the kernel is timed, and a full pipe would stop the library for good.
+    with open(read_end, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as output:
+        try:
+            worker = subprocess.Popen(
+                launch.worker_command(write_end),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                pass_fds=(write_end,),
+                start_new_session=True,  # so that a time-out can kill whatever the library started
+            )
+        finally:
+            os.close(write_end)
+        try:
+            return _listen(worker, request, pipe, output, timeout_s)
+        finally:
+            _kill_group(worker)
+
+
+def _listen(
+    worker: subprocess.Popen[bytes],
+    request: dict[str, Any],
+    pipe: IO[bytes],
+    output: IO[bytes],
+    timeout_s: float,
+) -> Ending:
+    answer, phase, timed_out = None, "start", False
+    assert worker.stdin is not None
+    try:
+        worker.stdin.write((json.dumps(request) + "\n").encode())
+        worker.stdin.close()
+    except BrokenPipeError:
+        pass  # it died before it read; its exit code tells
+    buffer = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(timeout_s):
+                timed_out = True
+                break
+            chunk = pipe.read(65536)
+            if not chunk:
+                break
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                phase = message.get("phase", phase)
+                if "phase" not in message:
+                    answer = message
+    if timed_out:
+        _kill_group(worker)
+    try:
+        code = worker.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        _kill_group(worker)
+        worker.wait()
+        code = None
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+    tail = output.read().decode(errors="replace").strip()
+    return Ending(answer, phase, timed_out, code, tail)
+
+
+def _kill_group(worker: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(worker.pid, signal.SIGKILL)  # a new session's group has its leader's number
+    except (ProcessLookupError, PermissionError):
+        pass
+    worker.wait()
+
+
+def _cause(ending: Ending, timeout_s: float) -> str:
+    """In words: why there is no answer."""
+    if ending.timed_out:
+        return f"no sign of life for {timeout_s:g} s"
+    if ending.exit_code is None:
+        return "it closed its pipe without an answer and did not end"
+    if ending.exit_code < 0:
+        return f"killed by {signal.Signals(-ending.exit_code).name}{_last_words(ending)}"
+    return f"it ended without an answer, exit code {ending.exit_code}{_last_words(ending)}"
+
+
+def _last_words(ending: Ending) -> str:
+    lines = ending.output.splitlines()
+    return f", last words: {record.printable(lines[-1][:200])}" if lines else ""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A case is about to be measured."""
+
+    case: Case
+    round: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A case has been measured in one round."""
+
+    record: Record
+
+
+Event = Started | Finished
+Measure = Callable[[Case, int], Record]
+
+
+def measure_all(
+    queue: Callable[[], list[tuple[Case, int]]], unavailable: dict[str, str], measure: Measure
+) -> Iterator[Event]:
+    """Measure round after round until `queue` is empty.
+
+    `queue` gives the cases of the next round with its number; it is asked again after each round, when the records
+    of the round are in. `unavailable` maps the backends that did not open to the reason.
+    """
+    while batch := queue():
+        for case, round_number in batch:
+            yield Started(case, round_number)
+            if case.backend in unavailable:
+                reason = unavailable[case.backend]
+                yield Finished(record.make(case, round_number, "unavailable", reason))
+            else:
+                yield Finished(measure(case, round_number))
+

@@ -1,0 +1,181 @@
+"""Result files: JSON Lines, appended and flushed record by record, one file a run.
+
+A file is data from a stranger: it is parsed as strict JSON, checked against the schema, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from deepbench.errors import BadInput
+from deepbench.record import SCHEMA, Record, from_line, printable, to_line, validator
+
+# A run of all of DeepBench's problems on ten libraries is some tens of megabytes.
+LARGEST_FILE_BYTES = 256 * 2**20
+
+
+@dataclass
+class ResultFile:
+    """What a result file says."""
+
+    path: Path
+    header: dict[str, Any]
+    records: list[Record] = field(default_factory=list)
+    roofs: list[dict[str, Any]] = field(default_factory=list)
+    whole_bytes: int = 0
+    """Length up to the last complete line."""
+    torn: bool = False
+    """Whether an incomplete line follows it, which is ignored."""
+
+
+class Store:
+    """A result file open for appending; one process at a time."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file = file
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, header: dict[str, Any]) -> Store:
+        """A new file with its first line; `BadInput` when it is there already or cannot be made."""
+        try:
+            file = open(path, "xb", buffering=0)  # noqa: SIM115  (closed by `close`)
+        except FileExistsError:
+            raise BadInput(
+                f"{path} is there already; go on with it by --resume, or choose another name with -o"
+            ) from None
+        except OSError as error:
+            raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
+        store = cls(file, path)
+        store._lock()
+        try:
+            store.append(header)
+        except BadInput:
+            path.unlink(missing_ok=True)  # nothing is in it, so nothing is lost
+            raise
+        return store
+
+    @classmethod
+    def reopen(cls, found: ResultFile) -> Store:
+        """The file for appending, a torn last line cut off."""
+        try:
+            file = open(found.path, "r+b", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise BadInput(f"cannot write {found.path}: {error.strerror}") from None
+        store = cls(file, found.path)
+        store._lock()
+        file.truncate(found.whole_bytes)
+        file.seek(found.whole_bytes)
+        return store
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Write one line and hand it to the operating system; all of it is in the file, or none."""
+        start = self._file.tell()
+        content = memoryview(to_line(line).encode())
+        try:
+            while content:
+                content = content[self._file.write(content) :]
+        except OSError as error:
+            self._file.truncate(start)
+            self._file.seek(start)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            remedy = "free some space" if full else "mend it"
+            raise BadInput(
+                f"cannot write {self.path}: {error.strerror}; what was measured before is kept; "
+                f"{remedy}, then go on with: deepbench run --resume -o {self.path}"
+            ) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"{self.path} is being written by another run; wait for it to end") from None
+        except OSError:
+            pass  # some network file systems have no locks
+
+
+def read(path: Path) -> ResultFile:
+    """Read and check a result file; `BadInput` in one sentence for anything else."""
+    content = _content(path)
+    *lines, rest = content.split(b"\n")
+    found = ResultFile(path, {}, whole_bytes=len(content) - len(rest), torn=bool(rest))
+    if not lines:
+        raise BadInput(f"{path} has no complete line: it is not a result file, or was cut off at once")
+    for number, line in enumerate(lines, 1):
+        _add(found, number, line)
+    return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            kind = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
+            raise BadInput(f"{path} {kind}; wanted a result file that `deepbench run` wrote")
+        size = path.stat().st_size
+        if size > LARGEST_FILE_BYTES:
+            raise BadInput(
+                f"{path} has {size} bytes; result files of up to {LARGEST_FILE_BYTES} bytes are read"
+            )
+        if size == 0:
+            raise BadInput(f"{path} is empty; wanted a result file that `deepbench run` wrote")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
+
+
+def _add(found: ResultFile, number: int, line: bytes) -> None:
+    """Sort one line into header, records or roofs."""
+    import fastjsonschema
+
+    try:
+        value = from_line(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        what = "binary or cut" if number > 1 else "not a result file of deepbench"
+        raise BadInput(f"{found.path}, line {number}: not JSON ({what}); nothing of it was used") from None
+    if number == 1:
+        _check_schema_name(found.path, value)
+    try:
+        validator()(value)
+    except fastjsonschema.JsonSchemaValueException as error:
+        raise BadInput(
+            f"{found.path}, line {number}: {printable(str(error.message))[:200]}; see docs/results.md"
+        ) from None
+    if number == 1:
+        found.header = value
+    elif "roof" in value:
+        found.roofs.append(value["roof"])
+    elif "case" in value:
+        found.records.append(value)
+    else:
+        raise BadInput(f"{found.path}, line {number}: a second first line; was the file concatenated?")
+
+
+def _check_schema_name(path: Path, value: Any) -> None:
+    name = value.get("schema") if isinstance(value, dict) else None
+    if name == SCHEMA:
+        return
+    if isinstance(name, str) and name.startswith("deepbench/"):
+        raise BadInput(
+            f"{path} has schema {printable(name)[:40]}, this DeepBench reads {SCHEMA}; use a newer DeepBench"
+        )
+    raise BadInput(f"{path}, line 1: no schema {SCHEMA}; wanted a result file that `deepbench run` wrote")
+
+
+def default_path(folder: Path, stamp: str) -> Path:
+    """A name that is not taken yet: deepbench-20261121-113000.jsonl."""
+    path = folder / f"deepbench-{stamp}.jsonl"
+    count = 1
+    while os.path.lexists(path):
+        count += 1
+        path = folder / f"deepbench-{stamp}-{count}.jsonl"
+    return path

@@ -1,0 +1,90 @@
+"""Records of one file → what a reader wants to know of each case. The one place where numbers are worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepbench import stats
+from deepbench.record import Record
+
+MEASURED = ("ok", "unchecked")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A case over all its rounds."""
+
+    record: Record
+    """The record that decides the status: the first that is not ok, else the first."""
+    rounds: list[Record]
+    estimate: stats.Estimate | None
+    """None unless every round was measured."""
+    within: bool
+    """Whether the interval comes from inside one process, because there is only one."""
+
+    @property
+    def status(self) -> str:
+        return str(self.record["status"])
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """Rate at the estimated time, on the unpadded problem; None unless status is ok."""
+        if self.estimate is None or self.status != "ok":
+            return None
+        return float(self.record["flop"] / self.estimate.time_s)
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Least traffic at the estimated time."""
+        if self.estimate is None or self.status != "ok":
+            return None
+        return float(self.record["traffic_bytes"] / self.estimate.time_s)
+
+    @property
+    def warnings(self) -> list[dict[str, str]]:
+        """The warnings of all rounds, each code once."""
+        return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())
+
+
+def process_number(measurement: dict[str, Any]) -> tuple[float, float]:
+    """Seconds a call and the share of clean samples of one measurement, as `stats.process_estimate` has it."""
+    flags = stats.clean(
+        measurement["samples_s"],
+        measurement["cpu_s"],
+        measurement["involuntary_switches"],
+        measurement["steal_s"],
+        measurement["calls_per_sample"],
+    )
+    return stats.process_estimate(measurement["samples_s"], flags)
+
+
+def summarize(records: Iterable[Record]) -> list[Summary]:
+    """One Summary a case, in the order in which the cases first appear."""
+    by_case: dict[str, list[Record]] = {}
+    for record in records:
+        if record["status"] != "interrupted":
+            by_case.setdefault(record["case"], []).append(record)
+    return [_summary(rounds) for rounds in by_case.values()]
+
+
+def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
+    """The time of a case from its measured rounds, and whether the interval is from inside one process."""
+    measured = [r["measurement"] for r in rounds if r["status"] in MEASURED and r["measurement"]]
+    if not measured:
+        return None, False
+    numbers, fractions = zip(*map(process_number, measured), strict=True)
+    found = stats.between_processes(numbers, fractions)
+    if len(measured) > 1:
+        return found, False
+    interval = stats.median_interval(measured[0]["samples_s"])
+    if interval is None:
+        return found, False
+    return stats.Estimate(found.time_s, *interval, 1, found.clean_fraction), True
+
+
+def _summary(rounds: list[Record]) -> Summary:
+    failed = [r for r in rounds if r["status"] not in MEASURED]
+    found, within = estimate(rounds) if not failed else (None, False)
+    return Summary(failed[0] if failed else rounds[0], rounds, found, within)

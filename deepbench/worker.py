@@ -1,0 +1,189 @@
+"""The child process: one request comes in on standard input, messages go out on a private descriptor.
+
+It serves one case and ends, so that each round of a case meets a fresh process: a library that prints, leaks,
+crashes or hangs can spoil nothing else. Standard output and error belong to the libraries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from datetime import datetime, timezone
+from time import perf_counter
+from typing import IO, Any
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def main() -> None:
+    """Serve the request on standard input; the argument is the descriptor for messages."""
+    _die_with_parent()
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)  # a child of a library must not keep the pipe open
+    with open(descriptor, "w", encoding="utf-8") as pipe:
+        request = json.loads(sys.stdin.readline())
+        if request.get("cpus"):
+            os.sched_setaffinity(0, request["cpus"])  # before any library counts its cores
+        if "open" in request:
+            answer = _open(request["open"])
+        else:
+            answer = {"record": _measure(request, pipe)}
+        say(pipe, answer)
+    # Leave without the libraries' destructors: some hang or crash there, and the answer is already out.
+    os._exit(0)
+
+
+def say(pipe: IO[str], message: dict[str, Any]) -> None:
+    """One message to the parent, as a line of JSON."""
+    pipe.write(json.dumps(message, allow_nan=False) + "\n")
+    pipe.flush()
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however it dies (Linux)."""
+    parent = int(os.environ.get("DEEPBENCH_PARENT", "0"))
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent and os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def _open(name: str) -> dict[str, Any]:
+    """Facts about a library, or why it is not here."""
+    from deepbench import backend as backends
+    from deepbench.errors import DeepBenchError, Unavailable
+
+    try:
+        return {"library": backends.find(name).open()}
+    except Unavailable as error:
+        return {"unavailable": {"reason": error.reason, "remedy": error.remedy}}
+    except DeepBenchError as error:
+        return {"unavailable": {"reason": str(error), "remedy": "name another build of the library"}}
+
+
+def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
+    """inputs → prepare → check → measure → check again; every way out is a record."""
+    from deepbench import case as cases
+    from deepbench import errors, record
+
+    case = cases.parse(request["case"])
+    result = record.make(case, request["round"], "ok")
+    started, clock = datetime.now(timezone.utc), perf_counter()
+    try:
+        _fill(result, case, request, pipe)
+    except errors.Unavailable as error:
+        result["status"], result["reason"] = "unavailable", str(error)
+    except errors.Unsupported as error:
+        result["status"], result["reason"] = "unsupported", str(error)
+    except (errors.OutOfMemory, MemoryError) as error:
+        result["status"], result["reason"] = "out_of_memory", str(error) or "an allocation failed"
+    except errors.LibraryError as error:
+        result["status"], result["reason"] = "crashed", str(error)
+    result["process"] = _process(request, started, perf_counter() - clock)
+    return result
+
+
+def _fill(result: dict[str, Any], case: Any, request: dict[str, Any], pipe: IO[str]) -> None:
+    """Measure into `result`; raises when that is not possible, keeping what was found until then."""
+    from deepbench import backend as backends
+    from deepbench import measure, record, system
+    from deepbench import op as ops
+    from deepbench.check import check, fingerprint
+    from deepbench.native import callloop
+
+    op, backend = ops.find(case.op), backends.find(case.backend)
+    _refuse_too_large(op.operand_bytes(case), case.settings)
+    result["library"] = backend.open()
+    if len(runtimes := system.openmp_runtimes()) > 1:
+        text = f"{' and '.join(runtimes)} are both loaded and may fight for the cores"
+        result["warnings"].append(record.warning("two_openmp_runtimes", text))
+    if not system.has_multiplier(case.precision.name, system.instructions()):
+        text = f"this CPU has no instructions that multiply {case.precision.name}; the library converts"
+        result["warnings"].append(record.warning("converted", text))
+    say(pipe, {"phase": "inputs"})
+    arrays = op.operands(case)
+    inputs = fingerprint(op, arrays)
+    say(pipe, {"phase": "prepare"})
+    kernel = backend.prepare(case, arrays)
+    result["notes"] = kernel.notes
+    timer, loop = callloop.timer(kernel)
+    clock = measure.SystemClock(timer)
+    say(pipe, {"phase": "first call"})
+    first = measure.take_sample(clock, 1)
+    say(pipe, {"phase": "check"})
+    if backend.computes:
+        before = check(op, case, arrays)
+        result["check"]["before"] = before.as_dict()
+        if not before.passed:
+            result["status"], result["reason"] = "wrong", before.sentence
+            return
+    say(pipe, {"phase": "measure"})
+    rules = measure.Rules(**request["rules"])
+    # A kernel so long that it will be sampled once is checked on the very call that was timed, saving another.
+    fresh = first.call_s >= rules.most_s
+    if fresh:
+        op.reset(case, arrays)
+    measurement = measure.measure(clock, rules, first, loop)
+    result["measurement"] = measurement.as_dict()
+    if not backend.computes:
+        result["status"] = "unchecked"
+        result["reason"] = f"{backend.title} computes nothing; this is the time of the harness"
+        return
+    if measurement.stopped != "first_call":  # else the call that was timed has just been checked
+        say(pipe, {"phase": "check again"})
+        if not (fresh and len(measurement.samples_s) * measurement.calls_per_sample == 1):
+            op.reset(case, arrays)
+            timer(1)
+        after = check(op, case, arrays)
+        result["check"]["after"] = after.as_dict()
+        if not after.passed:
+            result["status"], result["reason"] = "wrong", f"after timing, {after.sentence}"
+    changed = [name for name, value in fingerprint(op, arrays).items() if value != inputs[name]]
+    if changed:
+        result["status"] = "wrong"
+        result["reason"] = f"the library changed its input {', '.join(changed)}"
+
+
+# Beside the operands: the interpreter, the library and its scratch, and the strips of the check.
+HEADROOM_BYTES = 512 * 2**20
+
+
+def _refuse_too_large(operand_bytes: int, settings: dict[str, str]) -> None:
+    """Raise `OutOfMemory` with the numbers before anything is allocated."""
+    from deepbench import system, units
+    from deepbench.errors import OutOfMemory
+
+    copies = 2 if settings.get("weights") == "packed" else 1
+    wanted = operand_bytes * copies + HEADROOM_BYTES
+    available = system.memory_available()
+    if available is not None and wanted > available:
+        raise OutOfMemory(
+            f"needs {units.data_bytes(wanted)} ({units.data_bytes(operand_bytes)} of operands"
+            f"{', twice because they are packed,' if copies == 2 else ''} and headroom), "
+            f"available are {units.data_bytes(available)}"
+        )
+
+
+def _process(request: dict[str, Any], started: datetime, duration_s: float) -> dict[str, Any]:
+    """How this process ran: threads, binding, environment, memory."""
+    import resource
+
+    from deepbench import launch, system
+
+    return {
+        "started": started.isoformat(timespec="milliseconds"),
+        "duration_s": round(duration_s, 4),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "openmp_runtimes": system.openmp_runtimes(),
+        "environment": launch.tuning(os.environ),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "rules": request["rules"],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -21,10 +21,10 @@ class Rules:
 
     target: float = 0.01
     """Stop when the interval of the median, low to high, is narrower than this share of it."""
-    least_samples: int = 30
-    least_s: float = 0.1
-    most_s: float = 0.4
-    warm_up_s: float = 0.1
+    least_samples: int = 20
+    least_s: float = 0.05
+    most_s: float = 0.15
+    warm_up_s: float = 0.06
     """Longest warm-up after the first call."""
     sample_s: float = 1.5e-3
     """A sample is so many calls that it lasts about this long, at least one."""
@@ -35,7 +35,7 @@ class Rules:
 # The three lengths of a run. Two samples of a long kernel would double the time of a quick run.
 QUICK = Rules(least_samples=10, least_s=0.03, most_s=0.06, warm_up_s=0.03, first_call_counts_s=0.5)
 DEFAULT = Rules()
-RIGOROUS = Rules(target=0.005, least_samples=50, least_s=0.3, most_s=3.0, warm_up_s=0.5)
+RIGOROUS = Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3)
 
 # Warm enough: the medians of the last two blocks of samples differ by less than this share.
 FLAT = 0.02
@@ -159,7 +159,7 @@ def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int,
     blocks: list[float] = []
     while True:
         times = []
-        for _ in range(BLOCK):
+        while len(times) < BLOCK and (not times or clock.now() - start < rules.warm_up_s):
             times.append(clock.run(calls) / 1e9 / calls)
             made += calls
         blocks.append(median(times))
@@ -167,9 +167,9 @@ def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int,
         wanted = max(1, round(rules.sample_s / max(blocks[-1], 1e-9)))
         flat = len(blocks) > 1 and abs(blocks[-1] / max(blocks[-2], 1e-12) - 1) < FLAT
         settled = calls == wanted or 0.8 < calls / wanted < 1.25
-        if (flat and settled) or spent >= rules.warm_up_s:
-            return wanted if not settled else calls, made, spent
         calls = calls if settled else wanted
+        if (flat and settled) or spent >= rules.warm_up_s:
+            return calls, made, spent
 
 
 def _sample(clock: Clock, rules: Rules, calls: int) -> tuple[list[Sample], str]:

@@ -71,8 +71,8 @@ class Rounds:
     """And one that has taken so long in all its rounds gets no more than `least`."""
 
 
-QUICK = Rounds(1, 1, 0.01, 0.0)
-DEFAULT = Rounds(3, 5, 0.01, 8.0)
+QUICK = Rounds(1, 1, 0.03, 0.0)
+DEFAULT = Rounds(3, 5, 0.03, 8.0)
 RIGOROUS = Rounds(10, 20, 0.005, 120.0)
 
 
@@ -363,7 +363,7 @@ def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
 
 
 # What a round of one case costs beside its calls: a fresh Python with NumPy and the library.
-PROCESS_S = 0.45
+PROCESS_S = 0.35
 # Filling, checking and summing operands goes at about this speed.
 TOUCH_BYTES_PER_S = 0.6e9
 # Where no roof is known yet: two cores of a small server.

@@ -44,9 +44,13 @@ class Roofs:
     def probe(self, precision: str, threads: int, measure: Measure) -> dict[str, Any] | None:
         """Measure the roof; the line for the result file, or None where no library serves this precision."""
         best: dict[str, Any] | None = None
+        failed = set()
         for case in probe_cases(precision, threads, self._libraries):
+            if case.backend in failed:
+                continue
             record = measure(case, 1)
             if record["status"] != "ok":
+                failed.add(case.backend)
                 continue
             rate = record["flop"] / min(record["measurement"]["samples_s"])
             if best is None or rate > best["flop_per_s"]:

@@ -9,19 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median, quantiles, stdev
+from statistics import NormalDist, median, quantiles
 
-# 95 % two-sided quantiles of Student's t for 1, 2, 3 … degrees of freedom (any statistics table).
-T_95 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-)
-
-# The standard error of a median of normal values is this much larger than that of their mean.
-MEDIAN_INEFFICIENCY = math.sqrt(math.pi / 2)
+# Reach of a 95 % interval around the lower quartile of so many numbers, in units of their spread (see `spread`).
+# From 400,000 simulated sets of normal numbers each: benchmarks/interval.py prints this table.
+REACH_95 = {
+    **{2: 7.96, 3: 1.34, 4: 1.65, 5: 1.82, 6: 1.03, 7: 1.03, 8: 0.73, 9: 0.75, 10: 0.61, 11: 0.60},
+    **{12: 0.51, 13: 0.52, 14: 0.45, 15: 0.45, 16: 0.40, 17: 0.40, 18: 0.36, 19: 0.37, 20: 0.34},
+}
 
 # A sample that got less of the CPU than this share of what undisturbed samples got was disturbed.
 CPU_SHARE = 0.95
+
+# An involuntary switch costs some 10 to 100 µs when a kernel thread needed the core, more when another program did
+# (which the CPU share shows). One in this time is below 1 % and cannot be avoided in long samples.
+SWITCH_EVERY_S = 10e-3
 
 # Fewer clean samples than this and the median is of all samples, with a warning.
 LEAST_CLEAN = 3
@@ -45,13 +47,6 @@ class Estimate:
         return (self.high_s - self.low_s) / 2 / self.time_s
 
 
-def t_95(degrees: int) -> float:
-    """Student's t for a 95 % interval; beyond the table the normal quantile, 3 % low at worst."""
-    if degrees <= len(T_95):
-        return T_95[degrees - 1]
-    return NormalDist().inv_cdf(0.975)
-
-
 def clean(
     samples_s: Sequence[float],
     cpu_s: Sequence[float],
@@ -59,16 +54,19 @@ def clean(
     steal_s: Sequence[float | None],
     calls_per_sample: int,
 ) -> list[bool]:
-    """Which samples were left alone: no involuntary switch, nothing stolen, and the usual share of the CPUs.
+    """Which samples were left alone: the usual share of the CPUs, nothing stolen, hardly an involuntary switch.
 
     The usual share is the third quartile of CPU time over wall time: libraries differ in how many threads spin,
     so it is compared within the process and not with the number of threads.
     """
-    shares = [c / (s * calls_per_sample) for c, s in zip(cpu_s, samples_s, strict=True)]
+    walls = [s * calls_per_sample for s in samples_s]
+    shares = [c / w for c, w in zip(cpu_s, walls, strict=True)]
     usual = quantiles(shares, n=4)[2] if len(shares) > 1 else shares[0]
     return [
-        switches == 0 and not stolen and share >= CPU_SHARE * usual
-        for switches, stolen, share in zip(involuntary_switches, steal_s, shares, strict=True)
+        switches <= wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
+        for switches, wall, stolen, share in zip(
+            involuntary_switches, walls, steal_s, shares, strict=True
+        )
     ]
 
 
@@ -98,16 +96,32 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     return ordered[low], ordered[high]
 
 
-def between_processes(numbers: Sequence[float], clean_fractions: Sequence[float]) -> Estimate:
-    """The median of one number a process, with a 95 % interval from their spread.
+def lower_quartile(values: Sequence[float]) -> float:
+    """The value a quarter of the way up: the only one of 1, the lower of 2, the middle of 3, the second of 4 to 6."""
+    return sorted(values)[math.floor((len(values) - 1) / 4 + 0.5)]
 
-    Worked out on logarithms, since times vary by factors: t · sqrt(pi/2) · s / sqrt(processes) around the median.
-    One process gives no interval.
+
+def spread(values: Sequence[float]) -> float:
+    """How far the faster half of the values lies apart; all of them where there are two or three.
+
+    The slower half is where interference sits, and says nothing of the time without it.
     """
-    time = median(numbers)
+    ordered = sorted(values)
+    return ordered[len(values) // 2 if len(values) > 3 else -1] - ordered[0]
+
+
+def between_processes(numbers: Sequence[float], clean_fractions: Sequence[float]) -> Estimate:
+    """The lower quartile of one number a process, with a 95 % interval from their spread.
+
+    The lower quartile and not the median, because other programs and other guests of the machine only ever add
+    time, often to a whole process, and leave no trace of it: `docs/method.md` has the measurement. The interval is
+    worked out on logarithms, since times vary by factors. One process gives no interval.
+    """
+    n, time = len(numbers), lower_quartile(numbers)
     low = high = None
-    if len(numbers) > 1:
-        spread = stdev(map(math.log, numbers))
-        reach = t_95(len(numbers) - 1) * MEDIAN_INEFFICIENCY * spread / math.sqrt(len(numbers))
+    if n > 1:
+        most = max(REACH_95)
+        factor = REACH_95[n] if n <= most else REACH_95[most] * math.sqrt(most / n)
+        reach = factor * spread(list(map(math.log, numbers)))
         low, high = time * math.exp(-reach), time * math.exp(reach)
-    return Estimate(time, low, high, len(numbers), sum(clean_fractions) / len(clean_fractions))
+    return Estimate(time, low, high, n, sum(clean_fractions) / len(clean_fractions))

@@ -5,6 +5,8 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         # No Python header is needed: the library is loaded with ctypes.
-        Extension("deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True)
+        Extension(
+            "deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True
+        )
     ]
 )

@@ -1,6 +1,7 @@
 """Where the reach of the interval between processes comes from: a simulation, printed as the table in `stats.py`.
 
-For n normal numbers, the 95 % quantile of |lower quartile - its long-run value| / spread. Run: python benchmarks/interval.py
+For n normal numbers, the 95 % quantile of |lower quartile - its long-run value| / spread.
+Run: python benchmarks/interval.py
 """
 
 from __future__ import annotations

@@ -124,10 +124,7 @@ class Backend:
 
     def supports(self, op: str, precision: str, direction: str) -> bool:
         """Whether some method is marked for this."""
-        return any(
-            m.op == op and precision in m.precisions and direction in m.directions
-            for m in self.marks()
-        )
+        return any(m.op == op and precision in m.precisions and direction in m.directions for m in self.marks())
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         """Call the method marked for this case."""

@@ -58,11 +58,6 @@ class Case:
         ]
         return " ".join(words)
 
-    @property
-    def work_text(self) -> str:
-        """The line without the library: cases with the same one are rivals in a table."""
-        return self.text.replace(f" {self.backend} ", " ", 1)
-
 
 @dataclass(frozen=True)
 class Pattern:
@@ -98,7 +93,7 @@ def parse_pattern(text: str) -> Pattern:
     if not words:
         raise BadInput("an empty case; write for example: gemm m=1760 n=128 k=1760 f32 onednn")
     op = ops.find(words[0])
-    fields = {f.name for f in dataclasses.fields(op.Problem)}  # type: ignore[arg-type]
+    fields = {f.name for f in dataclasses.fields(op.Problem)}
     sizes: dict[str, int] = {}
     found: dict[str, Any] = {}
     chosen: dict[str, str] = {}
@@ -114,9 +109,7 @@ def parse_pattern(text: str) -> Pattern:
             _once(found, _kind_of(word), word, text)
     problem = ops.make_problem(op, sizes)
     if found.get("direction", op.directions[0]) not in op.directions:
-        raise BadInput(
-            f"{op.name} has no direction {found['direction']}; it has {', '.join(op.directions)}"
-        )
+        raise BadInput(f"{op.name} has no direction {found['direction']}; it has {', '.join(op.directions)}")
     return Pattern(op.name, problem, chosen=check_settings(op.name, chosen), **found)
 
 
@@ -125,9 +118,7 @@ def check_settings(op_name: str, chosen: dict[str, str]) -> tuple[tuple[str, str
     known = known_settings(op_name)
     for name, value in chosen.items():
         if name not in known:
-            raise BadInput(
-                f"{op_name} has no field or setting {shorten(name)!r}; settings are {', '.join(known)}"
-            )
+            raise BadInput(f"{op_name} has no field or setting {shorten(name)!r}; settings are {', '.join(known)}")
         if value not in known[name]:
             raise BadInput(f"{name} is one of {', '.join(known[name])}, found {shorten(value)!r}")
     return tuple(sorted((n, v) for n, v in chosen.items() if v != known[n][0]))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +20,6 @@ from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
 
     from deepbench.measure import Rules
     from deepbench.plan import Choices, Planned, Rounds
@@ -51,7 +50,7 @@ def main() -> NoReturn:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output left, as `head` does; not ours to complain about.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
 
 
@@ -61,7 +60,13 @@ def _flush() -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
+        _drop_output()
         raise BadInput(f"cannot write the output: {error.strerror}") from None
+
+
+def _drop_output() -> None:
+    """What is still buffered cannot be written; Python would try again at exit and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(sentence: str) -> NoReturn:
@@ -89,9 +94,9 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     for name, metavar, text in reversed(options):
         split = None if name in ("--set", "--application") else _comma_list
-        command = click.option(
-            name, multiple=True, metavar=metavar, help=text + " Repeatable.", callback=split
-        )(command)
+        command = click.option(name, multiple=True, metavar=metavar, help=text + " Repeatable.", callback=split)(
+            command
+        )
     return command
 
 
@@ -155,9 +160,13 @@ def info(matrix: bool, as_json: bool) -> None:
         return
     console = _console()
     _print_machine(console, machine)
-    text = "compiled" if loop == "native" else (
-        "Python (about 1 µs a call): no C compiler when deepbench was installed; "
-        "install gcc, then install deepbench again"
+    text = (
+        "compiled"
+        if loop == "native"
+        else (
+            "Python (about 1 µs a call): no C compiler when deepbench was installed; "
+            "install gcc, then install deepbench again"
+        )
     )
     console.print(f"call loop  {text}", markup=False, highlight=False)
     console.print()
@@ -258,9 +267,7 @@ def _plan(words: tuple[str, ...], filters: dict[str, Any]) -> list[Planned]:
     entries = plan.read_words(words or ("quick",))
     planned = plan.expand(entries, choices, system.default_threads())
     if not planned:
-        raise BadInput(
-            "no case is left: no library serves what the filters ask for; see `deepbench info --matrix`"
-        )
+        raise BadInput("no case is left: no library serves what the filters ask for; see `deepbench info --matrix`")
     return planned
 
 
@@ -343,7 +350,7 @@ def _header(planned: list[Planned], mode: str, rounds: str | None, timeout_s: fl
     return {
         "schema": SCHEMA,
         "tool": f"deepbench {__version__}",
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv[1:],
         "machine": system.describe(),
         "libraries": _open_backends(sorted(names)),
@@ -375,15 +382,14 @@ def _refuse_other_machine(found: ResultFile) -> None:
         if old != new:
             differs.append(f"library {name} was {_library_words(old)} and is {_library_words(new)}")
     if differs:
-        raise BadInput(
-            f"{found.path} was measured elsewhere: {'; '.join(differs)}; start a new file instead"
-        )
+        raise BadInput(f"{found.path} was measured elsewhere: {'; '.join(differs)}; start a new file instead")
 
 
 def _library_words(library: dict[str, Any] | None) -> str:
     if library is None:
         return "unavailable"
-    return f"{library.get('version')} at {library.get('path')} ({library.get('cpu_kernels') or library.get('build') or '-'})"
+    build = library.get("cpu_kernels") or library.get("build") or "-"
+    return f"{library.get('version')} at {library.get('path')} ({build})"
 
 
 def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool) -> int:
@@ -413,9 +419,7 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool)
     return EXIT_WRONG if any(r["status"] == "wrong" for r in found.records) else 0
 
 
-def _measure_remaining(
-    console: Console, found: ResultFile, store: Store, bar: Any, timeout_s: float
-) -> None:
+def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: Any, timeout_s: float) -> None:
     """The loop where plan, run, roof and store meet."""
     from deepbench import backend as backends
     from deepbench import case as cases
@@ -537,7 +541,6 @@ def _title(name: str) -> str:
 
 def _print_machine(console: Console, machine: dict[str, Any]) -> None:
     from deepbench import units
-    from deepbench.record import printable
 
     allowed = machine.get("cores_allowed")
     has = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
@@ -547,13 +550,11 @@ def _print_machine(console: Console, machine: dict[str, Any]) -> None:
         units.data_bytes(machine.get("memory_bytes")),
         str(machine.get("system")),
     ]
-    console.print(f"machine    {printable(', '.join(parts))}", markup=False)
-    console.print(f"           {printable(' '.join(has))}", markup=False)
+    console.print(f"machine    {', '.join(parts)}", markup=False)
+    console.print(f"           {' '.join(has)}", markup=False)
 
 
 def _print_library(console: Console, title: str, answer: dict[str, Any]) -> None:
-    from deepbench.record import printable
-
     if "library" in answer:
         library = answer["library"]
         threading = f", {library['threading']}" if library.get("threading") else ""
@@ -561,8 +562,7 @@ def _print_library(console: Console, title: str, answer: dict[str, Any]) -> None
     else:
         missing = answer["unavailable"]
         text = f"not here: {missing['reason']}\n{'':11}remedy: {missing['remedy']}"
-    lines = "\n".join(printable(line) for line in text.split("\n"))
-    console.print(f"{printable(title):10} {lines}", markup=False, soft_wrap=True)
+    console.print(f"{title:10} {text}", markup=False, soft_wrap=True)
 
 
 def _print_table(console: Console, found: ResultFile, full: bool) -> None:

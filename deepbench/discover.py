@@ -32,10 +32,7 @@ def named(kind: str, attribute: str) -> dict[str, Any]:
 
 def _modules(kind: str) -> list[ModuleType]:
     here = Path(__file__).parent / kind
-    found = [
-        importlib.import_module(f"deepbench.{kind}.{path.stem}")
-        for path in sorted(here.glob("[!_]*.py"))
-    ]
+    found = [importlib.import_module(f"deepbench.{kind}.{path.stem}") for path in sorted(here.glob("[!_]*.py"))]
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if not Path(folder).is_dir():
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
@@ -48,7 +45,8 @@ def _load(kind: str, path: Path) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader, f"{path} is a .py file"
+    assert spec is not None, f"{path} is a .py file"
+    assert spec.loader is not None, f"{path} is a .py file"
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs
     try:

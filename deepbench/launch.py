@@ -17,9 +17,7 @@ def worker_command(descriptor: int) -> list[str]:
     return [sys.executable, "-m", "deepbench.worker", str(descriptor)]
 
 
-def worker_environment(
-    threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]
-) -> dict[str, str]:
+def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]) -> dict[str, str]:
     """The parent's environment, with as many threads as the case says and, if it says so, bound to cores."""
     environment = dict(inherited)
     environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))

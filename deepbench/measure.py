@@ -23,8 +23,8 @@ class Rules:
     """Stop when the interval of the median, low to high, is narrower than this share of it."""
     least_samples: int = 20
     least_s: float = 0.05
-    most_s: float = 0.15
-    warm_up_s: float = 0.06
+    most_s: float = 0.12
+    warm_up_s: float = 0.05
     """Longest warm-up after the first call."""
     sample_s: float = 1.5e-3
     """A sample is so many calls that it lasts about this long, at least one."""
@@ -158,7 +158,7 @@ def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int,
     start, made, calls = clock.now(), 0, 1
     blocks: list[float] = []
     while True:
-        times = []
+        times: list[float] = []
         while len(times) < BLOCK and (not times or clock.now() - start < rules.warm_up_s):
             times.append(clock.run(calls) / 1e9 / calls)
             made += calls
@@ -199,6 +199,12 @@ def _sample(clock: Clock, rules: Rules, calls: int) -> tuple[list[Sample], str]:
 
 
 def _clean(samples: list[Sample], calls: int) -> list[float]:
-    times, cpu, switches, steal = (list(column) for column in zip(*samples, strict=True))
-    flags = stats.clean(times, cpu, switches, steal, calls)
+    times = [s.call_s for s in samples]
+    flags = stats.clean(
+        times,
+        [s.cpu_s for s in samples],
+        [s.involuntary_switches for s in samples],
+        [s.steal_s for s in samples],
+        calls,
+    )
     return [t for t, ok in zip(times, flags, strict=True) if ok]

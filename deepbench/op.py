@@ -36,25 +36,24 @@ def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE) -
     return dataclasses.field(default=default, metadata=metadata)
 
 
-class Problem:
+@dataclass(frozen=True)
+class BaseProblem:
     """Base of the frozen dataclasses, one an op, that hold sizes and structure in the field's letters.
 
     Checks itself when made: every field is a whole number within the bounds its `size` gives.
     """
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+        for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             least, most = field.metadata["least"], field.metadata["most"]
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                raise BadInput(
-                    f"{field.name} must be a whole number from {least} to {most}, found {_short(value)}"
-                )
+                raise BadInput(f"{field.name} must be a whole number from {least} to {most}, found {_short(value)}")
 
     @property
     def sizes(self) -> dict[str, int]:
         """Field names and values, in the order they are written."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     @property
     def text(self) -> str:
@@ -82,15 +81,15 @@ class Op:
     """One operation. Subclass, fill in, and end the file with `OP = MyOp()`."""
 
     name: ClassVar[str]
-    Problem: ClassVar[type[Problem]]
+    Problem: ClassVar[type[BaseProblem]]
     directions: ClassVar[tuple[str, ...]] = ("forward",)
     settings: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Choices beyond sizes, for example `{"beta": ("1", "0")}`; the first value is the default."""
     outputs: ClassVar[tuple[str, ...]]
     """Names of the arrays that a kernel writes."""
-    smoke: ClassVar[tuple[Problem, ...]]
+    smoke: ClassVar[tuple[BaseProblem, ...]]
     """A few tiny problems, odd sizes among them: the test suite runs each on every library."""
-    probes: ClassVar[tuple[Problem, ...]] = ()
+    probes: ClassVar[tuple[BaseProblem, ...]] = ()
     """Problems that libraries run close to the machine's peak: they measure the roof. Empty: no part in it."""
 
     def operand_bytes(self, case: Case) -> int:
@@ -129,22 +128,22 @@ class Op:
         return str(problem.text)
 
 
-def make_problem(op: Op, values: dict[str, int]) -> Problem:
+def make_problem(op: Op, values: dict[str, int]) -> BaseProblem:
     """The op's Problem from field names and values; `BadInput` for unknown and missing fields."""
-    fields = {f.name: f for f in dataclasses.fields(op.Problem)}  # type: ignore[arg-type]
+    fields = {f.name: f for f in dataclasses.fields(op.Problem)}
     unknown = [name for name in values if name not in fields]
     if unknown:
         raise BadInput(f"{op.name} has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
     missing = [name for name in required_fields(op) if name not in values]
     if missing:
         raise BadInput(f"{op.name} needs {', '.join(missing)}; write for example {missing[0]}=1024")
-    make: Callable[..., Problem] = op.Problem
+    make: Callable[..., BaseProblem] = op.Problem
     return make(**values)
 
 
 def required_fields(op: Op) -> list[str]:
     """The fields of the op's Problem that have no default."""
-    fields = dataclasses.fields(op.Problem)  # type: ignore[arg-type]
+    fields = dataclasses.fields(op.Problem)
     return [f.name for f in fields if f.default is dataclasses.MISSING]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from deepbench import precision as precisions
 from deepbench import summary
 from deepbench.case import Case, Pattern
 from deepbench.errors import BadInput
+from deepbench.measure import Rules
 from deepbench.record import Record
 
 SUITES = Path(__file__).parent / "suites"
@@ -97,10 +99,7 @@ def read_words(words: Sequence[str]) -> list[Entry]:
 
 def _continues_case(token: str) -> bool:
     return (
-        "=" in token
-        or token in cases.DIRECTIONS
-        or token in precisions.PRECISIONS
-        or token in backends.all_backends()
+        "=" in token or token in cases.DIRECTIONS or token in precisions.PRECISIONS or token in backends.all_backends()
     )
 
 
@@ -116,7 +115,7 @@ def suite_files() -> dict[str, list[Path]]:
 
 
 def read_suite(name: str) -> list[Entry]:
-    """The lines of a suite by its name, or of a file of one's own: a CSV with a header, or a text with a case a line."""
+    """The lines of a suite by its name, or of a file of one's own: a CSV, or a text with a case a line."""
     for suite, paths in suite_files().items():
         if suite == name:
             return [e for path in paths for e in _read_file(path, suite)]
@@ -190,14 +189,16 @@ def _op_of(header: list[str], path: Path) -> ops.Op:
         raise BadInput(f"{path}: the header has {cases.shorten(doubled)!r} twice")
     fitting, reasons = [], []
     for op in ops.all_ops().values():
-        fields = set(op.Problem.__dataclass_fields__)  # type: ignore[attr-defined]
+        fields = set(fields_in_order(op))
         unknown = [n for n in header if n not in fields and n not in SOURCE_COLUMNS]
         required = ops.required_fields(op)
         missing = [n for n in required if n not in header]
         if not unknown and not missing:
             fitting.append(op)
         wanted = f"{op.name} wants {','.join(fields_in_order(op))}"
-        reasons.append(f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {cases.shorten(','.join(unknown)) or '-'})")
+        reasons.append(
+            f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {cases.shorten(','.join(unknown)) or '-'})"
+        )
     if len(fitting) != 1:
         raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
     return fitting[0]
@@ -205,7 +206,7 @@ def _op_of(header: list[str], path: Path) -> ops.Op:
 
 def fields_in_order(op: ops.Op) -> list[str]:
     """The names of the fields of the op's Problem."""
-    return list(op.Problem.__dataclass_fields__)  # type: ignore[attr-defined]
+    return [f.name for f in dataclasses.fields(op.Problem)]
 
 
 def _csv_entry(op: ops.Op, header: list[str], row: list[str], suite: str, number: int) -> Entry:
@@ -257,9 +258,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
 
 def _application_chosen(entry: Entry, choices: Choices) -> bool:
     application = (entry.source or {}).get("application") or ""
-    return not choices.applications or application.lower() in [
-        a.lower() for a in choices.applications
-    ]
+    return not choices.applications or application.lower() in [a.lower() for a in choices.applications]
 
 
 def _check(choices: Choices) -> None:
@@ -279,9 +278,7 @@ def _check(choices: Choices) -> None:
             raise BadInput(f"unknown setting {cases.shorten(name)!r}; there are {', '.join(known)}")
         for value in values:
             if value not in known[name]:
-                raise BadInput(
-                    f"{name} is one of {', '.join(known[name])}, found {cases.shorten(value)!r}"
-                )
+                raise BadInput(f"{name} is one of {', '.join(known[name])}, found {cases.shorten(value)!r}")
 
 
 def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable[Case]:
@@ -310,9 +307,7 @@ def _default_backends() -> list[str]:
     return [name for name, backend in backends.all_backends().items() if backend.default]
 
 
-def _settings(
-    op: ops.Op, pattern: Pattern, choices: Choices
-) -> list[tuple[tuple[str, str], ...]]:
+def _settings(op: ops.Op, pattern: Pattern, choices: Choices) -> list[tuple[tuple[str, str], ...]]:
     """Every combination of the chosen settings that this op has; what the pattern says stays."""
     combinations: list[dict[str, str]] = [dict(pattern.chosen)]
     for name, values in choices.settings.items():
@@ -333,9 +328,7 @@ def queue(
         if record["status"] != "interrupted":
             by_case.setdefault(record["case"], []).append(record)
     wanted = [
-        (p.case, number)
-        for p in planned
-        if (number := next_round(by_case.get(p.case.text, []), rounds)) is not None
+        (p.case, number) for p in planned if (number := next_round(by_case.get(p.case.text, []), rounds)) is not None
     ]
     if not wanted:
         return []
@@ -372,7 +365,7 @@ GUESSED_FLOP_PER_S = 5e10
 SHARE_OF_ROOF = 0.5
 
 
-def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Any) -> float:
+def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> float:
     """Seconds that one round of a case will take, roughly: for the time left, not for any result."""
     op = ops.find(case.op)
     call = op.flop(case) / (SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S))

@@ -81,4 +81,5 @@ def dtype(type_name: str) -> np.dtype[Any]:
         "u8": np.uint8,
         "s32": np.int32,
     }
-    return np.dtype(types[type_name])
+    found: np.dtype[Any] = np.dtype(types[type_name])
+    return found

@@ -93,5 +93,16 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def cleaned(value: Any) -> Any:
+    """A JSON value with every text in it printable; asked wherever a stranger's text comes in."""
+    if isinstance(value, str):
+        return value if value.isprintable() else printable(value)
+    if isinstance(value, dict):
+        return {cleaned(k): cleaned(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return value if value and isinstance(value[0], int | float) else [cleaned(v) for v in value]
+    return value
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")

@@ -6,7 +6,7 @@ A result above the roof is an error, not a result: the work was not done, or the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from deepbench import backend as backends
@@ -61,15 +61,13 @@ class Roofs:
                     "flop_per_s": float(f"{rate:.6g}"),
                     "case": case.text,
                     "library": f"{library['name']} {library['version']}",
-                    "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                    "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 }
         if best is not None:
             self._roofs.setdefault((precision, threads), []).append(best)
         return best
 
-    def judge(
-        self, record: Record, measure: Measure, keep: Callable[[dict[str, Any]], None]
-    ) -> Record:
+    def judge(self, record: Record, measure: Measure, keep: Callable[[dict[str, Any]], None]) -> Record:
         """The record, turned to `wrong` if its rate is above the roof even after a second probe.
 
         `keep` receives the line of a second probe.

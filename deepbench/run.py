@@ -6,6 +6,7 @@ writes to the file and shows as progress.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -71,9 +72,9 @@ def measure_case(
         return found
     status = "timeout" if ending.timed_out else "crashed"
     reason = f"{_cause(ending, timeout_s)} during: {ending.phase}"
-    if ending.exit_code == -signal.SIGKILL and not ending.timed_out and kills is not None:
-        if (system.kills_for_memory() or 0) > kills:
-            status, reason = "out_of_memory", f"the kernel killed it for memory during: {ending.phase}"
+    killed = ending.exit_code == -signal.SIGKILL and not ending.timed_out
+    if killed and (system.kills_for_memory() or 0) > (kills or 0):
+        status, reason = "out_of_memory", f"the kernel killed it for memory during: {ending.phase}"
     return record.make(case, round_number, status, reason)
 
 
@@ -129,7 +130,7 @@ def _listen(
                 break
             *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                message = json.loads(line)
+                message = record.cleaned(json.loads(line))
                 phase = message.get("phase", phase)
                 if "phase" not in message:
                     answer = message
@@ -147,10 +148,8 @@ def _listen(
 
 
 def _kill_group(worker: subprocess.Popen[bytes]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(worker.pid, signal.SIGKILL)  # a new session's group has its leader's number
-    except (ProcessLookupError, PermissionError):
-        pass
     worker.wait()
 
 
@@ -205,4 +204,3 @@ def measure_all(
                 yield Finished(record.make(case, round_number, "unavailable", reason))
             else:
                 yield Finished(measure(case, round_number))
-

@@ -64,9 +64,7 @@ def clean(
     usual = quantiles(shares, n=4)[2] if len(shares) > 1 else shares[0]
     return [
         switches <= wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
-        for switches, wall, stolen, share in zip(
-            involuntary_switches, walls, steal_s, shares, strict=True
-        )
+        for switches, wall, stolen, share in zip(involuntary_switches, walls, steal_s, shares, strict=True)
     ]
 
 

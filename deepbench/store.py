@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from deepbench.errors import BadInput
-from deepbench.record import SCHEMA, Record, from_line, printable, to_line, validator
+from deepbench.record import SCHEMA, Record, cleaned, from_line, printable, to_line, validator
 
 # A run of all of DeepBench's problems on ten libraries is some tens of megabytes.
 LARGEST_FILE_BYTES = 256 * 2**20
@@ -56,6 +56,7 @@ class Store:
         try:
             store.append(header)
         except BadInput:
+            store.close()
             path.unlink(missing_ok=True)  # nothing is in it, so nothing is lost
             raise
         return store
@@ -98,6 +99,7 @@ class Store:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self.close()
             raise BadInput(f"{self.path} is being written by another run; wait for it to end") from None
         except OSError:
             pass  # some network file systems have no locks
@@ -122,9 +124,7 @@ def _content(path: Path) -> bytes:
             raise BadInput(f"{path} {kind}; wanted a result file that `deepbench run` wrote")
         size = path.stat().st_size
         if size > LARGEST_FILE_BYTES:
-            raise BadInput(
-                f"{path} has {size} bytes; result files of up to {LARGEST_FILE_BYTES} bytes are read"
-            )
+            raise BadInput(f"{path} has {size} bytes; result files of up to {LARGEST_FILE_BYTES} bytes are read")
         if size == 0:
             raise BadInput(f"{path} is empty; wanted a result file that `deepbench run` wrote")
         return path.read_bytes()
@@ -138,7 +138,7 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
     import fastjsonschema
 
     try:
-        value = from_line(line.decode("utf-8"))
+        value = cleaned(from_line(line.decode("utf-8")))
     except (ValueError, RecursionError):
         what = "binary or cut" if number > 1 else "not a result file of deepbench"
         raise BadInput(f"{found.path}, line {number}: not JSON ({what}); nothing of it was used") from None
@@ -147,9 +147,7 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
     try:
         validator()(value)
     except fastjsonschema.JsonSchemaValueException as error:
-        raise BadInput(
-            f"{found.path}, line {number}: {printable(str(error.message))[:200]}; see docs/results.md"
-        ) from None
+        raise BadInput(f"{found.path}, line {number}: {str(error.message)[:200]}; see docs/results.md") from None
     if number == 1:
         found.header = value
     elif "roof" in value:
@@ -165,9 +163,7 @@ def _check_schema_name(path: Path, value: Any) -> None:
     if name == SCHEMA:
         return
     if isinstance(name, str) and name.startswith("deepbench/"):
-        raise BadInput(
-            f"{path} has schema {printable(name)[:40]}, this DeepBench reads {SCHEMA}; use a newer DeepBench"
-        )
+        raise BadInput(f"{path} has schema {name[:40]}, this DeepBench reads {SCHEMA}; use a newer DeepBench")
     raise BadInput(f"{path}, line 1: no schema {SCHEMA}; wanted a result file that `deepbench run` wrote")
 
 

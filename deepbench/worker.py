@@ -11,9 +11,13 @@ import json
 import os
 import signal
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from time import perf_counter
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays, Op
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -27,11 +31,7 @@ def main() -> None:
         request = json.loads(sys.stdin.readline())
         if request.get("cpus"):
             os.sched_setaffinity(0, request["cpus"])  # before any library counts its cores
-        if "open" in request:
-            answer = _open(request["open"])
-        else:
-            answer = {"record": _measure(request, pipe)}
-        say(pipe, answer)
+        say(pipe, _open(request["open"]) if "open" in request else {"record": _measure(request, pipe)})
     # Leave without the libraries' destructors: some hang or crash there, and the answer is already out.
     os._exit(0)
 
@@ -72,7 +72,7 @@ def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
 
     case = cases.parse(request["case"])
     result = record.make(case, request["round"], "ok")
-    started, clock = datetime.now(timezone.utc), perf_counter()
+    started, clock = datetime.now(UTC), perf_counter()
     try:
         _fill(result, case, request, pipe)
     except errors.Unavailable as error:
@@ -87,12 +87,12 @@ def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
     return result
 
 
-def _fill(result: dict[str, Any], case: Any, request: dict[str, Any], pipe: IO[str]) -> None:
+def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[str]) -> None:
     """Measure into `result`; raises when that is not possible, keeping what was found until then."""
     from deepbench import backend as backends
     from deepbench import measure, record, system
     from deepbench import op as ops
-    from deepbench.check import check, fingerprint
+    from deepbench.check import fingerprint
     from deepbench.native import callloop
 
     op, backend = ops.find(case.op), backends.find(case.backend)
@@ -115,12 +115,8 @@ def _fill(result: dict[str, Any], case: Any, request: dict[str, Any], pipe: IO[s
     say(pipe, {"phase": "first call"})
     first = measure.take_sample(clock, 1)
     say(pipe, {"phase": "check"})
-    if backend.computes:
-        before = check(op, case, arrays)
-        result["check"]["before"] = before.as_dict()
-        if not before.passed:
-            result["status"], result["reason"] = "wrong", before.sentence
-            return
+    if backend.computes and not _passes(result, "before", op, case, arrays, inputs):
+        return
     say(pipe, {"phase": "measure"})
     rules = measure.Rules(**request["rules"])
     # A kernel so long that it will be sampled once is checked on the very call that was timed, saving another.
@@ -138,14 +134,25 @@ def _fill(result: dict[str, Any], case: Any, request: dict[str, Any], pipe: IO[s
         if not (fresh and len(measurement.samples_s) * measurement.calls_per_sample == 1):
             op.reset(case, arrays)
             timer(1)
-        after = check(op, case, arrays)
-        result["check"]["after"] = after.as_dict()
-        if not after.passed:
-            result["status"], result["reason"] = "wrong", f"after timing, {after.sentence}"
+        _passes(result, "after", op, case, arrays, inputs)
+
+
+def _passes(result: dict[str, Any], when: str, op: Op, case: Case, arrays: Arrays, inputs: dict[str, int]) -> bool:
+    """Whether the inputs are untouched and the outputs right; what is wrong goes into `result`."""
+    from deepbench.check import check, fingerprint
+
+    reason = None
     changed = [name for name, value in fingerprint(op, arrays).items() if value != inputs[name]]
     if changed:
-        result["status"] = "wrong"
-        result["reason"] = f"the library changed its input {', '.join(changed)}"
+        reason = f"the library changed its input {', '.join(changed)}"
+    else:
+        verdict = check(op, case, arrays)
+        result["check"][when] = verdict.as_dict()
+        if not verdict.passed:
+            reason = ("after timing, " if when == "after" else "") + verdict.sentence
+    if reason is not None:
+        result["status"], result["reason"] = "wrong", reason
+    return reason is None
 
 
 # Beside the operands: the interpreter, the library and its scratch, and the strips of the check.

@@ -116,9 +116,7 @@ class MKL(Backend):
         )
         return Kernel(calls=(call,), notes=notes)
 
-    def _pack(
-        self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]
-    ) -> tuple[Any, dict[str, Any]]:
+    def _pack(self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
         """A in MKL's own format, and what packing cost."""
         from deepbench.arrays import empty
         from deepbench.native import blas

@@ -73,12 +73,8 @@ class OneDNNBackend(Backend):
             attribute,
         )
         notes: dict[str, Any] = {
-            "implementation": dnn.query(
-                primitive_desc, c.QUERY_IMPLEMENTATION, ctypes.c_char_p()
-            ).decode(),
-            "workspace_bytes": dnn.query(
-                primitive_desc, c.QUERY_MEMORY_CONSUMPTION, ctypes.c_int64()
-            ),
+            "implementation": dnn.query(primitive_desc, c.QUERY_IMPLEMENTATION, ctypes.c_char_p()).decode(),
+            "workspace_bytes": dnn.query(primitive_desc, c.QUERY_MEMORY_CONSUMPTION, ctypes.c_int64()),
         }
         weights_memory = dnn.memory(plain, arrays["a"])
         keep = []

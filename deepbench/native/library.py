@@ -25,9 +25,7 @@ def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
     found: list[str] = []
     for pattern in patterns:
         paths = {
-            os.path.realpath(path)
-            for root in roots()
-            for path in glob.glob(os.path.join(glob.escape(root), pattern))
+            os.path.realpath(path) for root in roots() for path in glob.glob(os.path.join(glob.escape(root), pattern))
         }
         found += sorted(paths, key=lambda p: (_version(p), p), reverse=True)
     return found

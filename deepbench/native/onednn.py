@@ -113,9 +113,7 @@ class OneDNN:
 
     def memory(self, descriptor: Handle, array: Any) -> Handle:
         """Memory over an array of NumPy, which the caller keeps alive."""
-        return self.create(
-            "dnnl_memory_create", descriptor, self.engine, ctypes.c_void_p(array.ctypes.data)
-        )
+        return self.create("dnnl_memory_create", descriptor, self.engine, ctypes.c_void_p(array.ctypes.data))
 
     def size_bytes(self, descriptor: Handle) -> int:
         """Bytes that a tensor of this descriptor takes."""

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.op import Comparison, Op, size
-from deepbench.op import Problem as BaseProblem
+from deepbench.op import BaseProblem, Comparison, Op, size
 from deepbench.precision import BITS
 
 if TYPE_CHECKING:
@@ -123,9 +122,7 @@ class GemmOp(Op):
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             want = self.reference(case, arrays)["c"]
             tolerance = unit * (np.outer(b_norm, a_norm) + 1)
-            yield Comparison(
-                "every element", c.astype(np.float64), want, tolerance, c.size, c.size
-            )
+            yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
         yield self._sampled(case, arrays, choices, unit)
@@ -168,9 +165,7 @@ class GemmOp(Op):
         p = case.problem
         return draw(p.m, "s32", stream=3), draw(p.n, "s32", stream=4)
 
-    def _sampled(
-        self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float
-    ) -> Comparison:
+    def _sampled(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
         """Random elements, the four corners among them, each computed in float64."""
         import numpy as np
 
@@ -190,9 +185,7 @@ class GemmOp(Op):
             want += rows[i].astype(np.float64) + columns[j]
         return Comparison(f"{j.size} elements", got, want, tolerance, j.size, c.size)
 
-    def _projected(
-        self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float
-    ) -> Comparison:
+    def _projected(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
         """C·x against A·(B·x) + C₀·x for random signs x: every element has a part, at the cost of reading C.
 
         Freivalds' check, with a tolerance because sums are rounded.

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepbench import units
-from deepbench.record import printable
 from deepbench.report.table import library_title, notes, rivals, title
 from deepbench.store import ResultFile
 from deepbench.summary import Summary
@@ -104,12 +103,10 @@ def _markdown(text: str) -> str:
     """Text that a Markdown page shows as it is."""
     for character in "\\|`*_<>[]":
         text = text.replace(character, "\\" + character)
-    return printable(text)
+    return text
 
 
 def _cell(value: Any) -> Any:
     """A cell no spreadsheet takes for a formula."""
-    if isinstance(value, str):
-        value = printable(value)
-        return "'" + value if value.startswith(("=", "+", "-", "@")) else value
-    return value
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
+    return f"'{value}" if formula else value

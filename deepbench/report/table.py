@@ -13,7 +13,6 @@ from deepbench import backend as backends
 from deepbench import op as ops
 from deepbench import summary, units
 from deepbench.errors import BadInput
-from deepbench.record import printable
 from deepbench.stats import LEAST_CLEAN
 from deepbench.summary import Summary
 
@@ -75,13 +74,13 @@ def title(s: Summary) -> str:
     except BadInput:
         defaults = {}
     extra += [f"{n}={v}" for n, v in record["settings"].items() if defaults.get(n) != v]
-    return printable(" ".join([text, *extra]))
+    return " ".join([text, *extra])
 
 
 def library_title(name: str) -> str:
     """The library as its makers spell it, or the word in the file."""
     known = backends.all_backends()
-    return known[name].title if name in known else printable(name)
+    return known[name].title if name in known else name
 
 
 def notes(s: Summary) -> list[str]:
@@ -103,7 +102,7 @@ def notes(s: Summary) -> list[str]:
     if "pack_s" in s.record["notes"]:
         found.append(f"packed in {units.seconds(float(s.record['notes']['pack_s']))}")
     short = {"converted": "converted", "two_openmp_runtimes": "two OpenMP runtimes"}
-    return found + [short.get(w["code"], printable(w["code"])) for w in s.warnings]
+    return found + [short.get(w["code"], w["code"]) for w in s.warnings]
 
 
 def render(summaries: Sequence[Summary], console: Console, every: bool = False) -> None:
@@ -159,7 +158,7 @@ def _full_table(grouped: Sequence[Rivals]) -> Table:
             time, interval, tflop, clean = _numbers(s)
             said = notes(s) if measured else []
             if s.status != "ok":
-                said = [f"{s.status}: {printable(s.record['reason'] or '')}", *said]
+                said = [f"{s.status}: {s.record['reason'] or ''}", *said]
             elif s in group.tie:
                 said = ["tie", *said]
             table.add_row(
@@ -182,7 +181,8 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
 
 
 def _beside(s: Summary, best: Summary, tie: bool) -> str:
-    assert s.estimate is not None and best.estimate is not None, "ranked cases have a time"
+    assert s.estimate is not None, "ranked cases have a time"
+    assert best.estimate is not None, "ranked cases have a time"
     ratio = s.estimate.time_s / best.estimate.time_s
     mark = "≈" if tie else ""
     return f"{library_title(s.record['backend'])} {mark}{units.significant(ratio)}×"
@@ -212,12 +212,14 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
     if "first call" in said:
         lines.append("first call: the kernel is long, so its first call is the only sample.")
     if "Python loop" in said:
-        lines.append("Python loop: calls are made from Python, about 1 µs each; a C compiler at installation avoids it.")
+        lines.append(
+            "Python loop: calls are made from Python, about 1 µs each; a C compiler at installation avoids it."
+        )
     reasons: dict[str, int] = {}
     for s in summaries:
         if s.status not in summary.MEASURED:
             name = library_title(s.record["backend"])
-            text = f"{name} {s.status.replace('_', ' ')}: {printable(s.record['reason'] or '')}"
+            text = f"{name} {s.status.replace('_', ' ')}: {s.record['reason'] or ''}"
             reasons[text] = reasons.get(text, 0) + 1
     lines += [text if n == 1 else f"{text} ({n} cases)" for text, n in reasons.items()]
     return lines

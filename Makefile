@@ -1,0 +1,39 @@
+# `make run` and `make test` do all their own set-up; nothing but Python 3.11 and make is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test check clean
+
+run: .venv/run
+	$(BIN)/deepbench run
+
+test: .venv/test
+	$(BIN)/python -m pytest
+
+# For developers, under a minute: format, lint, strict types, the fast tests.
+check: .venv/check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/unit tests/symbols
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find deepbench -name '*.so' -delete
+
+.venv/run: .venv/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl]'
+	@touch $@
+
+.venv/test: .venv/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,test]'
+	@touch $@
+
+.venv/check: .venv/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,test,dev]'
+	@touch $@
+
+.venv/made: pyproject.toml setup.py deepbench/native/callloop.c
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "DeepBench needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv --clear .venv || { echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@touch $@

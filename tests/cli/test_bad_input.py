@@ -1,0 +1,190 @@
+"""Whatever a person gets wrong is one sentence on standard error and exit code 64; nothing is lost, no traceback."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT, records_of
+
+NULL = ("--backend", "null", "--quick")
+
+
+def refused(done, expected):
+    assert 64 == done.returncode, (done.stdout, done.stderr)
+    assert expected in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines()), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "nosuch"], "unknown suite, op or file 'nosuch'; suites are"),
+        (["run", "--op", "nosuch"], "unknown op 'nosuch'; there are gemm"),
+        (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
+        (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; there are mkl"),
+        (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),
+        (["run", "gemm m=-1 n=1 k=1"], "m must be a whole number from 1"),
+        (["run", "gemm m=0 n=1 k=1"], "found 0"),
+        (["run", "gemm m=1e3 n=1 k=1"], "found '1e3'"),
+        (["run", "gemm m=99999999999999999999999 n=1 k=1"], "at most 20 digits"),
+        (["run", "gemm n=1 k=1"], "gemm needs m"),
+        (["run", "gemm m=1 n=1 k=1", "--set", "beta"], "--set wants NAME=VALUE"),
+        (["run", "gemm m=1 n=1 k=1", "--set", "beta=7"], "beta is one of 1, 0"),
+        (["run", "gemm m=1 n=1 k=1", "--threads", "two"], "threads must be a whole number, found 'two'"),
+        (["run", "gemm m=1 n=1 k=1", "--threads", "0"], "threads must be from 1"),
+        (["run", "gemm m=1 n=1 k=1", "--rounds", "0"], "--rounds must be from 1"),
+        (["run", "gemm m=1 n=1 k=1", "--timeout", "nan"], "--timeout must be a number of seconds"),
+        (["run", "gemm m=1 n=1 k=1", "--precision", "i8", "--backend", "openblas"], "no case is left"),
+        (["run", "missing.csv"], "cannot read missing.csv: No such file"),
+        (["run", "--resume"], "--resume needs the file"),
+        (["run", "--resume", "-o", "missing.jsonl"], "missing.jsonl does not exist"),
+        (["run", "quick", "--resume", "-o", "x.jsonl"], "leave out everything but -o FILE"),
+        (
+            ["run", "gemm m=1 n=1 k=1", *NULL, "-o", "no/such/folder/x.jsonl"],
+            "cannot write no/such/folder/x.jsonl: No such",
+        ),
+        (["run", "gemm m=1 n=1 k=1", *NULL, "-o", "."], "is there already"),
+        (["show", "missing.jsonl"], "does not exist"),
+        (["show", "."], ". is a folder"),
+        (["show", "a\tb\x1b[31m.jsonl"], "does not exist"),
+        (["show"], "Missing argument 'FILE'"),
+        (["dance"], "No such command 'dance'"),
+        (["run", "--dance"], "No such option"),
+    ],
+)
+def test_bad_words(deepbench, words, expected):
+    refused(deepbench(*words), expected)
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "2x", ""])
+def test_threads_in_the_environment_must_be_a_number(deepbench, value):
+    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, OMP_NUM_THREADS=value), "OMP_NUM_THREADS is")
+
+
+def test_threads_in_the_environment_are_not_used_and_it_is_said(deepbench, tmp_path):
+    done = deepbench("run", "gemm m=1 n=1 k=1", *NULL, "--threads", "1", "-o", "x.jsonl", OMP_NUM_THREADS="7")
+
+    assert 0 == done.returncode
+    assert "OMP_NUM_THREADS=7 is not used" in done.stderr
+    assert "1" == records_of(tmp_path / "x.jsonl")[0]["process"]["environment"]["OMP_NUM_THREADS"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "is empty"),
+        (b"\x00\x01\x02\xff", "no complete line"),
+        (os.urandom(2000).replace(b"\n", b" ") + b"\n", "line 1: not JSON"),
+        (b'{"schema":"deepbench/7"}\n', "use a newer DeepBench"),
+    ],
+)
+def test_bad_result_files(deepbench, tmp_path, content, expected):
+    (tmp_path / "bad.jsonl").write_bytes(content)
+
+    refused(deepbench("show", "bad.jsonl"), expected)
+    refused(deepbench("run", "--resume", "-o", "bad.jsonl"), expected)
+    assert content == (tmp_path / "bad.jsonl").read_bytes()
+
+
+def test_a_gigabyte_is_refused_at_once(deepbench, tmp_path):
+    with (tmp_path / "big.jsonl").open("wb") as file:
+        file.truncate(2**30)
+
+    refused(deepbench("show", "big.jsonl", timeout=10), "1073741824 bytes")
+
+
+def test_a_file_cut_in_a_line_shows_what_is_before_the_cut(deepbench, tmp_path):
+    deepbench("run", "gemm m=1 n=1 k=1", "gemm m=2 n=2 k=2", *NULL, "-o", "out.jsonl")
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(path.read_bytes()[:-300])
+
+    done = deepbench("show", "out.jsonl", "--csv")
+
+    assert 0 == done.returncode
+    assert "the last line is incomplete and was ignored" in done.stderr
+    assert 2 == len(done.stdout.splitlines())
+
+
+def test_an_existing_file_is_kept(deepbench, tmp_path):
+    (tmp_path / "mine.jsonl").write_text("precious")
+
+    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "mine.jsonl"), "is there already")
+    assert "precious" == (tmp_path / "mine.jsonl").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_named(deepbench, tmp_path):
+    (tmp_path / "sealed").mkdir(mode=0o500)
+
+    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "sealed/x.jsonl"), "Permission denied")
+
+
+def test_a_read_only_file_system_is_named(deepbench):
+    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "/proc/x.jsonl"), "cannot write /proc/x.jsonl")
+
+
+def test_a_full_disk_keeps_what_was_measured_and_resume_goes_on(deepbench, tmp_path):
+    """The limit on a file's size stands for a full disk: write() fails in the middle of a line."""
+    words = ["run", "deepbench/device", *NULL, "-o", "out.jsonl"]
+    limited = subprocess.run(
+        [sys.executable, "-m", "deepbench", *words],
+        cwd=tmp_path,
+        # Python itself does not notice when it cuts a .pyc off.
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (24_000, 24_000)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert 64 == limited.returncode, limited.stderr
+    assert "what was measured before is kept" in limited.stderr
+    assert "Traceback" not in limited.stderr
+    before = records_of(tmp_path / "out.jsonl")
+    assert 0 < len(before) < 13
+
+    done = deepbench("run", "--resume", "-o", "out.jsonl")
+    assert 0 == done.returncode, done.stderr
+    after = records_of(tmp_path / "out.jsonl")
+    assert before == after[: len(before)]
+    assert 13 == len({r["case"] for r in after}) == len(after)
+
+
+def test_output_to_a_full_device_is_one_sentence(tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "deepbench", "list"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+
+    assert 64 == done.returncode
+    assert "cannot write the output: No space left" in done.stderr
+
+
+def test_strange_texts_in_a_file_are_shown_without_their_codes(deepbench, tmp_path):
+    import json
+
+    deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "out.jsonl")
+    path = tmp_path / "out.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    evil = "[bold red]x[/] \x1b]0;owned\x07 =cmd|' /C calc'!A0 <script>alert(1)</script>"
+    lines[0]["machine"]["cpu"] = evil
+    lines[0]["libraries"]["null"]["library"]["version"] = evil
+    lines[1] |= {"backend": evil, "reason": evil, "op": evil, "precision": evil, "status": "crashed"}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    for form in ([], ["--full"], ["--csv"], ["--markdown"]):
+        done = deepbench("show", "out.jsonl", *form)
+        assert 0 == done.returncode, done.stderr
+        assert "\x1b" not in done.stdout
+        assert "\x07" not in done.stdout
+    assert "<script>" not in deepbench("show", "out.jsonl", "--markdown").stdout.replace("\\<script\\>", "")

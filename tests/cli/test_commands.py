@@ -1,0 +1,217 @@
+"""The command as a person types it: run, show, list, info, resume. On `null` and `reference`, so it is quick."""
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import ROOT, lines_of, records_of
+
+QUICK_RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "-o", "out.jsonl")
+
+
+def test_run_says_machine_libraries_cases_and_estimate_then_the_table_and_what_next(deepbench, tmp_path):
+    done = deepbench(*QUICK_RUN)
+
+    assert 0 == done.returncode, done.stderr
+    for word in ("machine ", "null ", "cases      2", "estimated  ", "problem", "3 × 4 × 5 NN"):
+        assert word in done.stdout
+    assert done.stdout.rstrip().endswith("deepbench show out.jsonl --full")
+    assert "\x1b" not in done.stdout
+    header, *records = lines_of(tmp_path / "out.jsonl")
+    assert "deepbench/1" == header["schema"]
+    assert {"unchecked"} == {r["status"] for r in records}
+    assert 6 <= len(records) <= 10
+
+
+def test_without_a_name_the_file_is_named_by_the_time(deepbench, tmp_path):
+    done = deepbench("run", "gemm m=3 n=4 k=5", "--backend", "null", "--quick")
+    (path,) = tmp_path.glob("deepbench-*.jsonl")
+
+    assert path.name in done.stdout
+
+
+def test_the_records_say_how_they_were_made(deepbench, tmp_path):
+    deepbench(*QUICK_RUN, "--set", "pin=cores", "--threads", "1", KMP_BLOCKTIME="0")
+    record = records_of(tmp_path / "out.jsonl")[0]
+
+    assert "pin=cores" in record["case"]
+    assert 1 == len(record["process"]["cpus"])
+    assert "0" == record["process"]["environment"]["KMP_BLOCKTIME"]
+    assert "1" == record["process"]["environment"]["OMP_NUM_THREADS"]
+    measurement = record["measurement"]
+    n = len(measurement["samples_s"])
+    assert n == len(measurement["cpu_s"]) == len(measurement["involuntary_switches"]) == len(measurement["steal_s"])
+
+
+def test_the_python_loop_serves_without_a_compiler_and_the_record_says_so(deepbench, tmp_path):
+    done = deepbench(*QUICK_RUN, DEEPBENCH_NO_NATIVE_LOOP="1")
+
+    assert {"python"} == {r["measurement"]["loop"] for r in records_of(tmp_path / "out.jsonl")}
+    assert "Python loop" in done.stdout
+
+
+def test_show_reads_the_file_back_in_every_form(deepbench, tmp_path):
+    deepbench("run", "deepbench/device", "--backend", "null", "--quick", "-o", "out.jsonl")
+
+    table = deepbench("show", "out.jsonl")
+    assert 0 == table.returncode, table.stderr
+    assert "5124 × 700 × 2048 NN" in table.stdout
+
+    rows = list(csv.DictReader(io.StringIO(deepbench("show", "out.jsonl", "--csv").stdout)))
+    assert 13 == len(rows)
+    assert {"unchecked"} == {r["status"] for r in rows}
+    assert all(float(r["time_s"]) > 0 and r["flop_per_s"] == "" and r["applications"] for r in rows)
+
+    content = json.loads(deepbench("show", "out.jsonl", "--json").stdout)
+    assert 13 == len(content["cases"])
+    assert all(c["suite_rows"].startswith("deepbench/device:") for c in content["cases"])
+
+    markdown = deepbench("show", "out.jsonl", "--markdown").stdout.splitlines()
+    assert 15 == len(markdown)
+    assert all(line.startswith("|") and line.count(" | ") == 7 for line in markdown[2:])
+
+
+def test_list_prints_lines_that_run_takes(deepbench):
+    listed = deepbench("list", "deepbench/device", "--backend", "null", "--precision", "i8").stdout.splitlines()
+
+    assert 13 == len(listed)
+    assert listed[0] == deepbench("list", listed[0]).stdout.strip()
+    assert 13 == len(deepbench("list", *listed).stdout.splitlines())
+
+
+def test_list_names_the_suites(deepbench):
+    out = deepbench("list", "--suites").stdout
+
+    for suite in ("deepbench/train", "deepbench/server", "deepbench/device", "quick"):
+        assert suite in out
+
+
+def test_list_as_json_has_the_application(deepbench):
+    first = json.loads(deepbench("list", "deepbench/train", "--backend", "mkl", "--json").stdout.splitlines()[0])
+
+    assert "Speech Recognition" == first["sources"][0]["application"]
+
+
+def test_info_names_each_library_with_version_or_remedy(deepbench):
+    done = deepbench("info", DEEPBENCH_MKL_PATH="/no/such/libmkl_rt.so")
+
+    assert 0 == done.returncode, done.stderr
+    assert "OpenBLAS   0." in done.stdout
+    assert "not here: MKL not found (looked in DEEPBENCH_MKL_PATH=/no/such/libmkl_rt.so" in done.stdout
+    assert "remedy: pip install" in done.stdout
+
+
+def test_info_as_json_has_machine_libraries_and_support(deepbench):
+    content = json.loads(deepbench("info", "--json").stdout)
+
+    assert {"machine", "libraries", "loop", "support"} == set(content)
+    assert content["machine"]["cores_allowed"] >= 1
+
+
+def test_the_matrix_is_read_from_the_marks(deepbench):
+    rows = [line.split() for line in deepbench("info", "--matrix").stdout.splitlines()]
+
+    assert ["op", "direction", "precision", "mkl", "null", "onednn", "openblas", "reference"] == rows[0]
+    assert ["gemm", "forward", "i8", "–", "yes", "yes", "–", "yes"] in rows
+
+
+def test_an_unavailable_library_is_said_once_with_the_remedy(deepbench, tmp_path):
+    done = deepbench(
+        *("run", "gemm m=3 n=4 k=5", "gemm m=3 n=4 k=6", "f32", "--backend", "mkl", "--quick", "-o", "out.jsonl"),
+        DEEPBENCH_MKL_PATH="/no/such/libmkl_rt.so",
+        DEEPBENCH_ONEDNN_PATH="/no/such",
+        DEEPBENCH_OPENBLAS_PATH="/no/such",
+    )
+
+    assert {"unavailable"} == {r["status"] for r in records_of(tmp_path / "out.jsonl")}
+    assert 1 == done.stdout.count("MKL unavailable: MKL not found")
+    assert "(2 cases)" in done.stdout
+
+
+def test_ctrl_c_leaves_a_valid_file_and_says_how_to_resume(deepbench, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deepbench", "run", "deepbench/device", "--backend", "null", "-o", "out.jsonl"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    path = tmp_path / "out.jsonl"
+    _wait_for(lambda: path.exists() and len(path.read_bytes().splitlines()) > 4)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+
+    assert 130 == process.returncode
+    assert "Traceback" not in err
+    assert "deepbench run --resume -o out.jsonl" in out
+    before = records_of(path)
+    assert "interrupted" == before[-1]["status"]
+
+    done = deepbench("run", "--resume", "-o", "out.jsonl")
+    assert 0 == done.returncode, done.stderr
+    records = [r for r in records_of(path) if r["status"] != "interrupted"]
+    assert len(records) == len({(r["case"], r["round"]) for r in records})
+    assert 13 == len({r["case"] for r in records})
+
+
+def test_resume_of_a_finished_file_measures_nothing(deepbench, tmp_path):
+    deepbench(*QUICK_RUN, "--quick")
+    before = (tmp_path / "out.jsonl").read_bytes()
+
+    done = deepbench("run", "--resume", "-o", "out.jsonl")
+
+    assert 0 == done.returncode, done.stderr
+    assert before == (tmp_path / "out.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda h: h["machine"].update(cpu="Another CPU"), "cpu was 'Another CPU' and is"),
+        (lambda h: h["machine"].update(memory_bytes=1), "memory bytes was 1 and is"),
+        (
+            lambda h: h["libraries"]["openblas"].update(library={"name": "OpenBLAS", "version": "0.1", "path": "/x"}),
+            "library openblas was 0.1 at /x",
+        ),
+    ],
+)
+def test_resume_refuses_another_machine_or_library_naming_the_difference(deepbench, tmp_path, change, expected):
+    deepbench(*QUICK_RUN, "--quick")
+    path = tmp_path / "out.jsonl"
+    header, *rest = lines_of(path)
+    change(header)
+    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *rest]))
+
+    done = deepbench("run", "--resume", "-o", "out.jsonl")
+
+    assert 64 == done.returncode
+    assert expected in done.stderr
+
+
+def test_output_that_nobody_reads_to_the_end_is_no_error(tmp_path):
+    done = subprocess.run(
+        f"{sys.executable} -m deepbench list deepbench/train | head -1",
+        shell=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert 1 == len(done.stdout.splitlines())
+    assert "" == done.stderr
+
+
+def _wait_for(condition, most_s=30):
+    end = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)

@@ -1,0 +1,130 @@
+"""Every way a library can fail ends in its status with a reason, and the run goes on."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import records_of
+
+ENDINGS = {
+    "honest": ("ok", None),
+    "printer": ("ok", None),
+    "lazy": ("wrong", "every element"),
+    "firstonly": ("wrong", "after timing"),
+    "stale": ("wrong", "after timing"),
+    "skipper": ("wrong", "every element"),
+    "overwriter": ("wrong", "every element"),
+    "vandal": ("wrong", "changed its input a"),
+    "crasher": ("crashed", "SIGSEGV"),
+    "illegal": ("crashed", "SIGILL"),
+    "leaver": ("crashed", "exit code 0"),
+    "buggy": ("crashed", "a bug in somebody's backend"),
+    "failing": ("crashed", "foo_gemm returned 42 (internal error)"),
+    "hungry": ("out_of_memory", "allocate"),
+    "refuser": ("unsupported", "k must be divisible by 7"),
+    "absent": ("unavailable", "pip install absent"),
+    "crashatload": ("unavailable", "SIGSEGV"),
+}
+
+
+@pytest.mark.parametrize(("liar", "status", "reason"), [(k, *v) for k, v in ENDINGS.items()])
+def test_a_liar_ends_in_its_status(run_liar, liar, status, reason):
+    done, lines = run_liar(liar)
+    (record,) = [line for line in lines if "case" in line]
+
+    assert (status, liar) == (record["status"], record["backend"])
+    assert record["reason"] is None if reason is None else reason in record["reason"]
+    assert (1 if status == "wrong" else 0) == done.returncode
+    assert "\x1b" not in done.stdout
+
+
+def test_a_hang_is_a_timeout_and_its_children_die_with_it(run_liar):
+    start = time.monotonic()
+    _, lines = run_liar("hanger", timeout="2")
+
+    assert "timeout" == lines[-1]["status"]
+    assert "no sign of life for 2 s during: first call" in lines[-1]["reason"]
+    assert time.monotonic() - start < 30
+    sleepers = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _content(p) == b"sleep\x001000\x00"]
+    assert [] == sleepers
+
+
+def test_a_worker_that_closes_its_pipe_is_ended(run_liar):
+    _, lines = run_liar("closer")
+
+    assert "crashed" == lines[-1]["status"]
+    assert "closed its pipe" in lines[-1]["reason"]
+
+
+def test_the_run_goes_on_after_each_failure(run_liar):
+    names = "crasher,hungry,printer,leaver,lazy,honest"
+    done, lines = run_liar(names)
+    by_name = {line["backend"]: line["status"] for line in lines if "case" in line}
+
+    assert {
+        "crasher": "crashed",
+        "hungry": "out_of_memory",
+        "printer": "ok",
+        "leaver": "crashed",
+        "lazy": "wrong",
+        "honest": "ok",
+    } == by_name
+    assert 1 == done.returncode
+    assert "crasher crashed" in done.stdout
+
+
+def test_work_that_was_not_done_is_found_by_the_roof(deepbench, plugins, tmp_path):
+    """A liar that computes whenever it is checked is caught by its rate."""
+    done = deepbench(
+        *("run", "gemm", "m=1200", "n=1200", "k=600", "f32", "sneaky", "--quick", "-o", "out.jsonl"),
+        DEEPBENCH_PLUGINS=str(plugins),
+    )
+    (record,) = records_of(tmp_path / "out.jsonl")
+
+    assert record["check"]["before"]["passed"]
+    assert record["check"]["after"]["passed"]
+    assert "wrong" == record["status"]
+    assert "above the roof" in record["reason"]
+    assert 1 == done.returncode
+
+
+def test_what_cannot_fit_is_refused_before_allocating_with_the_numbers(run_liar):
+    _, lines = run_liar("honest", "gemm m=2000000 n=2000000 k=8 i8")
+    refused = [line for line in lines if line.get("problem", {}).get("m") == 2000000]
+
+    assert ["out_of_memory"] == [line["status"] for line in refused]
+    assert "14.6 TiB of operands" in refused[0]["reason"]
+    assert refused[0]["process"]["peak_memory_bytes"] < 2**30
+
+
+def test_a_result_that_is_not_a_number_is_wrong(run_liar):
+    _, lines = run_liar("notanumber", "gemm m=5 n=4 k=3 f32")
+
+    assert "not a number" in lines[-1]["reason"] or "not a number" in lines[-2]["reason"]
+
+
+def test_null_is_unchecked_and_has_no_rate(run_liar):
+    done, lines = run_liar("null")
+
+    assert "unchecked" == lines[-1]["status"]
+    assert "harness" in lines[-1]["reason"]
+    assert "TFLOP/s" in done.stdout
+    assert "unchecked" in done.stdout
+
+
+def test_a_plugin_that_does_not_load_is_named(deepbench, tmp_path):
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends" / "broken.py").write_text("import no_such_module\n")
+    done = deepbench("list", DEEPBENCH_PLUGINS=str(tmp_path))
+
+    assert 64 == done.returncode
+    assert "broken.py does not load: ModuleNotFoundError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _content(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

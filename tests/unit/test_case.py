@@ -1,0 +1,108 @@
+"""A case's one line of text, and back again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deepbench import backend, case, op, precision
+from deepbench.errors import BadInput
+from deepbench.ops.gemm import Gemm
+
+sizes = st.integers(1, op.LARGEST_SIZE)
+bits = st.integers(0, 1)
+gemms = st.builds(Gemm, sizes, sizes, sizes, bits, bits)
+settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "weights": st.sampled_from(["plain", "packed"]),
+        "beta": st.sampled_from(["0", "1"]),
+        "pin": st.sampled_from(["none", "cores"]),
+    },
+)
+cases = st.builds(
+    lambda p, precision_name, name, threads, chosen: case.Case(
+        "gemm",
+        p,
+        "forward",
+        precision.find(precision_name),
+        name,
+        threads,
+        case.check_settings("gemm", chosen),
+    ),
+    gemms,
+    st.sampled_from(sorted(precision.PRECISIONS)),
+    st.sampled_from(sorted(backend.all_backends())),
+    st.integers(1, case.MOST_THREADS),
+    settings,
+)
+
+
+def test_the_line_of_the_manual_is_the_line_of_the_case():
+    text = "gemm m=1760 n=128 k=1760 a_t=0 b_t=0 forward f32 onednn threads=2"
+
+    assert text == case.parse(text).text
+
+
+@given(cases)
+def test_parse_is_the_inverse_of_text(c):
+    assert c == case.parse(c.text)
+    assert "\n" not in c.text
+
+
+@given(cases, st.randoms())
+def test_the_order_of_words_does_not_matter(c, random):
+    op_name, *words = c.text.split()
+    random.shuffle(words)
+
+    assert c == case.parse(" ".join([op_name, *words]))
+
+
+@given(st.text())
+def test_any_text_is_a_case_or_one_sentence(text):
+    try:
+        case.parse_pattern(text)
+    except BadInput as error:
+        assert "\n" not in str(error).replace(text, "")
+        assert len(str(error)) < 500
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_characters=" "), max_size=8), max_size=6))
+def test_garbage_after_a_good_case_is_one_sentence(words):
+    try:
+        case.parse_pattern(" ".join(["gemm m=1 n=1 k=1", *words]))
+    except BadInput as error:
+        assert len(str(error)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gemm m=0 n=1 k=1", "m must be a whole number from 1"),
+        ("gemm m=-5 n=1 k=1", "found -5"),
+        ("gemm m=99999999999 n=1 k=1", "m must be a whole number from 1 to 2147483647"),
+        ("gemm m=" + "9" * 5000 + " n=1 k=1", "at most 20 digits"),
+        ("gemm m=1.5 n=1 k=1", "m must be a whole number, found '1.5'"),
+        ("gemm m=١ n=1 k=1", "m must be a whole number"),
+        ("gemm m= n=1 k=1", "found nothing"),
+        ("gemm m=1 n=1", "gemm needs k"),
+        ("gemm m=1 n=1 k=1 q=4", "no field or setting 'q'"),
+        ("gemm m=1 m=2 n=1 k=1", "m is said twice"),
+        ("gemm m=1 n=1 k=1 a_t=2", "a_t must be a whole number from 0 to 1"),
+        ("gemm m=1 n=1 k=1 beta=3", "beta is one of 1, 0"),
+        ("gemm m=1 n=1 k=1 threads=0", "threads must be from 1"),
+        ("gemm m=1 n=1 k=1 backward_data", "gemm has no direction backward_data"),
+        ("gemm m=1 n=1 k=1 f31", "'f31' is no direction"),
+        ("gem m=1", "unknown op 'gem'"),
+        ("", "an empty case"),
+    ],
+)
+def test_a_bad_word_gets_a_sentence_that_says_what_was_wanted(text, expected):
+    with pytest.raises(BadInput) as error:
+        case.parse_pattern(text)
+
+    assert expected in str(error.value)
+
+
+def test_a_complete_case_says_all_its_words():
+    with pytest.raises(BadInput, match="does not say its backend"):
+        case.parse("gemm m=1 n=1 k=1 forward f32 threads=1")

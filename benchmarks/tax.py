@@ -1,0 +1,127 @@
+"""Harness tax: our samples against a plain C loop on the same call, sample by sample in one process.
+
+Each process prepares one case, then takes samples in turn by our code (`measure.take_sample` with the compiled loop,
+evidence read around each) and by the typed loop of `plain_loop.c`. Printed is the ratio ours / plain of the medians,
+and its interval over fresh processes. Last: what one call costs in the loop itself, compiled and in Python.
+
+Run: python benchmarks/tax.py [PROCESSES]     needs a C compiler
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from deepbench import backend, case, launch, measure, op, stats, system, units
+from deepbench.backend import Kernel
+from deepbench.native import callloop
+
+HERE = Path(__file__).parent
+
+# About 5 µs, 20 µs, 100 µs, 1 ms, 10 ms and 50 ms on two cores of a server of 2021.
+SHAPES = ((48, 48, 96), (128, 96, 128), (256, 128, 256), (512, 256, 768), (1024, 768, 1024), (2048, 1024, 2048))
+SAMPLES = 60
+
+
+def build(folder: str) -> str:
+    """Compile the plain loops; the path of the library."""
+    path = f"{folder}/plain_loop.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(HERE / "plain_loop.c"), "-o", path], check=True)
+    return path
+
+
+def one_process(text: str, plain_path: str) -> tuple[float, float]:
+    """Median seconds a call of our samples and of the plain loop's, taken in turn."""
+    c = case.parse(text)
+    arrays = op.find(c.op).operands(c)
+    library = backend.find(c.backend)
+    library.open()
+    kernel = library.prepare(c, arrays)
+    timer, kind = callloop.timer(kernel)
+    assert kind == "native", "no compiled loop; install with a C compiler"
+    clock = measure.SystemClock(timer)
+    plain = _plain(ctypes.CDLL(plain_path), c, kernel, arrays)
+    first = measure.take_sample(clock, 1)
+    calls, _, _ = measure._warm_up(clock, measure.RIGOROUS, first.call_s)
+    ours, theirs = [], []
+    for i in range(SAMPLES):
+        # The order changes from pair to pair, so that neither is always the one after a pause.
+        for which in ((0, 1), (1, 0))[i % 2]:
+            if which:
+                ours.append(measure.take_sample(clock, calls).call_s)
+            else:
+                theirs.append(plain(calls) / calls / 1e9)
+    return median(ours), median(theirs)
+
+
+def _plain(library: ctypes.CDLL, c: case.Case, kernel: Kernel, arrays: dict[str, Any]) -> Callable[[int], int]:
+    """The typed C loop on the same call: calls → nanoseconds."""
+    call = kernel.calls[0]
+    words = [ctypes.c_void_p(w) for w in call.words]
+    if c.backend == "onednn":
+        function = library.plain_execute
+        before = [ctypes.c_void_p(call.address), words[0], words[1], ctypes.c_int(call.words[2]), words[3]]
+    else:
+        function, p = library.plain_sgemm, c.problem
+        sizes = [ctypes.c_int64(x) for x in (p.m, p.n, p.k)]
+        operands = [ctypes.c_void_p(arrays[x].ctypes.data) for x in "abc"]
+        before = [ctypes.c_void_p(call.address), *sizes, *operands]
+    function.restype = ctypes.c_int64
+    return lambda calls: function(*before, ctypes.c_int64(calls))
+
+
+def loop_cost(python: bool) -> float:
+    """Seconds a call of an empty function with thirteen arguments, compiled loop or Python's."""
+    c = case.parse("gemm m=1 n=1 k=1 forward f32 null threads=1")
+    kernel = backend.find("null").prepare(c, {})
+    if python:
+        call = kernel.calls[0]
+        arguments = tuple(map(callloop.word_argument, call.words))
+        timer = callloop._python_timer([(call.function, arguments, False)])
+    else:
+        timer, _ = callloop.timer(Kernel(calls=kernel.calls))
+    timer(1000)
+    return median(timer(20_000) / 20_000 / 1e9 for _ in range(21))
+
+
+def main() -> None:
+    """Print a line a shape and library."""
+    if len(sys.argv) == 4:
+        print(json.dumps(one_process(*sys.argv[2:])))
+        return
+    processes = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    threads = system.default_threads()
+    print(f"{'case':70} {'plain C':>9} {'ours/plain':>10}  interval")
+    with tempfile.TemporaryDirectory() as folder:
+        path = build(folder)
+        environment = launch.worker_environment(threads, "none", [], os.environ)
+        texts = [
+            f"gemm m={m} n={n} k={k} a_t=0 b_t=0 forward f32 {name} threads={threads}"
+            for m, n, k in SHAPES
+            for name in ("onednn", "mkl")
+        ]
+        pairs: dict[str, list[tuple[float, float]]] = {text: [] for text in texts}
+        for _ in range(processes):
+            for text in texts:
+                words = [sys.executable, __file__, "one", text, path]
+                done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+                pairs[text].append(json.loads(done.stdout))
+        for text, found in pairs.items():
+            ratios = [ours / theirs for ours, theirs in found]
+            low, high = stats.median_interval(ratios) or (min(ratios), max(ratios))
+            time = stats.lower_quartile([theirs for _, theirs in found])
+            print(f"{text:70} {units.seconds(time):>9} {median(ratios):10.4f}  {low:.4f} to {high:.4f}", flush=True)
+    print(f"empty call with 13 arguments: compiled loop {units.seconds(loop_cost(False))}, ", end="")
+    print(f"Python {units.seconds(loop_cost(True))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -244,7 +244,7 @@ def show(file: str, form: str | None, full: bool) -> None:
     found = read(Path(file))
     if found.torn:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
-    summaries = summarize(found.records)
+    summaries = summarize(found.records, found.order)
     if form == "json":
         print(export.to_json(found, summaries), end="")
     elif form == "csv":
@@ -570,7 +570,7 @@ def _print_table(console: Console, found: ResultFile, full: bool) -> None:
     from deepbench.summary import summarize
 
     console.print()
-    table.render(summarize(found.records), console, full)
+    table.render(summarize(found.records, found.order), console, full)
 
 
 def _matrix() -> list[dict[str, Any]]:

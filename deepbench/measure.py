@@ -9,7 +9,7 @@ import os
 import resource
 from dataclasses import asdict, dataclass
 from statistics import median
-from time import perf_counter, process_time_ns
+from time import clock_gettime_ns, perf_counter, process_time_ns
 from typing import Any, NamedTuple, Protocol
 
 from deepbench import stats
@@ -78,7 +78,23 @@ class SystemClock:
         if self._stat is not None:
             # cpu user nice system idle iowait irq softirq steal …
             stolen = int(os.pread(self._stat, 256, 0).split()[8]) / self._ticks_per_s
-        return process_time_ns(), switches, stolen
+        return _cpu_ns(), switches, stolen
+
+
+# Linux makes the id of a thread's CPU clock from the thread's number (include/linux/posix-timers_types.h).
+_CLOCK_SCHED, _CLOCK_PER_THREAD = 2, 4
+
+
+def _cpu_ns() -> int:
+    """CPU nanoseconds of all threads of this process, each to the nanosecond.
+
+    The process's own clock counts other running threads only at each tick of 1 to 10 ms, longer than a sample.
+    """
+    try:
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+        return sum(clock_gettime_ns((~t << 3) | _CLOCK_SCHED | _CLOCK_PER_THREAD) for t in threads)
+    except OSError:  # not Linux, or a thread has just ended
+        return process_time_ns()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,11 @@ class ResultFile:
     torn: bool = False
     """Whether an incomplete line follows it, which is ignored."""
 
+    @property
+    def order(self) -> list[str]:
+        """The texts of the planned cases: rounds are in random order, tables are not."""
+        return [planned["case"] for planned in self.header["plan"]["cases"]]
+
 
 class Store:
     """A result file open for appending; one process at a time."""

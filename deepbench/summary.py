@@ -60,13 +60,13 @@ def process_number(measurement: dict[str, Any]) -> tuple[float, float]:
     return stats.process_estimate(measurement["samples_s"], flags)
 
 
-def summarize(records: Iterable[Record]) -> list[Summary]:
-    """One Summary a case, in the order in which the cases first appear."""
-    by_case: dict[str, list[Record]] = {}
+def summarize(records: Iterable[Record], order: Iterable[str] = ()) -> list[Summary]:
+    """One Summary a case: first in the given order of case texts, then as the cases first appear."""
+    by_case: dict[str, list[Record]] = {text: [] for text in order}
     for record in records:
         if record["status"] != "interrupted":
             by_case.setdefault(record["case"], []).append(record)
-    return [_summary(rounds) for rounds in by_case.values()]
+    return [_summary(rounds) for rounds in by_case.values() if rounds]
 
 
 def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:

@@ -71,11 +71,15 @@ def clean(
 def process_estimate(samples_s: Sequence[float], is_clean: Sequence[bool]) -> tuple[float, float]:
     """One number for a process, and the share of its samples that are clean.
 
-    The number is the median of the clean samples; of all samples where fewer than three are clean.
+    The number is the median of the samples that count.
     """
+    return median(counted(samples_s, is_clean)), sum(is_clean) / len(samples_s)
+
+
+def counted(samples_s: Sequence[float], is_clean: Sequence[bool]) -> Sequence[float]:
+    """The samples that make the number of a process: the clean ones, or all where fewer than three are clean."""
     chosen = [s for s, ok in zip(samples_s, is_clean, strict=True) if ok]
-    fraction = len(chosen) / len(samples_s)
-    return median(chosen if len(chosen) >= min(LEAST_CLEAN, len(samples_s)) else samples_s), fraction
+    return chosen if len(chosen) >= min(LEAST_CLEAN, len(samples_s)) else samples_s
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:

@@ -50,14 +50,17 @@ class Summary:
 
 def process_number(measurement: dict[str, Any]) -> tuple[float, float]:
     """Seconds a call and the share of clean samples of one measurement, as `stats.process_estimate` has it."""
-    flags = stats.clean(
+    return stats.process_estimate(measurement["samples_s"], _clean(measurement))
+
+
+def _clean(measurement: dict[str, Any]) -> list[bool]:
+    return stats.clean(
         measurement["samples_s"],
         measurement["cpu_s"],
         measurement["involuntary_switches"],
         measurement["steal_s"],
         measurement["calls_per_sample"],
     )
-    return stats.process_estimate(measurement["samples_s"], flags)
 
 
 def summarize(records: Iterable[Record], order: Iterable[str] = ()) -> list[Summary]:
@@ -78,7 +81,8 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     found = stats.between_processes(numbers, fractions)
     if len(measured) > 1:
         return found, False
-    interval = stats.median_interval(measured[0]["samples_s"])
+    only = measured[0]
+    interval = stats.median_interval(stats.counted(only["samples_s"], _clean(only)))
     if interval is None:
         return found, False
     return stats.Estimate(found.time_s, *interval, 1, found.clean_fraction), True

@@ -70,6 +70,13 @@ def draw(count: int, type_name: str, stream: int) -> Array:
     return (sizes * signs).astype(dtype(type_name))
 
 
+def copy(array: Array) -> Array:
+    """A copy in memory of its own, aligned alike."""
+    made = empty((array.nbytes,), "u8").view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
+
+
 def poison(array: Array) -> None:
     """Fill with what no kernel leaves by accident: NaN, or a large odd integer."""
     array.fill(0x5A5A5A5B if array.dtype.kind == "i" else np.nan)

@@ -13,7 +13,7 @@ Such a method does all that may happen before the clock starts (create, pack, ch
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -74,6 +74,19 @@ class Kernel:
     run: Callable[[], object] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
+
+
+def in_turn(kernels: Sequence[Kernel]) -> Kernel:
+    """One kernel that runs these one after the other."""
+    functions = [k.run for k in kernels if k.run is not None]
+    if not functions:
+        return Kernel(calls=tuple(call for k in kernels for call in k.calls))
+
+    def run() -> None:
+        for function in functions:
+            function()
+
+    return Kernel(run=run)
 
 
 @dataclass(frozen=True)

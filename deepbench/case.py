@@ -21,7 +21,7 @@ from deepbench.precision import Precision
 DIRECTIONS = ("forward", "backward_data", "backward_weights")
 
 # Settings that belong to running rather than to an op's mathematics; the first value is the default.
-RUN_SETTINGS = {"pin": ("none", "cores")}
+RUN_SETTINGS = {"pin": ("none", "cores"), "cache": ("hot", "cold", "weights")}
 
 MOST_THREADS = 4096
 

@@ -49,8 +49,11 @@ SHRINKS = 0.9
 class Clock(Protocol):
     """What a sample reads: the tests put a scripted one in its place."""
 
-    def run(self, calls: int) -> int:
-        """Run the kernel so often; nanoseconds it took."""
+    turn: int
+    """Calls in one turn: more than one where kernels on different buffers take turns, so that caches are cold."""
+
+    def run(self, turns: int) -> int:
+        """Make so many turns; nanoseconds they took."""
 
     def evidence(self) -> tuple[int, int, float | None]:
         """CPU nanoseconds and involuntary switches of the process so far; seconds stolen from this machine."""
@@ -62,8 +65,9 @@ class Clock(Protocol):
 class SystemClock:
     """The real clock around a timer of `native.callloop`."""
 
-    def __init__(self, timer: Any) -> None:
+    def __init__(self, timer: Any, turn: int = 1) -> None:
         self.run = timer
+        self.turn = turn
         self.now = perf_counter
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
         try:
@@ -130,34 +134,34 @@ class Sample(NamedTuple):
     steal_s: float | None
 
 
-def take_sample(clock: Clock, calls: int) -> Sample:
-    """Run the kernel so often between two looks at the evidence."""
+def take_sample(clock: Clock, turns: int) -> Sample:
+    """Make so many turns between two looks at the evidence."""
     cpu, switches, stolen = clock.evidence()
-    elapsed = clock.run(calls)
+    elapsed = clock.run(turns)
     cpu_after, switches_after, stolen_after = clock.evidence()
     steal = None
     if stolen is not None and stolen_after is not None:
         steal = max(0.0, round(stolen_after - stolen, 3))
     # A clock that does not advance would make an endless rate: a nanosecond is the least it can mean.
-    call_s = float(f"{max(elapsed, 1) / calls / 1e9:.7g}")
+    call_s = float(f"{max(elapsed, 1) / turns / clock.turn / 1e9:.7g}")
     return Sample(call_s, round((cpu_after - cpu) / 1e9, 9), switches_after - switches, steal)
 
 
 def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement:
     """Warm up, sample, stop. `first` is the very first call, whose answer was checked before."""
     if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
-        samples, calls, warm_up_calls, warm_up_s, stopped = [first], 1, 0, 0.0, "first_call"
+        samples, turns, warm_up_turns, warm_up_s, stopped = [first], 1, 0, 0.0, "first_call"
     else:
-        calls, warm_up_calls, warm_up_s = _warm_up(clock, rules, first.call_s)
-        samples, stopped = _sample(clock, rules, calls)
+        turns, warm_up_turns, warm_up_s = _warm_up(clock, rules, first.call_s)
+        samples, stopped = _sample(clock, rules, turns)
     return Measurement(
         [s.call_s for s in samples],
-        calls,
+        turns * clock.turn,
         [s.cpu_s for s in samples],
         [s.involuntary_switches for s in samples],
         [s.steal_s for s in samples],
         first.call_s,
-        warm_up_calls,
+        warm_up_turns * clock.turn,
         round(warm_up_s, 6),
         stopped,
         loop,
@@ -165,43 +169,43 @@ def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement
 
 
 def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
-    """Run until two blocks of samples agree; returns calls in a sample, calls made and seconds spent.
+    """Run until two blocks of samples agree; returns turns in a sample, turns made and seconds spent.
 
     A kernel so long that one call fills the warm-up was warmed by its first call.
     """
     if first_call_s >= rules.warm_up_s:
         return 1, 0, 0.0
-    start, made, calls = clock.now(), 0, 1
+    start, made, turns = clock.now(), 0, 1
     blocks: list[float] = []
     while True:
         times: list[float] = []
         while len(times) < BLOCK and (not times or clock.now() - start < rules.warm_up_s):
-            times.append(clock.run(calls) / 1e9 / calls)
-            made += calls
+            times.append(clock.run(turns) / 1e9 / turns)
+            made += turns
         blocks.append(median(times))
         spent = clock.now() - start
         wanted = max(1, round(rules.sample_s / max(blocks[-1], 1e-9)))
         flat = len(blocks) > 1 and abs(blocks[-1] / max(blocks[-2], 1e-12) - 1) < FLAT
-        settled = calls == wanted or 0.8 < calls / wanted < 1.25
-        calls = calls if settled else wanted
+        settled = turns == wanted or 0.8 < turns / wanted < 1.25
+        turns = turns if settled else wanted
         if (flat and settled) or spent >= rules.warm_up_s:
-            return calls, made, spent
+            return turns, made, spent
 
 
-def _sample(clock: Clock, rules: Rules, calls: int) -> tuple[list[Sample], str]:
+def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], str]:
     """Take samples until the rules say stop, and say why. The interval is looked at when samples have doubled."""
     start, look, widths = clock.now(), rules.least_samples, [float("inf")]
     samples: list[Sample] = []
     not_shrinking = 0
     while True:
-        samples.append(take_sample(clock, calls))
+        samples.append(take_sample(clock, turns))
         spent = clock.now() - start
         if spent >= rules.most_s:
             return samples, "time"
         if len(samples) < look or spent < rules.least_s:
             continue
         look = 2 * len(samples)
-        chosen = _clean(samples, calls)
+        chosen = _clean(samples, turns * clock.turn)
         interval = stats.median_interval(chosen)
         if interval is None:
             continue

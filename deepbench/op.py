@@ -87,6 +87,8 @@ class Op:
     """Choices beyond sizes, for example `{"beta": ("1", "0")}`; the first value is the default."""
     outputs: ClassVar[tuple[str, ...]]
     """Names of the arrays that a kernel writes."""
+    weights: ClassVar[tuple[str, ...]] = ()
+    """Names of the arrays that hold a layer's parameters: what `cache=weights` keeps out of the caches."""
     smoke: ClassVar[tuple[BaseProblem, ...]]
     """A few tiny problems, odd sizes among them: the test suite runs each on every library."""
     probes: ClassVar[tuple[BaseProblem, ...]] = ()

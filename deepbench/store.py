@@ -153,6 +153,10 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         validator()(value)
     except fastjsonschema.JsonSchemaValueException as error:
         raise BadInput(f"{found.path}, line {number}: {str(error.message)[:200]}; see docs/results.md") from None
+    measurement = value.get("measurement")
+    lists = ("samples_s", "cpu_s", "involuntary_switches", "steal_s")
+    if measurement and len({len(measurement[name]) for name in lists}) > 1:
+        raise BadInput(f"{found.path}, line {number}: the lists of a measurement differ in length")
     if number == 1:
         found.header = value
     elif "roof" in value:

@@ -134,6 +134,15 @@ def caches() -> list[dict[str, Any]]:
     return found
 
 
+def cache_bytes() -> int | None:
+    """Bytes of all caches that the allowed cores can use together: the last level, and level 2 of each core."""
+    by_level = {c["level"]: c["bytes"] for c in caches()}
+    if not by_level:
+        return None
+    last = max(by_level)
+    return int(by_level[last] + (by_level.get(2, 0) * len(cores()) if last > 2 else 0))
+
+
 def openmp_runtimes() -> list[str]:
     """OpenMP libraries that this process has loaded; more than one fight for the cores."""
     maps = _read("/proc/self/maps") or ""

@@ -92,6 +92,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     from deepbench import backend as backends
     from deepbench import measure, record, system
     from deepbench import op as ops
+    from deepbench.backend import in_turn
     from deepbench.check import fingerprint
     from deepbench.native import callloop
 
@@ -105,36 +106,69 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         text = f"this CPU has no instructions that multiply {case.precision.name}; the library converts"
         result["warnings"].append(record.warning("converted", text))
     say(pipe, {"phase": "inputs"})
-    arrays = op.operands(case)
-    inputs = fingerprint(op, arrays)
+    sets = _buffer_sets(op, case, op.operands(case), result)
+    inputs = fingerprint(op, sets[0])
     say(pipe, {"phase": "prepare"})
-    kernel = backend.prepare(case, arrays)
-    result["notes"] = kernel.notes
-    timer, loop = callloop.timer(kernel)
-    clock = measure.SystemClock(timer)
+    kernels = [backend.prepare(case, arrays) for arrays in sets]
+    result["notes"] |= kernels[0].notes
+    single, loop = callloop.timer(kernels[0])
     say(pipe, {"phase": "first call"})
-    first = measure.take_sample(clock, 1)
+    first = measure.take_sample(measure.SystemClock(single), 1)
     say(pipe, {"phase": "check"})
-    if backend.computes and not _passes(result, "before", op, case, arrays, inputs):
+    if backend.computes and not _passes(result, "before", op, case, sets[0], inputs):
         return
     say(pipe, {"phase": "measure"})
     rules = measure.Rules(**request["rules"])
     # A kernel so long that it will be sampled once is checked on the very call that was timed, saving another.
-    fresh = first.call_s >= rules.most_s
+    fresh = first.call_s >= rules.most_s and len(sets) == 1
     if fresh:
-        op.reset(case, arrays)
-    measurement = measure.measure(clock, rules, first, loop)
+        op.reset(case, sets[0])
+    timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
+    measurement = measure.measure(measure.SystemClock(timer, len(sets)), rules, first, loop)
     result["measurement"] = measurement.as_dict()
     if not backend.computes:
         result["status"] = "unchecked"
         result["reason"] = f"{backend.title} computes nothing; this is the time of the harness"
         return
-    if measurement.stopped != "first_call":  # else the call that was timed has just been checked
-        say(pipe, {"phase": "check again"})
-        if not (fresh and len(measurement.samples_s) * measurement.calls_per_sample == 1):
-            op.reset(case, arrays)
-            timer(1)
-        _passes(result, "after", op, case, arrays, inputs)
+    if measurement.stopped == "first_call":  # the call that was timed has just been checked
+        return
+    say(pipe, {"phase": "check again"})
+    if not (fresh and len(measurement.samples_s) * measurement.calls_per_sample == 1):
+        op.reset(case, sets[-1])
+        callloop.timer(kernels[-1])[0](1)
+    _passes(result, "after", op, case, sets[-1], inputs)
+
+
+# Buffers that take turns are together so many times the caches: what was used last time is gone.
+TIMES_CACHE = 2
+# Where the system does not say how large the caches are.
+GUESSED_CACHE_BYTES = 64 * 2**20
+# More kernels than this are not prepared; a problem so small stays partly in the caches, and the record says so.
+MOST_SETS = 2048
+
+
+def _buffer_sets(op: Op, case: Case, arrays: Arrays, result: dict[str, Any]) -> list[Arrays]:
+    """The operands of one kernel, or with `cache=cold` and `cache=weights` of many kernels that take turns.
+
+    With `weights` only the weights are copied, and all kernels share the other arrays.
+    """
+    from deepbench import arrays as made
+    from deepbench import record, system
+
+    rotating = {"hot": (), "cold": tuple(arrays), "weights": op.weights}[case.settings["cache"]]
+    if not rotating:
+        return [arrays]
+    set_bytes = sum(arrays[name].nbytes for name in rotating)
+    caches = system.cache_bytes() or GUESSED_CACHE_BYTES
+    wanted = max(2, -(-TIMES_CACHE * caches // set_bytes))
+    count = min(wanted, MOST_SETS)
+    _refuse_too_large(set_bytes * (count - 1), case.settings)
+    if count < wanted:
+        text = f"{count} sets of buffers hold {count * set_bytes} bytes, caches hold {caches}"
+        result["warnings"].append(record.warning("not_cold", text))
+    result["notes"] |= {"buffer_sets": count, "buffer_bytes": count * set_bytes}
+    copies = [{n: made.copy(a) if n in rotating else a for n, a in arrays.items()} for _ in range(count - 1)]
+    return [arrays, *copies]
 
 
 def _passes(result: dict[str, Any], when: str, op: Op, case: Case, arrays: Arrays, inputs: dict[str, int]) -> bool:

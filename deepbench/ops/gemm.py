@@ -52,6 +52,7 @@ class GemmOp(Op):
     Problem = Gemm
     settings = {"weights": ("plain", "packed"), "beta": ("1", "0")}  # noqa: RUF012  (ClassVar in Op)
     outputs = ("c",)
+    weights = ("a",)
     smoke = (
         Gemm(1, 1, 1),
         Gemm(35, 1, 7),

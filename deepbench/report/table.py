@@ -12,6 +12,7 @@ from rich.text import Text
 from deepbench import backend as backends
 from deepbench import op as ops
 from deepbench import summary, units
+from deepbench.case import known_settings
 from deepbench.errors import BadInput
 from deepbench.stats import LEAST_CLEAN
 from deepbench.summary import Summary
@@ -70,7 +71,7 @@ def title(s: Summary) -> str:
         text = " ".join(f"{k}={v}" for k, v in record["problem"].items())
     extra = [] if record["direction"] == "forward" else [record["direction"]]
     try:
-        defaults = {n: v[0] for n, v in ops.find(record["op"]).settings.items()} | {"pin": "none"}
+        defaults = {n: v[0] for n, v in known_settings(record["op"]).items()}
     except BadInput:
         defaults = {}
     extra += [f"{n}={v}" for n, v in record["settings"].items() if defaults.get(n) != v]
@@ -101,7 +102,7 @@ def notes(s: Summary) -> list[str]:
             found.append("few clean")
     if "pack_s" in s.record["notes"]:
         found.append(f"packed in {units.seconds(float(s.record['notes']['pack_s']))}")
-    short = {"converted": "converted", "two_openmp_runtimes": "two OpenMP runtimes"}
+    short = {"converted": "converted", "two_openmp_runtimes": "two OpenMP runtimes", "not_cold": "not cold"}
     return found + [short.get(w["code"], w["code"]) for w in s.warnings]
 
 

@@ -44,7 +44,9 @@ def test_the_example_library_multiplies(deepbench, tmp_path):
     assert ("ok", "blis") == (found["status"], found["backend"]), found["reason"]
 
 
-@pytest.mark.parametrize(("page", "example"), [("adding-an-op", "ops/layer_norm"), ("adding-a-library", "backends/blis")])
+@pytest.mark.parametrize(
+    ("page", "example"), [("adding-an-op", "ops/layer_norm"), ("adding-a-library", "backends/blis")]
+)
 def test_the_code_on_the_page_is_the_tested_file(page, example):
     text = (DOCS / f"{page}.md").read_text()
 

@@ -12,7 +12,7 @@ import pytest
 
 from deepbench import backend as backends
 from deepbench import op as ops
-from deepbench import precision, run
+from deepbench import precision, run, system
 from deepbench.case import Case, check_settings, known_settings
 from deepbench.measure import Rules
 from tests.conftest import ROOT
@@ -106,4 +106,21 @@ def test_one_openmp_runtime_in_a_process(opened):
 
 
 def test_settings_of_an_op_are_known_to_cases():
-    assert {"weights", "beta", "pin"} == set(known_settings("gemm"))
+    assert {"weights", "beta", "pin", "cache"} == set(known_settings("gemm"))
+
+
+@pytest.mark.parametrize("cache", ["cold", "weights"])
+@pytest.mark.parametrize("name", ["onednn", "mkl", "openblas", "reference"])
+def test_buffers_that_take_turns_are_larger_than_the_caches_and_all_are_right(opened, name, cache):
+    if "unavailable" in opened[name]:
+        pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
+    problem = ops.find("gemm").Problem(m=512, n=3, k=512)
+    case = Case("gemm", problem, "forward", precision.find("f32"), name, 2, (("cache", cache),))
+
+    record = run.measure_case(case, 1, SHORT, 60.0)
+
+    assert "ok" == record["status"], record["reason"]
+    caches = system.cache_bytes() or 0
+    assert record["notes"]["buffer_bytes"] >= 2 * caches
+    assert 0 == record["measurement"]["calls_per_sample"] % record["notes"]["buffer_sets"]
+    assert record["check"]["after"]["passed"]

@@ -17,6 +17,7 @@ settings = st.fixed_dictionaries(
         "weights": st.sampled_from(["plain", "packed"]),
         "beta": st.sampled_from(["0", "1"]),
         "pin": st.sampled_from(["none", "cores"]),
+        "cache": st.sampled_from(["hot", "cold", "weights"]),
     },
 )
 cases = st.builds(

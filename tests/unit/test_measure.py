@@ -9,6 +9,8 @@ from deepbench.measure import Rules, Sample
 class ScriptedClock:
     """Each call takes the next of `call_times` (the last one repeats); CPU time is wall time."""
 
+    turn = 1
+
     def __init__(self, *call_times, switches_every=0):
         self.times = itertools.chain(call_times, itertools.repeat(call_times[-1]))
         self.elapsed = 0.0
@@ -114,6 +116,20 @@ def test_a_clock_that_does_not_advance_gives_no_endless_rate():
             return 0
 
     assert Sample(1e-9, 1e-6, 0, 0.0) == measure.take_sample(Frozen(1e-6), 1)
+
+
+def test_calls_are_counted_where_buffers_take_turns():
+    class Turning(ScriptedClock):
+        turn = 5
+
+        def run(self, turns):
+            return super().run(5 * turns)
+
+    found = run(Turning(20e-6))
+
+    assert 75 == found.calls_per_sample
+    assert {20e-6} == set(found.samples_s)
+    assert "sure" == found.stopped
 
 
 def test_the_real_clock_reads_evidence_that_grows():

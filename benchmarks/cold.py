@@ -1,0 +1,49 @@
+"""Is cold cold here? Matrix times vector, limited by memory, with hot and with cold caches, in one interleaved run.
+
+The matrix of the first row is far larger than all caches: even hot, it comes from memory, and its rate is the memory's.
+Cold rates of matrices that would fit into a cache must not exceed it, and hot ones should. Run: python benchmarks/cold.py
+"""
+
+from __future__ import annotations
+
+from deepbench import case, op, precision, run, stats, summary, system, units
+from deepbench.measure import DEFAULT
+from deepbench.ops.gemm import Gemm
+
+ROUNDS = 5
+
+
+def rate(setting: str, problem: Gemm, threads: int) -> float:
+    """Bytes a second of the least traffic, from one fresh process."""
+    chosen = () if setting == "hot" else (("cache", setting),)
+    c = case.Case("gemm", problem, "forward", precision.find("f32"), "onednn", threads, chosen)
+    record = run.measure_case(c, 1, DEFAULT, 120.0)
+    assert record["status"] == "ok", record["reason"]
+    return float(op.find("gemm").traffic_bytes(c) / summary.process_number(record["measurement"])[0])
+
+
+def main() -> None:
+    """A row a size of the matrix."""
+    threads = system.default_threads()
+    caches = system.cache_bytes() or 64 * 2**20
+    sizes = [4 * caches, caches // 4, caches // 32]
+    problems = [Gemm(m=round((size / 4) ** 0.5), n=1, k=round((size / 4) ** 0.5)) for size in sizes]
+    found: dict[tuple[Gemm, str], list[float]] = {(p, s): [] for p in problems for s in ("hot", "cold", "weights")}
+    for _ in range(ROUNDS):
+        for problem, setting in found:
+            found[problem, setting].append(rate(setting, problem, threads))
+    # Rates: the upper quartile is the lower quartile of times.
+    best = {key: -stats.lower_quartile([-r for r in rates]) for key, rates in found.items()}
+    memory = best[problems[0], "hot"]
+    print(f"all caches together: {units.data_bytes(caches)}; memory: {memory / 1e9:.1f} GB/s")
+    for p in problems:
+        hot, cold, weights = (best[p, s] / 1e9 for s in ("hot", "cold", "weights"))
+        size = units.data_bytes(4 * p.m * p.k)
+        print(
+            f"matrix {size:>9}: hot {hot:6.1f} GB/s, cold {cold:6.1f}, weights {weights:6.1f}; "
+            f"hot/cold {hot / cold:.2f}, cold/memory {cold * 1e9 / memory:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

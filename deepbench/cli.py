@@ -457,9 +457,9 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
     left = [case for case, _ in queue()]
     needed = {(c.precision.name, c.threads) for c in left if backends.find(c.backend).computes}
     for precision, threads in sorted(needed):
-        if roofs.highest(precision, threads) is None:
-            bar.say(f"roof of {precision}")
-            line = roofs.probe(precision, threads, probe)
+        for name in roofs.missing(precision, threads):
+            bar.say(f"roof of {name}")
+            line = roofs.probe(name, threads, probe)
             if line is not None:
                 keep({"roof": line})
 

@@ -21,6 +21,8 @@ from deepbench.summary import process_number
 # margin is for clocks that rise after the probe; a case beyond it causes a second, longer probe before it is judged.
 MARGIN = 1.10
 
+WIDEST = "f32"
+
 # Second probes of one precision in a run: a machine that speeds up again and again is noted, not chased.
 MOST_PROBES = 4
 
@@ -37,9 +39,17 @@ class Roofs:
             self._roofs.setdefault((roof["precision"], roof["threads"]), []).append(roof)
 
     def highest(self, precision: str, threads: int) -> float | None:
-        """FLOP/s, or None where no library could be probed."""
-        found = self._roofs.get((precision, threads))
-        return max(r["flop_per_s"] for r in found) if found else None
+        """FLOP/s, or None where no library could be probed.
+
+        What multiplies f32 can multiply anything smaller by converting it, as libraries do on CPUs without
+        instructions for it; with a large matrix that costs next to nothing. So no roof is below that of f32.
+        """
+        found = [r["flop_per_s"] for p in {precision, WIDEST} for r in self._roofs.get((p, threads), [])]
+        return max(found, default=None)
+
+    def missing(self, precision: str, threads: int) -> list[str]:
+        """The precisions that must be probed before `highest` means something."""
+        return [p for p in dict.fromkeys((WIDEST, precision)) if (p, threads) not in self._roofs]
 
     def probe(self, precision: str, threads: int, measure: Measure) -> dict[str, Any] | None:
         """Measure the roof; the line for the result file, or None where no library serves this precision."""
@@ -79,10 +89,11 @@ class Roofs:
         roof = self.highest(*key)
         if roof is None or rate <= MARGIN * roof:
             return record
-        if len(self._roofs[key]) < MOST_PROBES:
-            line = self.probe(*key, measure)
-            if line is not None:
-                keep({"roof": line})
+        if len(self._roofs.get(key, [])) < MOST_PROBES:
+            for precision in dict.fromkeys((WIDEST, key[0])):
+                line = self.probe(precision, key[1], measure)
+                if line is not None:
+                    keep({"roof": line})
             roof = max(roof, self.highest(*key) or 0.0)
         if rate <= MARGIN * roof:
             return record

@@ -54,16 +54,18 @@ def clean(
     steal_s: Sequence[float | None],
     calls_per_sample: int,
 ) -> list[bool]:
-    """Which samples were left alone: the usual share of the CPUs, nothing stolen, hardly an involuntary switch.
+    """Which samples were left alone: the usual share of the CPUs, nothing stolen, no more switches than usual.
 
-    The usual share is the third quartile of CPU time over wall time: libraries differ in how many threads spin,
-    so it is compared within the process and not with the number of threads.
+    Usual is what most samples of the process show, because libraries differ: in how many threads spin (the third
+    quartile of CPU time over wall time), and in how often threads yield, which the system counts as involuntary
+    switches (their first quartile).
     """
     walls = [s * calls_per_sample for s in samples_s]
     shares = [c / w for c, w in zip(cpu_s, walls, strict=True)]
     usual = quantiles(shares, n=4)[2] if len(shares) > 1 else shares[0]
+    yields = lower_quartile(involuntary_switches) if len(involuntary_switches) >= LEAST_CLEAN else 0
     return [
-        switches <= wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
+        switches <= yields + wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
         for switches, wall, stolen, share in zip(involuntary_switches, walls, steal_s, shares, strict=True)
     ]
 

@@ -61,4 +61,6 @@ def plus_minus(value: float | None) -> str:
     """`±0.4 %`: half the width of an interval."""
     if value is None:
         return "–"
+    if value > 1:
+        return ">±100 %"
     return f"±{100 * value:.1f} %" if value < 0.1 else f"±{100 * value:.0f} %"

@@ -45,6 +45,14 @@ def test_a_roof_that_was_measured_too_low_is_raised_and_kept():
     assert 2.9e9 == kept[0]["roof"]["flop_per_s"] == roofs.highest("f32", 1)
 
 
+def test_no_roof_is_below_that_of_f32():
+    roofs = roof.Roofs([samples.roof(5e9), samples.roof(1e9, "f16")], ["mkl"])
+
+    assert 5e9 == roofs.highest("f16", 1)
+    assert ["i8"] == roofs.missing("i8", 1)
+    assert ["f32", "i8"] == roofs.missing("i8", 2)
+
+
 def test_probes_do_not_go_on_for_ever():
     kept = []
     roofs = roof.Roofs([samples.roof(1e9)], ["mkl"])

@@ -21,8 +21,12 @@ def test_an_undisturbed_sample_is_clean():
 
 
 def test_a_switch_spoils_a_short_sample_and_one_in_10_ms_does_not_spoil_a_long_one():
-    assert [False, True] == clean([1e-3, 1e-3], switches=[1, 0])
-    assert [True, False] == clean([50e-3, 50e-3], switches=[5, 6])
+    assert [False, True, True, True] == clean([1e-3] * 4, switches=[1, 0, 0, 0])
+    assert [True, False, True, True] == clean([50e-3] * 4, switches=[5, 6, 0, 0])
+
+
+def test_a_library_whose_threads_yield_is_compared_with_itself():
+    assert [True, True, True, False] == clean([1e-3] * 4, switches=[18, 18, 18, 19])
 
 
 def test_steal_spoils_a_sample_and_unknown_steal_does_not():

@@ -1,6 +1,6 @@
 """Is cold cold here? Matrix times vector, limited by memory, with hot and with cold caches, in one interleaved run.
 
-The matrix of the first row is far larger than all caches: even hot, it comes from memory, and its rate is the memory's.
+The matrix of the first row is far larger than all caches: even hot, it comes from memory at the memory's rate.
 Cold rates of matrices that would fit into a cache must not exceed it, and hot ones should. Run: python benchmarks/cold.py
 """
 

@@ -61,7 +61,7 @@ class GemmOp(Op):
         Gemm(13, 64, 5, b_t=1),
         Gemm(48, 32, 129, a_t=1, b_t=1),
     )
-    probes = (Gemm(1024, 1024, 1024, a_t=1), Gemm(512, 512, 1024, b_t=1), Gemm(2048, 2048, 2048))
+    probes = (Gemm(2048, 2048, 2048), Gemm(512, 512, 1024, b_t=1))
 
     def operand_bytes(self, case: Case) -> int:
         """A, B and C at their stored sizes."""

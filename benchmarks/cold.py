@@ -1,7 +1,8 @@
 """Is cold cold here? Matrix times vector, limited by memory, with hot and with cold caches, in one interleaved run.
 
 The matrix of the first row is far larger than all caches: even hot, it comes from memory at the memory's rate.
-Cold rates of matrices that would fit into a cache must not exceed it, and hot ones should. Run: python benchmarks/cold.py
+Cold rates of matrices that would fit into a cache must not exceed it, and hot ones should.
+Run: python benchmarks/cold.py
 """
 
 from __future__ import annotations

@@ -519,8 +519,9 @@ def _print_head(console: Console, found: ResultFile) -> None:
     """Machine, libraries, number of cases: a reader of a log must never wonder which library it was."""
     header = found.header
     _print_machine(console, header["machine"])
+    used = {word for planned in header["plan"]["cases"] for word in planned["case"].split()}
     for name, answer in header["libraries"].items():
-        if any(p["case"].split()[-1] and f" {name} " in p["case"] for p in header["plan"]["cases"]):
+        if name in used:
             _print_library(console, _title(name), answer)
     plan_line = header["plan"]
     rounds = plan_line["rounds"]

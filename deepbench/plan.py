@@ -20,7 +20,7 @@ from deepbench import summary
 from deepbench.case import Case, Pattern
 from deepbench.errors import BadInput
 from deepbench.measure import Rules
-from deepbench.record import Record
+from deepbench.record import MEASURED, Record
 
 SUITES = Path(__file__).parent / "suites"
 
@@ -343,7 +343,7 @@ def queue(
 def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
     """The number of the round that this case needs next, None when it is finished."""
     done = len(records)
-    if any(r["status"] not in summary.MEASURED for r in records):
+    if any(r["status"] not in MEASURED for r in records):
         return None
     if done < rounds.least:
         return done + 1

@@ -31,6 +31,9 @@ STATUSES = (
     "interrupted",
 )
 
+# With one of these a case has a time.
+MEASURED = ("ok", "unchecked")
+
 # A record is a dictionary, because it is read from files that others wrote and goes back to JSON as it is.
 Record = dict[str, Any]
 

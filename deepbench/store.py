@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from deepbench.errors import BadInput
-from deepbench.record import SCHEMA, Record, cleaned, from_line, printable, to_line, validator
+from deepbench.record import MEASURED, SCHEMA, Record, cleaned, from_line, printable, to_line, validator
 
 # A run of all of DeepBench's problems on ten libraries is some tens of megabytes.
 LARGEST_FILE_BYTES = 256 * 2**20
@@ -153,10 +153,9 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         validator()(value)
     except fastjsonschema.JsonSchemaValueException as error:
         raise BadInput(f"{found.path}, line {number}: {str(error.message)[:200]}; see docs/results.md") from None
-    measurement = value.get("measurement")
-    lists = ("samples_s", "cpu_s", "involuntary_switches", "steal_s")
-    if measurement and len({len(measurement[name]) for name in lists}) > 1:
-        raise BadInput(f"{found.path}, line {number}: the lists of a measurement differ in length")
+    reason = _nonsense(value)
+    if reason:
+        raise BadInput(f"{found.path}, line {number}: {reason}; see docs/results.md")
     if number == 1:
         found.header = value
     elif "roof" in value:
@@ -165,6 +164,16 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         found.records.append(value)
     else:
         raise BadInput(f"{found.path}, line {number}: a second first line; was the file concatenated?")
+
+
+def _nonsense(value: dict[str, Any]) -> str | None:
+    """What the schema cannot say: what is wrong with a line that fits it, or None."""
+    if value.get("status") in MEASURED and not (value["measurement"] and value["process"]):
+        return f"status {value['status']} without a measurement"
+    lists = ("samples_s", "cpu_s", "involuntary_switches", "steal_s")
+    if value.get("measurement") and len({len(value["measurement"][name]) for name in lists}) > 1:
+        return "the lists of a measurement differ in length"
+    return None
 
 
 def _check_schema_name(path: Path, value: Any) -> None:

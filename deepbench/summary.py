@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepbench import stats
-from deepbench.record import Record
-
-MEASURED = ("ok", "unchecked")
+from deepbench.record import MEASURED, Record
 
 
 @dataclass(frozen=True)

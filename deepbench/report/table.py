@@ -11,9 +11,10 @@ from rich.text import Text
 
 from deepbench import backend as backends
 from deepbench import op as ops
-from deepbench import summary, units
+from deepbench import units
 from deepbench.case import known_settings
 from deepbench.errors import BadInput
+from deepbench.record import MEASURED
 from deepbench.stats import LEAST_CLEAN
 from deepbench.summary import Summary
 
@@ -218,7 +219,7 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
         )
     reasons: dict[str, int] = {}
     for s in summaries:
-        if s.status not in summary.MEASURED:
+        if s.status not in MEASURED:
             name = library_title(s.record["backend"])
             text = f"{name} {s.status.replace('_', ' ')}: {s.record['reason'] or ''}"
             reasons[text] = reasons.get(text, 0) + 1

@@ -16,7 +16,7 @@ SETS = 400_000
 def reach(n: int, generator: np.random.Generator) -> float:
     """The factor for n numbers."""
     values = np.sort(generator.standard_normal((SETS, n)), axis=1)
-    quartile = values[:, int((n - 1) / 4 + 0.5)]
+    quartile = np.quantile(values, 0.25, axis=1)
     spread = values[:, n // 2 if n > 3 else -1] - values[:, 0]
     return float(np.quantile(np.abs(quartile - quartile.mean()) / spread, 0.95))
 

@@ -69,7 +69,8 @@ class Pattern:
     precision: str | None = None
     backend: str | None = None
     threads: int | None = None
-    chosen: tuple[tuple[str, str], ...] = ()
+    said: tuple[tuple[str, str], ...] = ()
+    """Every setting that the line says, defaults included: no choice changes them."""
 
 
 def known_settings(op_name: str) -> dict[str, tuple[str, ...]]:
@@ -83,8 +84,15 @@ def parse(text: str) -> Case:
     for word in ("direction", "precision", "backend", "threads"):
         if getattr(pattern, word) is None:
             raise BadInput(f"the case {shorten(text)!r} does not say its {word}")
-    values = {f.name: getattr(pattern, f.name) for f in dataclasses.fields(pattern)}
-    return Case(**{**values, "precision": precisions.find(values["precision"])})
+    return Case(
+        pattern.op,
+        pattern.problem,
+        pattern.direction or "",
+        precisions.find(pattern.precision or ""),
+        pattern.backend or "",
+        pattern.threads or 0,
+        check_settings(pattern.op, dict(pattern.said)),
+    )
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -110,7 +118,8 @@ def parse_pattern(text: str) -> Pattern:
     problem = ops.make_problem(op, sizes)
     if found.get("direction", op.directions[0]) not in op.directions:
         raise BadInput(f"{op.name} has no direction {found['direction']}; it has {', '.join(op.directions)}")
-    return Pattern(op.name, problem, chosen=check_settings(op.name, chosen), **found)
+    check_settings(op.name, chosen)
+    return Pattern(op.name, problem, said=tuple(sorted(chosen.items())), **found)
 
 
 def check_settings(op_name: str, chosen: dict[str, str]) -> tuple[tuple[str, str], ...]:

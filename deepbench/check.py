@@ -20,7 +20,7 @@ class Verdict:
     passed: bool
     how: str
     error: float | None
-    """Largest |got - want| in units of the tolerance; 0 where both are 0; None where it is not a number."""
+    """Largest |got - want| in units of the tolerance; None where it is infinite or not a number."""
     got: float | None
     want: float | None
     covers: int
@@ -33,14 +33,20 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """What a failed check found, in words."""
-        error = "not a number" if self.error is None else f"{self.error:.3g} times the tolerance"
-        return f"{self.how}: found {self.got}, wanted {self.want}, error {error}"
+        if self.got is None:
+            error = "not a number"
+        elif self.error is None:
+            error = "no error is allowed"
+        else:
+            error = f"error {self.error:.3g} times the tolerance"
+        found = "NaN or infinity" if self.got is None else f"{self.got:.7g}"
+        return f"{self.how}: found {found}, wanted {self.want:.7g}, {error}"
 
 
 def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
     """The verdict on outputs after `op.reset` and one execution."""
     verdicts = [_judge(c) for c in op.compare(case, arrays)]
-    worst = next((v for v in verdicts if not v.passed), verdicts[0])
+    worst = next((v for v in verdicts if not v.passed), None) or max(verdicts, key=lambda v: v.error or 0.0)
     how = worst.how if not worst.passed else " and ".join(v.how for v in verdicts)
     covers = max(v.covers for v in verdicts)
     return Verdict(worst.passed, how, _largest(verdicts), worst.got, worst.want, covers, worst.of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,10 +35,15 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def main() -> NoReturn:
     """Run the command and leave with its exit code; bad input is one sentence on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no µ gets a ?
     try:
         code = cli.main(standalone_mode=False, prog_name="deepbench")
-        _flush()
+        sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.ctx.get_help() if error.ctx else "")
+        sys.exit(0)
     except click.UsageError as error:
         hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
         _fail(f"{error.format_message().rstrip('.')}{hint}")
@@ -48,25 +54,20 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         print("deepbench: interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output left, as `head` does; not ours to complain about.
-        _drop_output()
-        sys.exit(0)
-
-
-def _flush() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        # Only output gets here: files are read and written where an error can be told in a better sentence.
         _drop_output()
-        raise BadInput(f"cannot write the output: {error.strerror}") from None
+        _fail(f"cannot write the output: {error.strerror or error}")
 
 
 def _drop_output() -> None:
     """What is still buffered cannot be written; Python would try again at exit and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _end_with_the_reader() -> None:
+    """Let `| head` end us in silence, as it ends other programs. Not while measuring: a run keeps its file."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _fail(sentence: str) -> NoReturn:
@@ -126,6 +127,7 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
     """
     from deepbench import plan
 
+    _end_with_the_reader()
     if suites:
         for name in plan.suite_files():
             print(f"{name:24} {len(plan.read_suite(name)):4} problems")
@@ -148,6 +150,7 @@ def info(matrix: bool, as_json: bool) -> None:
     from deepbench import system
     from deepbench.native import callloop
 
+    _end_with_the_reader()
     table = _matrix()
     if matrix and not as_json:
         _print_matrix(table)
@@ -203,6 +206,7 @@ def run(
       deepbench run my_problems.csv --set weights=plain,packed --threads 1,2
       deepbench run --resume -o train.jsonl
     """
+    from deepbench.record import cleaned
     from deepbench.store import Store, read
 
     _check_environment()
@@ -212,16 +216,18 @@ def run(
         given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds) if n]
         if words or given:
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
+        store = Store.reopen(Path(output))
         found = read(Path(output))
         _refuse_other_machine(found)
-        return _go_on(found, Store.reopen(found), _seconds(timeout), full)
+        store.go_on(found)
+        return _go_on(found, store, _seconds(timeout), full)
     planned = _plan(words, filters)
     header = _header(planned, mode or "default", rounds, _seconds(timeout))
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     from deepbench.store import default_path
 
     path = Path(output) if output else default_path(Path(), stamp)
-    store = Store.create(path, header)
+    store = Store.create(path, cleaned(header))
     return _go_on(read(path), store, None, full)
 
 
@@ -241,6 +247,7 @@ def show(file: str, form: str | None, full: bool) -> None:
     from deepbench.store import read
     from deepbench.summary import summarize
 
+    _end_with_the_reader()
     found = read(Path(file))
     if found.torn:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
@@ -401,6 +408,12 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool)
     try:
         with Bar(console) as bar, _interruptible():
             _measure_remaining(console, found, store, bar, timeout_s or plan_line["timeout_s"])
+    except BrokenPipeError:
+        _drop_output()
+        raise BadInput(
+            f"the output was closed; {found.path} is whole up to here; "
+            f"go on with: deepbench run --resume -o {found.path}"
+        ) from None
     except KeyboardInterrupt:
         store.close()
         console.print()
@@ -449,6 +462,9 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
     def probe(case: cases.Case, number: int) -> record.Record:
         return runs.measure_case(case, number, measure.QUICK, timeout_s)
 
+    def probe_again(case: cases.Case, number: int) -> record.Record:
+        return runs.measure_case(case, number, measure.DEFAULT, timeout_s)
+
     def queue() -> list[tuple[cases.Case, int]]:
         return plan.queue(planned, found.records, rounds, seed)
 
@@ -480,7 +496,7 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
                 current = (event.case, event.round)
                 bar.started(event.case, event.round)
             else:
-                judged = roofs.judge(event.record, probe, keep)
+                judged = roofs.judge(event.record, probe_again, keep)
                 keep({**judged, "sources": sources[judged["case"]]})
                 current = None
                 bar.finished(judged)
@@ -493,7 +509,6 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """A polite `kill` ends a run as Ctrl-C does."""
-    import signal
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

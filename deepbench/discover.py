@@ -26,6 +26,8 @@ def named(kind: str, attribute: str) -> dict[str, Any]:
         if not hasattr(module, attribute):
             raise BadInput(f"{module.__file__} does not end in {attribute} = …; see docs/")
         thing = getattr(module, attribute)
+        if not isinstance(getattr(thing, "name", None), str):
+            raise BadInput(f"{module.__file__}: {attribute} has no name; see docs/")
         found[thing.name] = thing
     return found
 
@@ -34,14 +36,14 @@ def _modules(kind: str) -> list[ModuleType]:
     here = Path(__file__).parent / kind
     found = [importlib.import_module(f"deepbench.{kind}.{path.stem}") for path in sorted(here.glob("[!_]*.py"))]
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
-        if not Path(folder).is_dir():
+        if not os.path.isdir(folder):
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
         found += [_load(kind, path) for path in sorted((Path(folder) / kind).glob("[!_]*.py"))]
     return found
 
 
 def _load(kind: str, path: Path) -> ModuleType:
-    name = f"deepbench_plugins.{kind}.{path.stem}"
+    name = f"deepbench_plugins.{kind}.{abs(hash(path.resolve()))}.{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from dataclasses import asdict, dataclass
@@ -55,8 +56,8 @@ class Clock(Protocol):
     def run(self, turns: int) -> int:
         """Make so many turns; nanoseconds they took."""
 
-    def evidence(self) -> tuple[int, int, float | None]:
-        """CPU nanoseconds and involuntary switches of the process so far; seconds stolen from this machine."""
+    def evidence(self) -> tuple[dict[int, int], int, float | None]:
+        """CPU nanoseconds by thread and involuntary switches, so far; seconds stolen from this machine."""
 
     def now(self) -> float:
         """Seconds of a monotonic clock."""
@@ -75,7 +76,7 @@ class SystemClock:
         except OSError:  # not Linux, or hidden by the container
             self._stat = None
 
-    def evidence(self) -> tuple[int, int, float | None]:
+    def evidence(self) -> tuple[dict[int, int], int, float | None]:
         """See `Clock.evidence`. Steal is counted in ticks of 10 ms over all CPUs, so it is coarse."""
         switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         stolen = None
@@ -89,16 +90,21 @@ class SystemClock:
 _CLOCK_SCHED, _CLOCK_PER_THREAD = 2, 4
 
 
-def _cpu_ns() -> int:
-    """CPU nanoseconds of all threads of this process, each to the nanosecond.
+def _cpu_ns() -> dict[int, int]:
+    """CPU nanoseconds of each thread of this process.
 
-    The process's own clock counts other running threads only at each tick of 1 to 10 ms, longer than a sample.
+    The process's own clock counts other running threads only at each tick of 1 to 10 ms, longer than a sample. It
+    stands in, as thread 0, where the system does not list threads.
     """
     try:
         threads = [int(name) for name in os.listdir("/proc/self/task")]
-        return sum(clock_gettime_ns((~t << 3) | _CLOCK_SCHED | _CLOCK_PER_THREAD) for t in threads)
-    except OSError:  # not Linux, or a thread has just ended
-        return process_time_ns()
+    except OSError:  # not Linux
+        return {0: process_time_ns()}
+    found = {}
+    for thread in threads:
+        with contextlib.suppress(OSError):  # it has just ended
+            found[thread] = clock_gettime_ns((~thread << 3) | _CLOCK_SCHED | _CLOCK_PER_THREAD)
+    return found
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,9 @@ def take_sample(clock: Clock, turns: int) -> Sample:
         steal = max(0.0, round(stolen_after - stolen, 3))
     # A clock that does not advance would make an endless rate: a nanosecond is the least it can mean.
     call_s = float(f"{max(elapsed, 1) / turns / clock.turn / 1e9:.7g}")
-    return Sample(call_s, round((cpu_after - cpu) / 1e9, 9), switches_after - switches, steal)
+    # A thread that began in between has used all its time since; what one that ended used is lost.
+    cpu_s = sum(ns - cpu.get(thread, 0) for thread, ns in cpu_after.items()) / 1e9
+    return Sample(call_s, round(cpu_s, 9), switches_after - switches, steal)
 
 
 def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement:
@@ -156,7 +164,7 @@ def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement
         samples, stopped = _sample(clock, rules, turns)
     return Measurement(
         [s.call_s for s in samples],
-        turns * clock.turn,
+        1 if stopped == "first_call" else turns * clock.turn,
         [s.cpu_s for s in samples],
         [s.involuntary_switches for s in samples],
         [s.steal_s for s in samples],
@@ -171,11 +179,16 @@ def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement
 def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
     """Run until two blocks of samples agree; returns turns in a sample, turns made and seconds spent.
 
-    A kernel so long that one call fills the warm-up was warmed by its first call.
+    A kernel so long that one call fills the warm-up was warmed by its first call. A first call may also be long
+    because the library loads, so a second one decides, unless that alone would double the time of a long run.
     """
-    if first_call_s >= rules.warm_up_s:
-        return 1, 0, 0.0
     start, made, turns = clock.now(), 0, 1
+    if first_call_s >= rules.most_s:
+        return 1, 0, 0.0
+    if first_call_s >= rules.warm_up_s:
+        made = 1
+        if clock.run(1) / 1e9 / clock.turn >= rules.warm_up_s:
+            return 1, made, clock.now() - start
     blocks: list[float] = []
     while True:
         times: list[float] = []

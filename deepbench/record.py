@@ -9,6 +9,7 @@ in `schema.json` describes all three; `docs/results.md` tells each field with it
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
@@ -78,7 +79,7 @@ def to_line(line: dict[str, Any]) -> str:
 
 def from_line(text: str) -> Any:
     """The JSON value of a line; `ValueError` for anything that is not strict JSON."""
-    return json.loads(text, parse_constant=_no_constant)
+    return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
 
 
 @cache
@@ -91,6 +92,28 @@ def validator() -> Callable[[Any], Any]:
     return validate
 
 
+def misfit(line: dict[str, Any]) -> str | None:
+    """Why this line does not fit the schema, or None."""
+    import fastjsonschema
+
+    try:
+        validator()(line)
+    except fastjsonschema.JsonSchemaValueException as error:
+        return str(error.message)[:200]
+    return None
+
+
+def misfit_library(answer: dict[str, Any]) -> str | None:
+    """Why what `open` said does not fit a record, or None."""
+    facts = answer.get("library")
+    if facts is None:
+        return None
+    if not isinstance(facts, dict) or not isinstance(facts.get("name"), str):
+        return "name must be a text"
+    wrong = [k for k in ("version", "path") if not isinstance(facts.get(k, 0), str | None)]
+    return f"{wrong[0]} must be a text or None" if wrong else None
+
+
 def printable(text: str) -> str:
     """`text` without control characters: files and libraries are strangers, and a terminal obeys what it reads."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -98,12 +121,21 @@ def printable(text: str) -> str:
 
 def cleaned(value: Any) -> Any:
     """A JSON value with every text in it printable; asked wherever a stranger's text comes in."""
+    if isinstance(value, float | int):
+        return value
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)
     if isinstance(value, dict):
         return {cleaned(k): cleaned(v) for k, v in value.items()}
     if isinstance(value, list):
-        return value if value and isinstance(value[0], int | float) else [cleaned(v) for v in value]
+        return [cleaned(v) for v in value]
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is beyond all numbers")
     return value
 
 

@@ -44,8 +44,11 @@ class Ending:
 def open_backend(name: str, timeout_s: float) -> dict[str, Any]:
     """Facts about a library from a fresh process: `{"library": …}` or `{"unavailable": {reason, remedy}}`."""
     ending = _serve({"open": name}, 1, "none", timeout_s)
-    if ending.answer is not None:
-        return ending.answer
+    if ending.answer is not None and "record" not in ending.answer:
+        misfit = record.misfit_library(ending.answer)
+        if misfit is None:
+            return ending.answer
+        return {"unavailable": {"reason": f"its facts do not fit the schema: {misfit}", "remedy": "mend its open()"}}
     return {
         "unavailable": {
             "reason": f"loading it ended the process: {_cause(ending, timeout_s)}",
@@ -67,9 +70,12 @@ def measure_case(
     kills = system.kills_for_memory()
     request = {"case": case.text, "round": round_number, "rules": asdict(rules)}
     ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
-    if ending.answer is not None:
+    if ending.answer is not None and "record" in ending.answer:
         found: Record = ending.answer["record"]
-        return found
+        misfit = record.misfit(found)
+        if misfit is None:
+            return found
+        return record.make(case, round_number, "crashed", f"its record does not fit the schema: {misfit}")
     status = "timeout" if ending.timed_out else "crashed"
     reason = f"{_cause(ending, timeout_s)} during: {ending.phase}"
     killed = ending.exit_code == -signal.SIGKILL and not ending.timed_out
@@ -130,10 +136,12 @@ def _listen(
                 break
             *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                message = record.cleaned(json.loads(line))
+                message = _message(line)
                 phase = message.get("phase", phase)
-                if "phase" not in message:
+                if {"record", "library", "unavailable"} & set(message):
                     answer = message
+            if answer is not None:
+                break  # a child of the library may hold the pipe open for ever
     if timed_out:
         _kill_group(worker)
     try:
@@ -145,6 +153,15 @@ def _listen(
     output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
     tail = output.read().decode(errors="replace").strip()
     return Ending(answer, phase, timed_out, code, tail)
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """What the worker says; a library that writes on the private descriptor says nothing."""
+    try:
+        message = record.cleaned(record.from_line(line.decode()))
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def _kill_group(worker: subprocess.Popen[bytes]) -> None:
@@ -160,7 +177,9 @@ def _cause(ending: Ending, timeout_s: float) -> str:
     if ending.exit_code is None:
         return "it closed its pipe without an answer and did not end"
     if ending.exit_code < 0:
-        return f"killed by {signal.Signals(-ending.exit_code).name}{_last_words(ending)}"
+        known = -ending.exit_code in set(signal.Signals)
+        name = signal.Signals(-ending.exit_code).name if known else f"signal {-ending.exit_code}"
+        return f"killed by {name}{_last_words(ending)}"
     return f"it ended without an answer, exit code {ending.exit_code}{_last_words(ending)}"
 
 

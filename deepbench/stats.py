@@ -14,8 +14,8 @@ from statistics import NormalDist, median, quantiles
 # Reach of a 95 % interval around the lower quartile of so many numbers, in units of their spread (see `spread`).
 # From 400,000 simulated sets of normal numbers each: benchmarks/interval.py prints this table.
 REACH_95 = {
-    **{2: 7.96, 3: 1.34, 4: 1.65, 5: 1.82, 6: 1.03, 7: 1.03, 8: 0.73, 9: 0.75, 10: 0.61, 11: 0.60},
-    **{12: 0.51, 13: 0.52, 14: 0.45, 15: 0.45, 16: 0.40, 17: 0.40, 18: 0.36, 19: 0.37, 20: 0.34},
+    **{2: 6.77, 3: 1.46, 4: 1.69, 5: 1.82, 6: 0.99, 7: 1.01, 8: 0.72, 9: 0.75, 10: 0.58, 11: 0.59},
+    **{12: 0.50, 13: 0.52, 14: 0.44, 15: 0.44, 16: 0.40, 17: 0.41, 18: 0.36, 19: 0.36, 20: 0.33},
 }
 
 # A sample that got less of the CPU than this share of what undisturbed samples got was disturbed.
@@ -62,7 +62,7 @@ def clean(
     """
     walls = [s * calls_per_sample for s in samples_s]
     shares = [c / w for c, w in zip(cpu_s, walls, strict=True)]
-    usual = quantiles(shares, n=4)[2] if len(shares) > 1 else shares[0]
+    usual = quantiles(shares, n=4, method="inclusive")[2] if len(shares) > 1 else shares[0]
     yields = lower_quartile(involuntary_switches) if len(involuntary_switches) >= LEAST_CLEAN else 0
     return [
         switches <= yields + wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
@@ -101,8 +101,11 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def lower_quartile(values: Sequence[float]) -> float:
-    """The value a quarter of the way up: the only one of 1, the lower of 2, the middle of 3, the second of 4 to 6."""
-    return sorted(values)[math.floor((len(values) - 1) / 4 + 0.5)]
+    """The value a quarter of the way up the sorted ones, between two of them where it falls there."""
+    ordered, position = sorted(values), (len(values) - 1) / 4
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def spread(values: Sequence[float]) -> float:
@@ -121,7 +124,8 @@ def between_processes(numbers: Sequence[float], clean_fractions: Sequence[float]
     time, often to a whole process, and leave no trace of it: `docs/method.md` has the measurement. The interval is
     worked out on logarithms, since times vary by factors. One process gives no interval.
     """
-    n, time = len(numbers), lower_quartile(numbers)
+    n = len(numbers)
+    time = math.exp(lower_quartile(list(map(math.log, numbers)))) if n > 1 else numbers[0]
     low = high = None
     if n > 1:
         most = max(REACH_95)

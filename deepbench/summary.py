@@ -51,6 +51,12 @@ def process_number(measurement: dict[str, Any]) -> tuple[float, float]:
     return stats.process_estimate(measurement["samples_s"], _clean(measurement))
 
 
+def disturbed(measurement: dict[str, Any]) -> bool:
+    """Whether so few samples are clean that all of them count."""
+    flags = _clean(measurement)
+    return not all(flags) and len(stats.counted(measurement["samples_s"], flags)) == len(flags)
+
+
 def _clean(measurement: dict[str, Any]) -> list[bool]:
     return stats.clean(
         measurement["samples_s"],

@@ -22,12 +22,12 @@ INSTRUCTIONS = (
     *("asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "svei8mm", "sme"),
 )
 
-# Which of these multiply a precision without converting it to f32 first.
+# Which of these multiply a precision without converting it to f32 first. AVX2 multiplies 8-bit numbers (vpmaddubsw).
 MULTIPLIES = {
     "bf16": {"avx512_bf16", "amx_bf16", "bf16", "svebf16", "sme"},
     "f16": {"avx512_fp16", "amx_fp16", "asimdhp", "sve", "sme"},
-    "i8": {"avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "svei8mm", "sme"},
-    "i8u8": {"avx_vnni", "avx512_vnni", "amx_int8", "i8mm", "svei8mm", "sme"},
+    "i8": {"avx2", "avx512bw", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "svei8mm", "sme"},
+    "i8u8": {"avx2", "avx512bw", "avx_vnni", "avx512_vnni", "amx_int8", "i8mm", "svei8mm", "sme"},
 }
 
 
@@ -118,10 +118,10 @@ def kills_for_memory() -> int | None:
     return int(found[1]) if found else None
 
 
-def caches() -> list[dict[str, Any]]:
-    """Data and unified caches of CPU 0, each with level, bytes and the CPUs that share it."""
+def caches(cpu: int = 0) -> list[dict[str, Any]]:
+    """Data and unified caches of a CPU, each with level, bytes and the CPUs that share it."""
     found = []
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index[0-9]*")):
+    for index in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index[0-9]*")):
         kind, text = _read(index / "type"), _read(index / "size") or ""
         if kind in ("Data", "Unified") and text.endswith("K"):
             found.append(
@@ -135,12 +135,13 @@ def caches() -> list[dict[str, Any]]:
 
 
 def cache_bytes() -> int | None:
-    """Bytes of all caches that the allowed cores can use together: the last level, and level 2 of each core."""
-    by_level = {c["level"]: c["bytes"] for c in caches()}
-    if not by_level:
-        return None
-    last = max(by_level)
-    return int(by_level[last] + (by_level.get(2, 0) * len(cores()) if last > 2 else 0))
+    """Bytes of all caches from level 2 up that the allowed CPUs can use together; None where unknown."""
+    found: dict[tuple[int, str], int] = {}
+    for cpu in os.sched_getaffinity(0):
+        for cache in caches(cpu):
+            if cache["level"] > 1:
+                found[cache["level"], cache["shared_by"] or ""] = cache["bytes"]
+    return sum(found.values()) or None
 
 
 def openmp_runtimes() -> list[str]:

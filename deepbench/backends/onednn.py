@@ -36,7 +36,7 @@ class OneDNNBackend(Backend):
             self.title,
             "DEEPBENCH_ONEDNN_PATH",
             ("libdnnl.so*",),
-            needs=("dnnl_matmul_primitive_desc_create",),  # version 3; version 2 has the name with other arguments
+            needs=("dnnl_matmul_primitive_desc_create",),  # not in version 2
             remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
             accept=_no_sycl,
         )

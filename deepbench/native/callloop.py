@@ -50,7 +50,10 @@ def native_library() -> ctypes.CDLL | None:
     if os.environ.get(NO_NATIVE):
         return None
     for path in sorted(Path(__file__).parent.glob("_callloop*.so")):
-        library = ctypes.CDLL(str(path))
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:  # built for another machine
+            continue
         library.deepbench_most_words.restype = ctypes.c_int64
         library.deepbench_time_calls.restype = ctypes.c_int64
         return library

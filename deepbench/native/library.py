@@ -46,12 +46,12 @@ def load(
     named = os.environ.get(variable)
     tried = []
     for path in candidates(variable, patterns):
-        if not named and not accept(path):
-            tried.append(f"{path}: passed over")
-            continue
         try:
+            if not named and not accept(path):
+                tried.append(f"{path}: passed over")
+                continue
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             tried.append(str(error) if path in str(error) else f"{path}: {error}")
             continue
         if any(hasattr(library, name) for name in needs):

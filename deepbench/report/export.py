@@ -65,7 +65,7 @@ def to_csv(summaries: Sequence[Summary]) -> str:
     names = list(dict.fromkeys(name for r in rows for name in r))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
+    writer.writerow({name: _cell(name) for name in names})
     for r in rows:
         writer.writerow({name: _cell(value) for name, value in r.items()})
     return text.getvalue()

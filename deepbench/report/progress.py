@@ -33,9 +33,9 @@ class Bar:
             transient=True,
         )
         self._weights: dict[str, float] = {}
+        self._remaining: dict[str, int] = {}
+        self._records: dict[str, list[Record]] = {}
         self._rounds: Rounds | None = None
-        self._records: Sequence[Record] = []
-        self._planned: Sequence[Planned] = []
         self._started = self._said = time.monotonic()
         self._done_s = 0.0
 
@@ -65,11 +65,15 @@ class Bar:
         rounds: Rounds,
         estimate: Callable[[Case], float],
     ) -> None:
-        """Begin to count; `records` grows while the run goes on."""
-        self._planned, self._records, self._rounds = planned, records, rounds
+        """Begin to count; `records` are those of an earlier run."""
+        self._rounds = rounds
         self._weights = {p.case.text: estimate(p.case) for p in planned}
+        for record in records:
+            if record["status"] != "interrupted":
+                self._records.setdefault(record["case"], []).append(record)
+        for p in planned:
+            self._note(p.case.text)
         self._started = self._said = time.monotonic()
-        self._count_before = len(records)
         self._console.print(f"estimated  {self._left_text(1.0)}", markup=False)
         self.say("")
 
@@ -88,7 +92,10 @@ class Bar:
 
     def finished(self, record: Record) -> None:
         """Count it; where nobody watches, say a line now and then."""
-        self._done_s += self._weights.get(record["case"], 0.0)
+        text = record["case"]
+        self._records.setdefault(text, []).append(record)
+        self._note(text)
+        self._done_s += self._weights[text]
         now = time.monotonic()
         if not self._live and now - self._said > self.PLAIN_EVERY_S:
             self._said = now
@@ -101,24 +108,16 @@ class Bar:
         elapsed = time.monotonic() - self._started
         return elapsed / self._done_s if self._done_s > 5 else 1.0
 
-    def _remaining(self) -> dict[str, int]:
-        """Rounds still to come of each case; of those that may stop early, half of what may come."""
+    def _note(self, text: str) -> None:
+        """Work out again how many rounds a case still needs: the least, and beyond that one at a time."""
         assert self._rounds is not None, "start comes first"
-        done: dict[str, list[Record]] = {}
-        for r in self._records:
-            if r["status"] != "interrupted":
-                done.setdefault(r["case"], []).append(r)
-        found = {}
-        for p in self._planned:
-            records = done.get(p.case.text, [])
-            if plan.next_round(records, self._rounds) is not None:
-                found[p.case.text] = max(1, self._rounds.least - len(records))
-        return found
+        records = self._records.get(text, [])
+        wanted = plan.next_round(records, self._rounds) is not None
+        self._remaining[text] = max(1, self._rounds.least - len(records)) if wanted else 0
 
     def _counts(self) -> tuple[int, int]:
-        done = sum(1 for r in self._records if r["status"] != "interrupted")
-        return done, done + sum(self._remaining().values())
+        done = sum(map(len, self._records.values()))
+        return done, done + sum(self._remaining.values())
 
     def _left_text(self, pace: float) -> str:
-        left = sum(self._weights[text] * n for text, n in self._remaining().items())
-        return units.duration(left * pace)
+        return units.duration(pace * sum(self._weights[text] * n for text, n in self._remaining.items()))

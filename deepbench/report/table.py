@@ -15,8 +15,7 @@ from deepbench import units
 from deepbench.case import known_settings
 from deepbench.errors import BadInput
 from deepbench.record import MEASURED
-from deepbench.stats import LEAST_CLEAN
-from deepbench.summary import Summary
+from deepbench.summary import Summary, disturbed
 
 # A case with a smaller share of undisturbed samples than this gets a note.
 FEW_CLEAN = 0.25
@@ -96,8 +95,7 @@ def notes(s: Summary) -> list[str]:
             found.append("first call")
         if "python" in loops:
             found.append("Python loop")
-        fewest = min(len(r["measurement"]["samples_s"]) for r in s.rounds)
-        if clean * fewest < min(LEAST_CLEAN, fewest):
+        if any(disturbed(r["measurement"]) for r in s.rounds):
             found.append("disturbed")
         elif clean < FEW_CLEAN:
             found.append("few clean")

@@ -210,6 +210,29 @@ def test_output_that_nobody_reads_to_the_end_is_no_error(tmp_path):
     assert "" == done.stderr
 
 
+def test_without_words_the_command_helps(deepbench):
+    done = deepbench()
+
+    assert 0 == done.returncode
+    assert "deepbench show FILE" in done.stdout
+
+
+def test_a_terminal_without_our_letters_gets_others(deepbench):
+    done = deepbench(*QUICK_RUN, PYTHONIOENCODING="ascii")
+
+    assert 0 == done.returncode, done.stderr
+    assert "3 ? 4 ? 5 NN" in done.stdout
+
+
+def test_a_file_of_the_user_does_not_stand_in_for_a_module(deepbench, tmp_path):
+    (tmp_path / "random.py").write_text("raise SystemExit(3)")
+    (tmp_path / "selectors.py").write_text("raise SystemExit(3)")
+    done = deepbench(*QUICK_RUN, PYTHONSAFEPATH="1")
+
+    assert 0 == done.returncode, done.stderr
+    assert {"unchecked"} == {r["status"] for r in records_of(tmp_path / "out.jsonl")}
+
+
 def _wait_for(condition, most_s=30):
     end = time.monotonic() + most_s
     while not condition():

@@ -4,11 +4,14 @@ from deepbench import launch
 
 
 def test_threads_reach_every_runtime_whatever_the_parent_has():
-    found = launch.worker_environment(3, "none", [0, 1], {"OMP_NUM_THREADS": "99", "HOME": "/h"})
+    found = launch.worker_environment(
+        3, "none", [0, 1], {"OMP_NUM_THREADS": "99", "HOME": "/h", "KMP_AFFINITY": "compact"}
+    )
 
     assert {"3"} == {found[name] for name in launch.THREAD_VARIABLES}
     assert "/h" == found["HOME"]
     assert "OMP_PLACES" not in found
+    assert "KMP_AFFINITY" not in found
 
 
 def test_pinned_workers_get_a_place_a_thread():

@@ -79,6 +79,18 @@ def test_what_a_line_says_stays_and_a_filter_can_only_drop_it():
     assert [] == planned(["gemm m=1 n=1 k=1 f32 mkl"], precisions=("bf16",))
 
 
+def test_a_default_that_a_line_says_stays_too():
+    found = planned(["gemm m=1 n=1 k=1 beta=1 mkl"], settings={"beta": ("0",), "weights": ("packed",)})
+
+    assert ["weights=packed"] == [p.case.text.split()[-1] for p in found]
+
+
+def test_a_choice_said_twice_counts_once():
+    found = planned(["deepbench/device"], backends=("mkl",), settings={"beta": ("0", "0")}, threads=(1, 1))
+
+    assert {1} == {len(p.sources) for p in found}
+
+
 def test_applications_filter_by_name():
     found = planned(["deepbench/server"], backends=("mkl",), applications=("language modelling",))
 
@@ -150,7 +162,9 @@ def test_any_file_is_a_list_or_one_sentence(tmp_path_factory, content):
         assert len(str(error)) < 600
 
 
-@pytest.mark.parametrize("word", ["nosuch", "deepbench/nosuch", "no/such.csv", "a\0b.csv", "x" * 5000])
+@pytest.mark.parametrize(
+    "word", ["nosuch", "deepbench/nosuch", "no/such.csv", "a\0b.csv", "x" * 5000, "x" * 5000 + ".csv", "/dev/zero.csv"]
+)
 def test_an_unknown_suite_or_file_is_refused(word):
     with pytest.raises(BadInput):
         plan.read_suite(word)

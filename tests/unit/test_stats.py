@@ -59,9 +59,9 @@ def test_one_clean_sample_of_one_is_enough():
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [([5], 5), ([5, 4], 4), ([3, 1, 2], 2), ([4, 3, 2, 1], 2), ([5, 4, 3, 2, 1], 2), (range(10), 2)],
+    [([5], 5), ([8, 4], 5), ([3, 1, 2], 1.5), ([4, 3, 2, 1], 1.75), ([5, 4, 3, 2, 1], 2), (range(9), 2)],
 )
-def test_the_lower_quartile_is_a_value_that_was_measured(values, expected):
+def test_the_lower_quartile_is_a_quarter_of_the_way_up(values, expected):
     assert expected == stats.lower_quartile(list(values))
 
 

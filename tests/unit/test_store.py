@@ -50,7 +50,8 @@ def test_to_go_on_cuts_the_torn_line_off(path):
     written(path, samples.measured())
     path.write_bytes(path.read_bytes() + b'{"case":"gemm m=1')
 
-    again = store.Store.reopen(store.read(path))
+    again = store.Store.reopen(path)
+    again.go_on(store.read(path))
     again.append(samples.measured(round_number=2))
     again.close()
 
@@ -71,7 +72,7 @@ def test_two_runs_do_not_write_one_file(path):
     first = store.Store.create(path, samples.header())
 
     with pytest.raises(BadInput, match="written by another run"):
-        store.Store.reopen(store.read(path))
+        store.Store.reopen(path)
     first.close()
 
 

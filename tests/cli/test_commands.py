@@ -238,3 +238,33 @@ def _wait_for(condition, most_s=30):
     while not condition():
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.02)
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
+    import os
+    import pty
+
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deepbench", *QUICK_RUN],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TERM": "xterm", "COLUMNS": "150"},
+        stdout=child,
+        stderr=child,
+    )
+    os.close(child)
+    seen = b""
+    try:
+        while chunk := os.read(parent, 4096):
+            seen += chunk
+    except OSError:
+        pass  # the terminal of a process that ended
+    process.wait(30)
+    os.close(parent)
+    text = seen.decode()
+
+    assert 0 == process.returncode
+    assert " left" in text
+    assert "round 2" in text
+    assert "6/" in text
+    assert "━" in text

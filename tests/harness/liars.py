@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -195,6 +196,41 @@ class Absent(Liar):
 
     def open(self):
         raise Unavailable("libabsent.so not found", "pip install absent")
+
+
+class Scribbler(Liar):
+    """Writes rubbish on the private descriptor before it answers."""
+
+    def execute(self, case, arrays):
+        for descriptor in range(3, 64):
+            with contextlib.suppress(OSError):
+                os.write(descriptor, b"warning: not JSON\n[1]\n")
+        super().execute(case, arrays)
+
+
+class Daemon(Liar):
+    """Leaves a child behind that holds the private descriptor, and answers all the same."""
+
+    def execute(self, case, arrays):
+        if not hasattr(self, "child"):
+            self.child = os.fork()
+            if self.child == 0:
+                time.sleep(1000)
+        super().execute(case, arrays)
+
+
+class RealTime(Liar):
+    """Dies of a signal without a name."""
+
+    def execute(self, case, arrays):
+        os.kill(os.getpid(), 35)
+
+
+class Misfit(Liar):
+    """Says things of itself that no record has."""
+
+    def open(self):
+        return {"name": self.name, "version": 1.2, "path": None}
 
 
 class CrashAtLoad(Liar):

@@ -25,6 +25,10 @@ ENDINGS = {
     "refuser": ("unsupported", "k must be divisible by 7"),
     "absent": ("unavailable", "pip install absent"),
     "crashatload": ("unavailable", "SIGSEGV"),
+    "scribbler": ("ok", None),
+    "daemon": ("ok", None),
+    "realtime": ("crashed", "signal 35"),
+    "misfit": ("unavailable", "version must be a text or None"),
 }
 
 

@@ -48,10 +48,8 @@ def main() -> None:
         found.append(json.loads(done.stdout))
     for name, alone in (("onednn", found[0]), ("mkl", found[1])):
         together = found[2][name]
-        ratio = together / alone[name]
-        print(
-            f"{name:7} alone {units.seconds(alone[name])}, in turn with the other {units.seconds(together)}: {ratio:.1f} times"
-        )
+        times = f"alone {units.seconds(alone[name])}, in turn with the other {units.seconds(together)}"
+        print(f"{name:7} {times}: {together / alone[name]:.1f} times")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class Rounds:
 
 
 QUICK = Rounds(1, 1, 0.03, 0.0)
-DEFAULT = Rounds(3, 5, 0.03, 8.0)
+DEFAULT = Rounds(3, 5, 0.03, 3.0)
 RIGOROUS = Rounds(10, 20, 0.005, 120.0)
 
 

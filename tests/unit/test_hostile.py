@@ -55,7 +55,7 @@ GOOD = [
     samples.measured("onednn", 2e-3),
     samples.failed("crashed", "killed", "openblas"),
 ]
-GOOD[0]["plan"]["rounds"] = {"least": 3, "most": 5, "target": 0.03, "most_s": 8.0}
+GOOD[0]["plan"]["rounds"] = {"least": 3, "most": 5, "target": 0.03, "most_s": 3.0}
 PLACES = [(i, path) for i, line in enumerate(GOOD) for path in places(line) if path]
 
 

@@ -34,7 +34,7 @@ class Rules:
 
 
 # The three lengths of a run. Two samples of a long kernel would double the time of a quick run.
-QUICK = Rules(least_samples=10, least_s=0.03, most_s=0.06, warm_up_s=0.03, first_call_counts_s=0.5)
+QUICK = Rules(least_samples=10, least_s=0.02, most_s=0.05, warm_up_s=0.02, first_call_counts_s=0.35)
 DEFAULT = Rules()
 RIGOROUS = Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3)
 

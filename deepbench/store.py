@@ -71,6 +71,8 @@ class Store:
         """A file that is there, to append to after `go_on`. Open it before reading it, so that nobody else writes."""
         try:
             file = open(path, "r+b", buffering=0)  # noqa: SIM115
+        except FileNotFoundError:
+            raise BadInput(f"{printable(str(path))} does not exist; wanted a file that `deepbench run` wrote") from None
         except OSError as error:
             raise BadInput(f"cannot write {printable(str(path))}: {error.strerror}") from None
         store = cls(file, path)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -266,5 +267,5 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
     assert 0 == process.returncode
     assert " left" in text
     assert "round 2" in text
-    assert "6/" in text
+    assert re.search(r"[1-9]/[0-9]", text)
     assert "━" in text

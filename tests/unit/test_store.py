@@ -1,6 +1,7 @@
 """Result files: what is read back, what is refused, and what survives."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -185,3 +186,16 @@ def test_one_process_has_an_interval_from_inside_and_says_so():
 
 def test_interrupted_records_are_no_results():
     assert [] == summary.summarize([samples.failed("interrupted", "stopped")])
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "data").glob("*.jsonl")), ids=lambda p: p.name)
+def test_files_of_real_machines_keep_reading(path):
+    found = store.read(path)
+    summaries = summary.summarize(found.records, found.order)
+
+    assert len(found.order) == len(summaries)
+    assert all(s.estimate.low_s < s.estimate.time_s < s.estimate.high_s for s in summaries if s.status == "ok")
+    roofs = {r["precision"]: 0.0 for r in found.roofs}
+    for r in found.roofs:
+        roofs[r["precision"]] = max(roofs[r["precision"]], r["flop_per_s"])
+    assert all(s.flop_per_s < 1.1 * max(roofs[s.record["precision"]], roofs["f32"]) for s in summaries if s.flop_per_s)

@@ -167,7 +167,7 @@ def info(matrix: bool, as_json: bool) -> None:
         "compiled"
         if loop == "native"
         else (
-            "Python (about 1 µs a call): no C compiler when deepbench was installed; "
+            "Python (about 0.5 µs a call): no C compiler when deepbench was installed; "
             "install gcc, then install deepbench again"
         )
     )

@@ -213,7 +213,7 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
         lines.append("first call: the kernel is long, so its first call is the only sample.")
     if "Python loop" in said:
         lines.append(
-            "Python loop: calls are made from Python, about 1 µs each; a C compiler at installation avoids it."
+            "Python loop: calls are made from Python, half a microsecond each; a C compiler at installation avoids it."
         )
     reasons: dict[str, int] = {}
     for s in summaries:

@@ -28,11 +28,6 @@ class Precision:
     roundoff: float
     """Unit roundoff of the accumulation, 0 where sums are exact. Half the distance from 1 to the next number."""
 
-    @property
-    def exact(self) -> bool:
-        """Integer sums have one right answer."""
-        return self.roundoff == 0
-
     def types(self) -> dict[str, str]:
         """The four types as a record states them."""
         return {

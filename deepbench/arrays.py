@@ -78,5 +78,15 @@ def copy(array: Array) -> Array:
 
 
 def poison(array: Array) -> None:
-    """Fill with what no kernel leaves by accident: NaN, or a large odd integer."""
-    array.fill(0x5A5A5A5B if array.dtype.kind == "i" else np.nan)
+    """Fill with what no kernel leaves by accident: NaN, a large odd integer, or in 8 bits one of 256 values."""
+    if array.dtype.kind in "iu":
+        array.fill(0x5B if array.dtype.itemsize == 1 else 0x5A5A5A5B)
+    else:
+        array.fill(np.nan)
+
+
+def filled(shape: tuple[int, ...], type_name: str, value: float) -> Array:
+    """A new array of one value."""
+    array = empty(shape, type_name)
+    array.fill(value)
+    return array

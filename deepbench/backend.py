@@ -38,7 +38,8 @@ class Call:
     """One C call with all its arguments ready, so that timing it converts nothing.
 
     Arguments: a whole number or `c_void_p` handle goes by value; bytes, an array of NumPy, and a ctypes number,
-    structure or array go by address, as Fortran wants them. No floating-point number goes by value.
+    structure or array go by address, as Fortran wants them. A Python float goes by value as a C float: these travel
+    in registers of their own, so where they stand among the others does not matter.
     `status=True` says that the function returns 0 for success; any other value stops the timing.
     """
 
@@ -46,7 +47,8 @@ class Call:
         self.function = function
         self.status = status
         self.keep_alive = arguments
-        self.words = [_word(a) for a in arguments]
+        self.words = [_word(a) for a in arguments if not isinstance(a, float)]
+        self.floats = [a for a in arguments if isinstance(a, float)]
 
     @property
     def address(self) -> int:
@@ -68,10 +70,16 @@ def _word(argument: Any) -> int:
 
 @dataclass
 class Kernel:
-    """What a backend prepared: either C `calls`, made one after the other, or a Python function `run`."""
+    """What a backend prepared: either C `calls`, made one after the other, or a Python function `run`.
+
+    A kernel that works on buffers of its own (another format, another device) has `load`, which copies every array
+    into them, outputs too, and `store`, which copies the outputs back. Neither is timed.
+    """
 
     calls: tuple[Call, ...] = ()
     run: Callable[[], object] | None = None
+    load: Callable[[], object] = lambda: None
+    store: Callable[[], object] = lambda: None
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
 
@@ -87,6 +95,18 @@ def in_turn(kernels: Sequence[Kernel]) -> Kernel:
             function()
 
     return Kernel(run=run)
+
+
+def marks_of_every_op() -> list[Mark]:
+    """For a backend that serves whatever an op allows."""
+    from deepbench.op import all_ops
+    from deepbench.precision import PRECISIONS
+
+    return [
+        Mark(op.name, tuple(p.name for p in PRECISIONS.values() if op.allows(direction, p)), (direction,))
+        for op in all_ops().values()
+        for direction in op.directions
+    ]
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,8 @@ class Backend:
     """The library as its makers spell it."""
     default: ClassVar[bool] = True
     """Part of a run that names no backend."""
+    framework: ClassVar[bool] = False
+    """True for what calls libraries of others: its times say what it adds to them."""
     computes: ClassVar[bool] = True
     """False for a backend whose outputs mean nothing: its records are `unchecked`."""
 

@@ -18,7 +18,8 @@ from deepbench import precision as precisions
 from deepbench.errors import BadInput
 from deepbench.precision import Precision
 
-DIRECTIONS = ("forward", "backward_data", "backward_weights")
+# `backward` is both gradients in one call, where libraries have no other.
+DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
 
 # Settings that belong to running rather than to an op's mathematics; the first value is the default.
 RUN_SETTINGS = {"pin": ("none", "cores"), "cache": ("hot", "cold", "weights")}
@@ -102,20 +103,20 @@ def parse_pattern(text: str) -> Pattern:
         raise BadInput("an empty case; write for example: gemm m=1760 n=128 k=1760 f32 onednn")
     op = ops.find(words[0])
     fields = {f.name for f in dataclasses.fields(op.Problem)}
-    sizes: dict[str, int] = {}
+    values: dict[str, int | str] = {}
     found: dict[str, Any] = {}
     chosen: dict[str, str] = {}
     for word in words[1:]:
         name, equals, value = word.partition("=")
         if equals and name in fields:
-            _once(sizes, name, whole_number(name, value), text)
+            _once(values, name, read_field(op, name, value), text)
         elif equals and name == "threads":
             _once(found, "threads", thread_count(value), text)
         elif equals:
             _once(chosen, name, value, text)
         else:
             _once(found, _kind_of(word), word, text)
-    problem = ops.make_problem(op, sizes)
+    problem = ops.make_problem(op, values)
     if found.get("direction", op.directions[0]) not in op.directions:
         raise BadInput(f"{op.name} has no direction {found['direction']}; it has {', '.join(op.directions)}")
     check_settings(op.name, chosen)
@@ -131,6 +132,12 @@ def check_settings(op_name: str, chosen: dict[str, str]) -> tuple[tuple[str, str
         if value not in known[name]:
             raise BadInput(f"{name} is one of {', '.join(known[name])}, found {shorten(value)!r}")
     return tuple(sorted((n, v) for n, v in chosen.items() if v != known[n][0]))
+
+
+def read_field(op: ops.Op, name: str, text: str) -> int | str:
+    """The value of a field of the op's Problem: a word where it is a choice, else a whole number."""
+    field = next(f for f in dataclasses.fields(op.Problem) if f.name == name)
+    return text if "words" in field.metadata else whole_number(name, text)
 
 
 def whole_number(name: str, text: str) -> int:

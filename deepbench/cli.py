@@ -130,7 +130,8 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
     _end_with_the_reader()
     if suites:
         for name in plan.suite_files():
-            print(f"{name:24} {len(plan.read_suite(name)):4} problems")
+            rows = {(e.pattern.op, e.source["row"]) for e in plan.read_suite(name) if e.source}
+            print(f"{name:24} {len(rows):4} problems")
         return
     for planned in _plan(words, filters):
         line = {"case": planned.case.text, "sources": planned.sources}

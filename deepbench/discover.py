@@ -1,4 +1,4 @@
-"""Find ops and backends by their files: a file in the folder is an op or a backend.
+"""Find ops and backends by their files: a file in the folder is an op or a backend, and so is a folder of files.
 
 `DEEPBENCH_PLUGINS` may name folders (separated as in `PATH`) that hold `ops/*.py` and `backends/*.py` of one's
 own; they are Python programs and run with your rights, so name only folders you trust.
@@ -34,7 +34,10 @@ def named(kind: str, attribute: str) -> dict[str, Any]:
 
 def _modules(kind: str) -> list[ModuleType]:
     here = Path(__file__).parent / kind
-    found = [importlib.import_module(f"deepbench.{kind}.{path.stem}") for path in sorted(here.glob("[!_]*.py"))]
+    names = {path.stem for path in here.glob("[!_]*.py")} | {
+        path.parent.name for path in here.glob("[!_]*/__init__.py")
+    }
+    found = [importlib.import_module(f"deepbench.{kind}.{name}") for name in sorted(names)]
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if not os.path.isdir(folder):
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")

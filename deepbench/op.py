@@ -9,7 +9,7 @@ NumPy is imported inside the functions that compute, so that `deepbench list` an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from deepbench.case import Case
+    from deepbench.precision import Precision
 
     Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -28,37 +29,51 @@ if TYPE_CHECKING:
 LARGEST_SIZE = 2**31 - 1
 
 
-def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE) -> Any:
-    """A field of a Problem: a whole number from `least` to `most`, `default` where it may be left out."""
-    metadata = {"least": least, "most": most}
+def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE, quiet: bool = False) -> Any:
+    """A field of a Problem: a whole number from `least` to `most`, `default` where it may be left out.
+
+    A `quiet` field is left out of the problem's text at its default.
+    """
+    metadata = {"least": least, "most": most, "quiet": quiet}
     if default is None:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def choice(*words: str) -> Any:
+    """A field of a Problem that is one of these words."""
+    return dataclasses.field(metadata={"words": words})
 
 
 @dataclass(frozen=True)
 class BaseProblem:
     """Base of the frozen dataclasses, one an op, that hold sizes and structure in the field's letters.
 
-    Checks itself when made: every field is a whole number within the bounds its `size` gives.
+    Checks itself when made: every field is a whole number within the bounds its `size` gives, or a word of its
+    `choice`.
     """
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if words := field.metadata.get("words"):
+                if value not in words:
+                    raise BadInput(f"{field.name} is one of {', '.join(words)}, found {_short(value)}")
+                continue
             least, most = field.metadata["least"], field.metadata["most"]
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
                 raise BadInput(f"{field.name} must be a whole number from {least} to {most}, found {_short(value)}")
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def values(self) -> dict[str, int | str]:
         """Field names and values, in the order they are written."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     @property
     def text(self) -> str:
         """`m=2 n=3 k=4 a_t=0 b_t=0`."""
-        return " ".join(f"{name}={value}" for name, value in self.sizes.items())
+        quiet = {f.name: f.default for f in dataclasses.fields(self) if f.metadata.get("quiet")}
+        return " ".join(f"{n}={v}" for n, v in self.values.items() if n not in quiet or v != quiet[n])
 
 
 @dataclass(frozen=True)
@@ -94,9 +109,17 @@ class Op:
     probes: ClassVar[tuple[BaseProblem, ...]] = ()
     """Problems that libraries run close to the machine's peak: they measure the roof. Empty: no part in it."""
 
+    def allows(self, direction: str, precision: Precision) -> bool:
+        """Whether there is such a thing: gradients of integers there are not."""
+        return direction == self.directions[0] or bool(precision.roundoff)
+
     def operand_bytes(self, case: Case) -> int:
         """Bytes of all arrays that `operands` will allocate; asked before allocating."""
         raise NotImplementedError
+
+    def work_bytes(self, case: Case) -> int:
+        """Bytes that a library must keep beside the operands, or the check, where that is much."""
+        return 0
 
     def operands(self, case: Case) -> Arrays:
         """Allocate and fill every array, always with the same bits. Outputs are as `reset` leaves them."""
@@ -125,12 +148,36 @@ class Op:
         """Least bytes that must move between memory and chip in one execution, each element once."""
         raise NotImplementedError
 
+    def result_type(self, case: Case) -> str:
+        """What the outputs are stored as."""
+        return case.precision.result
+
+    def other_flop(self, case: Case) -> dict[str, int]:
+        """Other counts of the same work by their name, such as `original` where that one differs."""
+        return {}
+
+    def facts(self, case: Case) -> dict[str, Any]:
+        """What else backends and readers of the record should know, such as the scale of results in 8 bits."""
+        return {}
+
+    def least_flop(self, case: Case) -> float:
+        """Operations that no algorithm in use avoids: the roof judges by them."""
+        return float(self.flop(case))
+
+    def baselines(self, case: Case) -> tuple[str, ...]:
+        """Patterns of cases this one is compared with in the same run, such as the dense product of a sparse one."""
+        return ()
+
+    def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
+        """Roughly how long a call takes at these rates: for the time left, not for any result."""
+        return max(self.flop(case) / flop_per_s, self.traffic_bytes(case) / bytes_per_s)
+
     def title(self, problem: Any) -> str:
         """The problem as a table shows it."""
         return str(problem.text)
 
 
-def make_problem(op: Op, values: dict[str, int]) -> BaseProblem:
+def make_problem(op: Op, values: Mapping[str, int | str]) -> BaseProblem:
     """The op's Problem from field names and values; `BadInput` for unknown and missing fields."""
     fields = {f.name: f for f in dataclasses.fields(op.Problem)}
     unknown = [name for name in values if name not in fields]

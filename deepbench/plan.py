@@ -26,7 +26,7 @@ from deepbench.record import MEASURED, Record
 SUITES = Path(__file__).parent / "suites"
 
 # Columns of a suite's CSV beside the fields of the op's Problem: where a row comes from.
-SOURCE_COLUMNS = ("row", "application", "label", "note")
+SOURCE_COLUMNS = ("row", "application", "label", "note", "needed")
 
 # A list longer than this is a mistake; the largest suite has some hundreds of lines.
 MOST_LINES = 100_000
@@ -175,7 +175,7 @@ def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
         for row in reader:
             if any(cell.strip() for cell in row):
                 with _located(path, reader.line_num):
-                    entries.append(_csv_entry(op, header, row, suite, len(entries) + 1))
+                    entries += _csv_entries(op, header, row, suite, len(entries) + 1)
             if len(entries) > MOST_LINES:
                 raise BadInput(f"{path} has more than {MOST_LINES} lines; is it a list of problems?")
     except csv.Error as error:
@@ -191,7 +191,8 @@ def _op_of(header: list[str], path: Path) -> ops.Op:
     fitting, reasons = [], []
     for op in ops.all_ops().values():
         fields = set(fields_in_order(op))
-        unknown = [n for n in header if n not in fields and n not in SOURCE_COLUMNS]
+        known = {*fields, *SOURCE_COLUMNS, "directions", *op.settings}
+        unknown = [n for n in header if n not in known]
         required = ops.required_fields(op)
         missing = [n for n in required if n not in header]
         if not unknown and not missing:
@@ -210,14 +211,22 @@ def fields_in_order(op: ops.Op) -> list[str]:
     return [f.name for f in dataclasses.fields(op.Problem)]
 
 
-def _csv_entry(op: ops.Op, header: list[str], row: list[str], suite: str, number: int) -> Entry:
+def _csv_entries(op: ops.Op, header: list[str], row: list[str], suite: str, number: int) -> list[Entry]:
+    """An entry for each word of the column `directions`, or one that leaves the direction to the run."""
     if len(row) != len(header):
         raise BadInput(f"{len(row)} cells, the header has {len(header)}")
     cells = dict(zip(header, map(str.strip, row), strict=True))
     fields = fields_in_order(op)
-    values = {n: cases.whole_number(n, v) for n, v in cells.items() if n in fields}
-    problem = ops.make_problem(op, values)
-    return Entry(Pattern(op.name, problem), _source(suite, number, cells))
+    problem = ops.make_problem(op, {n: cases.read_field(op, n, v) for n, v in cells.items() if n in fields})
+    said = {n: v for n, v in cells.items() if n in op.settings and v}
+    cases.check_settings(op.name, said)
+    directions = cells.get("directions", "").split()
+    unknown = [d for d in directions if d not in op.directions]
+    if unknown:
+        raise BadInput(f"{op.name} has no direction {cases.shorten(unknown[0])!r}; it has {', '.join(op.directions)}")
+    source = _source(suite, number, cells)
+    chosen: list[str | None] = [*directions] or [None]
+    return [Entry(Pattern(op.name, problem, d, said=tuple(sorted(said.items()))), source) for d in chosen]
 
 
 def _source(suite: str, number: int, cells: dict[str, str]) -> dict[str, Any]:
@@ -225,7 +234,8 @@ def _source(suite: str, number: int, cells: dict[str, str]) -> dict[str, Any]:
     return {
         "suite": suite,
         "row": int(row) if row.isdecimal() and len(row) < 10 else number,
-        **{name: cells.get(name) or None for name in SOURCE_COLUMNS[1:]},
+        **{name: cells.get(name) or None for name in ("application", "label", "note")},
+        "needed": cells.get("needed") != "no",
     }
 
 
@@ -254,7 +264,17 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
             slot = planned.setdefault(case.text, Planned(case, []))
             if entry.source is not None and entry.source not in slot.sources:
                 slot.sources.append(entry.source)
+            for baseline in _baselines(case, choices):
+                planned.setdefault(baseline.text, Planned(baseline, []))
     return list(planned.values())
+
+
+def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
+    """What the case is compared with, on every library that a run would take, whatever op was asked for."""
+    unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
+    for text in ops.find(case.op).baselines(case):
+        pattern = cases.parse_pattern(f"{text} {case.precision.name} threads={case.threads}")
+        yield from _cases(pattern, unbound, case.threads)
 
 
 def _application_chosen(entry: Entry, choices: Choices) -> bool:
@@ -362,6 +382,7 @@ PROCESS_S = 0.35
 TOUCH_BYTES_PER_S = 0.6e9
 # Where no roof is known yet: two cores of a small server.
 GUESSED_FLOP_PER_S = 5e10
+GUESSED_BYTES_PER_S = 1e10
 # Libraries reach about half the roof over DeepBench's shapes.
 SHARE_OF_ROOF = 0.5
 
@@ -369,8 +390,7 @@ SHARE_OF_ROOF = 0.5
 def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> float:
     """Seconds that one round of a case will take, roughly: for the time left, not for any result."""
     op = ops.find(case.op)
-    call = op.flop(case) / (SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S))
-    call = max(call, op.traffic_bytes(case) / 1e10)
+    call = op.expected_s(case, SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S), GUESSED_BYTES_PER_S)
     sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
     if rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0

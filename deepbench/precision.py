@@ -52,6 +52,10 @@ PRECISIONS = {
     )
 }
 
+# What storing a result in this type may change, relative to its size: the unit roundoff. Zero where it is that of the
+# sums themselves, or exact.
+STORING = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8": 0.0, "s32": 0.0}
+
 BITS = {"f32": 32, "bf16": 16, "f16": 16, "s8": 8, "u8": 8, "s32": 32}
 
 
@@ -78,3 +82,8 @@ def dtype(type_name: str) -> np.dtype[Any]:
     }
     found: np.dtype[Any] = np.dtype(types[type_name])
     return found
+
+
+def type_name(kind: np.dtype[Any]) -> str:
+    """The inverse of `dtype`."""
+    return next(name for name in BITS if dtype(name) == kind)

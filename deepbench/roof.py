@@ -11,8 +11,8 @@ from typing import Any
 
 from deepbench import backend as backends
 from deepbench import units
-from deepbench.case import Case
-from deepbench.op import all_ops
+from deepbench.case import Case, parse
+from deepbench.op import all_ops, find
 from deepbench.precision import PRECISIONS
 from deepbench.record import Record
 from deepbench.summary import process_number
@@ -85,7 +85,8 @@ class Roofs:
         if record["status"] != "ok":
             return record
         key = (record["precision"], record["threads"])
-        rate = record["flop"] / process_number(record["measurement"])[0]
+        case = parse(record["case"])
+        rate = find(case.op).least_flop(case) / process_number(record["measurement"])[0]
         roof = self.highest(*key)
         if roof is None or rate <= MARGIN * roof:
             return record

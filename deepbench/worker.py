@@ -121,7 +121,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     if case.settings["pin"] == "cores" and case.threads > len(os.sched_getaffinity(0)):
         cores = len(os.sched_getaffinity(0))
         raise errors.Unsupported(f"pin=cores wants a core for each of {case.threads} threads, there are {cores}")
-    _refuse_too_large(op.operand_bytes(case), case.settings)
+    _refuse_too_large(op.operand_bytes(case), case.settings, op.work_bytes(case))
     result["library"] = backend.open()
     if len(runtimes := system.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may fight for the cores"
@@ -134,11 +134,14 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     inputs = fingerprint(op, sets[0])
     say(pipe, {"phase": "prepare"})
     kernels = [backend.prepare(case, arrays) for arrays in sets]
-    result["notes"] |= kernels[0].notes
+    for kernel in kernels:
+        kernel.load()
+    result["notes"] |= op.facts(case) | kernels[0].notes
     single, loop = callloop.timer(kernels[0])
     say(pipe, {"phase": "first call"})
     first = measure.take_sample(measure.SystemClock(single), 1)
     say(pipe, {"phase": "check"})
+    kernels[0].store()
     if backend.computes and not _passes(result, "before", op, case, sets[0], inputs):
         return
     say(pipe, {"phase": "measure"})
@@ -147,6 +150,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     fresh = first.call_s >= rules.most_s and len(sets) == 1
     if fresh:
         op.reset(case, sets[0])
+        kernels[0].load()
     timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
     measurement = measure.measure(measure.SystemClock(timer, len(sets)), rules, first, loop)
     result["measurement"] = measurement.as_dict()
@@ -161,7 +165,9 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     for i in sorted({0, len(sets) // 2, len(sets) - 1}):
         if not timed_once:
             op.reset(case, sets[i])
+            kernels[i].load()
             callloop.timer(kernels[i])[0](1)
+        kernels[i].store()
         if not _passes(result, "after", op, case, sets[i], inputs):
             return
 
@@ -220,18 +226,20 @@ def _passes(result: dict[str, Any], when: str, op: Op, case: Case, arrays: Array
 HEADROOM_BYTES = 512 * 2**20
 
 
-def _refuse_too_large(operand_bytes: int, settings: dict[str, str]) -> None:
+def _refuse_too_large(operand_bytes: int, settings: dict[str, str], work_bytes: int = 0) -> None:
     """Raise `OutOfMemory` with the numbers before anything is allocated."""
     from deepbench import system, units
     from deepbench.errors import OutOfMemory
 
-    copies = 2 if settings.get("weights") == "packed" else 1
-    wanted = operand_bytes * copies + HEADROOM_BYTES
+    own_format = settings.get("weights") == "packed" or "layout" in settings
+    copies = 2 if own_format else 1
+    wanted = operand_bytes * copies + work_bytes + HEADROOM_BYTES
     available = system.memory_available()
     if available is not None and wanted > available:
         raise OutOfMemory(
             f"needs {units.data_bytes(wanted)} ({units.data_bytes(operand_bytes)} of operands"
-            f"{', twice because they are packed,' if copies == 2 else ''} and headroom), "
+            f"{', twice because they may be packed,' if copies == 2 else ''} "
+            f"and {units.data_bytes(wanted - operand_bytes * copies)} beside them), "
             f"available are {units.data_bytes(available)}"
         )
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Call, Kernel, Mark
-from deepbench.op import all_ops
-from deepbench.precision import PRECISIONS
+from deepbench.backend import Backend, Call, Kernel, Mark, marks_of_every_op
 
 if TYPE_CHECKING:
     from deepbench.case import Case
@@ -24,8 +22,8 @@ class Null(Backend):
         return {"name": "null (an empty C function)", "version": None, "path": None}
 
     def marks(self) -> list[Mark]:
-        """Every op, in every precision and direction."""
-        return [Mark(op.name, tuple(PRECISIONS), op.directions) for op in all_ops().values()]
+        """Every op, in every precision and direction it allows."""
+        return marks_of_every_op()
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         """`labs` of the C library with as many arguments as SGEMM has; it looks at the first."""

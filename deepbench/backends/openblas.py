@@ -55,6 +55,8 @@ class OpenBLAS(Backend):
 
         if case.settings["weights"] == "packed":
             raise Unsupported("OpenBLAS has no interface to pack weights ahead")
+        if case.settings["result"] == "narrow" and routine == "sbgemm":
+            raise Unsupported("OpenBLAS's sbgemm stores f32; choose result=wide")
         function = self._function(FORTRAN_SPELLINGS, routine)
         return Kernel(
             calls=(gemm_call(function, case.problem, case.settings, arrays),),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Kernel, Mark
+from deepbench.backend import Backend, Kernel, Mark, marks_of_every_op
 from deepbench.op import all_ops
-from deepbench.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from deepbench.case import Case
@@ -24,8 +23,8 @@ class Reference(Backend):
         return {"name": self.title, "version": numpy.__version__, "path": numpy.__file__}
 
     def marks(self) -> list[Mark]:
-        """Every op, in every precision and direction."""
-        return [Mark(op.name, tuple(PRECISIONS), op.directions) for op in all_ops().values()]
+        """Every op, in every precision and direction it allows."""
+        return marks_of_every_op()
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         op = all_ops()[case.op]

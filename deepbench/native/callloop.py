@@ -30,7 +30,12 @@ class _NativeCall(ctypes.Structure):
         ("words", ctypes.c_void_p),
         ("count", ctypes.c_int64),
         ("status", ctypes.c_int64),
+        ("floats", ctypes.c_void_p),
     )
+
+
+# What `callloop.c` passes by value with floats, see there.
+MOST_FLOATS, MOST_WORDS_WITH_FLOATS = 2, 13
 
 
 def timer(kernel: Kernel) -> tuple[Timer, str]:
@@ -39,7 +44,9 @@ def timer(kernel: Kernel) -> tuple[Timer, str]:
         return _python_timer([(kernel.run, (), False)]), "python"
     library = native_library()
     if library is None:
-        calls = [(c.function, tuple(map(word_argument, c.words)), c.status) for c in kernel.calls]
+        calls = [
+            (c.function, (*map(word_argument, c.words), *map(ctypes.c_float, c.floats)), c.status) for c in kernel.calls
+        ]
         return _python_timer(calls), "python"
     return _native_timer(library, kernel.calls), "native"
 
@@ -71,13 +78,19 @@ def word_argument(word: int) -> object:
 def _native_timer(library: ctypes.CDLL, calls: Sequence[Call]) -> Timer:
     most_words = library.deepbench_most_words()
     table = (_NativeCall * len(calls))()
-    keep = []
+    keep: list[object] = []
     for row, call in zip(table, calls, strict=True):
         assert len(call.words) <= most_words, f"raise DEEPBENCH_MOST_WORDS to {len(call.words)}"
         words = (ctypes.c_int64 * most_words)(*map(_signed, call.words))
         keep.append(words)
         row.function, row.words = call.address, ctypes.addressof(words)
         row.count, row.status = len(call.words), call.status
+        if call.floats:
+            assert len(call.floats) <= MOST_FLOATS, f"callloop.c passes {MOST_FLOATS} floats, not {len(call.floats)}"
+            assert len(call.words) <= MOST_WORDS_WITH_FLOATS, "callloop.c passes 13 words beside floats"
+            floats = (ctypes.c_float * MOST_FLOATS)(*call.floats)
+            keep.append(floats)
+            row.floats = ctypes.addressof(floats)
     failed = ctypes.c_int64(-1)
     function = library.deepbench_time_calls
     count = ctypes.c_int64(len(calls))

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
+from deepbench import precision
+from deepbench.backend import Call, Kernel
 from deepbench.errors import LibraryError, OutOfMemory, Unsupported
 
 # dnnl_status_t
@@ -30,13 +33,36 @@ OUT_OF_MEMORY, UNIMPLEMENTED = 1, 3
 
 DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
 FORMAT_ANY = 1  # dnnl_format_tag_any
+FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128  # dnnl_prop_kind_t
+CONVOLUTION_AUTO = 3  # dnnl_convolution_auto: direct or Winograd, as the library likes
+ALGORITHM = {1: "direct", 2: "Winograd"}  # dnnl_convolution_direct, dnnl_convolution_winograd
+ELTWISE_RELU = 0x20  # dnnl_eltwise_relu
+LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
+DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to what is there
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
 ENGINE_CPU = 1  # dnnl_cpu
 STREAM_DEFAULT = 1  # dnnl_stream_default_flags: in order
 QUERY_MEMORY_CONSUMPTION = 6  # dnnl_query_memory_consumption_s64: scratch bytes beside inputs and outputs
 QUERY_IMPLEMENTATION = 8  # dnnl_query_impl_info_str
-QUERY_WEIGHTS = 131  # dnnl_query_weights_md
-ARG_SRC, ARG_DST, ARG_WEIGHTS = 1, 17, 33  # DNNL_ARG_*
+QUERY_STRIDES = 14  # dnnl_query_strides
+QUERY_ALGORITHM = 20  # dnnl_query_alg_kind
+QUERY_WORKSPACE = 135  # dnnl_query_workspace_md
+QUERY_ARGUMENT = 255  # dnnl_query_exec_arg_md: by the number of an argument
+# dnnl_query_ndims_s32, dnnl_query_format_kind, dnnl_query_inner_nblks_s32, dnnl_query_inner_blks, dnnl_query_inner_idxs
+QUERY_AXES, QUERY_FORMAT_KIND, QUERY_BLOCKS, QUERY_BLOCK_SIZES, QUERY_BLOCK_AXES = 256, 262, 263, 264, 265
+FORMAT_BLOCKED = 2  # dnnl_blocked
+# DNNL_ARG_*
+ARG_SRC, ARG_SRC_ITER, ARG_SRC_ITER_C = 1, 2, 3
+ARG_DST = 17
+ARG_WEIGHTS, ARG_WEIGHTS_ITER = 33, 34
+ARG_BIAS = 41
+ARG_WORKSPACE = 64
+ARG_DIFF_SRC, ARG_DIFF_SRC_ITER, ARG_DIFF_SRC_ITER_C = 129, 130, 131
+ARG_DIFF_DST = 145
+ARG_DIFF_WEIGHTS, ARG_DIFF_WEIGHTS_ITER = 161, 162
+ARG_DIFF_BIAS = 169
+ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the argument that is scaled
+ASYNCHRONOUS = (8, 512)  # threadpool, SYCL
 RUNTIME = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", 512: "SYCL"}  # DNNL_RUNTIME_*
 
 Handle = ctypes.c_void_p
@@ -96,9 +122,9 @@ class OneDNN:
         return self.create(
             "dnnl_memory_desc_create_with_strides",
             len(sizes),
-            _dims(sizes),
+            dims(sizes),
             DATA_TYPE[type_name],
-            _dims(strides),
+            dims(strides),
         )
 
     def memory_desc_any(self, sizes: Sequence[int], type_name: str) -> Handle:
@@ -106,10 +132,15 @@ class OneDNN:
         return self.create(
             "dnnl_memory_desc_create_with_tag",
             len(sizes),
-            _dims(sizes),
+            dims(sizes),
             DATA_TYPE[type_name],
             FORMAT_ANY,
         )
+
+    def desc_of(self, view: Any) -> Handle:
+        """The descriptor of an array of NumPy, however its axes lie in memory."""
+        strides = [s // view.itemsize for s in view.strides]
+        return self.memory_desc(view.shape, precision.type_name(view.dtype), strides)
 
     def memory(self, descriptor: Handle, array: Any) -> Handle:
         """Memory over an array of NumPy, which the caller keeps alive."""
@@ -130,11 +161,18 @@ class OneDNN:
         self.call("dnnl_primitive_desc_query", primitive_desc, what, 0, ctypes.byref(result))
         return result.value
 
-    def weights_desc(self, primitive_desc: Handle) -> Handle:
-        """The format of the weights that the library chose."""
+    def argument_desc(self, primitive_desc: Handle, argument: int) -> Handle:
+        """The format that the library chose for an argument."""
+        return self._query_desc(primitive_desc, QUERY_ARGUMENT, argument)
+
+    def workspace_desc(self, primitive_desc: Handle) -> Handle:
+        """What a forward pass leaves for the backward pass."""
+        return self._query_desc(primitive_desc, QUERY_WORKSPACE, 0)
+
+    def _query_desc(self, primitive_desc: Handle, what: int, index: int) -> Handle:
         function = self.library.dnnl_primitive_desc_query_md
         function.restype = ctypes.c_void_p
-        return Handle(function(primitive_desc, QUERY_WEIGHTS, 0))
+        return Handle(function(primitive_desc, what, index))
 
     def sum_post_op(self) -> Handle:
         """An attribute that adds the old destination to the result: beta = 1."""
@@ -148,18 +186,141 @@ class OneDNN:
         """The argument list of an execution."""
         return (ExecArg * len(memories))(*(ExecArg(a, m.value) for a, m in memories.items()))
 
-    def reorder(self, source: Handle, source_memory: Handle, target: Handle, array: Any) -> Handle:
-        """Convert a tensor into the target's format, into `array`; returns the memory over it."""
+    def format_name(self, descriptor: Handle) -> str:
+        """The format as oneDNN's documents write it: `aBcd8b` is a tensor whose second axis is cut into blocks of 8."""
+
+        def ask(what: int, kind: Any) -> Any:
+            result = kind()
+            self.call("dnnl_memory_desc_query", descriptor, what, ctypes.byref(result))
+            return result
+
+        if ask(QUERY_FORMAT_KIND, ctypes.c_int).value != FORMAT_BLOCKED:
+            return "opaque"
+        axes, blocks = ask(QUERY_AXES, ctypes.c_int32).value, ask(QUERY_BLOCKS, ctypes.c_int32).value
+        pointer = ctypes.POINTER(ctypes.c_int64)
+        strides = ask(QUERY_STRIDES, pointer)[:axes]
+        sizes, blocked = ask(QUERY_BLOCK_SIZES, pointer)[:blocks], ask(QUERY_BLOCK_AXES, pointer)[:blocks]
+        order = sorted(range(axes), key=lambda axis: -strides[axis])
+        letters = "abcdefghijkl"
+        outer = "".join(letters[axis].upper() if axis in blocked else letters[axis] for axis in order)
+        return outer + "".join(f"{size}{letters[axis]}" for size, axis in zip(sizes, blocked, strict=True))
+
+    def facts(self, primitive_desc: Handle) -> dict[str, Any]:
+        """For the record: the implementation's name, and bytes it needs beside inputs and outputs."""
+        return {
+            "implementation": self.query(primitive_desc, QUERY_IMPLEMENTATION, ctypes.c_char_p()).decode(),
+            "workspace_bytes": self.query(primitive_desc, QUERY_MEMORY_CONSUMPTION, ctypes.c_int64()),
+        }
+
+    def execution(self, primitive: Handle, arguments: dict[int, Handle], *keep: object) -> tuple[Call, ...]:
+        """The calls of one execution; a build that does not wait for its own work is made to."""
+        listed = self.arguments(arguments)
+        call = Call(self.library.dnnl_primitive_execute, primitive, self.stream, len(listed), listed, status=True)
+        call.keep_alive += keep
+        if self.library.dnnl_version().contents.cpu_runtime not in ASYNCHRONOUS:
+            return (call,)
+        return call, Call(self.library.dnnl_stream_wait, self.stream, status=True)
+
+    def conversion(
+        self, source: Handle, source_memory: Handle, target: Handle, target_memory: Handle, attribute: Handle | None
+    ) -> tuple[Call, ...]:
+        """The calls that convert a tensor from one format into another."""
         primitive_desc = self.create(
-            "dnnl_reorder_primitive_desc_create", source, self.engine, target, self.engine, None
+            "dnnl_reorder_primitive_desc_create", source, self.engine, target, self.engine, attribute
         )
         primitive = self.create("dnnl_primitive_create", primitive_desc)
-        memory = self.memory(target, array)
-        arguments = self.arguments({ARG_SRC: source_memory, ARG_DST: memory})
-        self.call("dnnl_primitive_execute", primitive, self.stream, len(arguments), arguments)
-        self.call("dnnl_stream_wait", self.stream)
-        return memory
+        return self.execution(primitive, {ARG_SRC: source_memory, ARG_DST: target_memory})
+
+    def memory_of_buffers(self, descriptor: Handle, arrays: Sequence[Any]) -> Handle:
+        """Memory of a sparse tensor: values, indices and pointers in buffers of their own."""
+        handles = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        return self.create("dnnl_memory_create_v2", descriptor, self.engine, len(arrays), handles)
 
 
-def _dims(values: Sequence[int]) -> Any:
+class Conversions:
+    """Brings the arguments of a primitive from the arrays of a case into the formats that the library chose.
+
+    Where a format is the array's own, the library works on the array itself.
+    """
+
+    def __init__(self, dnn: OneDNN, primitive_desc: Handle) -> None:
+        self.dnn = dnn
+        self.primitive_desc = primitive_desc
+        self.arguments: dict[int, Handle] = {}
+        self.inward: list[Call] = []
+        """Inputs into the library's formats."""
+        self.outward: list[Call] = []
+        """Outputs back."""
+        self.poison: list[Call] = []
+        """Outputs as they lie in the arrays into the library's formats."""
+        self.formats: dict[str, str] = {}
+        """The formats that are not the array's own, by the array's name."""
+        self.converted_bytes = 0
+        self.keep: list[object] = []
+
+    def add(self, argument: int, name: str, view: Any, output: bool = False, attribute: Any = None) -> None:
+        """An argument of the primitive, and the array (as a view in the library's order of axes) that is behind it."""
+        from deepbench.arrays import empty
+
+        plain, chosen = self.dnn.desc_of(view), self.dnn.argument_desc(self.primitive_desc, argument)
+        memory = self.dnn.memory(plain, view)
+        self.keep.append(view)
+        if not self.dnn.same_format(plain, chosen):
+            own = empty((self.dnn.size_bytes(chosen),), "u8")
+            own_memory = self.dnn.memory(chosen, own)
+            self.keep.append(own)
+            self.converted_bytes += own.nbytes
+            into = self.dnn.conversion(plain, memory, chosen, own_memory, attribute)
+            (self.poison if output else self.inward).extend(into)
+            if output:
+                self.outward.extend(self.dnn.conversion(chosen, own_memory, plain, memory, None))
+            self.formats[name] = self.dnn.format_name(chosen)
+            memory = own_memory
+        self.arguments[argument] = memory
+
+    def add_workspace(self) -> None:
+        """What a forward pass leaves for the backward pass, where there is such a thing."""
+        from deepbench.arrays import empty
+
+        desc = self.dnn.workspace_desc(self.primitive_desc)
+        size = self.dnn.size_bytes(desc) if desc else 0
+        if size:
+            own = empty((size,), "u8")
+            self.keep.append(own)
+            self.arguments[ARG_WORKSPACE] = self.dnn.memory(desc, own)
+
+    def kernel(self, ahead: str | None, notes: dict[str, Any] | None = None) -> Kernel:
+        """The kernel; conversions are inside its time, or before it and timed under the name `ahead` in the notes."""
+        primitive = self.dnn.create("dnnl_primitive_create", self.primitive_desc)
+        calls = self.dnn.execution(primitive, self.arguments, *self.keep)
+        notes = {**self.dnn.facts(self.primitive_desc), **(notes or {})}
+        if self.formats:
+            notes["formats"] = self.formats
+        if ahead is None:
+            return Kernel((*self.inward, *calls, *self.outward), load=lambda: make(self.poison), notes=notes)
+        make(self.inward)  # touches the pages and starts the threads
+        start = perf_counter()
+        make([*self.inward, *self.outward])
+        notes[ahead] = perf_counter() - start
+        notes["converted_bytes"] = self.converted_bytes
+        return Kernel(
+            calls, load=lambda: make([*self.inward, *self.poison]), store=lambda: make(self.outward), notes=notes
+        )
+
+
+def make(calls: Sequence[Call]) -> None:
+    """Make these calls once, outside any time."""
+    for call in calls:
+        status = call.function(*map(ctypes.c_void_p, call.words))
+        if call.status and status:
+            raise LibraryError("oneDNN", "dnnl_primitive_execute", status, STATUS.get(status, "unknown status"))
+
+
+def int64(value: int) -> ctypes.c_int64:
+    """A `dnnl_dim_t`."""
+    return ctypes.c_int64(value)
+
+
+def dims(values: Sequence[int]) -> Any:
+    """A `dnnl_dims_t`."""
     return (ctypes.c_int64 * MAX_DIMS)(*values)

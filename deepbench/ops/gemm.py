@@ -25,15 +25,6 @@ if TYPE_CHECKING:
 # milliseconds); above, elements are sampled and the whole is checked by a random projection.
 FULL_CHECK_MULTIPLY_ADDS = 2**27
 FULL_CHECK_ELEMENTS = 2**20
-SAMPLED_ELEMENTS = 512
-
-# Allowed error of one element, in units of roundoff · |a row| · |b column|. With random signs the rounding errors
-# of k additions grow like a random walk to about 0.7 of that unit, whatever k is; sixteen leaves room for every
-# order of summation and is, at k = 2560, still 300 times smaller than one forgotten product.
-# Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019.
-TOLERANCE_UNITS = 16.0
-# A projection adds n such errors with random signs: their root of the sum of squares, times this for safety.
-PROJECTION_SAFETY = 4.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,11 @@ class Gemm(BaseProblem):
 class GemmOp(Op):
     name = "gemm"
     Problem = Gemm
-    settings = {"weights": ("plain", "packed"), "beta": ("1", "0")}  # noqa: RUF012  (ClassVar in Op)
+    settings = {  # noqa: RUF012  (ClassVar in Op)
+        "weights": ("plain", "packed"),
+        "beta": ("1", "0"),
+        "result": ("wide", "narrow"),
+    }
     outputs = ("c",)
     weights = ("a",)
     smoke = (
@@ -61,7 +56,7 @@ class GemmOp(Op):
         Gemm(13, 64, 5, b_t=1),
         Gemm(48, 32, 129, a_t=1, b_t=1),
     )
-    probes = (Gemm(2048, 2048, 2048), Gemm(512, 512, 1024, b_t=1))
+    probes = (Gemm(1536, 1536, 1536), Gemm(512, 512, 1024, b_t=1))
 
     def operand_bytes(self, case: Case) -> int:
         """A, B and C at their stored sizes."""
@@ -76,7 +71,7 @@ class GemmOp(Op):
         operands = {
             "a": arrays.random((p.m, p.k) if p.a_t else (p.k, p.m), types.weights, stream=0),
             "b": arrays.random((p.k, p.n) if p.b_t else (p.n, p.k), types.data, stream=1),
-            "c": arrays.empty((p.n, p.m), types.result),
+            "c": arrays.empty((p.n, p.m), self.result_type(case)),
         }
         self.reset(case, operands)
         return operands
@@ -113,6 +108,7 @@ class GemmOp(Op):
         import numpy as np
 
         from deepbench.arrays import generator
+        from deepbench.sums import TOLERANCE_UNITS, storing
 
         p, c = case.problem, arrays["c"]
         a, b = self._left(case, arrays), self._right(case, arrays)
@@ -122,7 +118,7 @@ class GemmOp(Op):
             a_norm = np.linalg.norm(a.astype(np.float64), axis=0)
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             want = self.reference(case, arrays)["c"]
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1)
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storing(self.result_type(case), want)
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
@@ -139,6 +135,11 @@ class GemmOp(Op):
         a, b, c = self._operand_bytes(case)
         return a + b + c * (2 if case.settings["beta"] == "1" else 1)
 
+    def result_type(self, case: Case) -> str:
+        """`result=wide`: as sums are kept. `narrow`: floats are stored in the type of the data."""
+        narrow = case.settings["result"] == "narrow" and case.precision.roundoff
+        return case.precision.data if narrow else case.precision.result
+
     def title(self, problem: Any) -> str:
         """`1760 × 128 × 1760 NT`: m × n × k, then N or T for A and for B."""
         return f"{problem.m} × {problem.n} × {problem.k} {'NT'[problem.a_t]}{'NT'[problem.b_t]}"
@@ -148,7 +149,7 @@ class GemmOp(Op):
         return (
             p.m * p.k * BITS[types.weights] // 8,
             p.k * p.n * BITS[types.data] // 8,
-            p.m * p.n * BITS[types.result] // 8,
+            p.m * p.n * BITS[self.result_type(case)] // 8,
         )
 
     def _left(self, case: Case, arrays: Arrays) -> np.ndarray[Any, Any]:
@@ -170,6 +171,8 @@ class GemmOp(Op):
         """Random elements, the four corners among them, each computed in float64."""
         import numpy as np
 
+        from deepbench.sums import SAMPLED_ELEMENTS, storing
+
         p, c = case.problem, arrays["c"]
         corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
         j = np.r_[[x for x, _ in corners], choices.integers(0, p.n, SAMPLED_ELEMENTS)]
@@ -184,6 +187,7 @@ class GemmOp(Op):
         if case.settings["beta"] == "1":
             rows, columns = self._initial(case)
             want += rows[i].astype(np.float64) + columns[j]
+        tolerance += storing(self.result_type(case), want)
         return Comparison(f"{j.size} elements", got, want, tolerance, min(j.size, c.size), c.size)
 
     def _projected(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
@@ -193,34 +197,20 @@ class GemmOp(Op):
         """
         import numpy as np
 
+        from deepbench.sums import PROJECTION_SAFETY, project, storing
+
         p, c = case.problem, arrays["c"]
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
         a, b = self._left(case, arrays), self._right(case, arrays)
-        inner, b_squares = _project(signs, b)
-        want, a_squares = _project(inner, a)
+        inner, b_squares = project(signs, b)
+        want, a_squares = project(inner, a)
         if case.settings["beta"] == "1":
             rows, columns = self._initial(case)
             want += signs.sum() * rows.astype(np.float64) + signs @ columns.astype(np.float64)
-        got, _ = _project(signs, c)
+        got, squares = project(signs, c)
         spread = np.sqrt(a_squares * b_squares.sum() + p.n)
-        tolerance = PROJECTION_SAFETY * unit * spread
+        tolerance = PROJECTION_SAFETY * (unit * spread + storing(self.result_type(case), np.sqrt(squares)))
         return Comparison("projection of every element", got, want, tolerance, c.size, c.size)
-
-
-def _project(
-    left: np.ndarray[Any, Any], matrix: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """`left @ matrix` and the sum of squares of each column, in float64, a cache-sized strip at a time."""
-    import numpy as np
-
-    total, squares = np.zeros((2, matrix.shape[1]))
-    step = max(1, 2**17 // matrix.shape[1])  # 1 MiB of float64
-    with np.errstate(invalid="ignore"):  # poison that was not overwritten is NaN, and must show as such
-        for start in range(0, matrix.shape[0], step):
-            strip = matrix[start : start + step].astype(np.float64)
-            total += left[start : start + step] @ strip
-            squares += np.einsum("ij,ij->j", strip, strip)
-    return total, squares
 
 
 OP = GemmOp()

@@ -20,14 +20,20 @@ from tests.conftest import ROOT
 SHORT = Rules(least_samples=3, least_s=0.001, most_s=0.01, warm_up_s=0.005)
 
 
-def combinations():
-    """One row a backend, op, direction, precision and non-default setting."""
-    for name, backend in backends.all_backends().items():
-        for mark in backend.marks():
-            op = ops.find(mark.op)
-            chosen = [{}] + [{n: v} for n, values in op.settings.items() for v in values[1:]]
-            for p, d, c in itertools.product(mark.precisions, mark.directions, chosen):
-                yield pytest.param(name, op.name, d, p, c, id="-".join([name, op.name, d, p, *c]))
+def combinations(name, op):
+    """(direction, precision, settings): all that a backend is marked for, one setting off its default at a time."""
+    chosen = [{}] + [{n: v} for n, values in op.settings.items() for v in values[1:]]
+    return [
+        (d, p, c)
+        for mark in backends.find(name).marks()
+        if mark.op == op.name
+        for p, d, c in itertools.product(mark.precisions, mark.directions, chosen)
+    ]
+
+
+def pairs():
+    """Every backend with every op it has."""
+    return [(name, op) for name in backends.all_backends() for op in ops.all_ops() if combinations(name, ops.find(op))]
 
 
 @pytest.fixture(scope="session")
@@ -36,30 +42,37 @@ def opened():
     return {name: run.open_backend(name, 60.0) for name in backends.all_backends()}
 
 
-@pytest.mark.parametrize(("name", "op_name", "direction", "precision_name", "chosen"), list(combinations()))
-def test_a_library_gives_the_right_answer(opened, name, op_name, direction, precision_name, chosen):
+@pytest.mark.parametrize(("name", "op_name"), pairs())
+def test_a_library_gives_the_right_answer(opened, name, op_name):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
-    op = ops.find(op_name)
-    text = json.dumps(list(range(len(op.smoke))))
-    code = (
-        "import json, sys\n"
-        "from tests.libraries.test_backends import smoke\n"
-        f"print(json.dumps(smoke({name!r}, {op_name!r}, {direction!r}, {precision_name!r}, {chosen!r}, {text})))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert 0 == done.returncode, done.stderr[-2000:]
-    results = json.loads(done.stdout.splitlines()[-1])
-
-    unsupported = [r for s, r in results if s == "unsupported"]
-    if len(unsupported) == len(results):
-        pytest.skip(f"{name} on this machine: {unsupported[0]}")
     wanted = "ok" if backends.find(name).computes else "unchecked"
-    assert [] == [r for r in results if r[0] not in (wanted, "unsupported")]
+    results = smoke_results(name, op_name)
+
+    bad = [r for r in results if r[1] not in (wanted, "unsupported")]
+    assert [] == bad[:5], f"{len(bad)} of {len(results)}"
+    if not [r for r in results if r[1] == wanted]:
+        pytest.skip(f"{name} on this machine: {results[0][2]}")
 
 
-def smoke(name, op_name, direction, precision_name, chosen, indices):
-    """Status and reason of each smoke problem, all in this process: they are tiny."""
+def smoke_results(name, op_name):
+    """(case, status, reason) of every smoke problem in every combination.
+
+    Made in one process, because starting hundreds takes minutes; the one that ends it has crashed, and another process
+    goes on behind it.
+    """
+    found, count = [], sum(len(ops.find(op_name).smoke) for _ in combinations(name, ops.find(op_name)))
+    while len(found) < count:
+        code = f"from tests.libraries.test_backends import smoke; smoke({name!r}, {op_name!r}, {len(found)})"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
+        found += [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("> ")]
+        if done.returncode:
+            found.append([f"{op_name} number {len(found)}", "crashed", f"{done.returncode}: {done.stderr[-500:]}"])
+    return found
+
+
+def smoke(name, op_name, start):
+    """Print the result of each smoke problem from number `start` on."""
     from deepbench import worker
 
     class Silent:
@@ -69,14 +82,13 @@ def smoke(name, op_name, direction, precision_name, chosen, indices):
         def flush(self):
             pass
 
-    op, found = ops.find(op_name), []
-    for i in indices:
-        kind = precision.find(precision_name)
-        case = Case(op_name, op.smoke[i], direction, kind, name, 2, check_settings(op_name, chosen))
-        request = {"case": case.text, "round": 1, "rules": SHORT.__dict__}
-        record = worker._measure(request, Silent())
-        found.append((record["status"], record["reason"]))
-    return found
+    op = ops.find(op_name)
+    everything = [(c, problem) for c in combinations(name, op) for problem in op.smoke]
+    for (direction, kind, chosen), problem in everything[start:]:
+        settings = check_settings(op_name, chosen)
+        case = Case(op_name, problem, direction, precision.find(kind), name, 2, settings)
+        record = worker._measure({"case": case.text, "round": 1, "rules": SHORT.__dict__}, Silent())
+        print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)
 
 
 @pytest.mark.parametrize("name", ["onednn", "mkl"])
@@ -91,7 +103,8 @@ def test_packed_weights_say_what_packing_cost(opened, name):
 
     assert "ok" == record["status"], record["reason"]
     assert record["notes"]["pack_s"] > 0
-    assert record["notes"]["packed_bytes"] >= 256 * 256 * 4
+    in_its_own_format = name == "mkl" or "formats" in record["notes"]
+    assert not in_its_own_format or record["notes"]["converted_bytes"] >= 256 * 256 * 4
 
 
 def test_one_openmp_runtime_in_a_process(opened):
@@ -106,7 +119,7 @@ def test_one_openmp_runtime_in_a_process(opened):
 
 
 def test_settings_of_an_op_are_known_to_cases():
-    assert {"weights", "beta", "pin", "cache"} == set(known_settings("gemm"))
+    assert {"weights", "beta", "result", "pin", "cache"} == set(known_settings("gemm"))
 
 
 @pytest.mark.parametrize("cache", ["cold", "weights"])

@@ -1,0 +1,86 @@
+"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul; each in a file of this folder.
+
+PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only when the
+user names it. `onednn-cpu-gomp` (GNU OpenMP) is the default; a newer libdnnl on the system or in conda wins.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Backend, Kernel, kernel
+from deepbench.native import library
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+
+def _no_sycl(path: str) -> bool:
+    """Whether the file asks for no SYCL runtime."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(b"libsycl.so") < 0
+
+
+class OneDNNBackend(Backend):
+    name = "onednn"
+    title = "oneDNN"
+
+    def open(self) -> dict[str, Any]:
+        from deepbench.native.onednn import RUNTIME, OneDNN
+
+        loaded = library.load(
+            self.title,
+            "DEEPBENCH_ONEDNN_PATH",
+            ("libdnnl.so*",),
+            needs=("dnnl_matmul_primitive_desc_create",),  # not in version 2
+            remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
+            accept=_no_sycl,
+        )
+        self.dnn = OneDNN(loaded)
+        version = loaded.dnnl_version().contents
+        return {
+            "name": self.title,
+            "version": f"{version.major}.{version.minor}.{version.patch}",
+            "path": library.path_of(loaded, "dnnl_version"),
+            "build": (version.hash or b"").decode(errors="replace"),
+            "cpu_kernels": f"isa {loaded.dnnl_get_effective_cpu_isa():#x}",
+            "threading": RUNTIME.get(version.cpu_runtime, f"runtime {version.cpu_runtime}"),
+        }
+
+    @kernel("gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    def gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare(self.dnn, case, arrays)
+
+    @kernel("conv", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_data", "backward_weights"))
+    def conv(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import conv
+
+        return conv.prepare(self.dnn, case, arrays)
+
+    @kernel("conv", precisions=("i8u8",))
+    def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
+        """Not s8 data: on CPUs without 8-bit dot products oneDNN then halves the weights, and answers are not exact."""
+        return self.conv(case, arrays)
+
+    @kernel("recurrent", precisions=("f32", "bf16"), directions=("forward", "backward"))
+    def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import recurrent
+
+        return recurrent.prepare(self.dnn, case, arrays)
+
+    @kernel("recurrent", precisions=("f16", "i8u8"))
+    def recurrent_inference(self, case: Case, arrays: Arrays) -> Kernel:
+        return self.recurrent(case, arrays)
+
+    @kernel("sparse_gemm", precisions=("f32", "f16"))
+    def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import sparse_gemm
+
+        return sparse_gemm.prepare(self.dnn, case, arrays)
+
+
+BACKEND = OneDNNBackend()

@@ -1,0 +1,33 @@
+"""GEMM as oneDNN's matmul, with weights as they lie or packed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deepbench.native import onednn as c
+
+if TYPE_CHECKING:
+    from deepbench.backend import Kernel
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+
+def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
+    """Cᵀ = Bᵀ·Aᵀ in row-major order is C = A·B in column-major order: B is the source, A the weights."""
+    p, packing = case.problem, case.settings["weights"] == "packed"
+    source = arrays["b"].T if p.b_t else arrays["b"]
+    weights = arrays["a"].T if p.a_t else arrays["a"]
+    primitive_desc = dnn.create(
+        "dnnl_matmul_primitive_desc_create",
+        dnn.engine,
+        dnn.desc_of(source),
+        dnn.memory_desc_any(weights.shape, case.precision.weights) if packing else dnn.desc_of(weights),
+        None,
+        dnn.desc_of(arrays["c"]),
+        dnn.sum_post_op() if case.settings["beta"] == "1" else None,
+    )
+    conversions = c.Conversions(dnn, primitive_desc)
+    conversions.add(c.ARG_SRC, "b", source)
+    conversions.add(c.ARG_WEIGHTS, "a", weights)
+    conversions.add(c.ARG_DST, "c", arrays["c"], output=True)
+    return conversions.kernel(ahead="pack_s" if packing else None)

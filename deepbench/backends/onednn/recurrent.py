@@ -1,0 +1,137 @@
+"""Recurrent layers in oneDNN: one layer from left to right, and its backward pass for all gradients at once."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from deepbench.errors import Unsupported
+from deepbench.native import onednn as c
+from deepbench.op import find
+
+if TYPE_CHECKING:
+    from deepbench.backend import Kernel
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+FORWARD = {
+    "x": c.ARG_SRC,
+    "h0": c.ARG_SRC_ITER,
+    "c0": c.ARG_SRC_ITER_C,
+    "w": c.ARG_WEIGHTS,
+    "r": c.ARG_WEIGHTS_ITER,
+    "b": c.ARG_BIAS,
+    "y": c.ARG_DST,
+}
+GRADIENTS = {
+    "dx": c.ARG_DIFF_SRC,
+    "dh0": c.ARG_DIFF_SRC_ITER,
+    "dc0": c.ARG_DIFF_SRC_ITER_C,
+    "dw": c.ARG_DIFF_WEIGHTS,
+    "dr": c.ARG_DIFF_WEIGHTS_ITER,
+    "db": c.ARG_DIFF_BIAS,
+    "dy": c.ARG_DIFF_DST,
+}
+
+
+def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
+    """The kernel of one pass. A backward kernel makes its forward pass when it is loaded, outside the time."""
+    if not case.precision.roundoff and (case.problem.cell == "vanilla" or case.settings["mode"] == "training"):
+        raise Unsupported("oneDNN has 8-bit LSTM and GRU for inference only")
+    if not case.precision.roundoff and case.problem.cell == "gru" and case.settings["gru_reset"] == "after":
+        raise Unsupported("oneDNN's 8-bit GRU resets before its product; choose gru_reset=before")
+    views = {n: _view(n, a) for n, a in arrays.items()}
+    packing = "pack_s" if case.settings["weights"] == "packed" else None
+    attribute = _quantisation(dnn, case)
+    backward = case.direction == "backward"
+    kind = c.FORWARD_TRAINING if backward or case.settings["mode"] == "training" else c.FORWARD_INFERENCE
+    free = {"w", "r"} if packing or backward or attribute else set()
+    try:
+        forward_desc = _create(dnn, case, "forward", kind, _descs(dnn, views, free), None, attribute)
+    except Unsupported:  # these weights as they lie are not for it: convert them, inside the time
+        forward_desc = _create(dnn, case, "forward", kind, _descs(dnn, views, {"w", "r"}), None, attribute)
+    forward = c.Conversions(dnn, forward_desc)
+    for name, argument in FORWARD.items():
+        if name in views:
+            packs = attribute if name in ("w", "r") else None
+            forward.add(argument, name, views[name], output=name == "y", attribute=packs)
+    forward.add_workspace()
+    if not backward:
+        return forward.kernel(ahead=packing)
+    backward_desc = _create(
+        dnn, case, "backward", c.BACKWARD, _descs(dnn, views, {"w", "r", "dw", "dr"}), forward_desc, None
+    )
+    conversions = c.Conversions(dnn, backward_desc)
+    for name, argument in (FORWARD | GRADIENTS).items():
+        if name in views:
+            conversions.add(argument, name, views[name], output=name in GRADIENTS and name != "dy")
+    conversions.arguments[c.ARG_WORKSPACE] = forward.arguments[c.ARG_WORKSPACE]
+    kernel, before = conversions.kernel(ahead=packing), forward.kernel(ahead=None)
+    load = kernel.load
+
+    def pass_forward() -> None:
+        before.load()
+        c.make(before.calls)
+        load()
+
+    kernel.load = pass_forward
+    return kernel
+
+
+def _view(name: str, array: Any) -> Any:
+    """The array with oneDNN's axes: layers and directions, of which there is one each, come first."""
+    if name in ("x", "y", "dx", "dy"):
+        return array
+    return array.reshape(1, 1, *array.shape)
+
+
+def _descs(dnn: c.OneDNN, views: dict[str, Any], free: set[str]) -> dict[str, c.Handle]:
+    """Descriptors of all arrays; the library chooses the format of those that are `free`."""
+    from deepbench.precision import type_name
+
+    return {
+        name: dnn.memory_desc_any(view.shape, type_name(view.dtype)) if name in free else dnn.desc_of(view)
+        for name, view in views.items()
+    }
+
+
+def _create(
+    dnn: c.OneDNN, case: Case, way: str, kind: int, descs: dict[str, c.Handle], hint: Any, attribute: Any
+) -> c.Handle:
+    """The primitive descriptor; the arguments of each cell stand in an order of their own."""
+    cell = case.problem.cell
+    lstm, none = cell == "lstm", [None]
+    gru = "gru" if case.settings["gru_reset"] == "before" else "lbr_gru"
+    name = {"vanilla": "vanilla_rnn", "lstm": "lstm", "gru": gru}[cell]
+
+    def ordered(prefix: str) -> list[Any]:
+        """Input and states, weights, bias, output and last states, of which the last are not asked for."""
+        found: list[Any] = [descs[prefix + "x"], descs[prefix + "h0"], *([descs[prefix + "c0"]] if lstm else [])]
+        found += [descs[prefix + "w"], descs[prefix + "r"], *(none * 2 if lstm else []), descs[prefix + "b"]]
+        return [*found, descs[prefix + "y"], None, *(none if lstm else [])]
+
+    arguments: list[Any] = [dnn.engine, kind]
+    if cell == "vanilla":
+        arguments.append(c.ELTWISE_RELU)
+    arguments += [c.LEFT_TO_RIGHT, *ordered("")]
+    if way == "backward":
+        arguments += ordered("d")
+    arguments.append(c.DIFF_WEIGHTS_OVERWRITE if way == "backward" else 0)
+    if cell == "vanilla":
+        arguments += [ctypes.c_float(0.0), ctypes.c_float(0.0)]  # slope of ReLU below zero; not used
+    if way == "backward":
+        arguments.append(hint)
+    return dnn.create(f"dnnl_{name}_{way}_primitive_desc_create", *arguments, attribute)
+
+
+def _quantisation(dnn: c.OneDNN, case: Case) -> c.Handle | None:
+    """What 8-bit numbers mean; None for floats."""
+    if case.precision.roundoff:
+        return None
+    facts = find(case.op).facts(case)
+    attribute = dnn.create("dnnl_primitive_attr_create")
+    shift = ctypes.c_float(facts["state_shift"])
+    dnn.call("dnnl_primitive_attr_set_rnn_data_qparams", attribute, ctypes.c_float(facts["state_scale"]), shift)
+    scale = (ctypes.c_float * 1)(facts["weights_scale"])
+    dnn.call("dnnl_primitive_attr_set_rnn_weights_qparams", attribute, ctypes.c_int64(1), 0, scale)
+    return attribute

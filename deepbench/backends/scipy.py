@@ -1,0 +1,55 @@
+"""SciPy's compressed sparse rows: one thread, plain C++ loops; in the place of the original's Eigen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Backend, Kernel, kernel
+from deepbench.errors import Unavailable
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+
+class SciPy(Backend):
+    name = "scipy"
+    title = "SciPy"
+
+    def open(self) -> dict[str, Any]:
+        try:
+            import scipy.sparse
+        except ImportError as error:
+            raise Unavailable(f"SciPy not found ({error})", "pip install 'deepbench-kernels[scipy]'") from None
+        return {
+            "name": self.title,
+            "version": scipy.__version__,
+            "path": scipy.__file__,
+            "threading": "none",
+        }
+
+    @kernel("sparse_gemm", precisions=("f32",))
+    def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`c += a @ b`, or `c[:] = a @ b` with beta = 0, on matrices stored column by column; always on one thread."""
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        p = case.problem
+        a = csr_array((p.m, p.k), dtype=np.float32)
+        # The constructor would copy arrays that are part of a larger one, as ours are to start on a cache line.
+        a.data, a.indices, a.indptr = arrays["values"], arrays["columns"], arrays["row_starts"]
+        b, c = arrays["b"].T, arrays["c"].T
+        if p.n == 1:
+            b, c = b[:, 0], c[:, 0]
+
+        def accumulate() -> None:
+            np.add(c, a @ b, out=c)
+
+        def overwrite() -> None:
+            c[...] = a @ b
+
+        run = accumulate if case.settings["beta"] == "1" else overwrite
+        return Kernel(run=run, notes={"implementation": "csr_array @", "threads_used": 1})
+
+
+BACKEND = SciPy()

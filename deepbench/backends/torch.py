@@ -1,0 +1,247 @@
+"""PyTorch: a framework, not a library. What it adds to the libraries below it shows beside their times.
+
+Operators are called as a program in Python would call them, so the cost of dispatching, allocating and choosing is in
+the time. Tensors share the memory of the arrays; what an operator returns is copied back outside the time.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Backend, Kernel, kernel
+from deepbench.errors import Unavailable, Unsupported
+from deepbench.op import find
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+# Our GRU gates are update, reset, new; PyTorch's are reset, update, new.
+GRU_ORDER = (1, 0, 2)
+
+
+class Torch(Backend):
+    name = "torch"
+    title = "PyTorch"
+    default = False
+    framework = True
+
+    def open(self) -> dict[str, Any]:
+        try:
+            import torch
+        except ImportError as error:
+            raise Unavailable(
+                f"PyTorch not found ({error})",
+                "pip install 'deepbench-kernels[torch]' (for CPUs only: see pytorch.org for the small build)",
+            ) from None
+        self.torch = torch
+        openmp: Any = torch.backends.openmp.is_available
+        warnings.filterwarnings("ignore", category=UserWarning, module="torch")
+        return {
+            "name": self.title,
+            "version": torch.__version__,
+            "path": torch.__file__,
+            "build": _first_line(torch.__config__.show(), "Intel"),
+            "cpu_kernels": torch.backends.cpu.get_cpu_capability(),
+            "threading": "OpenMP" if openmp() else "own threads",
+        }
+
+    @kernel("gemm", precisions=("f32", "bf16", "f16", "i8"))
+    def gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`addmm_`, or `mm` into C with beta = 0, for Cᵀ = Bᵀ·Aᵀ in row-major order; `_int_mm` for integers."""
+        p, torch = case.problem, self.torch
+        self._refuse(case.settings["weights"] == "packed", "PyTorch has no interface to pack weights ahead")
+        wide = case.precision.name in ("bf16", "f16") and case.settings["result"] == "wide"
+        self._refuse(wide, "PyTorch stores 16-bit products in 16 bits; choose result=narrow")
+        a, b, c = (self._tensor(arrays[n]) for n in "abc")
+        left, right = b.T if p.b_t else b, a.T if p.a_t else a
+        add = case.settings["beta"] == "1"
+        if case.precision.name == "i8":
+            product = torch._int_mm
+            run = (lambda: c.add_(product(left, right))) if add else (lambda: product(left, right, out=c))
+            return Kernel(run=run, notes={"implementation": "_int_mm"})
+        if add:
+            return Kernel(run=lambda: c.addmm_(left, right), notes={"implementation": "addmm_"})
+        return Kernel(run=lambda: torch.mm(left, right, out=c), notes={"implementation": "mm"})
+
+    @kernel("conv", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_data", "backward_weights"))
+    def conv(self, case: Case, arrays: Arrays) -> Kernel:
+        """`convolution` and `convolution_backward` of the operators that autograd itself calls."""
+        torch, aten = self.torch, self.torch.ops.aten
+        self._refuse(case.settings["layout"] == "any", "PyTorch has no tensor format of its own; choose nchw or nhwc")
+        wide = case.precision.name in ("bf16", "f16") and case.settings["result"] == "wide"
+        self._refuse(wide, "PyTorch stores 16-bit results in 16 bits; choose result=narrow")
+        seen = {n: self._channels_second(case, a) for n, a in arrays.items()}
+        p = case.problem
+        deep = slice(0 if p.dimensions == 3 else 1, None)
+        shape = (list(p.stride[deep]), list(p.pad[deep]), list(p.dilation[deep]), False, [0] * p.dimensions, p.groups)
+        result: list[Any] = []
+        if case.direction == "forward":
+            x, w, b = seen["x"], seen["w"], seen.get("b")
+
+            def run() -> None:
+                result[:] = [aten.convolution(x, w, b, *shape)]
+
+            return self._returning(run, result, {"y": seen["y"]}, {"implementation": "convolution"})
+        data = case.direction == "backward_data"
+        # Of the operand that is not needed only the shape is looked at.
+        x = torch.empty_like(seen["dx"]) if data else seen["x"]
+        w = seen["w"] if data else torch.empty_like(seen["dw"])
+        dy, bias = seen["dy"], "db" in seen
+        asked = [data, not data, bias]
+
+        def run_backward() -> None:
+            result[:] = aten.convolution_backward(dy, x, w, [p.k], *shape, asked)
+
+        outputs = {n: seen.get(n) for n in ("dx", "dw", "db")}
+        return self._returning(run_backward, result, outputs, {"implementation": "convolution_backward"})
+
+    @kernel("conv", precisions=("i8u8",))
+    def conv_quantized(self, case: Case, arrays: Arrays) -> Kernel:
+        """`quantized.conv2d`: u8 data, s8 weights packed ahead, u8 results."""
+        torch, p = self.torch, case.problem
+        self._refuse(
+            case.settings["result"] == "wide", "PyTorch's quantized convolution stores u8; choose result=narrow"
+        )
+        self._refuse(case.settings["layout"] == "any", "PyTorch has no tensor format of its own; choose nchw or nhwc")
+        self._refuse(case.settings["bias"] == "yes", "PyTorch's quantized convolution takes a bias in f32 only")
+        operators, name = torch.ops.quantized, f"conv{p.dimensions}d"
+        deep = slice(0 if p.dimensions == 3 else 1, None)
+        x = torch._make_per_tensor_quantized_tensor(self._channels_second(case, arrays["x"]), 1.0, 0)
+        w = torch._make_per_tensor_quantized_tensor(self._channels_second(case, arrays["w"]), 1.0, 0)
+        shape = (list(p.stride[deep]), list(p.pad[deep]), list(p.dilation[deep]), p.groups)
+        packed = getattr(operators, f"{name}_prepack")(w, None, *shape)
+        function, scale = getattr(operators, name), 1 / find(case.op).facts(case)["scale"]
+        y, result = self._channels_second(case, arrays["y"]), list[Any]()
+
+        def run() -> None:
+            result[:] = [function(x, packed, scale, 0)]
+
+        def store() -> None:
+            y.copy_(result[0].int_repr())
+
+        notes = {"implementation": f"quantized.{name} ({torch.backends.quantized.engine})"}
+        return Kernel(run=run, load=result.clear, store=store, notes=notes)
+
+    @kernel("recurrent", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
+        """`rnn_relu`, `lstm`, `gru` as the modules of torch.nn call them; weights lie in PyTorch's order of gates."""
+        torch, p = self.torch, case.problem
+        self._refuse(case.settings["gru_reset"] == "before", "PyTorch's GRU resets after its product")
+        self._refuse(case.settings["weights"] == "packed", "PyTorch has no interface to pack weights ahead")
+        training = case.direction == "backward" or case.settings["mode"] == "training"
+        kind = self._tensor(arrays["x"]).dtype
+        order = list(GRU_ORDER if p.cell == "gru" else range(p.gates))
+        function = getattr(torch._VF, {"vanilla": "rnn_relu"}.get(p.cell, p.cell))
+
+        def own(tensor: Any) -> Any:
+            return tensor.to(kind).contiguous().clone().requires_grad_(training)
+
+        flat = p.gates * p.hidden
+        b = self._tensor(arrays["b"])
+        inner = torch.zeros(p.gates, p.hidden)
+        if p.cell == "gru":
+            inner[2] = b[3]
+        x = own(self._tensor(arrays["x"]))
+        states = [own(self._tensor(arrays[n])[None]) for n in ("h0", "c0") if n in arrays]
+        weights = [
+            own(self._tensor(arrays["w"])[0, order].reshape(flat, 1)),
+            own(self._tensor(arrays["r"])[:, order].permute(1, 2, 0).reshape(flat, p.hidden)),
+            own(b[order].reshape(flat)),
+            own(inner.reshape(flat)),
+        ]
+        start = states if p.cell == "lstm" else states[0]
+        result: list[Any] = []
+
+        def forward() -> Any:
+            return function(x, start, weights, True, 1, 0.0, training, False, False)
+
+        def run() -> None:
+            with torch.set_grad_enabled(training):
+                result[:] = forward()
+
+        y = self._tensor(arrays["y"])
+        notes = {"implementation": {"vanilla": "rnn_relu"}.get(p.cell, p.cell)}
+        if case.direction == "forward":
+            return Kernel(
+                run=run, load=result.clear, store=lambda: y.copy_(result[0].detach()) if result else None, notes=notes
+            )
+        dy = self._tensor(arrays["dy"]).to(kind)
+        wanted = [x, *states, *weights]
+        kept: list[Any] = []
+
+        def load() -> None:
+            result.clear()
+            with torch.enable_grad():
+                kept[:] = [forward()[0]]
+            y.copy_(kept[0].detach())
+
+        def run_backward() -> None:
+            result[:] = torch.autograd.grad(kept[0], wanted, dy, retain_graph=True)
+
+        def store() -> None:
+            if not result:
+                return
+            dx, *rest = result
+            dw, dr, db, db_inner = rest[-4:]
+            for name, gradient in zip(("dh0", "dc0"), rest[:-4], strict=False):
+                self._tensor(arrays[name]).copy_(gradient[0])
+            self._tensor(arrays["dx"]).copy_(dx)
+            # `order` swaps gates in pairs, so it is its own inverse.
+            self._tensor(arrays["dw"])[0].copy_(dw.reshape(p.gates, p.hidden)[order])
+            self._tensor(arrays["dr"]).copy_(dr.reshape(p.gates, p.hidden, p.hidden)[order].permute(2, 0, 1))
+            self._tensor(arrays["db"])[: p.gates].copy_(db.reshape(p.gates, p.hidden)[order])
+            if p.cell == "gru":
+                self._tensor(arrays["db"])[3].copy_(db_inner.reshape(p.gates, p.hidden)[2])
+
+        return Kernel(run=run_backward, load=load, store=store, notes={**notes, "implementation": "autograd"})
+
+    @kernel("sparse_gemm", precisions=("f32",))
+    def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`addmm` of a CSR tensor, on matrices stored column by column."""
+        torch, p = self.torch, case.problem
+        starts, columns, values, b, c = (self._tensor(arrays[n]) for n in ("row_starts", "columns", "values", "b", "c"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            a = torch.sparse_csr_tensor(starts, columns, values, size=(p.m, p.k))
+        beta, out, dense = float(case.settings["beta"]), c.T, b.T
+        notes = {"implementation": "addmm of CSR"}
+        return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
+
+    def _tensor(self, array: Any) -> Any:
+        """A tensor on the memory of the array; NumPy has no bf16 of its own, so its bits are handed over."""
+        import numpy as np
+
+        if array.dtype.name == "bfloat16":
+            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array)
+
+    def _channels_second(self, case: Case, array: Any) -> Any:
+        """A tensor whose second axis is the channels, whatever the layout: PyTorch's channels_last is such a view."""
+        tensor = self._tensor(array)
+        if case.settings["layout"] == "nhwc" and tensor.ndim > 1:
+            return tensor.movedim(-1, 1)
+        return tensor
+
+    def _returning(self, run: Any, result: list[Any], outputs: dict[str, Any], notes: dict[str, Any]) -> Kernel:
+        """A kernel whose function leaves what it made in `result`, in the order of `outputs`."""
+
+        def store() -> None:
+            for target, made in zip(outputs.values(), result, strict=False):
+                if target is not None and made is not None:
+                    target.copy_(made)
+
+        return Kernel(run=run, load=result.clear, store=store, notes=notes)
+
+    def _refuse(self, condition: bool, reason: str) -> None:
+        if condition:
+            raise Unsupported(reason)
+
+
+def _first_line(text: str, word: str) -> str:
+    """The first line that has the word in it, such as which MKL a build was made with."""
+    return next((line.strip(" -") for line in text.splitlines() if word in line), "")
+
+
+BACKEND = Torch()

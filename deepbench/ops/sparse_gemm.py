@@ -1,0 +1,241 @@
+"""Sparse GEMM: C = A·B + C, A with most of its elements zero and stored as compressed rows (CSR), B and C dense.
+
+A is m × k with `sparsity` percent of zeros at random places, so that rows differ in length as they do by chance; B is
+k × n, C is m × n, both stored column by column as in `gemm`. alpha = 1, and beta = 1 unless the setting `beta=0` is
+chosen, so that sparse and dense do the same.
+Arrays: `row_starts` (m + 1), `columns` and `values` (one a non-zero), `b` of shape (n, k), `c` of shape (n, m).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbench.errors import BadInput
+from deepbench.op import BaseProblem, Comparison, Op, size
+from deepbench.precision import BITS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+    Array = np.ndarray[Any, Any]
+
+# Up to so many multiply-adds the whole product is computed in float64.
+FULL_CHECK_MULTIPLY_ADDS = 2**24
+
+# Random orders of all columns that rows take their non-zeros from.
+ORDERS = 509
+
+
+@dataclass(frozen=True)
+class SparseGemm(BaseProblem):
+    """Sizes of one product; `sparsity` is the share of zeros in A, in percent."""
+
+    m: int = size()
+    n: int = size()
+    k: int = size()
+    sparsity: int = size(least=0, most=99)
+
+    @property
+    def row_non_zeros(self) -> int:
+        """Non-zeros in a row on average, at least one."""
+        return max(1, self.k - self.k * self.sparsity // 100)
+
+    @property
+    def non_zeros(self) -> int:
+        """Non-zeros of A."""
+        return self.m * self.row_non_zeros
+
+
+class SparseGemmOp(Op):
+    name = "sparse_gemm"
+    Problem = SparseGemm
+    settings = {"beta": ("1", "0")}  # noqa: RUF012  (ClassVar in Op)
+    outputs = ("c",)
+    weights = ("row_starts", "columns", "values")
+    smoke = (
+        SparseGemm(1, 1, 1, 0),
+        SparseGemm(35, 1, 70, 90),
+        SparseGemm(64, 3, 33, 95),
+        SparseGemm(17, 40, 100, 90),
+        SparseGemm(100, 8, 31, 0),
+    )
+
+    def operand_bytes(self, case: Case) -> int:
+        """CSR of A, and B and C dense."""
+        return sum(self._bytes(case))
+
+    def operands(self, case: Case) -> Arrays:
+        """The arrays named at the top of this file; indices are 32 bits wide, as libraries want them by default."""
+        from deepbench import arrays
+
+        p, types = case.problem, case.precision
+        if p.non_zeros > 2**31 - 1:
+            raise BadInput(f"{p.non_zeros} non-zeros need 64-bit indices; make m or k smaller")
+        operands = {
+            "row_starts": arrays.empty((p.m + 1,), "s32"),
+            "columns": arrays.empty((p.non_zeros,), "s32"),
+            "values": arrays.random((p.non_zeros,), types.weights, stream=0),
+            "b": arrays.random((p.n, p.k), types.data, stream=1),
+            "c": arrays.empty((p.n, p.m), types.result),
+        }
+        self._place(p, operands["row_starts"], operands["columns"])
+        self.reset(case, operands)
+        return operands
+
+    def _place(self, p: SparseGemm, row_starts: Array, columns: Array) -> None:
+        """Distinct columns in ascending order for every row.
+
+        A row is as long as independent random zeros would make it; what one has more, the next has less, so that
+        the sum is exact.
+        """
+        import numpy as np
+
+        from deepbench.arrays import generator
+
+        choices = generator(stream=5)
+        usual, most = p.row_non_zeros, min(p.row_non_zeros - 1, p.k - p.row_non_zeros)
+        deviation = np.sqrt(p.k * p.sparsity / 100 * (1 - p.sparsity / 100))
+        longer = np.clip(np.rint(choices.normal(0, deviation, p.m // 2)), -most, most).astype(np.int64)
+        counts = np.full(p.m, usual)
+        counts[0 : 2 * longer.size : 2] += longer
+        counts[1 : 2 * longer.size : 2] -= longer
+        row_starts[0] = 0
+        row_starts[1:] = np.cumsum(counts)
+        orders = [choices.permutation(p.k).astype(np.int32) for _ in range(min(p.m, ORDERS))]
+        for row, (start, end) in enumerate(itertools.pairwise(row_starts)):
+            turn, order = divmod(row, len(orders))
+            # Another part of the same random order is another random choice.
+            chosen = np.take(orders[order], range(turn, turn + end - start), mode="wrap")
+            chosen.sort()
+            columns[start:end] = chosen
+
+    def reset(self, case: Case, arrays: Arrays) -> None:
+        """C = u·1ᵀ + 1·vᵀ for random integers (beta = 1), or poison (beta = 0), as in `gemm`."""
+        import numpy as np
+
+        from deepbench.arrays import poison
+
+        if case.settings["beta"] == "0":
+            poison(arrays["c"])
+        else:
+            rows, columns = self._initial(case)
+            np.add(rows[None, :], columns[:, None], out=arrays["c"], casting="unsafe")
+
+    def reference(self, case: Case, arrays: Arrays) -> Arrays:
+        """C in full, shape (n, m)."""
+        import numpy as np
+
+        p = case.problem
+        values = arrays["values"].astype(np.float64)
+        c = np.empty((p.n, p.m))
+        for target, column in zip(c, arrays["b"], strict=True):
+            target[...] = _row_sums(arrays, values * column.astype(np.float64)[arrays["columns"]])
+        if case.settings["beta"] == "1":
+            rows, columns = self._initial(case)
+            c += rows[None, :].astype(np.float64) + columns[:, None]
+        return {"c": c}
+
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+        """Every element of a small product; of a large one a sample, and each element through a projection."""
+        import numpy as np
+
+        from deepbench.arrays import generator
+        from deepbench.sums import PROJECTION_SAFETY, SAMPLED_ELEMENTS, TOLERANCE_UNITS, project
+
+        p, c = case.problem, arrays["c"]
+        unit = TOLERANCE_UNITS * case.precision.roundoff
+        values, columns = arrays["values"].astype(np.float64), arrays["columns"]
+        start = self._initial(case) if case.settings["beta"] == "1" else (np.zeros(p.m), np.zeros(p.n))
+        if p.non_zeros * p.n <= FULL_CHECK_MULTIPLY_ADDS:
+            want = self.reference(case, arrays)["c"]
+            a_norm = np.sqrt(_row_sums(arrays, values**2))
+            b_norm = np.linalg.norm(arrays["b"].astype(np.float64), axis=1)
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1)
+            yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
+            return
+        choices = generator(stream=2)
+        i = np.r_[0, p.m - 1, 0, p.m - 1, choices.integers(0, p.m, SAMPLED_ELEMENTS)]
+        j = np.r_[0, 0, p.n - 1, p.n - 1, choices.integers(0, p.n, SAMPLED_ELEMENTS)]
+        want, tolerance = np.empty((2, i.size))
+        for e, (row, column) in enumerate(zip(i, j, strict=True)):
+            held = slice(arrays["row_starts"][row], arrays["row_starts"][row + 1])
+            met = arrays["b"][column, columns[held]].astype(np.float64)
+            want[e] = values[held] @ met + start[0][row] + start[1][column]
+            tolerance[e] = unit * (np.linalg.norm(values[held]) * np.linalg.norm(met) + 1)
+        got = c[j, i].astype(np.float64)
+        yield Comparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)
+
+        # C·x against A·(B·x) + C₀·x for random signs x, as in `gemm`.
+        signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
+        inner, b_squares = project(signs, arrays["b"])
+        want = _row_sums(arrays, values * inner[columns])
+        want += signs.sum() * start[0].astype(np.float64) + signs @ start[1].astype(np.float64)
+        got, _ = project(signs, c)
+        spread = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
+        tolerance = PROJECTION_SAFETY * unit * spread
+        yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
+
+    def flop(self, case: Case) -> int:
+        """2 · non-zeros · n: zeros are not multiplied."""
+        return int(2 * case.problem.non_zeros * case.problem.n)
+
+    def other_flop(self, case: Case) -> dict[str, int]:
+        """`dense`: of the same product with the zeros. `original`: 2·m·n·k times the share of zeros, as published."""
+        p = case.problem
+        dense = 2 * p.m * p.n * p.k
+        return {"dense": dense, "original": dense * p.sparsity // 100}
+
+    def traffic_bytes(self, case: Case) -> int:
+        """The CSR arrays and B are read once; C is written once and, with beta = 1, read once too."""
+        a, b, c = self._bytes(case)
+        return a + b + c * (2 if case.settings["beta"] == "1" else 1)
+
+    def baselines(self, case: Case) -> tuple[str, ...]:
+        """The dense product of the same shape."""
+        p = case.problem
+        return (f"gemm m={p.m} n={p.n} k={p.k} forward beta={case.settings['beta']}",)
+
+    def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
+        """Sparse kernels reach some tenth of what dense ones do."""
+        return max(10 * self.flop(case) / flop_per_s, self.traffic_bytes(case) / bytes_per_s)
+
+    def title(self, problem: Any) -> str:
+        """`7680 × 4 × 2560, 95 % zeros`."""
+        return f"{problem.m} × {problem.n} × {problem.k}, {problem.sparsity} % zeros"
+
+    def facts(self, case: Case) -> dict[str, Any]:
+        """Bytes of A as CSR and dense, and how many times smaller the first is."""
+        p = case.problem
+        stored, dense = self._bytes(case)[0], p.m * p.k * BITS[case.precision.weights] // 8
+        return {"stored_bytes": stored, "dense_bytes": dense, "compression": round(dense / stored, 4)}
+
+    def _bytes(self, case: Case) -> tuple[int, int, int]:
+        p, types = case.problem, case.precision
+        return (
+            p.non_zeros * (4 + BITS[types.weights] // 8) + 4 * (p.m + 1),
+            p.k * p.n * BITS[types.data] // 8,
+            p.m * p.n * BITS[types.result] // 8,
+        )
+
+    def _initial(self, case: Case) -> tuple[Array, Array]:
+        """u of length m and v of length n, of which the initial C is made."""
+        from deepbench.arrays import draw
+
+        return draw(case.problem.m, "s32", stream=3), draw(case.problem.n, "s32", stream=4)
+
+
+def _row_sums(arrays: Arrays, products: Array) -> Array:
+    """The sum over each row of what stands at its non-zeros; no row is empty."""
+    import numpy as np
+
+    sums: Array = np.add.reduceat(products, arrays["row_starts"][:-1])
+    return sums
+
+
+OP = SparseGemmOp()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deepbench.measure import Rules
     from deepbench.plan import Choices, Planned, Rounds
     from deepbench.store import ResultFile, Store
+    from deepbench.summary import Summary
 
 EXIT_WRONG = 1
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
@@ -238,11 +239,15 @@ def run(
 @click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
 @click.option("--markdown", "form", flag_value="markdown", help="A table to paste into a page.")
 @click.option("--full", is_flag=True, help="A line for each library instead of the fastest only.")
-def show(file: str, form: str | None, full: bool) -> None:
+@click.option("--by", metavar="WHAT", help="application: sums of an application's kernels; backend: side by side.")
+@click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
+def show(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
     """The table of a result file; checks every line of it first.
 
     \b
-    Example: deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
+    Examples:
+      deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
+      deepbench show new.jsonl --by application --against old.jsonl
     """
     from deepbench.report import export
     from deepbench.store import read
@@ -253,6 +258,9 @@ def show(file: str, form: str | None, full: bool) -> None:
     if found.torn:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
     summaries = summarize(found.records, found.order)
+    if by is not None or against is not None:
+        _show_view(found, summaries, by, against, form)
+        return
     if form == "json":
         print(export.to_json(found, summaries), end="")
     elif form == "csv":
@@ -263,6 +271,35 @@ def show(file: str, form: str | None, full: bool) -> None:
         console = _console()
         _print_head(console, found)
         _print_table(console, found, full)
+
+
+def _show_view(
+    found: ResultFile, summaries: list[Summary], by: str | None, against: str | None, form: str | None
+) -> None:
+    from deepbench.report import views
+    from deepbench.store import read
+    from deepbench.summary import summarize
+
+    if by not in ("application", "backend"):
+        raise BadInput(f"--by is application or backend, found {by or 'nothing'}")
+    if against is not None and by != "application":
+        raise BadInput("--against goes with --by application")
+    if by == "application":
+        other = read(Path(against)) if against is not None else None
+        view = views.by_application(summaries, summarize(other.records, other.order) if other else None)
+        if not view.rows:
+            raise BadInput(f"no case of {found.path} comes from a suite that names applications; run deepbench/server")
+    else:
+        view = views.by_backend(summaries)
+        if not view.rows:
+            raise BadInput(f"no case of {found.path} has a time; see deepbench show {found.path}")
+    if form is not None:
+        print({"json": view.json, "csv": view.csv, "markdown": view.markdown}[form](), end="")
+        return
+    console = _console()
+    console.print(view.table(), soft_wrap=not console.is_terminal)
+    for line in view.notes:
+        console.print(line, markup=False)
 
 
 # ---- choosing

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepbench import case as cases
 from deepbench import stats
+from deepbench.errors import BadInput
+from deepbench.op import find as find_op
 from deepbench.record import MEASURED, Record
 
 
@@ -96,3 +99,51 @@ def _summary(rounds: list[Record]) -> Summary:
     failed = [r for r in rounds if r["status"] not in MEASURED]
     found, within = estimate(rounds) if not failed else (None, False)
     return Summary(failed[0] if failed else rounds[0], rounds, found, within)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a case is compared with in the same run: for a sparse product the fastest dense one of its shape."""
+
+    summary: Summary
+    speed_up: float
+    """Time of the baseline over time of the case."""
+    break_even_density: float | None
+    """Share of non-zeros at which both would take the same time, if time grew with the non-zeros."""
+
+
+def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
+    """The baseline of every measured case that has one, by the case's text."""
+    ok = [s for s in summaries if s.status == "ok" and s.estimate]
+    parsed = {s.record["case"]: _parsed(s.record["case"]) for s in ok}
+    by_work: dict[tuple[Any, ...], list[Summary]] = {}
+    for s in ok:
+        if case := parsed[s.record["case"]]:
+            by_work.setdefault(_work(case), []).append(s)
+    found = {}
+    for s in ok:
+        case = parsed[s.record["case"]]
+        if case is None:
+            continue
+        for text in find_op(case.op).baselines(case):
+            baseline = cases.parse(f"{text} {case.precision.name} {case.backend} threads={case.threads}")
+            rivals = by_work.get(_work(baseline), [])
+            if rivals and s.estimate:
+                best = min(rivals, key=lambda r: r.estimate.time_s if r.estimate else 0.0)
+                assert best.estimate is not None, "only measured ones are here"
+                speed_up = best.estimate.time_s / s.estimate.time_s
+                share = s.record["flop"] / best.record["flop"]
+                found[s.record["case"]] = Baseline(best, speed_up, share * speed_up)
+    return found
+
+
+def _parsed(text: str) -> cases.Case | None:
+    """The case, or None where a file from elsewhere names an op or a library that is not here."""
+    try:
+        return cases.parse(text)
+    except BadInput:
+        return None
+
+
+def _work(case: cases.Case) -> tuple[Any, ...]:
+    return case.op, case.problem, case.direction, case.precision.name, case.threads, case.chosen

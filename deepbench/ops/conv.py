@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Up to so many multiply-adds every element is computed in float64 (a tenth of a second).
 FULL_CHECK_MULTIPLY_ADDS = 2**27
 # Beyond, channels are summed with random signs, so many at a time, and one channel of each such block is taken alone.
-BLOCK = 64
+BLOCK = 32
 
 # Allowed error of an element, in units of roundoff · √(products) · √(sum of their squares); random signs give 0.7 of it
 # for direct summation. Winograd's transforms of 4 × 4 tiles lose up to ten times as much.

@@ -11,10 +11,10 @@ from typing import Any
 from deepbench import units
 from deepbench.report.table import library_title, notes, rivals, title
 from deepbench.store import ResultFile
-from deepbench.summary import Summary
+from deepbench.summary import Baseline, Summary, baselines
 
 
-def row(s: Summary) -> dict[str, Any]:
+def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
     library, check = r["library"] or {}, r["check"]["after"] or r["check"]["before"] or {}
@@ -41,33 +41,42 @@ def row(s: Summary) -> dict[str, Any]:
         "clean_fraction": e.clean_fraction if e else None,
         "first_call_s": min(m["first_call_s"] for m in measured) if measured else None,
         "flop": r["flop"],
+        **{f"flop_{name}": count for name, count in r.get("other_flop", {}).items()},
         "traffic_bytes": r["traffic_bytes"],
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
         "error_in_tolerances": check.get("error"),
         "implementation": r["notes"].get("implementation"),
-        "pack_s": r["notes"].get("pack_s"),
+        **{name: r["notes"].get(name) for name in ("algorithm", "pack_s", "convert_s", "optimize_s", "compression")},
+        "baseline": baseline.summary.record["case"] if baseline else None,
+        "speed_up_over_baseline": baseline.speed_up if baseline else None,
+        "break_even_density": baseline.break_even_density if baseline else None,
         "applications": "; ".join(sorted(applications)) or None,
         "suite_rows": "; ".join(f"{x['suite']}:{x['row']}" for x in r["sources"]) or None,
         "notes": ", ".join(notes(s)) or None,
     }
 
 
+def _all_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    compared = baselines(summaries)
+    return [row(s, compared.get(s.record["case"])) for s in summaries]
+
+
 def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
     """An object with the file's header, its roofs and a row a case."""
-    content = {"header": found.header, "roofs": found.roofs, "cases": [row(s) for s in summaries]}
+    content = {"header": found.header, "roofs": found.roofs, "cases": _all_rows(summaries)}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def to_csv(summaries: Sequence[Summary]) -> str:
     """A header and a row a case; columns of all ops together."""
-    rows = [row(s) for s in summaries]
+    rows = _all_rows(summaries)
     names = list(dict.fromkeys(name for r in rows for name in r))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writerow({name: _cell(name) for name in names})
+    writer.writerow({name: cell(name) for name in names})
     for r in rows:
-        writer.writerow({name: _cell(value) for name, value in r.items()})
+        writer.writerow({name: cell(value) for name, value in r.items()})
     return text.getvalue()
 
 
@@ -77,10 +86,11 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
         "| problem | precision | library | time | ± 95 % | TFLOP/s | clean | notes |",
         "|---|---|---|---:|---:|---:|---:|---|",
     ]
+    compared = baselines(summaries)
     for group in rivals(summaries):
         for i, s in enumerate([*group.ranked, *group.others]):
             name = library_title(s.record["backend"])
-            said = notes(s) if s.status == "ok" else [s.status, s.record["reason"] or ""]
+            said = notes(s, compared) if s.status == "ok" else [s.status, s.record["reason"] or ""]
             e = s.estimate
             cells = [
                 title(s),
@@ -92,21 +102,21 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 units.percent(e.clean_fraction) if e else "–",
                 ", ".join(filter(None, said)),
             ]
-            escaped = [_markdown(cell) for cell in cells]
+            shown = [escaped(text) for text in cells]
             if i == 0 and s.status == "ok":
-                escaped[2] = f"**{escaped[2]}**"
-            lines.append(f"| {' | '.join(escaped)} |")
+                shown[2] = f"**{shown[2]}**"
+            lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
-def _markdown(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that a Markdown page shows as it is."""
     for character in "\\|`*_<>[]":
         text = text.replace(character, "\\" + character)
     return text
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
     """A cell no spreadsheet takes for a formula."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
     return f"'{value}" if formula else value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rich.console import Console, Group
 from rich.table import Table
@@ -15,7 +16,7 @@ from deepbench import units
 from deepbench.case import known_settings
 from deepbench.errors import BadInput
 from deepbench.record import MEASURED
-from deepbench.summary import Summary, disturbed
+from deepbench.summary import Baseline, Summary, baselines, disturbed
 
 # A case with a smaller share of undisturbed samples than this gets a note.
 FEW_CLEAN = 0.25
@@ -84,9 +85,13 @@ def library_title(name: str) -> str:
     return known[name].title if name in known else name
 
 
-def notes(s: Summary) -> list[str]:
-    """What a reader should know of a number, in few words."""
+def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -> list[str]:
+    """What a reader should know of a number, in few words; `compared` has the baselines of cases by their text."""
     found = []
+    if baseline := compared.get(s.record["case"]):
+        found.append(f"{units.significant(baseline.speed_up)}× dense")
+        if baseline.break_even_density is not None:
+            found.append(f"even at {units.significant(100 * baseline.break_even_density)} % non-zeros")
     if s.estimate is not None:
         stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}
         loops = {r["measurement"]["loop"] for r in s.rounds if r["measurement"]}
@@ -99,8 +104,11 @@ def notes(s: Summary) -> list[str]:
             found.append("disturbed")
         elif clean < FEW_CLEAN:
             found.append("few clean")
-    if "pack_s" in s.record["notes"]:
-        found.append(f"packed in {units.seconds(float(s.record['notes']['pack_s']))}")
+    for name, word in (("pack_s", "packed in"), ("convert_s", "converted in"), ("optimize_s", "inspected in")):
+        if name in s.record["notes"]:
+            found.append(f"{word} {units.seconds(float(s.record['notes'][name]))}")
+    if s.record["sources"] and not any(source.get("needed", True) for source in s.record["sources"]):
+        found.append("not needed by training")
     short = {"converted": "converted", "two_openmp_runtimes": "two OpenMP runtimes", "not_cold": "not cold"}
     return found + [short.get(w["code"], w["code"]) for w in s.warnings]
 
@@ -108,7 +116,8 @@ def notes(s: Summary) -> list[str]:
 def render(summaries: Sequence[Summary], console: Console, every: bool = False) -> None:
     """Print the table. `every`: a line for each library instead of one for the fastest."""
     grouped = rivals(summaries)
-    console.print(_full_table(grouped) if every else _table(grouped), soft_wrap=not console.is_terminal)
+    table = (_full_table if every else _table)(grouped, baselines(summaries))
+    console.print(table, soft_wrap=not console.is_terminal)
     console.print(Group(*map(Text, _footnotes(summaries))))
 
 
@@ -118,7 +127,7 @@ def _columns(table: Table, names: Sequence[str]) -> None:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "beside it")
 
 
-def _table(grouped: Sequence[Rivals]) -> Table:
+def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     _columns(
         table,
@@ -140,12 +149,12 @@ def _table(grouped: Sequence[Rivals]) -> Table:
             Text(library_title(best.record["backend"]), "bold green"),
             *_numbers(best),
             Text(", ".join(filter(None, (beside, rest)))),
-            Text(", ".join(notes(best)), "yellow"),
+            Text(", ".join(notes(best, compared)), "yellow"),
         )
     return table
 
 
-def _full_table(grouped: Sequence[Rivals]) -> Table:
+def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     _columns(
         table,
@@ -156,7 +165,7 @@ def _full_table(grouped: Sequence[Rivals]) -> Table:
             measured = s.estimate is not None
             rate = units.significant(s.bytes_per_s / 1e9) if s.bytes_per_s else "–"
             time, interval, tflop, clean = _numbers(s)
-            said = notes(s) if measured else []
+            said = notes(s, compared) if measured else []
             if s.status != "ok":
                 said = [f"{s.status}: {s.record['reason'] or ''}", *said]
             elif s in group.tie:
@@ -198,7 +207,8 @@ def _without_number(s: Summary) -> str:
 def _footnotes(summaries: Sequence[Summary]) -> list[str]:
     """What the marks mean, for those that occur, and the reasons of cases without a number, each once."""
     lines = []
-    said = {note for s in summaries for note in notes(s)}
+    compared = baselines(summaries)
+    said = {note for s in summaries for note in notes(s, compared)}
     if any(s.estimate and s.estimate.half_width is not None for s in summaries):
         lines.append("± 95 %: interval of the time between processes; ≈ or tie: the intervals overlap.")
     if any(s.within for s in summaries):
@@ -211,6 +221,13 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
         lines.append("converted: this CPU has no instructions for the precision; the library converts to another.")
     if "first call" in said:
         lines.append("first call: the kernel is long, so its first call is the only sample.")
+    if any(note.startswith("even at") for note in said):
+        lines.append(
+            "× dense: how many times as fast as the fastest dense product of this shape here; even at: the share of "
+            "non-zeros at which both would take the same time."
+        )
+    if "not needed by training" in said:
+        lines.append("not needed by training: the gradient of a network's input.")
     if "Python loop" in said:
         lines.append(
             "Python loop: calls are made from Python, half a microsecond each; a C compiler at installation avoids it."

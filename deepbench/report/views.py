@@ -1,0 +1,220 @@
+"""Other ways to look at a file: by application, and by backend. Rows of plain values, shown as any table is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any
+
+from rich.table import Table
+
+from deepbench import backend as backends
+from deepbench import units
+from deepbench.report.table import library_title, title, work_text
+from deepbench.summary import Summary
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class View:
+    """A table of values: columns with the function that shows each, rows, and sentences below."""
+
+    columns: dict[str, Callable[[Any], str]]
+    rows: list[dict[str, Cell]]
+    notes: list[str]
+
+    def table(self) -> Table:
+        """For a terminal."""
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        for name, show in self.columns.items():
+            table.add_column(name, justify="left" if show is str else "right", no_wrap=True)
+        for row in self._shown():
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        """To paste into a page."""
+        from deepbench.report.export import escaped
+
+        lines = [
+            f"| {' | '.join(self.columns)} |",
+            f"|{'|'.join('---' if show is str else '---:' for show in self.columns.values())}|",
+        ]
+        lines += [f"| {' | '.join(map(escaped, row))} |" for row in self._shown()]
+        return "\n".join([*lines, "", *self.notes]) + "\n"
+
+    def csv(self) -> str:
+        """For spreadsheets: plain values, times in seconds."""
+        from deepbench.report.export import cell
+
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(map(cell, self.columns))
+        writer.writerows([cell(row.get(name)) for name in self.columns] for row in self.rows)
+        return text.getvalue()
+
+    def json(self) -> str:
+        """For programs: a list of objects, times in seconds."""
+        return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+    def _shown(self) -> list[list[str]]:
+        return [
+            ["–" if row.get(name) is None else show(row[name]) for name, show in self.columns.items()]
+            for row in self.rows
+        ]
+
+
+def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None = None) -> View:
+    """What each application's kernels take together, every listed row at its fastest library.
+
+    A row that a suite lists twice counts twice. Gradients that training does not need are left out. With `other`, the
+    geometric mean of the ratio of times (this file's over the other's) over the rows that both have.
+    """
+    here = _rows(summaries)
+    there = _rows(other) if other is not None else {}
+    applications = list(dict.fromkeys((key.application, key.precision, key.threads) for key in here))
+    totals: dict[tuple[str, int], float] = {}
+    for key, time_s in here.items():
+        totals[key.precision, key.threads] = totals.get((key.precision, key.threads), 0.0) + (time_s or 0.0)
+    rows: list[dict[str, Cell]] = []
+    for application, precision, threads in applications:
+        mine = {
+            k: t
+            for k, t in here.items()
+            if (k.application, k.precision, k.threads) == (application, precision, threads)
+        }
+        measured = {k: t for k, t in mine.items() if t is not None}
+        total = sum(measured.values())
+        all_of_it = totals[precision, threads]
+        by_op: dict[str, float] = {}
+        for key, time_s in measured.items():
+            by_op[key.op] = by_op.get(key.op, 0.0) + time_s
+        row: dict[str, Cell] = {
+            "application": application,
+            "precision": precision,
+            "kernels": len(mine),
+            "measured": len(measured),
+            "time": total if measured else None,
+            "share": total / all_of_it if measured and all_of_it else None,
+            "of which": ", ".join(
+                f"{op} {units.percent(t / total)}" for op, t in sorted(by_op.items(), key=lambda item: -item[1])
+            )
+            if total
+            else None,
+        }
+        if other is not None:
+            ratios = [t / o for k, t in measured.items() if (o := there.get(k)) is not None]
+            row["in both"] = len(ratios)
+            row["× other"] = _geometric_mean(ratios)
+        rows.append(row)
+    rows.sort(key=lambda row: (str(row["precision"]), -float(row["time"] or 0.0)))
+    columns: dict[str, Callable[[Any], str]] = {
+        "application": str,
+        "precision": str,
+        "kernels": _count,
+        "measured": _count,
+        "time": units.seconds,
+        "share": units.percent,
+        "of which": str,
+    }
+    if other is not None:
+        columns |= {"in both": _count, "× other": units.significant}
+    notes = [
+        "kernels: rows that a suite lists and a network needs; each counts once, at its fastest library.",
+        "time: one pass over them, a sum of kernels alone, not the time of a network.",
+    ]
+    if other is not None:
+        notes.append(
+            "× other: geometric mean of this file's time over the other's, kernel by kernel; below 1 is faster."
+        )
+    return View(columns, rows, notes)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a suite in one direction, precision and number of threads."""
+
+    application: str
+    precision: str
+    threads: int
+    suite: str
+    row: int
+    op: str
+    direction: str
+
+
+def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
+    """The fastest time of each row, over libraries and settings; None where no library has a time."""
+    found: dict[_Row, float | None] = {}
+    for s in summaries:
+        r = s.record
+        for source in r["sources"]:
+            if not source["application"] or not source.get("needed", True):
+                continue
+            place = (source["suite"], source["row"], r["op"], r["direction"])
+            key = _Row(source["application"], r["precision"], r["threads"], *place)
+            time_s = s.estimate.time_s if s.estimate and s.status == "ok" else None
+            known = found.get(key)
+            found[key] = time_s if known is None else known if time_s is None else min(known, time_s)
+    return found
+
+
+def by_backend(summaries: Sequence[Summary]) -> View:
+    """Every library's time side by side, and what a framework adds to the fastest library."""
+    names = list(dict.fromkeys(s.record["backend"] for s in summaries if s.status == "ok"))
+    frameworks = [n for n in names if _is_framework(n)]
+    names = [*(n for n in names if n not in frameworks), *frameworks]
+    groups: dict[str, list[Summary]] = {}
+    for s in summaries:
+        groups.setdefault(work_text(s), []).append(s)
+    rows: list[dict[str, Cell]] = []
+    ratios: dict[str, list[float]] = {n: [] for n in names}
+    fastest = dict.fromkeys(names, 0)
+    for group in groups.values():
+        times = {s.record["backend"]: s.estimate.time_s for s in group if s.status == "ok" and s.estimate}
+        if not times:
+            continue
+        row: dict[str, Cell] = {"problem": title(group[0]), "precision": group[0].record["precision"]}
+        row |= {library_title(n): times.get(n) for n in names}
+        libraries = {n: t for n, t in times.items() if n not in frameworks}
+        best = min(libraries.values(), default=None)
+        for n in frameworks:
+            row[f"{library_title(n)} adds"] = times[n] - best if best is not None and n in times else None
+        fastest[min(times, key=lambda n: times[n])] += 1
+        if best is not None:
+            for n, t in times.items():
+                ratios[n].append(t / best)
+        rows.append(row)
+    columns: dict[str, Callable[[Any], str]] = {"problem": str, "precision": str}
+    columns |= {library_title(n): units.seconds for n in names}
+    columns |= {f"{library_title(n)} adds": _signed_seconds for n in frameworks}
+    notes = []
+    for n in names:
+        mean = _geometric_mean(ratios[n])
+        against = f", {units.significant(mean)} times the fastest library's time (geometric mean)" if mean else ""
+        notes.append(f"{library_title(n)}: {len(ratios[n])} measured, fastest of all {fastest[n]} times{against}.")
+    if frameworks:
+        notes.append("adds: the framework's time less the fastest library's; below zero it has a better one inside.")
+    return View(columns, rows, notes)
+
+
+def _is_framework(name: str) -> bool:
+    known = backends.all_backends()
+    return name in known and known[name].framework
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float | None:
+    return exp(sum(map(log, ratios)) / len(ratios)) if ratios else None
+
+
+def _count(value: Any) -> str:
+    return str(value)
+
+
+def _signed_seconds(value: float) -> str:
+    return ("+" if value >= 0 else "−") + units.seconds(abs(value))

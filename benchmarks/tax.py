@@ -28,6 +28,14 @@ HERE = Path(__file__).parent
 
 # About 5 µs, 20 µs, 100 µs, 1 ms, 10 ms and 50 ms on two cores of a server of 2021.
 SHAPES = ((48, 48, 96), (128, 96, 128), (256, 128, 256), (512, 256, 768), (1024, 768, 1024), (2048, 1024, 2048))
+# Convolutions and an LSTM from about 20 µs up: oneDNN's primitive, executed by a typed loop as a C program would.
+OTHERS = (
+    "conv n=1 c=64 h=14 w=14 k=64 r=1 s=1",
+    "conv n=1 c=64 h=28 w=28 k=64 r=3 s=3 pad_h=1 pad_w=1",
+    "conv n=8 c=64 h=54 w=54 k=64 r=3 s=3 pad_h=1 pad_w=1",
+    "recurrent cell=lstm hidden=64 batch=2 timesteps=10",
+    "recurrent cell=lstm hidden=512 batch=4 timesteps=25",
+)
 SAMPLES = 60
 
 
@@ -45,6 +53,7 @@ def one_process(text: str, plain_path: str) -> tuple[float, float]:
     library = backend.find(c.backend)
     library.open()
     kernel = library.prepare(c, arrays)
+    kernel.load()
     timer, kind = callloop.timer(kernel)
     assert kind == "native", "no compiled loop; install with a C compiler"
     clock = measure.SystemClock(timer)
@@ -99,7 +108,7 @@ def main() -> None:
         return
     processes = int(sys.argv[1]) if len(sys.argv) > 1 else 9
     threads = system.default_threads()
-    print(f"{'case':70} {'plain C':>9} {'ours/plain':>10}  interval")
+    print(f"{'case':100} {'plain C':>9} {'ours/plain':>10}  interval")
     with tempfile.TemporaryDirectory() as folder:
         path = build(folder)
         environment = launch.worker_environment(threads, "none", [], os.environ)
@@ -107,6 +116,12 @@ def main() -> None:
             f"gemm m={m} n={n} k={k} a_t=0 b_t=0 forward f32 {name} threads={threads}"
             for m, n, k in SHAPES
             for name in ("onednn", "mkl")
+        ]
+        # In the library's own format, so that one primitive is one call.
+        own_format = {"conv": "layout=any", "recurrent": "weights=packed"}
+        texts += [
+            f"{text} forward f32 onednn threads={threads} {own_format[text.split()[0]]}"
+            for text in OTHERS
         ]
         pairs: dict[str, list[tuple[float, float]]] = {text: [] for text in texts}
         for _ in range(processes):
@@ -118,7 +133,7 @@ def main() -> None:
             ratios = [ours / theirs for ours, theirs in found]
             low, high = stats.median_interval(ratios) or (min(ratios), max(ratios))
             time = stats.lower_quartile([theirs for _, theirs in found])
-            print(f"{text:70} {units.seconds(time):>9} {median(ratios):10.4f}  {low:.4f} to {high:.4f}", flush=True)
+            print(f"{text:100} {units.seconds(time):>9} {median(ratios):10.4f}  {low:.4f} to {high:.4f}", flush=True)
     print(f"empty call with 13 arguments: compiled loop {units.seconds(loop_cost(False))}, ", end="")
     print(f"Python {units.seconds(loop_cost(True))}")
 

@@ -264,7 +264,8 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
             slot = planned.setdefault(case.text, Planned(case, []))
             if entry.source is not None and entry.source not in slot.sources:
                 slot.sources.append(entry.source)
-            for baseline in _baselines(case, choices):
+            # A case typed in full is that case alone.
+            for baseline in _baselines(case, choices) if entry.pattern.backend is None else ():
                 planned.setdefault(baseline.text, Planned(baseline, []))
     return list(planned.values())
 

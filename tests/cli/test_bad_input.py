@@ -23,7 +23,7 @@ def refused(done, expected):
     ("words", "expected"),
     [
         (["run", "nosuch"], "unknown suite, op or file 'nosuch'; suites are"),
-        (["run", "--op", "nosuch"], "unknown op 'nosuch'; there are gemm"),
+        (["run", "--op", "nosuch"], "unknown op 'nosuch'; there are conv, gemm, recurrent, sparse_gemm"),
         (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
         (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; there are mkl"),
         (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),
@@ -129,7 +129,7 @@ def test_a_read_only_file_system_is_named(deepbench):
 
 def test_a_full_disk_keeps_what_was_measured_and_resume_goes_on(deepbench, tmp_path):
     """The limit on a file's size stands for a full disk: write() fails in the middle of a line."""
-    words = ["run", "deepbench/device", *NULL, "-o", "out.jsonl"]
+    words = ["run", "deepbench/device", "--op", "gemm", *NULL, "-o", "out.jsonl"]
     limited = subprocess.run(
         [sys.executable, "-m", "deepbench", *words],
         cwd=tmp_path,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT, records_of
 
-WORDS = ["run", "deepbench/device", "--backend", "null", "--quick", "-o", "out.jsonl"]
+WORDS = ["run", "deepbench/device", "--op", "gemm", "--backend", "null", "--quick", "-o", "out.jsonl"]
 
 
 def start(folder):

@@ -1,0 +1,114 @@
+"""Write docs/coverage.md: how every (problem, direction, precision) of DeepBench's suites ended on a machine.
+
+Run: python docs/make_coverage.py FILE …     result files of `deepbench run deepbench/…`, several are read together
+
+A problem counts once in a direction and precision, with the best that any library and setting made of it: `ok` if one
+is `ok`, else the status of the libraries. What no library is marked for is counted too, from the suites themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from deepbench import backend as backends
+from deepbench import op as ops
+from deepbench import plan, precision, store
+from deepbench.record import STATUSES
+
+SUITES = ("deepbench/train", "deepbench/server", "deepbench/device")
+NO_LIBRARY, NOT_RUN = "no library", "not run"
+
+
+def listed() -> dict[tuple[str, str, str], set[tuple[str, object]]]:
+    """(suite, op, direction) → the distinct problems with their settings."""
+    found: dict[tuple[str, str, str], set[tuple[str, object]]] = {}
+    for suite in SUITES:
+        for entry in plan.read_suite(suite):
+            pattern = entry.pattern
+            direction = pattern.direction or ops.find(pattern.op).directions[0]
+            found.setdefault((suite, pattern.op, direction), set()).add((pattern.problem.text, pattern.said))
+    return found
+
+
+def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[str, str]], Counter[str], list[str]]:
+    """(suite, op, direction, precision, problem) → status by backend; reasons; the machines and libraries."""
+    found: dict[tuple[str, str, str, str, str], dict[str, str]] = {}
+    reasons: Counter[str] = Counter()
+    machines: dict[str, None] = {}
+    for path in paths:
+        file = store.read(path)
+        machine = file.header["machine"]
+        libraries = [
+            f"{answer['library']['name']} {answer['library']['version']}"
+            for answer in file.header["libraries"].values()
+            if "library" in answer
+        ]
+        date = file.header["started"][:10]
+        machines[f"{machine['cpu']}, {machine.get('cores_allowed')} cores; {', '.join(libraries)}; {date}"] = None
+        for record in file.records:
+            for source in record["sources"]:
+                op = ops.find(record["op"])
+                text = ops.make_problem(op, record["problem"]).text
+                key = (source["suite"], record["op"], record["direction"], record["precision"], text)
+                by_backend = found.setdefault(key, {})
+                before = by_backend.get(record["backend"])
+                if before != "ok":
+                    by_backend[record["backend"]] = record["status"]
+            if record["status"] not in ("ok", "unchecked"):
+                reasons[f"{record['backend']}: {record['status']}: {record['reason']}"] += 1
+    return found, reasons, list(machines)
+
+
+def main() -> None:
+    """Write the page beside this file."""
+    found, reasons, machines = ended([Path(p) for p in sys.argv[1:]])
+    columns = [*STATUSES, NO_LIBRARY, NOT_RUN]
+    rows, used = [], set()
+    totals: Counter[str] = Counter()
+    for (suite, op_name, direction), problems in sorted(listed().items()):
+        op = ops.find(op_name)
+        for kind in precision.PRECISIONS.values():
+            if not op.allows(direction, kind):
+                continue
+            counts: Counter[str] = Counter()
+            fine: Counter[str] = Counter()
+            for text, _ in problems:
+                by_backend = found.get((suite, op_name, direction, kind.name, text), {})
+                served = [b for b in backends.all_backends().values() if b.computes and b.name != "reference"]
+                served = [b for b in served if b.supports(op_name, kind.name, direction)]
+                status = next((s for s in STATUSES if s in by_backend.values()), NOT_RUN if served else NO_LIBRARY)
+                counts[status] += 1
+                fine.update(name for name, s in by_backend.items() if s == "ok")
+            totals.update(counts)
+            used.update(counts)
+            by = ", ".join(f"{name} {n}" for name, n in sorted(fine.items()))
+            rows.append((suite, op_name, direction, kind.name, len(problems), counts, by))
+    shown = [c for c in columns if c in used]
+    lines = [
+        "# Coverage",
+        "",
+        "How every problem of DeepBench's suites ended, in every direction and precision, on one machine. Made by",
+        "`python docs/make_coverage.py` from result files; not written by hand.",
+        "",
+        *[f"- {m}" for m in machines],
+        "",
+        "A problem counts once, with the best that any library made of it; the last column has the libraries that are",
+        "`ok`, by number of problems. *no library*: none is marked for it. *not run*: beyond the time that was given.",
+        "",
+        f"| suite | op | direction | precision | problems | {' | '.join(shown)} | ok by library |",
+        f"|---|---|---|---|---:|{'---:|' * len(shown)}---|",
+    ]
+    for suite, op_name, direction, kind_name, count, counts, by in rows:
+        cells = " | ".join(str(counts[c]) if counts[c] else "" for c in shown)
+        lines.append(f"| {suite} | {op_name} | {direction} | {kind_name} | {count} | {cells} | {by} |")
+    cells = " | ".join(str(totals[c]) if totals[c] else "" for c in shown)
+    lines.append(f"| all | | | | {sum(totals.values())} | {cells} | |")
+    lines += ["", "## Reasons", "", "Why a library has no time for a case, and for how many cases:", ""]
+    lines += [f"- {n} × {text}" for text, n in reasons.most_common()]
+    Path(__file__).with_name("coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

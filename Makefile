@@ -2,13 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test check clean
+.PHONY: run test test-torch check clean
 
 run: .venv/run
 	$(BIN)/deepbench run
 
 test: .venv/test
 	$(BIN)/python -m pytest
+
+# The same with PyTorch, in the build for CPUs where an index has it: several gigabytes elsewhere.
+TORCH := 2.13.0
+test-torch: .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
+	$(BIN)/python -m pytest tests/libraries -k torch
 
 # For developers, under a minute: format, lint, strict types, the fast tests.
 check: .venv/check
@@ -22,15 +28,15 @@ clean:
 	find deepbench -name '*.so' -delete
 
 .venv/run: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy]'
 	@touch $@
 
 .venv/test: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test]'
 	@touch $@
 
 .venv/check: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,dev]'
 	@touch $@
 
 .venv/made: pyproject.toml setup.py deepbench/native/callloop.c

@@ -93,7 +93,7 @@ def loop_cost(python: bool) -> float:
     kernel = backend.find("null").prepare(c, {})
     if python:
         call = kernel.calls[0]
-        arguments = tuple(map(callloop.word_argument, call.words))
+        arguments = callloop.python_arguments(call)
         timer = callloop._python_timer([(call.function, arguments, False)])
     else:
         timer, _ = callloop.timer(Kernel(calls=kernel.calls))
@@ -119,10 +119,7 @@ def main() -> None:
         ]
         # In the library's own format, so that one primitive is one call.
         own_format = {"conv": "layout=any", "recurrent": "weights=packed"}
-        texts += [
-            f"{text} forward f32 onednn threads={threads} {own_format[text.split()[0]]}"
-            for text in OTHERS
-        ]
+        texts += [f"{text} forward f32 onednn threads={threads} {own_format[text.split()[0]]}" for text in OTHERS]
         pairs: dict[str, list[tuple[float, float]]] = {text: [] for text in texts}
         for _ in range(processes):
             for text in texts:

@@ -46,7 +46,7 @@ class Call:
     def __init__(self, function: NativeFunction, *arguments: Any, status: bool = False) -> None:
         self.function = function
         self.status = status
-        self.keep_alive = arguments
+        self.arguments = self.keep_alive = arguments
         self.words = [_word(a) for a in arguments if not isinstance(a, float)]
         self.floats = [a for a in arguments if isinstance(a, float)]
 

@@ -79,7 +79,9 @@ def test_show_reads_the_file_back_in_every_form(deepbench, tmp_path):
 
 
 def test_list_prints_lines_that_run_takes(deepbench):
-    listed = deepbench("list", "deepbench/device", "--op", "gemm", "--backend", "null", "--precision", "i8").stdout.splitlines()
+    listed = deepbench(
+        "list", "deepbench/device", "--op", "gemm", "--backend", "null", "--precision", "i8"
+    ).stdout.splitlines()
 
     assert 13 == len(listed)
     assert listed[0] == deepbench("list", listed[0]).stdout.strip()
@@ -118,7 +120,9 @@ def test_info_as_json_has_machine_libraries_and_support(deepbench):
 def test_the_matrix_is_read_from_the_marks(deepbench):
     rows = [line.split() for line in deepbench("info", "--matrix").stdout.splitlines()]
 
-    assert ["op", "direction", "precision", "mkl", "null", "onednn", "openblas", "reference", "scipy", "torch"] == rows[0]
+    assert ["op", "direction", "precision", "mkl", "null", "onednn", "openblas", "reference", "scipy", "torch"] == rows[
+        0
+    ]
     assert ["gemm", "forward", "i8", "–", "yes", "yes", "–", "yes", "–", "yes"] in rows
 
 
@@ -137,7 +141,19 @@ def test_an_unavailable_library_is_said_once_with_the_remedy(deepbench, tmp_path
 
 def test_ctrl_c_leaves_a_valid_file_and_says_how_to_resume(deepbench, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "deepbench", "run", "deepbench/device", "--op", "gemm", "--backend", "null", "-o", "out.jsonl"],
+        [
+            sys.executable,
+            "-m",
+            "deepbench",
+            "run",
+            "deepbench/device",
+            "--op",
+            "gemm",
+            "--backend",
+            "null",
+            "-o",
+            "out.jsonl",
+        ],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,

@@ -1,7 +1,10 @@
 """C declarations against the real libraries; the loader's messages; the timing loop in C and in Python."""
 
 import ctypes
+import inspect
+import itertools
 import re
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,23 @@ def test_every_number_of_arguments_arrives(kind, count, monkeypatch):
 
     assert [tuple(words)] * 3 == seen
     assert elapsed > 0
+
+
+@pytest.mark.parametrize("kind", loops())
+@pytest.mark.parametrize("count", [0, 2, 6, 10, 13])
+def test_floats_arrive_wherever_they_stand(kind, count, monkeypatch):
+    """As in `mkl_sparse_s_mm(operation, alpha, …, beta, y, ldy)`: some arguments travel on the stack, floats never."""
+    seen = []
+    types = [ctypes.c_void_p] * count
+    types[count // 2 : count // 2] = [ctypes.c_float]
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, *types, ctypes.c_float)
+    function = prototype(lambda *words: seen.append(words) or 0)
+    words = [(i + 1) << (3 * i) for i in range(count)]
+    arguments = [*words[: count // 2], 1.5, *words[count // 2 :], -0.25]
+
+    timer_of(Kernel(calls=(Call(function, *arguments),)), kind, monkeypatch)(2)
+
+    assert [tuple(arguments)] * 2 == seen
 
 
 @pytest.mark.parametrize("kind", loops())
@@ -121,9 +141,12 @@ def test_onednn_has_every_function_we_declare():
         BACKEND.open()
     except Unavailable as error:
         pytest.skip(str(error))
-    import inspect
-
-    source = inspect.getsource(onednn)
+    folder = Path(inspect.getfile(type(BACKEND))).parent
+    files = [onednn.__file__, *folder.glob("*.py")]
+    source = "".join(Path(file).read_text() for file in files)
+    cells = ("vanilla_rnn", "lstm", "gru", "lbr_gru")
+    for cell, way in itertools.product(cells, ("forward", "backward")):
+        assert hasattr(BACKEND.dnn.library, f"dnnl_{cell}_{way}_primitive_desc_create")
     names = set(re.findall(r'"(dnnl_[a-z_0-9]+)"', source)) | set(re.findall(r"library\.(dnnl_[a-z_0-9]+)", source))
 
     assert len(names) > 10

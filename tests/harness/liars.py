@@ -57,6 +57,35 @@ class FirstOnly(Liar):
             self.done = True
 
 
+class Remote(Liar):
+    """Honest, on buffers of its own: the harness must load and store them."""
+
+    def gemm(self, case, arrays):
+        own = {}
+
+        def load():
+            own.update({name: array.copy() for name, array in arrays.items()})
+
+        def store():
+            arrays["c"][...] = own["c"]
+
+        return Kernel(run=lambda: self.execute(case, own), load=load, store=store)
+
+    gemm.mark = Liar.gemm.mark
+
+
+class Forgetful(Liar):
+    """On buffers of its own, and computes once: what it finds there later must not be the old answer."""
+
+    done = False
+    gemm = Remote.gemm
+
+    def execute(self, case, arrays):
+        if not self.done:
+            super().execute(case, arrays)
+            self.done = True
+
+
 class Stale(Liar):
     """Gives back the answer of the first call."""
 

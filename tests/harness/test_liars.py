@@ -13,6 +13,8 @@ ENDINGS = {
     "lazy": ("wrong", "every element"),
     "firstonly": ("wrong", "after timing"),
     "stale": ("wrong", "after timing"),
+    "remote": ("ok", None),
+    "forgetful": ("wrong", "after timing"),
     "skipper": ("wrong", "every element"),
     "overwriter": ("wrong", "every element"),
     "vandal": ("wrong", "changed its input a"),

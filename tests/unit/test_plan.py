@@ -23,6 +23,77 @@ def test_the_original_suites_are_whole(suite, rows):
     assert all(s["application"] and s["suite"] == suite for p in found for s in p.sources)
 
 
+@pytest.mark.parametrize(
+    ("op", "train", "server", "device"),
+    [("gemm", 160, 75, 13), ("conv", 94, 107, 17), ("recurrent", 53, 69, 3), ("sparse_gemm", 0, 24, 8)],
+)
+def test_every_row_of_every_op_is_there(op, train, server, device):
+    for suite, rows in (("train", train), ("server", server), ("device", device)):
+        entries = [e for e in plan.read_suite(f"deepbench/{suite}") if e.pattern.op == op]
+        assert set(range(1, rows + 1)) == {e.source["row"] for e in entries}
+        assert all(e.source["application"] for e in entries)
+
+
+def test_training_has_every_direction_and_says_which_gradients_it_does_not_need():
+    found = planned(["deepbench/train"], backends=("onednn",), ops=("conv", "recurrent"))
+    conv = [p for p in found if p.case.op == "conv"]
+
+    assert {"forward", "backward_data", "backward_weights"} == {p.case.direction for p in conv}
+    assert 90 == len({p.case.problem for p in conv})  # of 94 rows four are listed twice
+    assert 3 * 90 == len(conv)
+    not_needed = [p for p in conv if not any(s["needed"] for s in p.sources)]
+    assert not_needed
+    for p in not_needed:
+        assert "backward_data" == p.case.direction
+        assert p.case.problem.c in (1, 3)  # a spectrogram or a picture
+        assert "first layer" in p.sources[0]["note"]
+    recurrent = [p for p in found if p.case.op == "recurrent"]
+    assert {"forward", "backward"} == {p.case.direction for p in recurrent}
+    assert {"training"} == {p.case.settings["mode"] for p in recurrent}
+
+
+def test_a_sparse_product_brings_the_dense_ones_it_is_compared_with():
+    text = "sparse_gemm m=64 n=3 k=32 sparsity=90"
+    found = planned([text], ops=("sparse_gemm",))
+
+    dense = [p for p in found if p.case.op == "gemm"]
+    assert {"mkl", "onednn", "openblas"} == {p.case.backend for p in dense}
+    assert {(64, 3, 32)} == {(p.case.problem.m, p.case.problem.n, p.case.problem.k) for p in dense}
+    assert all(not p.sources for p in dense)
+    assert {"mkl"} == {p.case.backend for p in planned([text], backends=("mkl",))}
+    assert {"0"} == {p.case.settings["beta"] for p in planned([f"{text} beta=0"])}
+
+
+def test_a_file_may_name_directions_and_settings(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("n,c,h,w,k,r,s,directions,bias,needed\n1,2,5,5,3,3,3,forward backward_weights,yes,no\n")
+
+    found = planned([str(path)], backends=("onednn",))
+
+    assert ["forward", "backward_weights"] == [p.case.direction for p in found]
+    assert {"yes"} == {p.case.settings["bias"] for p in found}
+    assert {False} == {p.sources[0]["needed"] for p in found}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,2,5,5,3,3,3,sideways,yes", "conv has no direction 'sideways'; it has forward, backward_data"),
+        ("1,2,5,5,3,3,3,forward,maybe", "bias is one of no, yes, found 'maybe'"),
+        ("1,2,5,5,3,9,3,forward,no", "the filter is larger than the padded image"),
+    ],
+)
+def test_a_bad_line_is_one_sentence_with_its_place(tmp_path, row, message):
+    path = tmp_path / "mine.csv"
+    path.write_text(f"n,c,h,w,k,r,s,directions,bias\n{row}\n")
+
+    with pytest.raises(BadInput) as error:
+        planned([str(path)])
+
+    assert f"{path}, line 2: " in str(error.value)
+    assert message in str(error.value)
+
+
 def test_k_is_1536_where_the_original_workbook_says_1530():
     found = planned(["deepbench/train"], backends=("mkl",))
     noted = [p for p in found if any("k=1530" in (s["note"] or "") for s in p.sources)]
@@ -37,7 +108,8 @@ def test_quick_is_some_thirty_cases_with_every_precision_and_library():
     assert 25 <= len(found) <= 35
     assert {"f32", "bf16", "f16", "i8", "i8u8"} == {p.case.precision.name for p in found}
     assert {"mkl", "onednn", "openblas", "scipy"} == {p.case.backend for p in found}
-    assert 1 in {p.case.problem.n for p in found}
+    assert {"conv", "gemm", "recurrent", "sparse_gemm"} == {p.case.op for p in found}
+    assert {"forward", "backward", "backward_data", "backward_weights"} == {p.case.direction for p in found}
 
 
 def test_a_typed_case_may_be_one_word_or_many():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import LibraryError, Unsupported
+from deepbench.errors import Unsupported
 from deepbench.native import onednn as c
 
 if TYPE_CHECKING:
@@ -12,37 +13,56 @@ if TYPE_CHECKING:
     from deepbench.case import Case
     from deepbench.op import Arrays
 
-INT32 = 4  # dnnl_s32
-
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
-    """C = A·B with A as CSR; matrices stored column by column are transposed views in oneDNN's row-major order."""
+    """Cᵀ = Bᵀ·Aᵀ on row-major dense matrices, as oneDNN wants them: A, stored by rows, is turned to columns ahead."""
     p = case.problem
     if not hasattr(dnn.library, "dnnl_memory_desc_create_with_csr_encoding"):
-        raise Unsupported(
-            "this oneDNN has no sparse encodings; builds of 3.4 and later with ONEDNN_EXPERIMENTAL_SPARSE do"
-        )
-    try:
-        source = dnn.create(
-            "dnnl_memory_desc_create_with_csr_encoding",
-            2,
-            c.dims((p.m, p.k)),
-            c.DATA_TYPE[case.precision.weights],
-            c.int64(p.non_zeros),
-            INT32,
-            INT32,
-        )
-    except (Unsupported, LibraryError) as error:
-        raise Unsupported(f"this build of oneDNN has no sparse encodings ({error})") from None
-    b, out = arrays["b"].T, arrays["c"].T
-    attribute = dnn.sum_post_op() if case.settings["beta"] == "1" else None
-    primitive_desc = dnn.create(
-        "dnnl_matmul_primitive_desc_create", dnn.engine, source, dnn.desc_of(b), None, dnn.desc_of(out), attribute
+        raise Unsupported("this build of oneDNN has no sparse encodings (ONEDNN_EXPERIMENTAL_SPARSE)")
+    start = perf_counter()
+    starts, rows, values = _by_columns(case, arrays)
+    seconds = perf_counter() - start
+    weights = dnn.create(
+        "dnnl_memory_desc_create_with_csr_encoding",
+        2,
+        c.dims((p.k, p.m)),
+        c.DATA_TYPE[case.precision.weights],
+        c.int64(p.non_zeros),
+        c.DATA_TYPE["s32"],
+        c.DATA_TYPE["s32"],
     )
+    attribute = dnn.sum_post_op() if case.settings["beta"] == "1" else None
+    try:
+        primitive_desc = dnn.create(
+            "dnnl_matmul_primitive_desc_create",
+            dnn.engine,
+            dnn.desc_of(arrays["b"]),
+            weights,
+            None,
+            dnn.desc_of(arrays["c"]),
+            attribute,
+        )
+    except Unsupported:
+        if attribute is None:
+            raise
+        raise Unsupported("oneDNN's sparse matmul does not add to C; choose beta=0") from None
     conversions = c.Conversions(dnn, primitive_desc)
-    handles = [arrays["values"], arrays["columns"], arrays["row_starts"]]
-    conversions.arguments[c.ARG_SRC] = dnn.memory_of_buffers(source, handles)
-    conversions.keep.extend(handles)
-    conversions.add(c.ARG_WEIGHTS, "b", b)
-    conversions.add(c.ARG_DST, "c", out, output=True)
-    return conversions.kernel(ahead=None)
+    conversions.add(c.ARG_SRC, "b", arrays["b"])
+    conversions.add(c.ARG_DST, "c", arrays["c"], output=True)
+    conversions.arguments[c.ARG_WEIGHTS] = dnn.memory_of_buffers(weights, [values, rows, starts])
+    conversions.keep += [values, rows, starts]
+    return conversions.kernel(ahead=None, notes={"convert_s": seconds})
+
+
+def _by_columns(case: Case, arrays: Arrays) -> tuple[Any, Any, Any]:
+    """Aᵀ as CSR: where each column of A starts, the rows of its non-zeros, and their values."""
+    import numpy as np
+
+    from deepbench.arrays import copy
+
+    lengths = np.diff(arrays["row_starts"])
+    order = np.argsort(arrays["columns"], kind="stable")
+    starts = np.zeros(case.problem.k + 1, np.int32)
+    np.cumsum(np.bincount(arrays["columns"], minlength=case.problem.k), out=starts[1:])
+    rows = np.repeat(np.arange(case.problem.m, dtype=np.int32), lengths)[order]
+    return copy(starts), copy(rows), copy(arrays["values"][order])

@@ -57,6 +57,45 @@ def test_the_python_loop_serves_without_a_compiler_and_the_record_says_so(deepbe
     assert "Python loop" in done.stdout
 
 
+def test_show_by_application_and_by_backend(deepbench, tmp_path):
+    words = ["deepbench/device", "--op", "gemm", "--application", "Keyword Spotting", "--backend", "openblas,onednn"]
+    deepbench("run", *words, "--quick", "-o", "out.jsonl")
+
+    shown = deepbench("show", "out.jsonl", "--by", "application", "--against", "out.jsonl")
+    assert 0 == shown.returncode, shown.stderr
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("Keyword Spotting"))
+    assert line.endswith("1.00")
+    assert "100 %" in line
+    (row,) = json.loads(deepbench("show", "out.jsonl", "--by", "application", "--json").stdout)
+    assert row["kernels"] == row["measured"] > 0
+    assert row["time"] > 0
+
+    rows = list(csv.DictReader(io.StringIO(deepbench("show", "out.jsonl", "--by", "backend", "--csv").stdout)))
+    assert rows
+    assert all(float(r["oneDNN"]) > 0 and float(r["OpenBLAS"]) > 0 for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--by", "colour"], "--by is application or backend, found colour"),
+        (["--against", "out.jsonl"], "--by is application or backend, found nothing"),
+        (["--by", "backend", "--against", "out.jsonl"], "--against goes with --by application"),
+        (["--by", "application", "--against", "none.jsonl"], "none.jsonl"),
+        (["--by", "application"], "no case of out.jsonl comes from a suite that names applications"),
+        (["--by", "backend"], "no case of out.jsonl has a time"),
+    ],
+)
+def test_show_by_something_it_cannot_is_one_sentence(deepbench, words, message):
+    deepbench("run", "gemm m=2 n=3 k=4 null", "--quick", "-o", "out.jsonl")
+
+    done = deepbench("show", "out.jsonl", *words)
+
+    assert 64 == done.returncode
+    assert message in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+
+
 def test_show_reads_the_file_back_in_every_form(deepbench, tmp_path):
     deepbench("run", "deepbench/device", "--op", "gemm", "--backend", "null", "--quick", "-o", "out.jsonl")
 

@@ -41,9 +41,9 @@ GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 
 # Rows of the batch come in so many kinds, which take turns. The reference computes one row of each kind, and every row
 # is compared with its kind: so every element is checked at the cost of a few rows.
-KINDS = 4
-# Up to so many multiply-adds each kind is computed at all time steps; beyond, the first is, the others at some.
-ALL_KINDS_MULTIPLY_ADDS = 2**32
+KINDS, KINDS_OF_LARGE = 4, 2
+LARGE_MULTIPLY_ADDS = 2**31
+# Where a row takes long, the first kind is computed at all time steps, the second at some.
 SAMPLED_STEPS = 64
 
 # 8-bit values of states in (-1, 1): u = rint(127·value + 128).
@@ -82,7 +82,12 @@ class Recurrent(BaseProblem):
     @property
     def kinds(self) -> int:
         """Different rows in the batch."""
-        return min(self.batch, KINDS)
+        return min(self.batch, KINDS_OF_LARGE if self.is_large else KINDS)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a row takes the reference a second or more."""
+        return self.timesteps * self.gates * self.hidden**2 > LARGE_MULTIPLY_ADDS
 
 
 class RecurrentOp(Op):
@@ -116,11 +121,13 @@ class RecurrentOp(Op):
         return sum(math.prod(shape) * BITS[kind] // 8 for shape, kind in self._layout(case).values())
 
     def work_bytes(self, case: Case) -> int:
-        """Gates and states of every step, kept for the backward pass, and r in float64 for the check."""
+        """Gates and states of every step, kept for the backward pass; r and some rows in float64 for the check."""
         p = case.problem
         kept = case.direction == "backward" or case.settings["mode"] == "training"
         steps = p.timesteps if kept else 2
-        return int(4 * steps * p.batch * (p.gates + 2) * p.hidden + 8 * p.gates * p.hidden**2)
+        library = 4 * steps * p.batch * (p.gates + 2) * p.hidden
+        check = p.gates * p.hidden**2 + (2 * p.gates + 8) * p.timesteps * p.kinds * p.hidden
+        return int(library + 8 * check)
 
     def operands(self, case: Case) -> Arrays:
         """The arrays named at the top of this file.
@@ -196,8 +203,7 @@ class RecurrentOp(Op):
             states = _chain(case, arrays, range(p.kinds))
             yield self._states("every step from the first", case, kinds, states.y, states.reach, chained=True, of=of)
         else:
-            everywhere = p.timesteps * p.gates * p.hidden**2 * p.kinds <= ALL_KINDS_MULTIPLY_ADDS
-            yield self._single_steps(case, arrays, everywhere)
+            yield self._single_steps(case, arrays, everywhere=not p.is_large)
         if p.batch > p.kinds:
             yield self._twins(case, y)
         if case.direction == "backward":

@@ -1,6 +1,6 @@
 """How long a suite takes, against the original's fixed rule: 11 calls of each problem, from the times just measured.
 
-Run: python benchmarks/suite_time.py [WORDS OF deepbench run …]     default: deepbench/train --precision f32
+Run: python benchmarks/suite_time.py [WORDS OF deepbench run …]     default: deepbench/train --op gemm --precision f32
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CALLS = 11  # one warm-up and ten
 
 def main() -> None:
     """Default settings and --quick, one after the other."""
-    words = sys.argv[1:] or ["deepbench/train", "--precision", "f32"]
+    words = sys.argv[1:] or ["deepbench/train", "--op", "gemm", "--precision", "f32"]
     for mode in ([], ["--quick"]):
         with TemporaryDirectory() as folder:
             path = Path(folder, "out.jsonl")

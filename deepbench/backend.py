@@ -80,6 +80,8 @@ class Kernel:
     run: Callable[[], object] | None = None
     load: Callable[[], object] = lambda: None
     store: Callable[[], object] = lambda: None
+    own: tuple[str, ...] = ()
+    """Names of the arrays that it holds in buffers of its own."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
 

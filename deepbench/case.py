@@ -74,6 +74,11 @@ class Pattern:
     """Every setting that the line says, defaults included: no choice changes them."""
 
 
+def run_words(case: Case) -> str:
+    """The settings of running of a case, as its text says them: what it is compared with runs the same way."""
+    return " ".join(f"{name}={value}" for name, value in case.chosen if name in RUN_SETTINGS)
+
+
 def known_settings(op_name: str) -> dict[str, tuple[str, ...]]:
     """Every setting that cases of this op have, with its values; the first is the default."""
     return {**ops.find(op_name).settings, **RUN_SETTINGS}

@@ -45,11 +45,16 @@ class Verdict:
 
 def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
     """The verdict on outputs after `op.reset` and one execution."""
-    verdicts = [_judge(c) for c in op.compare(case, arrays)]
+    seen: dict[str, tuple[int, int]] = {}
+    verdicts = []
+    for comparison in op.compare(case, arrays):
+        verdicts.append(_judge(comparison))
+        before = seen.get(comparison.output, (0, 0))
+        seen[comparison.output] = max(before, (comparison.covers, comparison.of))
     worst = next((v for v in verdicts if not v.passed), None) or max(verdicts, key=lambda v: v.error or 0.0)
-    how = worst.how if not worst.passed else " and ".join(v.how for v in verdicts)
-    covers = max(v.covers for v in verdicts)
-    return Verdict(worst.passed, how, _largest(verdicts), worst.got, worst.want, covers, worst.of)
+    how = worst.how if not worst.passed else " and ".join(dict.fromkeys(v.how for v in verdicts))
+    covers, of = (sum(pair[i] for pair in seen.values()) for i in (0, 1))
+    return Verdict(worst.passed, how, _largest(verdicts), worst.got, worst.want, covers, of)
 
 
 def fingerprint(op: Op, arrays: Arrays) -> dict[str, int]:

@@ -81,7 +81,7 @@ class Comparison:
     """One comparison of what a kernel left with what the float64 reference says.
 
     `got`, `want` and `tolerance` (absolute) have one shape. `covers` of `of` elements of the output have a part
-    in it, so a sampled check says how much it saw.
+    in it, so a sampled check says how much it saw. Comparisons of several outputs name them.
     """
 
     how: str
@@ -90,6 +90,7 @@ class Comparison:
     tolerance: np.ndarray[Any, Any]
     covers: int
     of: int
+    output: str = ""
 
 
 class Op:
@@ -159,6 +160,14 @@ class Op:
     def facts(self, case: Case) -> dict[str, Any]:
         """What else backends and readers of the record should know, such as the scale of results in 8 bits."""
         return {}
+
+    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """Settings that change nothing here, so that equal work has one text."""
+        return ()
+
+    def overwrites(self, case: Case) -> bool:
+        """Whether a call leaves the same outputs however often it is made: then those that timing left are checked."""
+        return True
 
     def least_flop(self, case: Case) -> float:
         """Operations that no algorithm in use avoids: the roof judges by them."""

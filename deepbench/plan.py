@@ -169,13 +169,15 @@ def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
 def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     entries: list[Entry] = []
+    lines = 0
     try:
         header = [name.strip() for name in next(reader, [])]
         op = _op_of(header, path)
         for row in reader:
             if any(cell.strip() for cell in row):
                 with _located(path, reader.line_num):
-                    entries += _csv_entries(op, header, row, suite, len(entries) + 1)
+                    lines += 1
+                    entries += _csv_entries(op, header, row, suite, lines)
             if len(entries) > MOST_LINES:
                 raise BadInput(f"{path} has more than {MOST_LINES} lines; is it a list of problems?")
     except csv.Error as error:
@@ -274,7 +276,7 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     """What the case is compared with, on every library that a run would take, whatever op was asked for."""
     unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
     for text in ops.find(case.op).baselines(case):
-        pattern = cases.parse_pattern(f"{text} {case.precision.name} threads={case.threads}")
+        pattern = cases.parse_pattern(f"{text} {case.precision.name} threads={case.threads} {cases.run_words(case)}")
         yield from _cases(pattern, unbound, case.threads)
 
 
@@ -313,8 +315,9 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
                 if not backends.find(name).supports(op.name, precision, direction):
                     continue
                 for threads in _allowed(pattern.threads, choices.threads, (default_threads,)):
-                    for chosen in _settings(op, pattern, choices):
-                        kind = precisions.find(precision)
+                    kind = precisions.find(precision)
+                    idle = op.idle_settings(pattern.problem, direction, kind)
+                    for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
                         yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
 
 
@@ -329,13 +332,16 @@ def _default_backends() -> list[str]:
     return [name for name, backend in backends.all_backends().items() if backend.default]
 
 
-def _settings(op: ops.Op, pattern: Pattern, choices: Choices) -> list[tuple[tuple[str, str], ...]]:
-    """Every combination of the chosen settings that this op has; what the pattern says stays."""
+def _settings(
+    op: ops.Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...]
+) -> list[tuple[tuple[str, str], ...]]:
+    """Every combination of the chosen settings that this op has, less the idle ones; what the pattern says stays."""
     combinations: list[dict[str, str]] = [dict(pattern.said)]
     for name, values in choices.settings.items():
         if name in cases.known_settings(op.name) and name not in dict(pattern.said):
             combinations = [{**c, name: value} for c in combinations for value in values]
-    return [cases.check_settings(op.name, c) for c in combinations]
+    made = [cases.check_settings(op.name, c) for c in combinations]
+    return [tuple((n, v) for n, v in chosen if n not in idle) for chosen in made]
 
 
 def queue(

@@ -120,21 +120,27 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
     for s in ok:
         if case := parsed[s.record["case"]]:
             by_work.setdefault(_work(case), []).append(s)
-    found = {}
+    found: dict[str, Baseline] = {}
     for s in ok:
         case = parsed[s.record["case"]]
         if case is None:
             continue
         for text in find_op(case.op).baselines(case):
-            baseline = cases.parse(f"{text} {case.precision.name} {case.backend} threads={case.threads}")
-            rivals = by_work.get(_work(baseline), [])
-            if rivals and s.estimate:
-                best = min(rivals, key=lambda r: r.estimate.time_s if r.estimate else 0.0)
-                assert best.estimate is not None, "only measured ones are here"
-                speed_up = best.estimate.time_s / s.estimate.time_s
-                share = s.record["flop"] / best.record["flop"]
-                found[s.record["case"]] = Baseline(best, speed_up, share * speed_up)
+            words = f"{case.precision.name} {case.backend} threads={case.threads} {cases.run_words(case)}"
+            for rival in by_work.get(_work(cases.parse(f"{text} {words}")), []):
+                compared = _baseline(s, rival)
+                known = found.get(s.record["case"])
+                if known is None or compared.speed_up < known.speed_up:
+                    found[s.record["case"]] = compared
     return found
+
+
+def _baseline(s: Summary, dense: Summary) -> Baseline:
+    assert s.estimate is not None, "only measured cases are compared"
+    assert dense.estimate is not None, "only measured cases are compared"
+    speed_up = dense.estimate.time_s / s.estimate.time_s
+    share = s.record["flop"] / dense.record["flop"] if dense.record["flop"] else None
+    return Baseline(dense, speed_up, share * speed_up if share is not None else None)
 
 
 def _parsed(text: str) -> cases.Case | None:

@@ -8,7 +8,9 @@ import numpy as np
 
 from deepbench.precision import STORING
 
-SAMPLED_ELEMENTS = 512
+# Elements computed alone; fewer where each is a long sum, as their operands lie far apart in memory.
+SAMPLED_ELEMENTS, LEAST_SAMPLED_ELEMENTS = 512, 16
+SAMPLED_PRODUCTS = 2**23
 
 # Allowed error of one element, in units of roundoff · |a row| · |b column|. With random signs the rounding errors
 # of k additions grow like a random walk to about 0.7 of that unit, whatever k is; sixteen leaves room for every
@@ -17,6 +19,11 @@ SAMPLED_ELEMENTS = 512
 TOLERANCE_UNITS = 16.0
 # A projection adds n such errors with random signs: their root of the sum of squares, times this for safety.
 PROJECTION_SAFETY = 4.0
+
+
+def sampled_elements(products: int) -> int:
+    """How many elements to compute alone, each a sum of so many products."""
+    return max(LEAST_SAMPLED_ELEMENTS, min(SAMPLED_ELEMENTS, SAMPLED_PRODUCTS // products))
 
 
 def storing(type_name: str, sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | float:

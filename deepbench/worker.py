@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from deepbench.backend import Kernel
     from deepbench.case import Case
     from deepbench.op import Arrays, Op
 
@@ -102,7 +103,7 @@ def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
         result["status"], result["reason"] = "unsupported", str(error)
     except (errors.OutOfMemory, MemoryError) as error:
         result["status"], result["reason"] = "out_of_memory", str(error) or "an allocation failed"
-    except errors.LibraryError as error:
+    except errors.DeepBenchError as error:
         result["status"], result["reason"] = "crashed", str(error)
     result["process"] = _process(request, started, perf_counter() - clock)
     return result
@@ -133,9 +134,10 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     sets = _buffer_sets(op, case, op.operands(case), result)
     inputs = fingerprint(op, sets[0])
     say(pipe, {"phase": "prepare"})
-    kernels = [backend.prepare(case, arrays) for arrays in sets]
-    for kernel in kernels:
-        kernel.load()
+    kernels = [backend.prepare(case, sets[0])]
+    _refuse_own_buffers(op, case, kernels[0], len(sets))
+    kernels += [backend.prepare(case, arrays) for arrays in sets[1:]]
+    _put_back(op, case, sets, kernels)
     result["notes"] |= op.facts(case) | kernels[0].notes
     single, loop = callloop.timer(kernels[0])
     say(pipe, {"phase": "first call"})
@@ -146,11 +148,11 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         return
     say(pipe, {"phase": "measure"})
     rules = measure.Rules(**request["rules"])
-    # A kernel so long that it will be sampled once is checked on the very call that was timed, saving another.
-    fresh = first.call_s >= rules.most_s and len(sets) == 1
+    # Where repeated calls leave what one leaves, what timing left is checked. So is a kernel so long that it will be
+    # sampled once. Otherwise one more call is made.
+    fresh = op.overwrites(case) or (first.call_s >= rules.most_s and len(sets) == 1)
     if fresh:
-        op.reset(case, sets[0])
-        kernels[0].load()
+        _put_back(op, case, sets, kernels)
     timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
     measurement = measure.measure(measure.SystemClock(timer, len(sets)), rules, first, loop)
     result["measurement"] = measurement.as_dict()
@@ -161,15 +163,35 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     if measurement.stopped == "first_call":  # the call that was timed has just been checked
         return
     say(pipe, {"phase": "check again"})
-    timed_once = fresh and len(measurement.samples_s) * measurement.calls_per_sample == 1
+    calls = measurement.warm_up_calls + len(measurement.samples_s) * measurement.calls_per_sample
+    left_by_timing = op.overwrites(case) or (fresh and calls == 1)
     for i in sorted({0, len(sets) // 2, len(sets) - 1}):
-        if not timed_once:
-            op.reset(case, sets[i])
-            kernels[i].load()
+        if not left_by_timing:
+            _put_back(op, case, [sets[i]], [kernels[i]])
             callloop.timer(kernels[i])[0](1)
         kernels[i].store()
         if not _passes(result, "after", op, case, sets[i], inputs):
             return
+
+
+def _put_back(op: Op, case: Case, sets: list[Arrays], kernels: list[Kernel]) -> None:
+    """Outputs as a kernel must find them, also where it works on buffers of its own."""
+    for arrays, kernel in zip(sets, kernels, strict=True):
+        op.reset(case, arrays)
+        kernel.load()
+
+
+def _refuse_own_buffers(op: Op, case: Case, kernel: Kernel, count: int) -> None:
+    """Raise for kernels whose own buffers would make other things cold than asked for, or would not fit so often."""
+    from deepbench import errors
+
+    others = sorted(set(kernel.own) - set(op.weights))
+    if case.settings["cache"] == "weights" and others:
+        raise errors.Unsupported(
+            f"the library keeps {', '.join(others)} in buffers of its own, which would be cold too"
+        )
+    if count > 1:
+        _refuse_too_large(int(kernel.notes.get("converted_bytes", 0)) * (count - 1), {})
 
 
 # Buffers that take turns are together so many times the caches: what was used last time is gone.
@@ -187,10 +209,13 @@ def _buffer_sets(op: Op, case: Case, arrays: Arrays, result: dict[str, Any]) -> 
     """
     from deepbench import arrays as made
     from deepbench import record, system
+    from deepbench.errors import Unsupported
 
-    rotating = {"hot": (), "cold": tuple(arrays), "weights": op.weights}[case.settings["cache"]]
-    if not rotating:
+    if case.settings["cache"] == "hot":
         return [arrays]
+    rotating = [name for name in arrays if case.settings["cache"] == "cold" or name in op.weights]
+    if not rotating:
+        raise Unsupported(f"{case.op} {case.direction} has no weights to keep out of the caches")
     set_bytes = sum(arrays[name].nbytes for name in rotating)
     caches = system.cache_bytes() or GUESSED_CACHE_BYTES
     wanted = max(2, -(-TIMES_CACHE * caches // set_bytes))

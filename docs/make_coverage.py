@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deepbench import backend as backends
 from deepbench import op as ops
-from deepbench import plan, precision, store
+from deepbench import plan, precision, store, summary
 from deepbench.record import STATUSES
 
 SUITES = ("deepbench/train", "deepbench/server", "deepbench/device")
@@ -47,17 +47,18 @@ def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[
         ]
         date = file.header["started"][:10]
         machines[f"{machine['cpu']}, {machine.get('cores_allowed')} cores; {', '.join(libraries)}; {date}"] = None
-        for record in file.records:
+        for s in summary.summarize(file.records):
+            record = s.record
+            if not backends.find(record["backend"]).computes:
+                continue
             for source in record["sources"]:
-                op = ops.find(record["op"])
-                text = ops.make_problem(op, record["problem"]).text
+                text = ops.make_problem(ops.find(record["op"]), record["problem"]).text
                 key = (source["suite"], record["op"], record["direction"], record["precision"], text)
                 by_backend = found.setdefault(key, {})
-                before = by_backend.get(record["backend"])
-                if before != "ok":
-                    by_backend[record["backend"]] = record["status"]
-            if record["status"] not in ("ok", "unchecked"):
-                reasons[f"{record['backend']}: {record['status']}: {record['reason']}"] += 1
+                if by_backend.get(record["backend"]) != "ok":  # with some setting
+                    by_backend[record["backend"]] = s.status
+            if s.status != "ok":
+                reasons[f"{record['backend']}: {s.status}: {record['reason']}"] += 1
     return found, reasons, list(machines)
 
 

@@ -7,6 +7,7 @@ the time. Tensors share the memory of the arrays; what an operator returns is co
 from __future__ import annotations
 
 import warnings
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from deepbench.backend import Backend, Kernel, kernel
@@ -99,30 +100,36 @@ class Torch(Backend):
 
     @kernel("conv", precisions=("i8u8",))
     def conv_quantized(self, case: Case, arrays: Arrays) -> Kernel:
-        """`quantized.conv2d`: u8 data, s8 weights packed ahead, u8 results."""
+        """`quantized.conv2d`: u8 data with channels last, s8 weights packed ahead, u8 results."""
         torch, p = self.torch, case.problem
         self._refuse(
             case.settings["result"] == "wide", "PyTorch's quantized convolution stores u8; choose result=narrow"
         )
-        self._refuse(case.settings["layout"] == "any", "PyTorch has no tensor format of its own; choose nchw or nhwc")
+        own = "PyTorch's quantized convolution has channels last and packed filters; choose layout=any"
+        self._refuse(case.settings["layout"] != "any", own)
         self._refuse(case.settings["bias"] == "yes", "PyTorch's quantized convolution takes a bias in f32 only")
         operators, name = torch.ops.quantized, f"conv{p.dimensions}d"
         deep = slice(0 if p.dimensions == 3 else 1, None)
-        x = torch._make_per_tensor_quantized_tensor(self._channels_second(case, arrays["x"]), 1.0, 0)
-        w = torch._make_per_tensor_quantized_tensor(self._channels_second(case, arrays["w"]), 1.0, 0)
+        last = torch.channels_last if p.dimensions == 2 else torch.channels_last_3d
+        start = perf_counter()
+        data = self._tensor(arrays["x"]).contiguous(memory_format=last)
+        w = torch._make_per_tensor_quantized_tensor(self._tensor(arrays["w"]), 1.0, 0)
         shape = (list(p.stride[deep]), list(p.pad[deep]), list(p.dilation[deep]), p.groups)
         packed = getattr(operators, f"{name}_prepack")(w, None, *shape)
+        seconds = perf_counter() - start
+        x = torch._make_per_tensor_quantized_tensor(data, 1.0, 0)
         function, scale = getattr(operators, name), 1 / find(case.op).facts(case)["scale"]
-        y, result = self._channels_second(case, arrays["y"]), list[Any]()
+        y, result = self._tensor(arrays["y"]), list[Any]()
 
         def run() -> None:
             result[:] = [function(x, packed, scale, 0)]
 
         def store() -> None:
-            y.copy_(result[0].int_repr())
+            if result:
+                y.copy_(result[0].int_repr())
 
-        notes = {"implementation": f"quantized.{name} ({torch.backends.quantized.engine})"}
-        return Kernel(run=run, load=result.clear, store=store, notes=notes)
+        notes = {"implementation": f"quantized.{name} ({torch.backends.quantized.engine})", "convert_s": seconds}
+        return Kernel(run=run, load=result.clear, store=store, own=("x", "w"), notes=notes)
 
     @kernel("recurrent", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
@@ -165,7 +172,11 @@ class Torch(Backend):
         notes = {"implementation": {"vanilla": "rnn_relu"}.get(p.cell, p.cell)}
         if case.direction == "forward":
             return Kernel(
-                run=run, load=result.clear, store=lambda: y.copy_(result[0].detach()) if result else None, notes=notes
+                run=run,
+                load=result.clear,
+                store=lambda: y.copy_(result[0].detach()) if result else None,
+                own=tuple(arrays),
+                notes=notes,
             )
         dy = self._tensor(arrays["dy"]).to(kind)
         wanted = [x, *states, *weights]
@@ -195,7 +206,8 @@ class Torch(Backend):
             if p.cell == "gru":
                 self._tensor(arrays["db"])[3].copy_(db_inner.reshape(p.gates, p.hidden)[2])
 
-        return Kernel(run=run_backward, load=load, store=store, notes={**notes, "implementation": "autograd"})
+        own_all = tuple(arrays)
+        return Kernel(run=run_backward, load=load, store=store, own=own_all, notes={"implementation": "autograd"})
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:

@@ -296,15 +296,21 @@ class Conversions:
         notes = {**self.dnn.facts(self.primitive_desc), **(notes or {})}
         if self.formats:
             notes["formats"] = self.formats
+        notes["converted_bytes"] = self.converted_bytes
         if ahead is None:
-            return Kernel((*self.inward, *calls, *self.outward), load=lambda: make(self.poison), notes=notes)
+            own = tuple(self.formats)
+            kernel_calls = (*self.inward, *calls, *self.outward)
+            return Kernel(kernel_calls, load=lambda: make(self.poison), own=own, notes=notes)
         make(self.inward)  # touches the pages and starts the threads
         start = perf_counter()
         make([*self.inward, *self.outward])
         notes[ahead] = perf_counter() - start
-        notes["converted_bytes"] = self.converted_bytes
         return Kernel(
-            calls, load=lambda: make([*self.inward, *self.poison]), store=lambda: make(self.outward), notes=notes
+            calls,
+            load=lambda: make([*self.inward, *self.poison]),
+            store=lambda: make(self.outward),
+            own=tuple(self.formats),
+            notes=notes,
         )
 
 

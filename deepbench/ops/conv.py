@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from deepbench.case import Case
     from deepbench.op import Arrays
+    from deepbench.precision import Precision
 
     Array = np.ndarray[Any, Any]
 
 # Up to so many multiply-adds every element is computed in float64 (a tenth of a second).
 FULL_CHECK_MULTIPLY_ADDS = 2**27
 # Beyond, channels are summed with random signs, so many at a time, and one channel of each such block is taken alone.
-BLOCK = 32
+BLOCK, BLOCK_16_BITS = 32, 16
 
 # Allowed error of an element, in units of roundoff · √(products) · √(sum of their squares); random signs give 0.7 of it
 # for direct summation. Winograd's transforms of 4 × 4 tiles lose up to ten times as much.
@@ -40,7 +41,7 @@ BLOCK = 32
 TOLERANCE_UNITS = 64.0
 # Where results are stored in 16 bits, libraries may round sums of some taps or images to 16 bits on the way (PyTorch's
 # backward passes on CPUs do): so many roundings of a typical element, beside the one of the result.
-PARTIAL_SUMS = 8.0
+PARTIAL_SUMS = {"forward": 2.0, "backward_data": 8.0, "backward_weights": 8.0}
 # A sum of errors with random signs: the root of the sum of their squares, times this for safety.
 SUM_SAFETY = 4.0
 
@@ -87,7 +88,7 @@ class Conv(BaseProblem):
     @property
     def dimensions(self) -> int:
         """2, or 3 where there is any depth."""
-        return 3 if self.d > 1 or self.t > 1 else 2
+        return 3 if self.d > 1 or self.t > 1 or self.pad_d else 2
 
     @property
     def image(self) -> tuple[int, int, int]:
@@ -145,6 +146,7 @@ class ConvOp(Op):
         Conv(2, 16, 9, 9, 16, 3, 3, pad_h=1, pad_w=1, groups=16),
         Conv(1, 3, 6, 8, 4, 3, 3, pad_h=1, pad_w=1, d=5, t=3, pad_d=1),
         Conv(1, 100, 5, 5, 150, 3, 2, pad_h=1),
+        Conv(1, 1, 40, 40, 8, 1, 1),
     )
     outputs = ("y", "dx", "dw", "db")
 
@@ -194,15 +196,27 @@ class ConvOp(Op):
             squares = (seen["dy"].astype(np.float64) ** 2).sum(axis=(0, 2, 3, 4))
             count = seen["dy"].size // want.size
             tolerance = TOLERANCE_UNITS * case.precision.roundoff * np.sqrt(count * squares)
-            tolerance += STORING[self.result_type(case)] * (np.abs(want) + PARTIAL_SUMS * np.sqrt(squares))
-            yield Comparison(
-                "every element of db", seen["db"].astype(np.float64), want, tolerance, want.size, want.size
+            tolerance += STORING[self.result_type(case)] * (
+                np.abs(want) + PARTIAL_SUMS[case.direction] * np.sqrt(squares)
             )
+            got = seen["db"].astype(np.float64)
+            yield Comparison("every element of db", got, want, tolerance, want.size, want.size, "db")
         if self._rounds_to_integers(case):
             yield self._requantised(case, seen)
         else:
             small = self._multiply_adds(case) <= FULL_CHECK_MULTIPLY_ADDS
-            yield self._summed(case, seen, *(_each if small else _blocks)(self._channels(case)))
+            channels = self._channels(case)
+            block = BLOCK if STORING[self.result_type(case)] == 0 else BLOCK_16_BITS
+            yield self._summed(case, seen, *(_each(channels) if small or channels == 1 else _blocks(channels, block)))
+
+    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """A bias has no part in the gradient of the data; f32 is stored in one way."""
+        bias = ("bias",) if direction == "backward_data" else ()
+        return (*bias, "result") if precision.name == "f32" else bias
+
+    def work_bytes(self, case: Case) -> int:
+        """Outputs, and data with their squares, in float64: what the check holds."""
+        return 24 * sum(_count(shape) for shape, _ in self._layout(case).values())
 
     def flop(self, case: Case) -> int:
         """2·n·k·p·q·(c/groups)·r·s (·z·t): the original's count, products with padding zeros included."""
@@ -362,7 +376,8 @@ class ConvOp(Op):
             want = _backward_weights(p, data, mixed)
             filter_squares = (filters.astype(np.float64) ** 2).sum(axis=(0, 2, 3, 4))
         if "b" in seen:
-            want += _mixed(rows, seen["b"].astype(np.float64), 0, g)[None, :, None, None, None]
+            bias = seen["b"].astype(np.float64)
+            want += _mixed(rows, bias, 0, g)[None, :, None, None, None]
         spread = _mixed(rows**2, filter_squares, 0, g)
         reached = _reached(case, data)
         if weights:
@@ -370,11 +385,13 @@ class ConvOp(Op):
             squares = squares.reshape(len(want), -1)[:, :, None, None, None]
         else:
             squares = np.repeat(reached, len(rows), axis=1) * spread[None, :, None, None, None]
+        if "b" in seen:  # one more addition
+            squares = squares + _mixed(rows**2, bias**2, 0, g)[None, :, None, None, None]
         unit = TOLERANCE_UNITS * case.precision.roundoff
         shape = [1] * 5
         shape[axis] = -1
         with np.errstate(invalid="ignore"):
-            partial = PARTIAL_SUMS * np.sqrt(squares * raw.size / self._multiply_adds(case))
+            partial = PARTIAL_SUMS[case.direction] * np.sqrt(squares * raw.size / self._multiply_adds(case))
             tolerance = unit * np.sqrt(squares) + STORING[self.result_type(case)] * (np.sqrt(got_squares) + partial)
         return Comparison(how, got, want, np.tile(safety, g).reshape(shape) * tolerance, raw.size, raw.size)
 
@@ -490,21 +507,21 @@ def _each(channels: int) -> tuple[str, Array, Array]:
     return "every element", np.eye(channels), np.ones(channels)
 
 
-def _blocks(channels: int) -> tuple[str, Array, Array]:
+def _blocks(channels: int, block: int) -> tuple[str, Array, Array]:
     """One channel of each block alone, then all channels of each block with random signs."""
     import numpy as np
 
     from deepbench.arrays import generator
 
     choices = generator(stream=9)
-    starts = range(0, channels, BLOCK)
+    starts = range(0, channels, block)
     single, signs = np.zeros((2, len(starts), channels))
     for row, start in enumerate(starts):
-        width = min(BLOCK, channels - start)
+        width = min(block, channels - start)
         single[row, start + choices.integers(0, width)] = 1.0
         signs[row, start : start + width] = choices.integers(0, 1, width, endpoint=True) * 2.0 - 1.0
     safety = np.repeat([1.0, SUM_SAFETY], len(starts))
-    return f"one channel in {BLOCK}, and every element in a sum of {BLOCK}", np.r_[single, signs], safety
+    return f"one channel in {block}, and every element in a sum of {block}", np.r_[single, signs], safety
 
 
 def _real_places(image: int, filter_: int, pad: int, stride: int, dilation: int, output: int) -> int:

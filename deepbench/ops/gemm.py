@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from deepbench.case import Case
     from deepbench.op import Arrays
+    from deepbench.precision import Precision
 
 # Up to so many multiply-adds, and elements of one operand, the whole product is computed in float64 (some
 # milliseconds); above, elements are sampled and the whole is checked by a random projection.
@@ -125,6 +126,14 @@ class GemmOp(Op):
         yield self._sampled(case, arrays, choices, unit)
         yield self._projected(case, arrays, choices, unit)
 
+    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """Results of f32 and of integers are stored in one way."""
+        return () if precision.name in ("bf16", "f16") else ("result",)
+
+    def overwrites(self, case: Case) -> bool:
+        """With beta = 1 every call adds."""
+        return case.settings["beta"] == "0"
+
     def flop(self, case: Case) -> int:
         """2·m·n·k: one multiplication and one addition for each product, as the original counts."""
         p = case.problem
@@ -171,12 +180,13 @@ class GemmOp(Op):
         """Random elements, the four corners among them, each computed in float64."""
         import numpy as np
 
-        from deepbench.sums import SAMPLED_ELEMENTS, storing
+        from deepbench.sums import sampled_elements, storing
 
         p, c = case.problem, arrays["c"]
         corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
-        j = np.r_[[x for x, _ in corners], choices.integers(0, p.n, SAMPLED_ELEMENTS)]
-        i = np.r_[[y for _, y in corners], choices.integers(0, p.m, SAMPLED_ELEMENTS)]
+        count = sampled_elements(p.k)
+        j = np.r_[[x for x, _ in corners], choices.integers(0, p.n, count)]
+        i = np.r_[[y for _, y in corners], choices.integers(0, p.m, count)]
         a, b = self._left(case, arrays), self._right(case, arrays)
         got, want, tolerance = np.empty((3, j.size))
         for e in range(j.size):

@@ -41,9 +41,10 @@ GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 
 # Rows of the batch come in so many kinds, which take turns. The reference computes one row of each kind, and every row
 # is compared with its kind: so every element is checked at the cost of a few rows.
-KINDS, KINDS_OF_LARGE = 4, 2
+# Odd, so that no block of rows that a library works on is a multiple of it.
+KINDS = 5
 LARGE_MULTIPLY_ADDS = 2**31
-# Where a row takes long, the first kind is computed at all time steps, the second at some.
+# Where a row takes long, the first kind is computed at all time steps, the others at some.
 SAMPLED_STEPS = 64
 
 # 8-bit values of states in (-1, 1): u = rint(127·value + 128).
@@ -82,7 +83,7 @@ class Recurrent(BaseProblem):
     @property
     def kinds(self) -> int:
         """Different rows in the batch."""
-        return min(self.batch, KINDS_OF_LARGE if self.is_large else KINDS)
+        return min(self.batch, KINDS)
 
     @property
     def is_large(self) -> bool:
@@ -109,6 +110,11 @@ class RecurrentOp(Op):
         Recurrent("gru", 16, 1, 12),
         Recurrent("gru", 45, 6, 4),
     )
+
+    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """Only a GRU resets; a backward pass is of training in any case."""
+        reset = () if problem.cell == "gru" else ("gru_reset",)
+        return (*reset, "mode") if direction == "backward" else reset
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """8-bit states are u8, for inference."""
@@ -185,11 +191,12 @@ class RecurrentOp(Op):
         import numpy as np
 
         rows = range(case.problem.batch)
-        states = _chain(case, arrays, rows)
+        cell = _Cell(case, arrays)
+        states = _chain(case, arrays, rows, cell)
         y = states.y * STATE_SCALE + STATE_SHIFT if not case.precision.roundoff else states.y
         if case.direction == "forward":
             return {"y": y if case.precision.roundoff else np.clip(np.rint(y), 0, 255)}
-        gradients = _gradients(case, arrays, states, rows)
+        gradients = _gradients(case, arrays, states, rows, cell)
         ones = np.ones(len(rows))
         return {"y": y, **gradients.of_data, **gradients.of_weights(ones), "dr": gradients.of_recurrent(ones)}
 
@@ -199,18 +206,19 @@ class RecurrentOp(Op):
         kinds, of = y[:, : p.kinds], y.size
         # Steps of vanilla cells and GRUs can be checked one by one, each from the state that the library left before
         # it. Not so the LSTM's, whose cell state stays inside.
+        cell, covers = _Cell(case, arrays), of
         if p.cell == "lstm":
-            states = _chain(case, arrays, range(p.kinds))
-            yield self._states("every step from the first", case, kinds, states.y, states.reach, chained=True, of=of)
+            states = _chain(case, arrays, range(p.kinds), cell)
+            yield self._states("every step from the first", case, kinds, states.y, states.reach, chained=True)
         else:
-            yield self._single_steps(case, arrays, everywhere=not p.is_large)
-        if p.batch > p.kinds:
-            yield self._twins(case, y)
+            yield self._single_steps(case, arrays, cell)
+            if p.is_large:
+                covers = p.hidden * sum(len(s) * n for s, n in zip(_steps_of_kinds(p), _rows_of_kinds(p), strict=True))
+        yield from self._twins(case, y, covers)
         if case.direction == "backward":
             if p.cell != "lstm":
-                states = _steps(case, arrays, kinds)
-            gradients = _gradients(case, arrays, states, range(p.kinds))
-            yield from self._gradients(case, arrays, gradients, of)
+                states = _steps(case, arrays, kinds, cell)
+            yield from self._gradients(case, arrays, _gradients(case, arrays, states, range(p.kinds), cell))
 
     def flop(self, case: Case) -> int:
         """2·G·T·N·H² for the forward pass, twice that for the backward pass: the recurrent products alone.
@@ -292,9 +300,7 @@ class RecurrentOp(Op):
 
     # ---- checking
 
-    def _states(
-        self, how: str, case: Case, got: Array, want: Array, reach: Array, chained: bool, of: int
-    ) -> Comparison:
+    def _states(self, how: str, case: Case, got: Array, want: Array, reach: Array, chained: bool) -> Comparison:
         """States that the library left against those that should follow."""
         import numpy as np
 
@@ -304,54 +310,43 @@ class RecurrentOp(Op):
         else:
             tolerance = STEP_UNITS * (CHAIN if chained else 1.0) * case.precision.roundoff * reach[..., None]
             tolerance = tolerance + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
-        return Comparison(how, got.astype(np.float64), want, tolerance, min(of, got.size), of)
+        return Comparison(how, got.astype(np.float64), want, tolerance, got.size, _size_of_y(case), "y")
 
-    def _single_steps(self, case: Case, arrays: Arrays, everywhere: bool) -> Comparison:
-        """Each step from the state that the library left before it; of most kinds only some unless `everywhere`."""
+    def _single_steps(self, case: Case, arrays: Arrays, cell: _Cell) -> Comparison:
+        """Each step from the state that the library left before it; in large layers of most kinds only some steps."""
         import numpy as np
 
-        from deepbench.arrays import generator
-
-        p, y = case.problem, arrays["y"]
-        steps = [np.arange(p.timesteps)]
-        choices = generator(stream=8)
-        for _ in range(1, p.kinds):
-            few = np.r_[0, p.timesteps - 1, choices.integers(0, p.timesteps, SAMPLED_STEPS)]
-            steps.append(np.arange(p.timesteps) if everywhere else np.unique(few))
+        p, y, steps = case.problem, arrays["y"], _steps_of_kinds(case.problem)
         kind = np.repeat(np.arange(p.kinds), [len(s) for s in steps])
         step = np.concatenate(steps)
-        before = np.where((step == 0)[:, None], arrays["h0"][kind], y[step - 1, kind])
-        cell = _Cell(case, arrays)
+        before = cell.state(np.where((step == 0)[:, None], arrays["h0"][kind], y[step - 1, kind]))
         with np.errstate(invalid="ignore"):
-            h, _ = cell.step(arrays["x"][step, kind].astype(np.float64), cell.state(before), None)
-            reach = cell.reach(cell.state(before))
-        how = "every step from the one before" if everywhere else "steps from the one before"
-        return self._states(how, case, y[step, kind], h, reach, chained=False, of=y.size)
+            h, _ = cell.step(arrays["x"][step, kind].astype(np.float64), before, None)
+            reach = cell.reach(before)
+        how = "steps from the one before" if p.is_large else "every step from the one before"
+        return self._states(how, case, y[step, kind], h, reach, chained=False)
 
-    def _twins(self, case: Case, y: Array) -> Comparison:
-        """Every row of the batch against the first of its kind."""
+    def _twins(self, case: Case, y: Array, covers: int) -> Iterator[Comparison]:
+        """Every row of the batch against the first of its kind, some time steps at once.
+
+        `covers`: elements that so have been compared with float64, through the first row of their kind.
+        """
         import numpy as np
 
         p = case.problem
-        turns = p.batch // p.kinds * p.kinds
-        first = y[:, : p.kinds].astype(np.float64)
-        got = np.concatenate([y[:, p.kinds : turns], y[:, turns:]], axis=1)
-        want = np.take(first, np.arange(p.kinds, p.batch) % p.kinds, axis=1)
-        if case.precision.roundoff:
-            reach = STEP_UNITS * CHAIN * case.precision.roundoff * np.sqrt(p.hidden)
-            tolerance = reach + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
-        else:
-            tolerance = np.full(want.shape, CHAIN_8_BIT)
-        return Comparison(
-            "every row against its kind",
-            got.astype(np.float64),
-            want,
-            np.broadcast_to(tolerance, want.shape),
-            y.size,
-            y.size,
-        )
+        at_once = max(1, 2**24 // (p.batch * p.hidden))
+        for start in range(0, p.timesteps if p.batch > p.kinds else 0, at_once):
+            part = y[start : start + at_once]
+            want = np.take(part, np.arange(p.kinds, p.batch) % p.kinds, axis=1).astype(np.float64)
+            if case.precision.roundoff:
+                reach = STEP_UNITS * CHAIN * case.precision.roundoff * np.sqrt(p.hidden)
+                tolerance = reach + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
+            else:
+                tolerance = np.full(want.shape, CHAIN_8_BIT)
+            got = part[:, p.kinds :].astype(np.float64)
+            yield Comparison("every row against its kind", got, want, tolerance, covers, y.size, "y")
 
-    def _gradients(self, case: Case, arrays: Arrays, found: _Gradients, of: int) -> Iterator[Comparison]:
+    def _gradients(self, case: Case, arrays: Arrays, found: _Gradients) -> Iterator[Comparison]:
         """Gradients of data by row, of weights in sums over rows."""
         import numpy as np
 
@@ -365,7 +360,8 @@ class RecurrentOp(Op):
             got, wide = arrays[name].astype(np.float64), np.take(want, twin, axis=axis)
             tolerance = np.take(unit * found.size_of_data[name], twin, axis=axis)
             tolerance = tolerance + 4 * STORING[case.precision.data] * np.abs(wide)
-            yield Comparison(f"every element of {name}", got, wide, np.broadcast_to(tolerance, wide.shape), of, of)
+            tolerance = np.broadcast_to(tolerance, wide.shape)
+            yield Comparison(f"every element of {name}", got, wide, tolerance, wide.size, wide.size, name)
         sizes = found.sizes(counts)
         unit = GRADIENT_UNITS * case.precision.roundoff
         unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.timesteps * p.batch)
@@ -373,7 +369,8 @@ class RecurrentOp(Op):
             tolerance = np.broadcast_to(unit * sizes[name], want.shape) + 4 * STORING[case.precision.data] * np.abs(
                 want
             )
-            yield Comparison(f"every element of {name}", arrays[name].astype(np.float64), want, tolerance, of, of)
+            got = arrays[name].astype(np.float64)
+            yield Comparison(f"every element of {name}", got, want, tolerance, want.size, want.size, name)
         rows = self._rows_of_recurrent(p)
         with np.errstate(invalid="ignore"):
             flat = arrays["dr"].reshape(p.hidden, -1)
@@ -388,7 +385,7 @@ class RecurrentOp(Op):
             tolerance = unit * np.outer(before, sizes["db_full"].reshape(-1))
             tolerance = tolerance + 4 * STORING[case.precision.data] * np.sqrt(squares)
         how = "every element of dr" if len(rows) == p.hidden else f"every element of dr in a sum of {BLOCK}"
-        yield Comparison(how, got, want, tolerance, of, of)
+        yield Comparison(how, got, want, tolerance, flat.size, flat.size, "dr")
 
     def _rows_of_recurrent(self, p: Recurrent) -> Array:
         """Weights of sums over the first index of dr: every row alone, or blocks of rows with random signs."""
@@ -402,6 +399,30 @@ class RecurrentOp(Op):
         rows = np.zeros((-(-p.hidden // BLOCK), p.hidden))
         rows[np.arange(p.hidden) // BLOCK, np.arange(p.hidden)] = signs
         return rows
+
+
+def _rows_of_kinds(p: Recurrent) -> list[int]:
+    """How many rows of the batch are of each kind."""
+    return [len(range(kind, p.batch, p.kinds)) for kind in range(p.kinds)]
+
+
+def _steps_of_kinds(p: Recurrent) -> list[Array]:
+    """The time steps at which the reference computes each kind."""
+    import numpy as np
+
+    from deepbench.arrays import generator
+
+    choices = generator(stream=8)
+    steps = [np.arange(p.timesteps)]
+    for _ in range(1, p.kinds):
+        few = np.r_[0, p.timesteps - 1, choices.integers(0, p.timesteps, SAMPLED_STEPS)]
+        steps.append(np.unique(few) if p.is_large else np.arange(p.timesteps))
+    return steps
+
+
+def _size_of_y(case: Case) -> int:
+    p = case.problem
+    return int(p.timesteps * p.batch * p.hidden)
 
 
 SMALLEST_F16 = 2.0**-14  # the smallest that is not denormal
@@ -503,11 +524,11 @@ def _sigmoid(a: Array) -> Array:
     return found
 
 
-def _chain(case: Case, arrays: Arrays, rows: range) -> _States:
+def _chain(case: Case, arrays: Arrays, rows: range, cell: _Cell) -> _States:
     """All steps of these rows, each from the state before it."""
     import numpy as np
 
-    p, cell = case.problem, _Cell(case, arrays)
+    p = case.problem
     h = cell.state(arrays["h0"][: len(rows)])
     c = arrays["c0"][: len(rows)].astype(np.float64) if p.cell == "lstm" else None
     y, reach = np.empty((p.timesteps, len(rows), p.hidden)), np.empty((p.timesteps, len(rows)))
@@ -521,11 +542,11 @@ def _chain(case: Case, arrays: Arrays, rows: range) -> _States:
     return _States(y, kept, reach)
 
 
-def _steps(case: Case, arrays: Arrays, given: Array) -> _States:
+def _steps(case: Case, arrays: Arrays, given: Array, cell: _Cell) -> _States:
     """All steps of the first rows, each from the `given` state before it (T, rows, H), in one product."""
     import numpy as np
 
-    cell, (steps, rows, hidden) = _Cell(case, arrays), given.shape
+    steps, rows, hidden = given.shape
     y = cell.state(given)
     before = np.concatenate([cell.state(arrays["h0"][:rows])[None], y[:-1]]).reshape(-1, hidden)
     with np.errstate(invalid="ignore", over="ignore"):  # what was not written is NaN, and must show as such
@@ -590,11 +611,11 @@ class _Gradients:
         }
 
 
-def _gradients(case: Case, arrays: Arrays, states: _States, rows: range) -> _Gradients:
+def _gradients(case: Case, arrays: Arrays, states: _States, rows: range, cell: _Cell) -> _Gradients:
     """Through all steps from the last to the first."""
     import numpy as np
 
-    p, cell, n = case.problem, _Cell(case, arrays), len(rows)
+    p, n = case.problem, len(rows)
     biases = arrays["b"].shape[0]
     gates = np.empty((p.timesteps, n, biases, p.hidden))
     reset = np.empty((p.timesteps, n, p.hidden)) if p.cell == "gru" and not cell.after else None

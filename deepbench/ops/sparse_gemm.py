@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.errors import BadInput
-from deepbench.op import BaseProblem, Comparison, Op, size
+from deepbench.op import LARGEST_SIZE, BaseProblem, Comparison, Op, size
 from deepbench.precision import BITS
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class SparseGemm(BaseProblem):
     n: int = size()
     k: int = size()
     sparsity: int = size(least=0, most=99)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.non_zeros > LARGEST_SIZE:
+            raise BadInput(f"{self.non_zeros} non-zeros need 64-bit indices; make m or k smaller, or sparsity larger")
 
     @property
     def row_non_zeros(self) -> int:
@@ -75,8 +80,6 @@ class SparseGemmOp(Op):
         from deepbench import arrays
 
         p, types = case.problem, case.precision
-        if p.non_zeros > 2**31 - 1:
-            raise BadInput(f"{p.non_zeros} non-zeros need 64-bit indices; make m or k smaller")
         operands = {
             "row_starts": arrays.empty((p.m + 1,), "s32"),
             "columns": arrays.empty((p.non_zeros,), "s32"),
@@ -146,7 +149,7 @@ class SparseGemmOp(Op):
         import numpy as np
 
         from deepbench.arrays import generator
-        from deepbench.sums import PROJECTION_SAFETY, SAMPLED_ELEMENTS, TOLERANCE_UNITS, project
+        from deepbench.sums import PROJECTION_SAFETY, TOLERANCE_UNITS, project, sampled_elements
 
         p, c = case.problem, arrays["c"]
         unit = TOLERANCE_UNITS * case.precision.roundoff
@@ -160,8 +163,9 @@ class SparseGemmOp(Op):
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
-        i = np.r_[0, p.m - 1, 0, p.m - 1, choices.integers(0, p.m, SAMPLED_ELEMENTS)]
-        j = np.r_[0, 0, p.n - 1, p.n - 1, choices.integers(0, p.n, SAMPLED_ELEMENTS)]
+        count = sampled_elements(p.row_non_zeros)
+        i = np.r_[0, p.m - 1, 0, p.m - 1, choices.integers(0, p.m, count)]
+        j = np.r_[0, 0, p.n - 1, p.n - 1, choices.integers(0, p.n, count)]
         want, tolerance = np.empty((2, i.size))
         for e, (row, column) in enumerate(zip(i, j, strict=True)):
             held = slice(arrays["row_starts"][row], arrays["row_starts"][row + 1])
@@ -181,6 +185,10 @@ class SparseGemmOp(Op):
         tolerance = PROJECTION_SAFETY * unit * spread
         yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
 
+    def overwrites(self, case: Case) -> bool:
+        """With beta = 1 every call adds."""
+        return case.settings["beta"] == "0"
+
     def flop(self, case: Case) -> int:
         """2 · non-zeros · n: zeros are not multiplied."""
         return int(2 * case.problem.non_zeros * case.problem.n)
@@ -197,9 +205,10 @@ class SparseGemmOp(Op):
         return a + b + c * (2 if case.settings["beta"] == "1" else 1)
 
     def baselines(self, case: Case) -> tuple[str, ...]:
-        """The dense product of the same shape."""
+        """The dense product of the same shape; packed too, since libraries look at a sparse matrix ahead as well."""
         p = case.problem
-        return (f"gemm m={p.m} n={p.n} k={p.k} forward beta={case.settings['beta']}",)
+        shape = f"gemm m={p.m} n={p.n} k={p.k} forward beta={case.settings['beta']}"
+        return tuple(f"{shape} weights={way}" for way in ("plain", "packed"))
 
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
         """Sparse kernels reach some tenth of what dense ones do."""

@@ -71,12 +71,16 @@ def title(s: Summary) -> str:
     except BadInput:
         text = " ".join(f"{k}={v}" for k, v in record["problem"].items())
     extra = [] if record["direction"] == "forward" else [record["direction"]]
+    return " ".join([text, *extra, *settings_words(s)])
+
+
+def settings_words(s: Summary) -> list[str]:
+    """Settings that are not at their default, as a case's text has them."""
     try:
-        defaults = {n: v[0] for n, v in known_settings(record["op"]).items()}
+        defaults = {n: v[0] for n, v in known_settings(s.record["op"]).items()}
     except BadInput:
         defaults = {}
-    extra += [f"{n}={v}" for n, v in record["settings"].items() if defaults.get(n) != v]
-    return " ".join([text, *extra])
+    return [f"{n}={v}" for n, v in s.record["settings"].items() if defaults.get(n) != v]
 
 
 def library_title(name: str) -> str:

@@ -6,15 +6,16 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from deepbench import backend as backends
 from deepbench import units
-from deepbench.report.table import library_title, title, work_text
+from deepbench.report.table import library_title, settings_words, title, work_text
 from deepbench.summary import Summary
 
 Cell = str | int | float | None
@@ -32,9 +33,9 @@ class View:
         """For a terminal."""
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for name, show in self.columns.items():
-            table.add_column(name, justify="left" if show is str else "right", no_wrap=True)
+            table.add_column(Text(name), justify="left" if show is str else "right", no_wrap=True)
         for row in self._shown():
-            table.add_row(*row)
+            table.add_row(*map(Text, row))  # plain: what files say is no markup
         return table
 
     def markdown(self) -> str:
@@ -76,27 +77,27 @@ def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None
     geometric mean of the ratio of times (this file's over the other's) over the rows that both have.
     """
     here = _rows(summaries)
-    there = _rows(other) if other is not None else {}
-    applications = list(dict.fromkeys((key.application, key.precision, key.threads) for key in here))
-    totals: dict[tuple[str, int], float] = {}
+    there = _without_threads(_rows(other)) if other is not None else {}
+    kinds = list(dict.fromkeys((key.suite, key.application, key.precision, key.threads) for key in here))
+    totals: dict[tuple[str, str, int], float] = {}
     for key, time_s in here.items():
-        totals[key.precision, key.threads] = totals.get((key.precision, key.threads), 0.0) + (time_s or 0.0)
+        whole = (key.suite, key.precision, key.threads)
+        totals[whole] = totals.get(whole, 0.0) + (time_s or 0.0)
     rows: list[dict[str, Cell]] = []
-    for application, precision, threads in applications:
-        mine = {
-            k: t
-            for k, t in here.items()
-            if (k.application, k.precision, k.threads) == (application, precision, threads)
-        }
+    for suite, application, precision, threads in kinds:
+        kind = (suite, application, precision, threads)
+        mine = {k: t for k, t in here.items() if (k.suite, k.application, k.precision, k.threads) == kind}
         measured = {k: t for k, t in mine.items() if t is not None}
         total = sum(measured.values())
-        all_of_it = totals[precision, threads]
+        all_of_it = totals[suite, precision, threads]
         by_op: dict[str, float] = {}
         for key, time_s in measured.items():
             by_op[key.op] = by_op.get(key.op, 0.0) + time_s
         row: dict[str, Cell] = {
+            "suite": suite,
             "application": application,
             "precision": precision,
+            "threads": threads,
             "kernels": len(mine),
             "measured": len(measured),
             "time": total if measured else None,
@@ -108,14 +109,17 @@ def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None
             else None,
         }
         if other is not None:
-            ratios = [t / o for k, t in measured.items() if (o := there.get(k)) is not None]
+            # The other machine may have another number of cores; that is part of what is compared.
+            ratios = [t / o for k, t in measured.items() if (o := there.get(replace(k, threads=0))) is not None]
             row["in both"] = len(ratios)
             row["× other"] = _geometric_mean(ratios)
         rows.append(row)
-    rows.sort(key=lambda row: (str(row["precision"]), -float(row["time"] or 0.0)))
+    rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
     columns: dict[str, Callable[[Any], str]] = {
+        "suite": str,
         "application": str,
         "precision": str,
+        "threads": _count,
         "kernels": _count,
         "measured": _count,
         "time": units.seconds,
@@ -125,7 +129,7 @@ def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None
     if other is not None:
         columns |= {"in both": _count, "× other": units.significant}
     notes = [
-        "kernels: rows that a suite lists and a network needs; each counts once, at its fastest library.",
+        f"kernels: rows that a suite lists and a network needs; each counts once, at its fastest{_merged(summaries)}.",
         "time: one pass over them, a sum of kernels alone, not the time of a network.",
     ]
     if other is not None:
@@ -133,6 +137,23 @@ def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None
             "× other: geometric mean of this file's time over the other's, kernel by kernel; below 1 is faster."
         )
     return View(columns, rows, notes)
+
+
+def _without_threads(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
+    """The fastest of each row over numbers of threads."""
+    found: dict[_Row, float | None] = {}
+    for key, time_s in rows.items():
+        known = found.get(replace(key, threads=0))
+        found[replace(key, threads=0)] = time_s if known is None else known if time_s is None else min(known, time_s)
+    return found
+
+
+def _merged(summaries: Sequence[Summary]) -> str:
+    """Which libraries and settings the fastest was taken of."""
+    cases = [s for s in summaries if s.status == "ok" and s.record["sources"]]
+    libraries = dict.fromkeys(library_title(s.record["backend"]) for s in cases)
+    words = dict.fromkeys(word for s in cases for word in settings_words(s))
+    return f" of {', '.join(libraries)}" + (f" with or without {', '.join(words)}" if words else "")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Every op's check finds what is wrong: one element, a transposed filter, a missing bias, what was left from before."""
 
+import inspect
 import itertools
 
 import numpy as np
@@ -155,6 +156,43 @@ def test_rows_of_a_batch_that_change_places_are_found():
     arrays["y"][:, [4, 5]] = arrays["y"][:, [5, 4]]
 
     assert not check(op, c, arrays).passed
+
+
+@pytest.mark.parametrize("block", [2, 4, 6, 8, 16])
+@pytest.mark.parametrize("cell", ["vanilla", "lstm", "gru"])
+def test_a_block_of_rows_that_is_copied_is_found(cell, block):
+    c, op, arrays = solved(f"recurrent cell={cell} hidden=20 batch=32 timesteps=5 forward f32 reference threads=1")
+    arrays["y"][:, block : 2 * block] = arrays["y"][:, :block]
+
+    assert not check(op, c, arrays).passed
+
+
+def test_what_was_not_looked_at_is_not_covered(monkeypatch):
+    text = "recurrent cell=gru hidden=10 batch=7 timesteps=200 forward f32 reference threads=1"
+    c, op, arrays = solved(text)
+    assert arrays["y"].size == check(op, c, arrays).covers
+
+    monkeypatch.setattr(inspect.getmodule(type(op)), "LARGE_MULTIPLY_ADDS", 0)
+    verdict = check(op, c, arrays)
+
+    assert verdict.passed
+    # Rows 0 and 5 are of the first kind and looked at everywhere, the other five at 66 of 200 steps at most.
+    assert 2 * 200 * 10 < verdict.covers <= (2 * 200 + 5 * 66) * 10
+    assert arrays["y"].size == verdict.of
+
+
+def test_a_bias_larger_than_the_sums_is_no_error():
+    """Rounding is relative to what is added, the bias too."""
+    c, op, arrays = solved("conv n=1 c=1 h=64 w=64 k=8 r=1 s=1 forward f32 reference threads=1 bias=yes")
+
+    assert check(op, c, arrays).passed
+
+
+def test_padding_in_depth_alone_makes_three_dimensions():
+    c, op, arrays = solved("conv n=1 c=1 h=4 w=4 k=1 r=1 s=1 pad_d=1 forward f32 reference threads=1")
+
+    assert (1, 1, 3, 4, 4) == arrays["y"].shape
+    assert check(op, c, arrays).passed
 
 
 def test_a_state_that_a_step_forgets_is_found():

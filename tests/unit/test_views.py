@@ -87,7 +87,7 @@ def test_by_backend_says_what_a_framework_adds():
 def test_views_are_tables_for_people_and_values_for_programs():
     view = views.by_application(summarize([made(GEMM.format(kind="f32", backend="mkl"), 2e-3, [source("=A|B")])]))
 
-    assert "'=A|B,f32,1,1,0.002" in view.csv()
+    assert "deepbench/train,'=A|B,f32,1,1,1,0.002" in view.csv()
     assert "=A\\|B" in view.markdown()
     assert "=A|B" == json.loads(view.json())[0]["application"]
 

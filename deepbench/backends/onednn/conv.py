@@ -43,9 +43,8 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
         attribute = dnn.create("dnnl_primitive_attr_create")
         dnn.call("dnnl_primitive_attr_set_scales_mask", attribute, c.ARG_DST, 0)
     if case.direction == "forward":
-        training = case.precision.roundoff and case.settings["bias"] == "no"
-        kind = c.FORWARD_TRAINING if training else c.FORWARD_INFERENCE
-        primitive_desc = _forward(dnn, kind, descs["x"], descs["w"], descs.get("b"), descs["y"], shape, attribute)
+        tensors = (descs["x"], descs["w"], descs.get("b"), descs["y"])
+        primitive_desc = _forward(dnn, c.FORWARD_INFERENCE, *tensors, shape, attribute)
     else:
         primitive_desc = _backward(dnn, case, descs, views, shape)
     conversions = c.Conversions(dnn, primitive_desc)
@@ -96,7 +95,7 @@ def _backward(
     # The forward pass multiplies and stores in the type of the data, also where its gradients are f32.
     hint = [
         dnn.memory_desc_any(views[name].shape, case.precision.data)
-        if descs[name] is not descs["dy"] and type_name(views[name].dtype) != case.precision.data
+        if type_name(views[name].dtype) != case.precision.data
         else descs[name]
         for name in (("dx" if "dx" in views else "x"), ("dw" if "dw" in views else "w"))
     ]

@@ -66,7 +66,9 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
         if name in views:
             conversions.add(argument, name, views[name], output=name in GRADIENTS and name != "dy")
     conversions.arguments[c.ARG_WORKSPACE] = forward.arguments[c.ARG_WORKSPACE]
+    conversions.keep += forward.keep
     kernel, before = conversions.kernel(ahead=packing), forward.kernel(ahead=None)
+    kernel.own += before.own
     load = kernel.load
 
     def pass_forward() -> None:

@@ -17,7 +17,7 @@ from deepbench.case import Case, check_settings, known_settings
 from deepbench.measure import Rules
 from tests.conftest import ROOT
 
-SHORT = Rules(least_samples=3, least_s=0.001, most_s=0.01, warm_up_s=0.005)
+SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
 
 
 def combinations(name, op):

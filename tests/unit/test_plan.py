@@ -124,11 +124,11 @@ def test_k_is_1536_where_the_original_workbook_says_1530():
     assert {1536} == {p.case.problem.k for p in noted}
 
 
-def test_quick_is_some_thirty_cases_with_every_precision_and_library():
+def test_quick_is_some_thirty_cases_of_every_op_direction_and_library():
     found = planned(["quick"])
 
     assert 25 <= len(found) <= 40
-    assert {"f32", "bf16", "f16", "i8", "i8u8"} == {p.case.precision.name for p in found}
+    assert {"f32", "bf16", "i8u8"} == {p.case.precision.name for p in found}
     assert {"mkl", "onednn", "openblas", "scipy"} == {p.case.backend for p in found}
     assert {"conv", "gemm", "recurrent", "sparse_gemm"} == {p.case.op for p in found}
     assert {"forward", "backward", "backward_data", "backward_weights"} == {p.case.direction for p in found}

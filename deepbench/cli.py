@@ -87,9 +87,9 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose cases, which `list` and `run` share."""
     options = (
         ("--op", "OP", "Only these ops."),
-        ("--backend", "NAME", "Only these libraries (default: all but reference and null)."),
+        ("--backend", "NAME", "Only these libraries (default: all but torch, reference and null)."),
         ("--precision", "P", "These precisions, or all (default: f32, or what the suite says)."),
-        ("--direction", "D", "These directions (default: forward)."),
+        ("--direction", "D", "These directions (default: what the suite says, else forward)."),
         ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),
         ("--threads", "N", "Threads (default: all cores that this process may use)."),
         ("--set", "NAME=VALUE", "A setting, such as weights=packed or beta=0."),

@@ -260,7 +260,7 @@ class RecurrentOp(Op):
     def title(self, problem: Any) -> str:
         """`LSTM 512, batch 16, 25 steps`."""
         p = problem
-        name = {"vanilla": "vanilla"}.get(p.cell, p.cell.upper())
+        name = p.cell if p.cell == "vanilla" else p.cell.upper()
         return f"{name} {p.hidden}, batch {p.batch}, {p.timesteps} step{'s' if p.timesteps != 1 else ''}"
 
     def facts(self, case: Case) -> dict[str, Any]:

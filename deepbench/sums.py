@@ -1,11 +1,13 @@
-"""Errors of sums of rounded products, and checking a whole matrix by one random sum of its rows."""
+"""What products that add to C share: the C they find, the error of rounded sums, and a check by one random sum."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from deepbench.arrays import draw, poison
 from deepbench.precision import STORING
 
 # Elements computed alone; fewer where each is a long sum, as their operands lie far apart in memory.
@@ -44,3 +46,44 @@ def project(
             total += left[start : start + step] @ strip
             squares += np.einsum("ij,ij->j", strip, strip)
     return total, squares
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is in C, stored as (n, m), before a product is added: C₀ = u·1ᵀ + 1·vᵀ for random integers u and v.
+
+    Elements of such a C differ, are exact in every result type, and one element or a whole projection of it can be had
+    again without a second copy of C. With beta = 0 nothing is added to: `added` is False, and C is poison.
+    """
+
+    rows: np.ndarray[Any, Any]
+    columns: np.ndarray[Any, Any]
+    added: bool
+
+    @classmethod
+    def make(cls, m: int, n: int, beta: str) -> Start:
+        """The same bits for the same sizes; `beta` is `1` or `0`."""
+        return cls(draw(m, "s32", stream=3), draw(n, "s32", stream=4), beta == "1")
+
+    def fill(self, c: np.ndarray[Any, Any]) -> None:
+        """Put it into C."""
+        if self.added:
+            np.add(self.rows[None, :], self.columns[:, None], out=c, casting="unsafe")
+        else:
+            poison(c)
+
+    def elements(self, i: np.ndarray[Any, Any], j: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """C₀ in rows `i` and columns `j`, which broadcast as indices do; float64."""
+        sums: np.ndarray[Any, Any] = self.rows[i].astype(np.float64) + self.columns[j]
+        return sums * self.added
+
+    def whole(self) -> np.ndarray[Any, Any]:
+        """C₀ as (n, m); float64."""
+        return self.elements(np.arange(self.rows.size)[None, :], np.arange(self.columns.size)[:, None])
+
+    def projection(self, signs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """C₀·signs, of length m; float64."""
+        sums: np.ndarray[Any, Any] = signs.sum() * self.rows.astype(np.float64) + signs @ self.columns.astype(
+            np.float64
+        )
+        return sums * self.added

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deepbench.case import Case
     from deepbench.op import Arrays
     from deepbench.precision import Precision
+    from deepbench.sums import Start
 
 # Up to so many multiply-adds, and elements of one operand, the whole product is computed in float64 (some
 # milliseconds); above, elements are sampled and the whole is checked by a random projection.
@@ -78,31 +79,15 @@ class GemmOp(Op):
         return operands
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """C = u·1ᵀ + 1·vᵀ for random integers u, v (beta = 1), or poison (beta = 0).
-
-        Elements of such a C differ, are exact in every result type, and one element or a whole projection
-        of it can be had again without a second copy of C.
-        """
-        import numpy as np
-
-        from deepbench.arrays import poison
-
-        if case.settings["beta"] == "0":
-            poison(arrays["c"])
-        else:
-            rows, columns = self._initial(case)
-            np.add(rows[None, :], columns[:, None], out=arrays["c"], casting="unsafe")
+        """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
+        self._start(case).fill(arrays["c"])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """C in full, shape (n, m)."""
         import numpy as np
 
         a, b = self._left(case, arrays), self._right(case, arrays)
-        c = b.astype(np.float64) @ a.astype(np.float64)
-        if case.settings["beta"] == "1":
-            rows, columns = self._initial(case)
-            c += rows[None, :].astype(np.float64) + columns[:, None]
-        return {"c": c}
+        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self._start(case).whole()}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of a small product; of a large one a sample, and each element through a projection."""
@@ -169,12 +154,10 @@ class GemmOp(Op):
         """Bᵀ as an (n, k) view, however it is stored."""
         return arrays["b"].T if case.problem.b_t else arrays["b"]
 
-    def _initial(self, case: Case) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """u of length m and v of length n, of which the initial C is made: integers, so sums are exact in any type."""
-        from deepbench.arrays import draw
+    def _start(self, case: Case) -> Start:
+        from deepbench.sums import Start
 
-        p = case.problem
-        return draw(p.m, "s32", stream=3), draw(p.n, "s32", stream=4)
+        return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
 
     def _sampled(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
         """Random elements, the four corners among them, each computed in float64."""
@@ -194,9 +177,7 @@ class GemmOp(Op):
             want[e] = row @ column
             tolerance[e] = unit * (np.linalg.norm(row) * np.linalg.norm(column) + 1)
             got[e] = c[j[e], i[e]]
-        if case.settings["beta"] == "1":
-            rows, columns = self._initial(case)
-            want += rows[i].astype(np.float64) + columns[j]
+        want += self._start(case).elements(i, j)
         tolerance += storing(self.result_type(case), want)
         return Comparison(f"{j.size} elements", got, want, tolerance, min(j.size, c.size), c.size)
 
@@ -214,9 +195,7 @@ class GemmOp(Op):
         a, b = self._left(case, arrays), self._right(case, arrays)
         inner, b_squares = project(signs, b)
         want, a_squares = project(inner, a)
-        if case.settings["beta"] == "1":
-            rows, columns = self._initial(case)
-            want += signs.sum() * rows.astype(np.float64) + signs @ columns.astype(np.float64)
+        want += self._start(case).projection(signs)
         got, squares = project(signs, c)
         spread = np.sqrt(a_squares * b_squares.sum() + p.n)
         tolerance = PROJECTION_SAFETY * (unit * spread + storing(self.result_type(case), np.sqrt(squares)))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from deepbench.case import Case
     from deepbench.op import Arrays
+    from deepbench.sums import Start
 
     Array = np.ndarray[Any, Any]
 
@@ -119,16 +120,8 @@ class SparseGemmOp(Op):
             columns[start:end] = chosen
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """C = u·1ᵀ + 1·vᵀ for random integers (beta = 1), or poison (beta = 0), as in `gemm`."""
-        import numpy as np
-
-        from deepbench.arrays import poison
-
-        if case.settings["beta"] == "0":
-            poison(arrays["c"])
-        else:
-            rows, columns = self._initial(case)
-            np.add(rows[None, :], columns[:, None], out=arrays["c"], casting="unsafe")
+        """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
+        self._start(case).fill(arrays["c"])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """C in full, shape (n, m)."""
@@ -139,10 +132,7 @@ class SparseGemmOp(Op):
         c = np.empty((p.n, p.m))
         for target, column in zip(c, arrays["b"], strict=True):
             target[...] = _row_sums(arrays, values * column.astype(np.float64)[arrays["columns"]])
-        if case.settings["beta"] == "1":
-            rows, columns = self._initial(case)
-            c += rows[None, :].astype(np.float64) + columns[:, None]
-        return {"c": c}
+        return {"c": c + self._start(case).whole()}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of a small product; of a large one a sample, and each element through a projection."""
@@ -154,7 +144,7 @@ class SparseGemmOp(Op):
         p, c = case.problem, arrays["c"]
         unit = TOLERANCE_UNITS * case.precision.roundoff
         values, columns = arrays["values"].astype(np.float64), arrays["columns"]
-        start = self._initial(case) if case.settings["beta"] == "1" else (np.zeros(p.m), np.zeros(p.n))
+        start = self._start(case)
         if p.non_zeros * p.n <= FULL_CHECK_MULTIPLY_ADDS:
             want = self.reference(case, arrays)["c"]
             a_norm = np.sqrt(_row_sums(arrays, values**2))
@@ -170,8 +160,9 @@ class SparseGemmOp(Op):
         for e, (row, column) in enumerate(zip(i, j, strict=True)):
             held = slice(arrays["row_starts"][row], arrays["row_starts"][row + 1])
             met = arrays["b"][column, columns[held]].astype(np.float64)
-            want[e] = values[held] @ met + start[0][row] + start[1][column]
+            want[e] = values[held] @ met
             tolerance[e] = unit * (np.linalg.norm(values[held]) * np.linalg.norm(met) + 1)
+        want += start.elements(i, j)
         got = c[j, i].astype(np.float64)
         yield Comparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)
 
@@ -179,7 +170,7 @@ class SparseGemmOp(Op):
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
         inner, b_squares = project(signs, arrays["b"])
         want = _row_sums(arrays, values * inner[columns])
-        want += signs.sum() * start[0].astype(np.float64) + signs @ start[1].astype(np.float64)
+        want += start.projection(signs)
         got, _ = project(signs, c)
         spread = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
         tolerance = PROJECTION_SAFETY * unit * spread
@@ -232,11 +223,10 @@ class SparseGemmOp(Op):
             p.m * p.n * BITS[types.result] // 8,
         )
 
-    def _initial(self, case: Case) -> tuple[Array, Array]:
-        """u of length m and v of length n, of which the initial C is made."""
-        from deepbench.arrays import draw
+    def _start(self, case: Case) -> Start:
+        from deepbench.sums import Start
 
-        return draw(case.problem.m, "s32", stream=3), draw(case.problem.n, "s32", stream=4)
+        return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
 
 
 def _row_sums(arrays: Arrays, products: Array) -> Array:

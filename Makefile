@@ -32,11 +32,11 @@ clean:
 	@touch $@
 
 .venv/test: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,gpu-test]'
 	@touch $@
 
 .venv/check: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,gpu-test,dev]'
 	@touch $@
 
 .venv/made: pyproject.toml setup.py deepbench/native/callloop.c

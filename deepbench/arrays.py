@@ -23,6 +23,8 @@ TILE = 1_048_573
 # Floats are drawn from [-1, 1] with every bit of the significand random, but not closer to zero than this: zeros
 # make some hardware too fast and denormals make it very slow, in f16 too.
 LEAST_FLOAT = 2.0**-10
+# The smallest normal number of e4m3 is larger.
+LEAST_OF = {"f8e4m3": 2.0**-6, "f8e5m2": 2.0**-6}
 
 # Integers stay small. Products of 8-bit numbers are added in pairs into 16 bits on CPUs without dot-product
 # instructions, and saturate there when they are large; libraries document that, and it is not what we measure.
@@ -65,7 +67,8 @@ def draw(count: int, type_name: str, stream: int) -> Array:
         values = choices.integers(low, high, count, dtype=np.int32, endpoint=True)
         values[values == 0] = high
         return values.astype(dtype(type_name))
-    sizes = LEAST_FLOAT + (1 - LEAST_FLOAT) * choices.random(count, dtype=np.float32)
+    least = LEAST_OF.get(type_name, LEAST_FLOAT)
+    sizes = least + (1 - least) * choices.random(count, dtype=np.float32)
     signs = choices.integers(0, 1, count, dtype=np.int32, endpoint=True) * 2 - 1
     return (sizes * signs).astype(dtype(type_name))
 

@@ -68,6 +68,28 @@ def _word(argument: Any) -> int:
     return ctypes.addressof(argument)
 
 
+class Device(Protocol):
+    """An accelerator: kernels that run on one are timed on its own clock."""
+
+    def timer(self, enqueue: Callable[[int], int], calls: int) -> DeviceTimer:
+        """A timer for what `enqueue(repeats)` makes the device do, `calls` calls in one repeat."""
+
+    def conditions(self) -> dict[str, Any] | None:
+        """Clocks, throttling, power and temperature now; None where they cannot be read."""
+
+    def warnings(self, seen: dict[str, Any]) -> list[tuple[str, str]]:
+        """Code and sentence of what a reader should know: `seen` has the conditions `before` and `after`."""
+
+
+class DeviceTimer(Protocol):
+    """Repeats → nanoseconds on the device; and what the record should say of it."""
+
+    def __call__(self, repeats: int) -> int: ...
+
+    def facts(self, energy_s: float | None = None) -> dict[str, Any]:
+        """Which clock it was, the time as the host sees it, joules a call over a window of so many seconds."""
+
+
 @dataclass
 class Kernel:
     """What a backend prepared: either C `calls`, made one after the other, or a Python function `run`.
@@ -84,13 +106,15 @@ class Kernel:
     """Names of the arrays that it holds in buffers of its own."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
+    device: Device | None = None
+    """The accelerator whose stream the calls go into; None: the CPU runs them."""
 
 
 def in_turn(kernels: Sequence[Kernel]) -> Kernel:
     """One kernel that runs these one after the other."""
     functions = [k.run for k in kernels if k.run is not None]
     if not functions:
-        return Kernel(calls=tuple(call for k in kernels for call in k.calls))
+        return Kernel(calls=tuple(call for k in kernels for call in k.calls), device=kernels[0].device)
 
     def run() -> None:
         for function in functions:
@@ -139,8 +163,10 @@ class Backend:
     """One word, as in a case's text."""
     title: ClassVar[str]
     """The library as its makers spell it."""
+    device: ClassVar[str] = "cpu"
+    """`cpu`, `cuda` or `hip`."""
     default: ClassVar[bool] = True
-    """Part of a run that names no backend."""
+    """Part of a run on its device that names no backend."""
     framework: ClassVar[bool] = False
     """True for what calls libraries of others: its times say what it adds to them."""
     computes: ClassVar[bool] = True
@@ -153,6 +179,14 @@ class Backend:
         then. Import and load here, never at the top of the file.
         """
         raise NotImplementedError
+
+    def cache_bytes(self) -> int | None:
+        """Bytes of the caches that `cache=cold` must go beyond; None where unknown. Asked after `open`."""
+        return None
+
+    def memory_free(self) -> int | None:
+        """Free bytes on its device, where that has memory of its own. Asked after `open`."""
+        return None
 
     def marks(self) -> list[Mark]:
         """What the methods say they serve."""
@@ -178,6 +212,9 @@ class Backend:
         from deepbench.errors import Unsupported
 
         raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
+
+
+DEVICES = ("cpu", "cuda", "hip")
 
 
 @cache

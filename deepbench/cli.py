@@ -94,6 +94,8 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--threads", "N", "Threads (default: all cores that this process may use)."),
         ("--set", "NAME=VALUE", "A setting, such as weights=packed or beta=0."),
     )
+    device = click.option("--device", metavar="DEVICE", help="cpu (default), cuda or hip: whose libraries to take.")
+    command = device(command)
     for name, metavar, text in reversed(options):
         split = None if name in ("--set", "--application") else _comma_list
         command = click.option(name, multiple=True, metavar=metavar, help=text + " Repeatable.", callback=split)(
@@ -175,6 +177,9 @@ def info(matrix: bool, as_json: bool) -> None:
     )
     console.print(f"call loop  {text}", markup=False, highlight=False)
     console.print()
+    cards = [answer.get("library", {}).get("card") for answer in opened.values()]
+    for card in {card["bus_id"]: card for card in cards if card}.values():
+        _print_card(console, card)
     for name, answer in opened.items():
         _print_library(console, backends.find(name).title, answer)
 
@@ -185,6 +190,7 @@ def info(matrix: bool, as_json: bool) -> None:
 @click.option("--quick", "mode", flag_value="quick", help="One round, short samples.")
 @click.option("--rigorous", "mode", flag_value="rigorous", help="Ten to twenty rounds, ±0.5 %.")
 @click.option("--rounds", metavar="N", help="Exactly so many rounds, each in fresh processes.")
+@click.option("--energy", is_flag=True, help="Joules a call, on devices that count energy (2 s more a case).")
 @click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with FILE where it stops.")
@@ -193,6 +199,7 @@ def run(
     words: tuple[str, ...],
     mode: str | None,
     rounds: str | None,
+    energy: bool,
     timeout: str | None,
     output: str | None,
     resume: bool,
@@ -215,7 +222,7 @@ def run(
     if resume:
         if not output:
             raise BadInput("--resume needs the file to go on with: deepbench run --resume -o FILE")
-        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds) if n]
+        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy) if n]
         if words or given:
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
         store = Store.reopen(Path(output))
@@ -224,7 +231,7 @@ def run(
         store.go_on(found)
         return _go_on(found, store, _seconds(timeout), full)
     planned = _plan(words, filters)
-    header = _header(planned, mode or "default", rounds, _seconds(timeout))
+    header = _header(planned, mode or "default", rounds, energy, _seconds(timeout))
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     from deepbench.store import default_path
 
@@ -334,11 +341,23 @@ def _choices(filters: dict[str, Any]) -> Choices:
         directions=filters["direction"],
         applications=filters["application"],
         threads=tuple(map(cases.thread_count, filters["threads"])),
+        device=_device(filters["device"]),
         settings=settings,
     )
 
 
-def _rounds(mode: str, exactly: str | None) -> tuple[Rounds, Rules]:
+DEFAULT_DEVICE = "cpu"
+
+
+def _device(name: str | None) -> str:
+    from deepbench.backend import DEVICES
+
+    if name is not None and name not in DEVICES:
+        raise BadInput(f"--device is one of {', '.join(DEVICES)}, found {name[:60]!r}")
+    return name or DEFAULT_DEVICE
+
+
+def _rounds(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules]:
     from dataclasses import replace
 
     from deepbench import measure, plan
@@ -351,7 +370,7 @@ def _rounds(mode: str, exactly: str | None) -> tuple[Rounds, Rules]:
         if not 1 <= number <= 1000:
             raise BadInput(f"--rounds must be from 1 to 1000, found {number}")
         rounds = replace(rounds, least=number, most=number)
-    return rounds, rules
+    return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
 
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -382,23 +401,28 @@ def _check_environment() -> None:
 # ---- running
 
 
-def _header(planned: list[Planned], mode: str, rounds: str | None, timeout_s: float | None) -> dict[str, Any]:
+def _header(
+    planned: list[Planned], mode: str, rounds: str | None, energy: bool, timeout_s: float | None
+) -> dict[str, Any]:
     import random
 
     from deepbench import backend as backends
     from deepbench import system
     from deepbench.record import SCHEMA
 
-    how, rules = _rounds(mode, rounds)
+    how, rules = _rounds(mode, rounds, energy)
     names = {p.case.backend for p in planned}
-    names |= {name for name, backend in backends.all_backends().items() if backend.default}
+    devices = {backends.find(name).device for name in names}
+    names |= {name for name, b in backends.all_backends().items() if b.default and b.device in devices}
+    libraries = _open_backends(sorted(names))
+    _refuse_without_device(planned, libraries)
     return {
         "schema": SCHEMA,
         "tool": f"deepbench {__version__}",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv[1:],
         "machine": system.describe(),
-        "libraries": _open_backends(sorted(names)),
+        "libraries": libraries,
         "plan": {
             "rounds": asdict(how),
             "mode": mode,
@@ -408,6 +432,16 @@ def _header(planned: list[Planned], mode: str, rounds: str | None, timeout_s: fl
             "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
         },
     }
+
+
+def _refuse_without_device(planned: list[Planned], libraries: dict[str, Any]) -> None:
+    """`BadInput` in one sentence where all cases are for a device that is not here."""
+    from deepbench import backend as backends
+
+    names = {p.case.backend for p in planned}
+    missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
+    if len(missing) == len(names) and all(backends.find(n).device != DEFAULT_DEVICE for n in names):
+        raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}")
 
 
 def _open_backends(names: list[str]) -> dict[str, Any]:
@@ -509,18 +543,19 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
     defaults = [n for n, b in backends.all_backends().items() if b.default]
     roofs = Roofs(found.roofs, [n for n in defaults if n in opened and n not in unavailable])
     left = [case for case, _ in queue()]
-    needed = {(c.precision.name, c.threads) for c in left if backends.find(c.backend).computes}
-    for precision, threads in sorted(needed):
-        for name in roofs.missing(precision, threads):
+    used = {(c.precision.name, backends.find(c.backend), c.threads) for c in left}
+    needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
+    for precision, device, threads in sorted(needed):
+        for name in roofs.missing(precision, device, threads):
             bar.say(f"roof of {name}")
-            line = roofs.probe(name, threads, probe)
+            line = roofs.probe(name, device, threads, probe)
             if line is not None:
                 keep({"roof": line})
 
     def estimate(case: cases.Case) -> float:
         if case.backend in unavailable:
             return 0.0
-        roof = roofs.highest(case.precision.name, case.threads)
+        roof = roofs.highest(case.precision.name, backends.find(case.backend).device, case.threads)
         return plan.estimated_s(case, roof, rules)
 
     bar.start(planned, found.records, rounds, estimate)
@@ -573,6 +608,9 @@ def _print_head(console: Console, found: ResultFile) -> None:
     header = found.header
     _print_machine(console, header["machine"])
     used = {word for planned in header["plan"]["cases"] for word in planned["case"].split()}
+    cards = [a["library"].get("card") for n, a in header["libraries"].items() if n in used and "library" in a]
+    if card := next(filter(None, cards), None):
+        _print_card(console, card)
     for name, answer in header["libraries"].items():
         if name in used:
             _print_library(console, _title(name), answer)
@@ -617,6 +655,18 @@ def _print_library(console: Console, title: str, answer: dict[str, Any]) -> None
         missing = answer["unavailable"]
         text = f"not here: {missing['reason']}\n{'':11}remedy: {missing['remedy']}"
     console.print(f"{title:10} {text}", markup=False, soft_wrap=True)
+
+
+def _print_card(console: Console, card: dict[str, Any]) -> None:
+    from deepbench import units
+
+    parts = [
+        f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
+        f"{card.get('processors')} multiprocessors",
+        units.data_bytes(card.get("memory_bytes")),
+        f"driver {card.get('driver')}",
+    ]
+    console.print(f"card       {', '.join(parts)}", markup=False)
 
 
 def _print_table(console: Console, found: ResultFile, full: bool) -> None:

@@ -31,6 +31,8 @@ class Rules:
     """A sample is so many calls that it lasts about this long, at least one."""
     first_call_counts_s: float | None = None
     """A first call that takes longer than this is the only sample; None: never."""
+    energy_s: float | None = None
+    """On a device that counts energy: how long to run for joules a call; None: not at all."""
 
 
 # The three lengths of a run. Two calls of a long kernel would double the time of a quick run; and what a library loads
@@ -39,6 +41,9 @@ QUICK = Rules(least_samples=10, least_s=0.02, most_s=0.05, warm_up_s=0.02, first
 DEFAULT = Rules(first_call_counts_s=2.0)
 RIGOROUS = Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3)
 
+# Energy counters are refreshed some ten times a second, so this is good to some per cent.
+ENERGY_S = 2.0
+
 # Warm enough: the medians of the last two blocks of samples differ by less than this share.
 FLAT = 0.02
 BLOCK = 5
@@ -46,6 +51,14 @@ BLOCK = 5
 # The interval of a median shrinks as 1/sqrt(samples): doubling them should give 0.71 of the width. When it keeps
 # more than this, twice in a row, more samples will not help.
 SHRINKS = 0.9
+
+
+class Evidence(NamedTuple):
+    """CPU nanoseconds by thread and involuntary switches, so far; seconds stolen from this machine."""
+
+    cpu_ns: dict[int, int]
+    involuntary_switches: int
+    steal_s: float | None
 
 
 class Clock(Protocol):
@@ -57,8 +70,8 @@ class Clock(Protocol):
     def run(self, turns: int) -> int:
         """Make so many turns; nanoseconds they took."""
 
-    def evidence(self) -> tuple[dict[int, int], int, float | None]:
-        """CPU nanoseconds by thread and involuntary switches, so far; seconds stolen from this machine."""
+    def evidence(self) -> Evidence | None:
+        """What disturbs a sample, so far; None where nothing can be told, as on a device's own clock."""
 
     def now(self) -> float:
         """Seconds of a monotonic clock."""
@@ -77,14 +90,22 @@ class SystemClock:
         except OSError:  # not Linux, or hidden by the container
             self._stat = None
 
-    def evidence(self) -> tuple[dict[int, int], int, float | None]:
+    def evidence(self) -> Evidence | None:
         """See `Clock.evidence`. Steal is counted in ticks of 10 ms over all CPUs, so it is coarse."""
         switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         stolen = None
         if self._stat is not None:
             # cpu user nice system idle iowait irq softirq steal …
             stolen = int(os.pread(self._stat, 256, 0).split()[8]) / self._ticks_per_s
-        return _cpu_ns(), switches, stolen
+        return Evidence(_cpu_ns(), switches, stolen)
+
+
+class DeviceClock(SystemClock):
+    """The clock of a device: what happens on the host does not disturb it."""
+
+    def evidence(self) -> Evidence | None:
+        """None: see `Clock.evidence`."""
+        return None
 
 
 # Linux makes the id of a thread's CPU clock from the thread's number (include/linux/posix-timers_types.h).
@@ -115,9 +136,9 @@ class Measurement:
     samples_s: list[float]
     """Seconds a call."""
     calls_per_sample: int
-    cpu_s: list[float]
-    """CPU seconds of all threads during the sample."""
-    involuntary_switches: list[int]
+    cpu_s: list[float | None]
+    """CPU seconds of all threads during the sample; None on a device's own clock, as the two below."""
+    involuntary_switches: list[int | None]
     steal_s: list[float | None]
     first_call_s: float
     warm_up_calls: int
@@ -126,6 +147,8 @@ class Measurement:
     """Why: `sure`, `unstable`, `time`, or `first_call` (the first call is the only sample)."""
     loop: str
     """`native` or `python`."""
+    device: dict[str, Any] | None = None
+    """What the device said: which of its clocks, conditions before and after, the time that the host sees."""
 
     def as_dict(self) -> dict[str, Any]:
         """As a record keeps it."""
@@ -136,24 +159,26 @@ class Sample(NamedTuple):
     """One reading: seconds a call, and the evidence beside it."""
 
     call_s: float
-    cpu_s: float
-    involuntary_switches: int
+    cpu_s: float | None
+    involuntary_switches: int | None
     steal_s: float | None
 
 
 def take_sample(clock: Clock, turns: int) -> Sample:
     """Make so many turns between two looks at the evidence."""
-    cpu, switches, stolen = clock.evidence()
+    before = clock.evidence()
     elapsed = clock.run(turns)
-    cpu_after, switches_after, stolen_after = clock.evidence()
-    steal = None
-    if stolen is not None and stolen_after is not None:
-        steal = max(0.0, round(stolen_after - stolen, 3))
+    after = clock.evidence()
     # A clock that does not advance would make an endless rate: a nanosecond is the least it can mean.
     call_s = float(f"{max(elapsed, 1) / turns / clock.turn / 1e9:.7g}")
+    if before is None or after is None:
+        return Sample(call_s, None, None, None)
+    steal = None
+    if before.steal_s is not None and after.steal_s is not None:
+        steal = max(0.0, round(after.steal_s - before.steal_s, 3))
     # A thread that began in between has used all its time since; what one that ended used is lost.
-    cpu_s = sum(ns - cpu.get(thread, 0) for thread, ns in cpu_after.items()) / 1e9
-    return Sample(call_s, round(cpu_s, 9), switches_after - switches, steal)
+    cpu_s = sum(ns - before.cpu_ns.get(thread, 0) for thread, ns in after.cpu_ns.items()) / 1e9
+    return Sample(call_s, round(cpu_s, 9), after.involuntary_switches - before.involuntary_switches, steal)
 
 
 def measure(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement:

@@ -110,6 +110,9 @@ class Op:
     probes: ClassVar[tuple[BaseProblem, ...]] = ()
     """Problems that libraries run close to the machine's peak: they measure the roof. Empty: no part in it."""
 
+    device_probes: ClassVar[tuple[BaseProblem, ...]] = ()
+    """The same for accelerators, which need larger ones."""
+
     def allows(self, direction: str, precision: Precision) -> bool:
         """Whether there is such a thing: gradients of integers there are not."""
         return direction == self.directions[0] or bool(precision.roundoff)

@@ -59,6 +59,8 @@ class Choices:
     directions: tuple[str, ...] = ()
     applications: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
+    device: str = "cpu"
+    """Of the libraries that run where none is named."""
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -277,7 +279,9 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
     for text in ops.find(case.op).baselines(case):
         pattern = cases.parse_pattern(f"{text} {case.precision.name} threads={case.threads} {cases.run_words(case)}")
-        yield from _cases(pattern, unbound, case.threads)
+        yield from _cases(
+            pattern, dataclasses.replace(unbound, device=backends.find(case.backend).device), case.threads
+        )
 
 
 def _application_chosen(entry: Entry, choices: Choices) -> bool:
@@ -311,10 +315,12 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
         return
     for direction in _allowed(pattern.direction, choices.directions, op.directions[:1]):
         for precision in _allowed(pattern.precision, choices.precisions, ("f32",)):
-            for name in _allowed(pattern.backend, choices.backends, _default_backends()):
-                if not backends.find(name).supports(op.name, precision, direction):
+            for name in _allowed(pattern.backend, choices.backends, _default_backends(choices.device)):
+                backend = backends.find(name)
+                if not backend.supports(op.name, precision, direction):
                     continue
-                for threads in _allowed(pattern.threads, choices.threads, (default_threads,)):
+                on_cpu = backend.device == "cpu"  # on a device one thread of the host gives the orders
+                for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
                     kind = precisions.find(precision)
                     idle = op.idle_settings(pattern.problem, direction, kind)
                     for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
@@ -328,8 +334,8 @@ def _allowed(said: Any, chosen: Sequence[Any], default: Sequence[Any]) -> Sequen
     return chosen or default
 
 
-def _default_backends() -> list[str]:
-    return [name for name, backend in backends.all_backends().items() if backend.default]
+def _default_backends(device: str) -> list[str]:
+    return [name for name, b in backends.all_backends().items() if b.default and b.device == device]
 
 
 def _settings(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision; every type is named `f32`, `bf16`, `f16`, `s8`, `u8` or `s32`."""
+    """One precision; every type is named as in `BITS`."""
 
     name: str
     weights: str
@@ -27,6 +27,8 @@ class Precision:
     result: str
     roundoff: float
     """Unit roundoff of the accumulation, 0 where sums are exact. Half the distance from 1 to the next number."""
+    operand_roundoff: float = 0.0
+    """What multiplying may change of each operand, relative to it: where fewer bits are multiplied than are stored."""
 
     def types(self) -> dict[str, str]:
         """The four types as a record states them."""
@@ -40,13 +42,19 @@ class Precision:
 
 # f32 has a 24-bit significand, so the unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact
 # in f32; matrix units may truncate when they add (bf16 dot products of x86 and Arm do not round to nearest),
-# which costs a factor of two, and f16 inputs go the same way.
+# which costs a factor of two, and f16 inputs go the same way. TF32 stores f32 and multiplies 11 bits of it, cut off.
+# Sums of 8-bit floats are kept in 14 bits by the matrix units of NVIDIA's Hopper (DeepSeek-V3 technical report, arXiv
+# 2412.19437, section 3.3.2), so 2^-13 by truncation; that of e5m2 has e4m3 weights, the mixture libraries multiply.
 PRECISIONS = {
     p.name: p
     for p in (
         Precision("f32", "f32", "f32", "f32", "f32", 2.0**-24),
         Precision("bf16", "bf16", "bf16", "f32", "f32", 2.0**-23),
         Precision("f16", "f16", "f16", "f32", "f32", 2.0**-23),
+        Precision("tf32", "f32", "f32", "f32", "f32", 2.0**-23, 2.0**-10),
+        Precision("f16f16", "f16", "f16", "f16", "f16", 2.0**-11),
+        Precision("f8e4m3", "f8e4m3", "f8e4m3", "f32", "f32", 2.0**-13),
+        Precision("f8e5m2", "f8e4m3", "f8e5m2", "f32", "f32", 2.0**-13),
         Precision("i8", "s8", "s8", "s32", "s32", 0.0),
         Precision("i8u8", "s8", "u8", "s32", "s32", 0.0),
     )
@@ -56,7 +64,7 @@ PRECISIONS = {
 # sums themselves, or exact.
 STORING = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8": 0.0, "s32": 0.0}
 
-BITS = {"f32": 32, "bf16": 16, "f16": 16, "s8": 8, "u8": 8, "s32": 32}
+BITS = {"f32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "s8": 8, "u8": 8, "s32": 32}
 
 
 def find(name: str) -> Precision:
@@ -68,7 +76,7 @@ def find(name: str) -> Precision:
 
 
 def dtype(type_name: str) -> np.dtype[Any]:
-    """The NumPy type that stores `f32`, `bf16`, `f16`, `s8`, `u8` or `s32`."""
+    """The NumPy type that stores a type of `BITS`."""
     import ml_dtypes
     import numpy as np
 
@@ -76,6 +84,8 @@ def dtype(type_name: str) -> np.dtype[Any]:
         "f32": np.float32,
         "bf16": ml_dtypes.bfloat16,
         "f16": np.float16,
+        "f8e4m3": ml_dtypes.float8_e4m3fn,
+        "f8e5m2": ml_dtypes.float8_e5m2,
         "s8": np.int8,
         "u8": np.uint8,
         "s32": np.int32,

@@ -30,33 +30,38 @@ MOST_PROBES = 5
 Measure = Callable[[Case, int], Record]
 
 
+# Above the arithmetic peak of a card's multiprocessors by more than clocks and their readings explain.
+ABOVE_PEAK = 1.02
+
+
 class Roofs:
-    """The roofs of a run, by precision and threads."""
+    """The roofs of a run, by precision, device and threads."""
 
     def __init__(self, known: Iterable[dict[str, Any]], libraries: Iterable[str]) -> None:
-        self._roofs: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._roofs: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
         self._libraries = list(libraries)
         for roof in known:
-            self._roofs.setdefault((roof["precision"], roof["threads"]), []).append(roof)
+            key = (roof["precision"], roof.get("device", "cpu"), roof["threads"])
+            self._roofs.setdefault(key, []).append(roof)
 
-    def highest(self, precision: str, threads: int) -> float | None:
+    def highest(self, precision: str, device: str, threads: int) -> float | None:
         """FLOP/s, or None where no library could be probed.
 
         What multiplies f32 can multiply anything smaller by converting it, as libraries do on CPUs without
         instructions for it; with a large matrix that costs next to nothing. So no roof is below that of f32.
         """
-        found = [r["flop_per_s"] for p in {precision, WIDEST} for r in self._roofs.get((p, threads), [])]
+        found = [r["flop_per_s"] for p in {precision, WIDEST} for r in self._roofs.get((p, device, threads), [])]
         return max(found, default=None)
 
-    def missing(self, precision: str, threads: int) -> list[str]:
+    def missing(self, precision: str, device: str, threads: int) -> list[str]:
         """The precisions that must be probed before `highest` means something."""
-        return [p for p in dict.fromkeys((WIDEST, precision)) if (p, threads) not in self._roofs]
+        return [p for p in dict.fromkeys((WIDEST, precision)) if (p, device, threads) not in self._roofs]
 
-    def probe(self, precision: str, threads: int, measure: Measure) -> dict[str, Any] | None:
+    def probe(self, precision: str, device: str, threads: int, measure: Measure) -> dict[str, Any] | None:
         """Measure the roof; the line for the result file, or None where no library serves this precision."""
         best: dict[str, Any] | None = None
         failed = set()
-        for case in probe_cases(precision, threads, self._libraries):
+        for case in probe_cases(precision, device, threads, self._libraries):
             if case.backend in failed:
                 continue
             record = measure(case, 1)
@@ -68,6 +73,7 @@ class Roofs:
                 library = record["library"]
                 best = {
                     "precision": precision,
+                    "device": device,
                     "threads": threads,
                     "flop_per_s": float(f"{rate:.6g}"),
                     "case": case.text,
@@ -75,7 +81,7 @@ class Roofs:
                     "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 }
         if best is not None:
-            self._roofs.setdefault((precision, threads), []).append(best)
+            self._roofs.setdefault((precision, device, threads), []).append(best)
         return best
 
     def judge(self, record: Record, measure: Measure, keep: Callable[[dict[str, Any]], None]) -> Record:
@@ -85,16 +91,23 @@ class Roofs:
         """
         if record["status"] != "ok":
             return record
-        key = (record["precision"], record["threads"])
         case = parse(record["case"])
+        key = (record["precision"], backends.find(case.backend).device, record["threads"])
         rate = find(case.op).least_flop(case) / process_number(record["measurement"])[0]
+        peak = ((record["library"] or {}).get("card") or {}).get("peak_f32_flop_per_s")
+        if peak and record["precision"] == "f32" and rate > ABOVE_PEAK * peak:
+            reason = (
+                f"{units.flop_per_s(rate)} TFLOP/s is above the card's peak of {units.flop_per_s(peak)} in f32: "
+                "a lower precision such as TF32 was multiplied"
+            )
+            return {**record, "status": "wrong", "reason": reason}
         roof = self.highest(*key)
         if roof is None or rate <= MARGIN * roof:
             return record
         while rate > MARGIN * roof and len(self._roofs.get(key, [])) < MOST_PROBES:
             known = len(self._roofs.get(key, []))
             for precision in dict.fromkeys((WIDEST, key[0])):
-                line = self.probe(precision, key[1], measure)
+                line = self.probe(precision, *key[1:], measure)
                 if line is not None:
                     keep({"roof": line})
             roof = max(roof, self.highest(*key) or 0.0)
@@ -109,15 +122,17 @@ class Roofs:
         return {**record, "status": "wrong", "reason": reason}
 
 
-def probe_cases(precision: str, threads: int, libraries: Iterable[str]) -> list[Case]:
-    """The probes of every op on every library that serves this precision."""
+def probe_cases(precision: str, device: str, threads: int, libraries: Iterable[str]) -> list[Case]:
+    """The probes of every op on every library of the device that serves this precision."""
     found = []
     for op in all_ops().values():
         for name in libraries:
             backend = backends.find(name)
-            if backend.computes and backend.supports(op.name, precision, op.directions[0]):
+            if backend.device != device or not backend.computes:
+                continue
+            if backend.supports(op.name, precision, op.directions[0]):
                 found += [
                     Case(op.name, problem, op.directions[0], PRECISIONS[precision], name, threads)
-                    for problem in op.probes
+                    for problem in (op.probes if device == "cpu" else op.device_probes)
                 ]
     return found

@@ -49,8 +49,8 @@ class Estimate:
 
 def clean(
     samples_s: Sequence[float],
-    cpu_s: Sequence[float],
-    involuntary_switches: Sequence[int],
+    cpu_s: Sequence[float | None],
+    involuntary_switches: Sequence[int | None],
     steal_s: Sequence[float | None],
     calls_per_sample: int,
 ) -> list[bool]:
@@ -58,15 +58,18 @@ def clean(
 
     Usual is what most samples of the process show, because libraries differ: in how many threads spin (the third
     quartile of CPU time over wall time), and in how often threads yield, which the system counts as involuntary
-    switches (their first quartile).
+    switches (their first quartile). Samples of a device's own clock have no such evidence and all count.
     """
+    seconds, switches = [c for c in cpu_s if c is not None], [i for i in involuntary_switches if i is not None]
+    if len(seconds) < len(samples_s) or len(switches) < len(samples_s):
+        return [True] * len(samples_s)
     walls = [s * calls_per_sample for s in samples_s]
-    shares = [c / w for c, w in zip(cpu_s, walls, strict=True)]
+    shares = [c / w for c, w in zip(seconds, walls, strict=True)]
     usual = quantiles(shares, n=4, method="inclusive")[2] if len(shares) > 1 else shares[0]
-    yields = lower_quartile(involuntary_switches) if len(involuntary_switches) >= LEAST_CLEAN else 0
+    yields = lower_quartile(switches) if len(switches) >= LEAST_CLEAN else 0
     return [
-        switches <= yields + wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
-        for switches, wall, stolen, share in zip(involuntary_switches, walls, steal_s, shares, strict=True)
+        count <= yields + wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
+        for count, wall, stolen, share in zip(switches, walls, steal_s, shares, strict=True)
     ]
 
 

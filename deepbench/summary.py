@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepbench import backend as backends
 from deepbench import case as cases
 from deepbench import stats
 from deepbench.errors import BadInput
@@ -152,4 +153,5 @@ def _parsed(text: str) -> cases.Case | None:
 
 
 def _work(case: cases.Case) -> tuple[Any, ...]:
-    return case.op, case.problem, case.direction, case.precision.name, case.threads, case.chosen
+    device = backends.find(case.backend).device
+    return case.op, case.problem, case.direction, case.precision.name, device, case.threads, case.chosen

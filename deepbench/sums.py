@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deepbench.arrays import draw, poison
-from deepbench.precision import STORING
+from deepbench.precision import STORING, Precision
 
 # Elements computed alone; fewer where each is a long sum, as their operands lie far apart in memory.
 SAMPLED_ELEMENTS, LEAST_SAMPLED_ELEMENTS = 512, 16
@@ -21,6 +22,15 @@ SAMPLED_PRODUCTS = 2**23
 TOLERANCE_UNITS = 16.0
 # A projection adds n such errors with random signs: their root of the sum of squares, times this for safety.
 PROJECTION_SAFETY = 4.0
+
+
+def sum_roundoff(precision: Precision, products: int) -> float:
+    """The roundoff of a sum of so many products, in units of |a row| · |b column|.
+
+    Of adding; and of multiplying, where operands are cut: those errors have random signs, so their sum grows with the
+    root of the sum of squares of the products, which is |a|·|b|/√k for operands like ours.
+    """
+    return precision.roundoff + precision.operand_roundoff / math.sqrt(products)
 
 
 def sampled_elements(products: int) -> int:

@@ -112,7 +112,7 @@ def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
 def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[str]) -> None:
     """Measure into `result`; raises when that is not possible, keeping what was found until then."""
     from deepbench import backend as backends
-    from deepbench import errors, measure, record, system
+    from deepbench import errors, measure, record, system, units
     from deepbench import op as ops
     from deepbench.backend import in_turn
     from deepbench.check import fingerprint
@@ -124,14 +124,18 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         raise errors.Unsupported(f"pin=cores wants a core for each of {case.threads} threads, there are {cores}")
     _refuse_too_large(op.operand_bytes(case), case.settings, op.work_bytes(case))
     result["library"] = backend.open()
+    free = backend.memory_free()
+    if free is not None and op.operand_bytes(case) > free:
+        needs = units.data_bytes(op.operand_bytes(case))
+        raise errors.OutOfMemory(f"needs {needs} of operands on the GPU, free are {units.data_bytes(free)}")
     if len(runtimes := system.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may fight for the cores"
         result["warnings"].append(record.warning("two_openmp_runtimes", text))
-    if not system.has_multiplier(case.precision.name, system.instructions()):
+    if backend.device == "cpu" and not system.has_multiplier(case.precision.name, system.instructions()):
         text = f"this CPU has no instructions that multiply {case.precision.name}; the library converts"
         result["warnings"].append(record.warning("converted", text))
     say(pipe, {"phase": "inputs"})
-    sets = _buffer_sets(op, case, op.operands(case), result)
+    sets = _buffer_sets(op, case, op.operands(case), backend.cache_bytes() or system.cache_bytes(), result)
     inputs = fingerprint(op, sets[0])
     say(pipe, {"phase": "prepare"})
     kernels = [backend.prepare(case, sets[0])]
@@ -140,8 +144,10 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     _put_back(op, case, sets, kernels)
     result["notes"] |= op.facts(case) | kernels[0].notes
     single, loop = callloop.timer(kernels[0])
+    device = kernels[0].device
+    clock = measure.SystemClock if device is None else measure.DeviceClock
     say(pipe, {"phase": "first call"})
-    first = measure.take_sample(measure.SystemClock(single), 1)
+    first = measure.take_sample(clock(single), 1)
     say(pipe, {"phase": "check"})
     kernels[0].store()
     if backend.computes and not _passes(result, "before", op, case, sets[0], inputs):
@@ -154,8 +160,14 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     if fresh:
         _put_back(op, case, sets, kernels)
     timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
-    measurement = measure.measure(measure.SystemClock(timer, len(sets)), rules, first, loop)
+    before = device.conditions() if device is not None else None
+    measurement = measure.measure(clock(timer, len(sets)), rules, first, loop)
     result["measurement"] = measurement.as_dict()
+    if device is not None:
+        facts = timer.facts(rules.energy_s)  # type: ignore[attr-defined]  # a DeviceTimer, since there is a device
+        seen = {"before": before, "after": device.conditions(), **facts}
+        result["measurement"]["device"] = seen
+        result["warnings"] += [record.warning(*w) for w in device.warnings(seen)]
     if not backend.computes:
         result["status"] = "unchecked"
         result["reason"] = f"{backend.title} computes nothing; this is the time of the harness"
@@ -164,7 +176,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         return
     say(pipe, {"phase": "check again"})
     calls = measurement.warm_up_calls + len(measurement.samples_s) * measurement.calls_per_sample
-    left_by_timing = op.overwrites(case) or (fresh and calls == 1)
+    left_by_timing = op.overwrites(case) or (fresh and calls == 1 and device is None)  # a device's timer calls again
     for i in sorted({0, len(sets) // 2, len(sets) - 1}):
         if not left_by_timing:
             _put_back(op, case, [sets[i]], [kernels[i]])
@@ -202,13 +214,13 @@ GUESSED_CACHE_BYTES = 64 * 2**20
 MOST_SETS = 2048
 
 
-def _buffer_sets(op: Op, case: Case, arrays: Arrays, result: dict[str, Any]) -> list[Arrays]:
+def _buffer_sets(op: Op, case: Case, arrays: Arrays, cache_bytes: int | None, result: dict[str, Any]) -> list[Arrays]:
     """The operands of one kernel, or with `cache=cold` and `cache=weights` of many kernels that take turns.
 
     With `weights` only the weights are copied, and all kernels share the other arrays.
     """
     from deepbench import arrays as made
-    from deepbench import record, system
+    from deepbench import record
     from deepbench.errors import Unsupported
 
     if case.settings["cache"] == "hot":
@@ -217,7 +229,7 @@ def _buffer_sets(op: Op, case: Case, arrays: Arrays, result: dict[str, Any]) -> 
     if not rotating:
         raise Unsupported(f"{case.op} {case.direction} has no weights to keep out of the caches")
     set_bytes = sum(arrays[name].nbytes for name in rotating)
-    caches = system.cache_bytes() or GUESSED_CACHE_BYTES
+    caches = cache_bytes or GUESSED_CACHE_BYTES
     wanted = max(2, -(-TIMES_CACHE * caches // set_bytes))
     count = min(wanted, MOST_SETS)
     _refuse_too_large(set_bytes * (count - 1), case.settings)

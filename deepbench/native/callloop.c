@@ -16,7 +16,7 @@ struct call {
     const float *floats; /* DEEPBENCH_MOST_FLOATS of them, or NULL */
 };
 
-#define DEEPBENCH_MOST_WORDS 20
+#define DEEPBENCH_MOST_WORDS 22
 #define DEEPBENCH_MOST_FLOATS 2
 
 static inline w make(const struct call *c)
@@ -44,9 +44,9 @@ static inline w make(const struct call *c)
         return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w))f)(
             a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
     default:
-        return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w))f)(
-            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9],
-            a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19]);
+        return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, w))f)(
+            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10],
+            a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20], a[21]);
     }
 }
 

@@ -39,7 +39,15 @@ MOST_FLOATS, MOST_WORDS_WITH_FLOATS = 2, 13
 
 
 def timer(kernel: Kernel) -> tuple[Timer, str]:
-    """A timer for this kernel, and the kind of its loop: `native` or `python`."""
+    """A timer for this kernel, and the kind of its loop: `native` or `python`. On a device it reads its clock."""
+    loop, kind = host_timer(kernel)
+    if kernel.device is not None:
+        return kernel.device.timer(loop, max(1, len(kernel.calls))), kind
+    return loop, kind
+
+
+def host_timer(kernel: Kernel) -> tuple[Timer, str]:
+    """The same on the clock of the host."""
     if kernel.run is not None:
         return _python_timer([(kernel.run, (), False)]), "python"
     library = native_library()

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 
 from deepbench.errors import Unavailable
 
+# Where the makers of GPUs install by default, unless these variables say otherwise.
+TOOLKITS = {"CUDA_HOME": "/usr/local/cuda", "ROCM_PATH": "/opt/rocm"}
+
 
 def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
     """Files to try, in order.
@@ -67,7 +70,9 @@ def roots() -> list[str]:
     machine = os.uname().machine
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders += [os.path.join(p, "lib") for p in (os.environ.get("CONDA_PREFIX"),) if p]
-    folders += ["/usr/local/lib", f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib"]
+    folders += ["/usr/local/lib", f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"]
+    toolkits = [os.environ.get(name) or usual for name, usual in TOOLKITS.items()]
+    folders += [os.path.join(toolkit, lib) for toolkit in toolkits for lib in ("lib64", "lib")]
     folders += [os.path.join(sys.prefix, "lib")]
     folders += [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     return [f for f in dict.fromkeys(folders) if os.path.isdir(f)]

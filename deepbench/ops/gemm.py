@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FULL_CHECK_MULTIPLY_ADDS = 2**27
 FULL_CHECK_ELEMENTS = 2**20
 
+# Precisions whose sums are wider than their operands, so that results may be stored in either.
+SIXTEEN_BITS = ("bf16", "f16")
+
 
 @dataclass(frozen=True)
 class Gemm(BaseProblem):
@@ -59,6 +62,7 @@ class GemmOp(Op):
         Gemm(48, 32, 129, a_t=1, b_t=1),
     )
     probes = (Gemm(1536, 1536, 1536), Gemm(512, 512, 1024, b_t=1))
+    device_probes = (Gemm(8192, 8192, 8192), Gemm(8192, 8192, 8192, a_t=1), Gemm(4096, 4096, 4096))
 
     def operand_bytes(self, case: Case) -> int:
         """A, B and C at their stored sizes."""
@@ -94,11 +98,11 @@ class GemmOp(Op):
         import numpy as np
 
         from deepbench.arrays import generator
-        from deepbench.sums import TOLERANCE_UNITS, storing
+        from deepbench.sums import TOLERANCE_UNITS, storing, sum_roundoff
 
         p, c = case.problem, arrays["c"]
         a, b = self._left(case, arrays), self._right(case, arrays)
-        unit = TOLERANCE_UNITS * case.precision.roundoff
+        unit = TOLERANCE_UNITS * sum_roundoff(case.precision, p.k)
         largest = max(a.size, b.size, c.size)
         if p.m * p.n * p.k <= FULL_CHECK_MULTIPLY_ADDS and largest <= FULL_CHECK_ELEMENTS:
             a_norm = np.linalg.norm(a.astype(np.float64), axis=0)
@@ -112,8 +116,8 @@ class GemmOp(Op):
         yield self._projected(case, arrays, choices, unit)
 
     def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """Results of f32 and of integers are stored in one way."""
-        return () if precision.name in ("bf16", "f16") else ("result",)
+        """Only results of 16-bit floats are stored in two ways."""
+        return () if precision.name in SIXTEEN_BITS else ("result",)
 
     def overwrites(self, case: Case) -> bool:
         """With beta = 1 every call adds."""
@@ -130,8 +134,8 @@ class GemmOp(Op):
         return a + b + c * (2 if case.settings["beta"] == "1" else 1)
 
     def result_type(self, case: Case) -> str:
-        """`result=wide`: as sums are kept. `narrow`: floats are stored in the type of the data."""
-        narrow = case.settings["result"] == "narrow" and case.precision.roundoff
+        """`result=wide`: as sums are kept. `narrow`: 16-bit floats are stored in 16 bits."""
+        narrow = case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS
         return case.precision.data if narrow else case.precision.result
 
     def title(self, problem: Any) -> str:

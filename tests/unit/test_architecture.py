@@ -15,7 +15,7 @@ TYPES = FOUNDATION | {"op", "backend", "case", "record", "arrays", "sums"}
 CORE = TYPES | {"measure", "check", "launch", "system", "summary", "native", "plan", "store", "roof", "run"}
 ALLOWED = {
     "ops": TYPES,
-    "backends": TYPES | {"native"},
+    "backends": TYPES | {"native", "backends"},
     "native": {"errors", "backend", "arrays", "precision"},
     "report": CORE | {"report"},
     **dict.fromkeys(FOUNDATION, FOUNDATION),

@@ -29,7 +29,7 @@ class ScriptedClock:
         return round(took * 1e9)
 
     def evidence(self):
-        return {0: round(self.elapsed * 1e9)}, self.switches, 0.0
+        return measure.Evidence({0: round(self.elapsed * 1e9)}, self.switches, 0.0)
 
     def now(self):
         return self.elapsed
@@ -88,7 +88,7 @@ def test_a_thread_that_ends_takes_its_time_along_and_none_is_negative():
     class Ending(ScriptedClock):
         def evidence(self):
             spent = round(self.elapsed * 1e9)
-            return ({0: spent, 7: 10**12} if spent == 0 else {0: spent}), 0, 0.0
+            return measure.Evidence({0: spent, 7: 10**12} if spent == 0 else {0: spent}, 0, 0.0)
 
     assert 1e-3 == measure.take_sample(Ending(1e-3), 1).cpu_s
 

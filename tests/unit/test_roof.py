@@ -42,15 +42,15 @@ def test_a_roof_that_was_measured_too_low_is_raised_and_kept():
     judged = roofs.judge(samples.measured(seconds=FLOP / 3e9), probe_at(2.9e9), kept.append)
 
     assert "ok" == judged["status"]
-    assert 2.9e9 == kept[0]["roof"]["flop_per_s"] == roofs.highest("f32", 1)
+    assert 2.9e9 == kept[0]["roof"]["flop_per_s"] == roofs.highest("f32", "cpu", 1)
 
 
 def test_no_roof_is_below_that_of_f32():
     roofs = roof.Roofs([samples.roof(5e9), samples.roof(1e9, "f16")], ["mkl"])
 
-    assert 5e9 == roofs.highest("f16", 1)
-    assert ["i8"] == roofs.missing("i8", 1)
-    assert ["f32", "i8"] == roofs.missing("i8", 2)
+    assert 5e9 == roofs.highest("f16", "cpu", 1)
+    assert ["i8"] == roofs.missing("i8", "cpu", 1)
+    assert ["f32", "i8"] == roofs.missing("i8", "cpu", 2)
 
 
 def test_probes_do_not_go_on_for_ever():
@@ -71,5 +71,5 @@ def test_without_a_roof_nothing_is_judged():
 def test_only_libraries_that_compute_are_probed():
     libraries = ["mkl", "null", "openblas"]
 
-    assert {"mkl", "openblas"} == {c.backend for c in roof.probe_cases("f32", 2, libraries)}
-    assert {"mkl"} == {c.backend for c in roof.probe_cases("f16", 2, libraries)}
+    assert {"mkl", "openblas"} == {c.backend for c in roof.probe_cases("f32", "cpu", 2, libraries)}
+    assert {"mkl"} == {c.backend for c in roof.probe_cases("f16", "cpu", 2, libraries)}

@@ -1,0 +1,146 @@
+"""cuBLASLt: every algorithm its heuristics propose is timed, and the fastest one measured.
+
+`weights=packed` stores A transposed ahead of time, in the one order (TN) that 8-bit kernels want.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from deepbench.backend import Kernel, kernel
+from deepbench.backends.cublas import INTEGER_LEADING, compute_type, transposed, types_of, version_text
+from deepbench.errors import Unsupported
+from deepbench.native.gpu.library import GpuBackend, scalar
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.native.gpu.device import Buffers
+    from deepbench.op import Arrays
+
+# How many algorithms to ask for; heuristics rank them, and beyond these none was ever the fastest elsewhere.
+WANTED = 32
+# 8-bit floats: the first address of every column is a multiple of 16 (cuBLASLt, "cublasLtMatmul").
+FLOAT8_LEADING = 16
+# Addresses from cudaMalloc are multiples of this; heuristics must know it of columns too.
+ALIGNMENTS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+
+
+class CuBLASLt(GpuBackend):
+    name = "cublaslt"
+    title = "cuBLASLt"
+    part = "blaslt"
+
+    def start(self) -> None:
+        self.blaslt = self.handle("cublasLtCreate")
+
+    def version(self) -> str | None:
+        if self.vendor.OTHER_ARGUMENTS.get("cublasLtGetVersion"):
+            number = ctypes.c_int()
+            self.gpu.call("cublasLtGetVersion", self.blaslt, ctypes.byref(number))
+            return version_text(number.value)
+        return version_text(self.gpu.function("cublasLtGetVersion")())
+
+    @kernel("gemm", precisions=("f32", "tf32", "bf16", "f16", "f16f16", "i8", "f8e4m3", "f8e5m2"))
+    def gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        p, gpu = case.problem, self.gpu
+        bytes_wide = {"i8": INTEGER_LEADING, "f8e4m3": FLOAT8_LEADING, "f8e5m2": FLOAT8_LEADING}
+        leading = dict.fromkeys("ab", bytes_wide.get(case.precision.name, 1))
+        turned = case.settings["weights"] == "packed" and not p.a_t
+        if case.settings["weights"] == "packed" and p.a_t:
+            raise Unsupported(f"{self.title} packs nothing; A lies transposed already, which is its packed order")
+        buffers = self.buffers(case, arrays, leading, {"a": _transpose} if turned else None)
+        a_t = 1 if turned else p.a_t
+        compute, kind = compute_type(self.vendor, case)
+        description = self.handle("cublasLtMatmulDescCreate", compute, gpu.type(kind))
+        for attribute, flag in ((self.vendor.DESC_TRANSA, a_t), (self.vendor.DESC_TRANSB, p.b_t)):
+            self._set("cublasLtMatmulDescSetAttribute", description, attribute, transposed(self.vendor, flag))
+        shapes = {"a": (p.k, p.m) if a_t else (p.m, p.k), "b": (p.n, p.k) if p.b_t else (p.k, p.n), "c": (p.m, p.n)}
+        stored = types_of(arrays)
+        layouts = {
+            x: self.handle("cublasLtMatrixLayoutCreate", gpu.type(stored[x]), *shapes[x], buffers.leading[x])
+            for x in "abc"
+        }
+        alpha, beta = scalar(kind, 1), scalar(kind, float(case.settings["beta"]))
+        workspace, workspace_bytes = gpu.workspace()
+        found = self._heuristics(case, buffers, arrays, description, layouts, workspace_bytes)
+        address = buffers.address
+
+        def candidate(result: ctypes.Structure) -> Kernel:
+            call = self.enqueue(
+                "cublasLtMatmul", self.blaslt, description, alpha, address["a"], layouts["a"], address["b"],
+                layouts["b"], beta, address["c"], layouts["c"], address["c"], layouts["c"], result,
+                workspace, workspace_bytes, gpu.stream,
+            )  # fmt: skip
+            return self.kernel([call], buffers, arrays, {}, found)
+
+        kernels = [candidate(result) for result in found]
+        best, notes = self.fastest(case, buffers, kernels)
+        chosen = found[best]
+        numbers = " ".join(f"{n}={self._config(chosen, number)}" for n, number in self.vendor.ALGORITHM_CONFIG)
+        kernels[best].notes = {
+            "implementation": self.vendor.symbol("cublasLtMatmul"),
+            "algorithm": numbers or f"number {best} of the heuristics",
+            "workspace_bytes": chosen.workspace,
+            **notes,
+        }
+        return kernels[best]
+
+    def _heuristics(
+        self,
+        case: Case,
+        buffers: Buffers,
+        arrays: Arrays,
+        description: ctypes.c_void_p,
+        layouts: dict[str, ctypes.c_void_p],
+        workspace_bytes: int,
+    ) -> list[Any]:
+        """What the library proposes for this problem, best guess first."""
+        preference = self.handle("cublasLtMatmulPreferenceCreate")
+        setter = "cublasLtMatmulPreferenceSetAttribute"
+        self._set(setter, preference, self.vendor.PREF_MAX_WORKSPACE, workspace_bytes, ctypes.c_uint64)
+        for attribute, x in zip(self.vendor.PREF_ALIGNMENTS, "abcc", strict=False):
+            column = buffers.leading[x] * arrays[x].itemsize
+            known = next(n for n in ALIGNMENTS if column % n == 0)
+            self._set(setter, preference, attribute, known, ctypes.c_uint32)
+
+        class Result(ctypes.Structure):
+            """cublasLtMatmulHeuristicResult_t."""
+
+            _fields_ = (
+                ("algorithm", ctypes.c_uint64 * (self.vendor.ALGORITHM_BYTES // 8)),
+                ("workspace", ctypes.c_size_t),
+                ("state", ctypes.c_int),
+                ("waves", ctypes.c_float),
+                ("reserved", ctypes.c_int * 4),
+            )
+
+        results, count = (Result * WANTED)(), ctypes.c_int()
+        layout = [layouts[x] for x in "abcc"]
+        self.gpu.call(
+            "cublasLtMatmulAlgoGetHeuristic", self.blaslt, description, *layout, preference, WANTED, results,
+            ctypes.byref(count),
+        )  # fmt: skip
+        found = [results[i] for i in range(count.value) if results[i].state == 0]
+        if not found:
+            order = "" if case.precision.roundoff < 2.0**-13 else "; 8-bit floats want A transposed and B not"
+            raise Unsupported(f"{self.title} proposes no algorithm for this{order}")
+        return found
+
+    def _set(self, name: str, what: ctypes.c_void_p, attribute: int, value: int, kind: Any = ctypes.c_int) -> None:
+        number = kind(value)
+        self.gpu.call(name, what, attribute, ctypes.byref(number), ctypes.sizeof(number))
+
+    def _config(self, algorithm: Any, attribute: int) -> int | None:
+        value, written = ctypes.c_int(), ctypes.c_size_t()
+        status = self.gpu.function("cublasLtMatmulAlgoConfigGetAttribute")(
+            ctypes.byref(algorithm), attribute, ctypes.byref(value), ctypes.sizeof(value), ctypes.byref(written)
+        )
+        return None if status else value.value
+
+
+def _transpose(array: Any) -> Any:
+    return array.T
+
+
+BACKEND = CuBLASLt()

@@ -1,0 +1,202 @@
+"""The C functions of GPU libraries by their CUDA names: one line each, with a letter for each argument.
+
+    p pointer or handle    i 32-bit integer or enum    l 64-bit integer or size    U ncclUniqueId by value
+
+From the headers of CUDA 13.0, cuDNN 9.19, cuSPARSELt 0.8 and NCCL 2.28; `tests/symbols/test_gpu_table.py` holds the
+table against the prototypes that public packages carry. HIP has the same functions with the same arguments under other
+names (`vendor.py`). All return a status, 0 for success, but those in RETURNS.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+TABLE = """
+cudaGetDeviceCount                    p                      count
+cudaSetDevice                         i                      device
+cudaDeviceGetAttribute                pii                    value attribute device
+cudaDeviceGetPCIBusId                 pii                    text length device
+cudaDriverGetVersion                  p                      version
+cudaRuntimeGetVersion                 p                      version
+cudaMemGetInfo                        pp                     free total
+cudaGetErrorString                    i                      status
+cudaGetLastError                      -
+cudaMalloc                            pl                     address bytes
+cudaFree                              p                      address
+cudaHostAlloc                         pli                    address bytes flags
+cudaHostGetDevicePointer              ppi                    address host_address flags
+cudaMemcpy                            ppli                   to from bytes kind
+cudaMemcpyAsync                       pplip                  to from bytes kind stream
+cudaMemsetAsync                       pilp                   address value bytes stream
+cudaStreamCreateWithFlags             pi                     stream flags
+cudaStreamSynchronize                 p                      stream
+cudaStreamBeginCapture                pi                     stream mode
+cudaStreamEndCapture                  pp                     stream graph
+cudaGraphInstantiateWithFlags         ppl                    executable graph flags
+cudaGraphUpload                       pp                     executable stream
+cudaGraphLaunch                       pp                     executable stream
+cudaGraphExecDestroy                  p                      executable
+cudaGraphDestroy                      p                      graph
+cudaEventCreateWithFlags              pi                     event flags
+cudaEventRecord                       pp                     event stream
+cudaEventSynchronize                  p                      event
+cudaEventElapsedTime                  ppp                    milliseconds start end
+
+cuDeviceGetName                       pii                    text length device
+cuStreamWaitValue32_v2                plii                   stream address value flags
+
+cublasCreate_v2                       p                      handle
+cublasGetVersion_v2                   pp                     handle version
+cublasSetStream_v2                    pp                     handle stream
+cublasSetWorkspace_v2                 ppl                    handle workspace bytes
+cublasGemmEx                          piiiiippiipiippiiii    handle a_t b_t m n k alpha a a_type lda b b_type ldb beta c c_type ldc compute algorithm
+
+cublasLtCreate                        p                      handle
+cublasLtGetVersion                    -
+cublasLtMatmulDescCreate              pii                    description compute scale
+cublasLtMatmulDescSetAttribute        pipl                   description attribute value bytes
+cublasLtMatrixLayoutCreate            pilll                  layout type rows columns ld
+cublasLtMatmulPreferenceCreate        p                      preference
+cublasLtMatmulPreferenceSetAttribute  pipl                   preference attribute value bytes
+cublasLtMatmulAlgoGetHeuristic        pppppppipp             handle description a b c d preference wanted results found
+cublasLtMatmulAlgoConfigGetAttribute  piplp                  algorithm attribute value bytes written
+cublasLtMatmul                        pppppppppppppplp       handle description alpha a a_layout b b_layout beta c c_layout d d_layout algorithm workspace bytes stream
+
+cudnnCreate                           p                      handle
+cudnnSetStream                        pp                     handle stream
+cudnnGetVersion                       -
+cudnnGetErrorString                   i                      status
+cudnnGetLastErrorString               pl                     text bytes
+cudnnBackendCreateDescriptor          ip                     kind descriptor
+cudnnBackendDestroyDescriptor         p                      descriptor
+cudnnBackendSetAttribute              piilp                  descriptor attribute type count values
+cudnnBackendGetAttribute              piilpp                 descriptor attribute type wanted found values
+cudnnBackendFinalize                  p                      descriptor
+cudnnBackendExecute                   ppp                    handle plan variant
+cudnnCreateTensorDescriptor           p                      tensor
+cudnnSetTensorNdDescriptor            piipp                  tensor type rank sizes strides
+cudnnGetTensorNdDescriptor            pipppp                 tensor wanted type rank sizes strides
+cudnnCreateRNNDescriptor              p                      rnn
+cudnnSetRNNDescriptor_v8              piiiiiiiiiiiipi        rnn algorithm cell bias direction input type precision math input_size hidden projection layers dropout flags
+cudnnBuildRNNDynamic                  ppi                    handle rnn batch
+cudnnCreateRNNDataDescriptor          p                      data
+cudnnSetRNNDataDescriptor             piiiiipp               data type layout steps batch size lengths fill
+cudnnGetRNNTempSpaceSizes             ppippp                 handle rnn mode x workspace reserve
+cudnnGetRNNWeightSpaceSize            ppp                    handle rnn bytes
+cudnnGetRNNWeightParams               ppilpipppp             handle rnn layer bytes weights gate matrix matrix_address bias bias_address
+cudnnRNNForward                       ppippppppppppplplplp   handle rnn mode lengths x_desc x y_desc y h_desc hx hy c_desc cx cy weight_bytes weights workspace_bytes workspace reserve_bytes reserve
+cudnnRNNBackwardData_v8               pppppppppppppppplplplp handle rnn lengths y_desc y dy x_desc dx h_desc hx dhy dhx c_desc cx dcy dcx weight_bytes weights workspace_bytes workspace reserve_bytes reserve
+cudnnRNNBackwardWeights_v8            ppippppppplplplp       handle rnn add lengths x_desc x h_desc hx y_desc y weight_bytes gradient workspace_bytes workspace reserve_bytes reserve
+
+cusparseCreate                        p                      handle
+cusparseSetStream                     pp                     handle stream
+cusparseGetVersion                    pp                     handle version
+cusparseCreateCsr                     plllpppiiii            matrix rows columns non_zeros starts indices values start_type index_type base type
+cusparseCreateDnMat                   plllpii                matrix rows columns ld values type order
+cusparseCreateDnVec                   plpi                   vector size values type
+cusparseSpMM_bufferSize               piipppppiip            handle a_t b_t alpha a b beta c type algorithm bytes
+cusparseSpMM_preprocess               piipppppiip            handle a_t b_t alpha a b beta c type algorithm buffer
+cusparseSpMM                          piipppppiip            handle a_t b_t alpha a b beta c type algorithm buffer
+cusparseSpMV_bufferSize               pipppppiip             handle a_t alpha a x beta y type algorithm bytes
+cusparseSpMV_preprocess               pipppppiip             handle a_t alpha a x beta y type algorithm buffer
+cusparseSpMV                          pipppppiip             handle a_t alpha a x beta y type algorithm buffer
+
+cusparseLtInit                        p                      handle
+cusparseLtGetVersion                  pp                     handle version
+cusparseLtDenseDescriptorInit         ppllliii               handle matrix rows columns ld alignment type order
+cusparseLtStructuredDescriptorInit    ppllliiii              handle matrix rows columns ld alignment type order sparsity
+cusparseLtMatmulDescriptorInit        ppiippppi              handle description a_t b_t a b c d compute
+cusparseLtMatmulAlgSelectionInit      pppi                   handle selection description algorithm
+cusparseLtMatmulAlgGetAttribute       ppipl                  handle selection attribute value bytes
+cusparseLtMatmulPlanInit              pppp                   handle plan description selection
+cusparseLtMatmulGetWorkspace          ppp                    handle plan bytes
+cusparseLtSpMMAPrune                  ppppip                 handle description from to algorithm stream
+cusparseLtSpMMAPruneCheck             ppppp                  handle description matrix valid stream
+cusparseLtSpMMACompressedSize         pppp                   handle plan bytes buffer_bytes
+cusparseLtSpMMACompress               pppppp                 handle plan dense compressed buffer stream
+cusparseLtMatmulSearch                ppppppppppi            handle plan alpha a b beta c d workspace streams count
+cusparseLtMatmul                      ppppppppppi            handle plan alpha a b beta c d workspace streams count
+
+ncclGetVersion                        p                      version
+ncclGetErrorString                    i                      status
+ncclGetUniqueId                       p                      id
+ncclCommInitRank                      piUi                   communicator ranks id rank
+ncclCommInitAll                       pip                    communicators count devices
+ncclCommDestroy                       p                      communicator
+ncclCommAbort                         p                      communicator
+ncclGroupStart                        -
+ncclGroupEnd                          -
+ncclAllReduce                         ppliipp                from to count type op communicator stream
+
+nvmlInit_v2                           -
+nvmlErrorString                       i                      status
+nvmlSystemGetDriverVersion            pi                     text length
+nvmlDeviceGetHandleByPciBusId_v2      pp                     bus_id device
+nvmlDeviceGetClockInfo                pip                    device kind mhz
+nvmlDeviceGetMaxClockInfo             pip                    device kind mhz
+nvmlDeviceGetCurrentClocksEventReasons  pp                   device reasons
+nvmlDeviceGetPowerUsage               pp                     device milliwatts
+nvmlDeviceGetTemperature              pip                    device sensor celsius
+nvmlDeviceGetTotalEnergyConsumption   pp                     device millijoules
+nvmlDeviceGetComputeRunningProcesses_v3  ppp                 device count processes
+"""  # noqa: E501
+
+# What a function returns that is no status.
+RETURNS: dict[str, Any] = {
+    "cudaGetErrorString": ctypes.c_char_p,
+    "cublasLtGetVersion": ctypes.c_size_t,
+    "cudnnGetVersion": ctypes.c_size_t,
+    "cudnnGetErrorString": ctypes.c_char_p,
+    "cudnnGetLastErrorString": None,
+    "ncclGetErrorString": ctypes.c_char_p,
+    "nvmlErrorString": ctypes.c_char_p,
+}
+
+
+class UniqueId(ctypes.Structure):
+    """ncclUniqueId: 128 bytes, by value."""
+
+    _fields_ = (("internal", ctypes.c_byte * 128),)
+
+
+KINDS: dict[str, Any] = {
+    "p": ctypes.c_void_p,
+    "i": ctypes.c_int,
+    "l": ctypes.c_int64,
+    "U": UniqueId,
+}
+
+# Which library has a function, by the beginning of its name; the first that fits counts.
+PARTS = {
+    "cuda": "runtime",
+    "cudnn": "dnn",
+    "cublasLt": "blaslt",
+    "cublas": "blas",
+    "cusparseLt": "sparselt",
+    "cusparse": "sparse",
+    "cu": "driver",
+    "nccl": "ccl",
+    "nvml": "management",
+}
+
+
+def read() -> dict[str, str]:
+    """Function name → letters of its arguments."""
+    rows = (line.split() for line in TABLE.splitlines() if line)
+    return {row[0]: row[1].strip("-") for row in rows}
+
+
+FUNCTIONS = read()
+
+
+def part_of(name: str) -> str:
+    """The library that has this function: `runtime`, `blas` …"""
+    return next(part for beginning, part in PARTS.items() if name.startswith(beginning))
+
+
+def declare(function: Any, name: str, letters: str | None = None) -> Any:
+    """Give a function of a loaded library the types the table states, or other `letters`."""
+    function.argtypes = [KINDS[letter] for letter in letters or FUNCTIONS[name]]
+    function.restype = RETURNS.get(name, ctypes.c_int)
+    return function

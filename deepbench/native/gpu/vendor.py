@@ -1,0 +1,207 @@
+"""What differs between GPU makers: files, names of functions, numbers. `Cuda` has them all, `Hip` what is different.
+
+Numbers are from the headers of CUDA 13.0 and of ROCm 10; `tests/symbols/test_gpu_table.py` holds them against the
+enumerations of public bindings. `cudaDataType` and `hipDataType` agree in every type used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Library:
+    """Where the file of one library is looked for."""
+
+    title: str
+    variable: str
+    """Environment variable with a path of the user's own."""
+    patterns: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    """Libraries that must be loaded first, because this one asks for them by name."""
+
+
+def _nvidia(title: str, variable: str, file: str, folder: str, before: tuple[str, ...] = ()) -> Library:
+    """A library in PyPI's wheels for CUDA 13 and 12, in a toolkit or in conda."""
+    patterns = (f"nvidia/cu13/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
+    return Library(title, variable, patterns, before)
+
+
+class Cuda:
+    """NVIDIA's libraries."""
+
+    name: ClassVar[str] = "cuda"
+    maker: ClassVar[str] = "NVIDIA"
+    extra: ClassVar[str] = "cuda13"
+    """Extra of this package that brings the libraries."""
+    libraries: ClassVar[dict[str, Library]] = {
+        "driver": Library("CUDA driver", "DEEPBENCH_CUDA_DRIVER_PATH", ("libcuda.so.1",)),
+        "runtime": _nvidia("CUDA runtime", "DEEPBENCH_CUDART_PATH", "libcudart.so*", "cuda_runtime"),
+        "blaslt": _nvidia("cuBLASLt", "DEEPBENCH_CUBLASLT_PATH", "libcublasLt.so*", "cublas"),
+        "blas": _nvidia("cuBLAS", "DEEPBENCH_CUBLAS_PATH", "libcublas.so*", "cublas", ("blaslt",)),
+        "rtc": _nvidia("NVRTC", "DEEPBENCH_NVRTC_PATH", "libnvrtc.so*", "cuda_nvrtc"),
+        "dnn": _nvidia("cuDNN", "DEEPBENCH_CUDNN_PATH", "libcudnn.so*", "cudnn", ("blaslt", "blas", "rtc")),
+        "jitlink": _nvidia("nvJitLink", "DEEPBENCH_NVJITLINK_PATH", "libnvJitLink.so*", "nvjitlink"),
+        "sparse": _nvidia("cuSPARSE", "DEEPBENCH_CUSPARSE_PATH", "libcusparse.so*", "cusparse", ("jitlink",)),
+        "sparselt": _nvidia("cuSPARSELt", "DEEPBENCH_CUSPARSELT_PATH", "libcusparseLt.so*", "cusparselt"),
+        "ccl": _nvidia("NCCL", "DEEPBENCH_NCCL_PATH", "libnccl.so*", "nccl"),
+        "management": Library("NVML", "DEEPBENCH_NVML_PATH", ("libnvidia-ml.so.1",)),
+    }
+
+    OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {}
+    """Functions of the table with other arguments."""
+    MISSING: ClassVar[tuple[str, ...]] = ()
+    """Functions of the table that this vendor does not have."""
+
+    def symbol(self, name: str) -> str:
+        """The exported name of a function of the table."""
+        return name
+
+    # Functions that say a status in words, and by library: statuses that mean "no memory", and "not for this case".
+    TELLERS: ClassVar[dict[str, str]] = {
+        "runtime": "cudaGetErrorString",
+        "dnn": "cudnnGetErrorString",
+        "ccl": "ncclGetErrorString",
+        "management": "nvmlErrorString",
+    }
+    MEANINGS: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
+        "runtime": ((2,), (801,)),
+        "driver": ((2,), (801,)),
+        "blas": ((3,), (8, 15)),
+        "blaslt": ((3,), (8, 15)),
+        "dnn": ((4003, 4004), range(3000, 4000)),
+        "sparse": ((2, 11), (4, 8, 10)),
+        "sparselt": ((2, 11), (4, 8, 10)),
+    }
+
+    # cudaDataType of library_types.h
+    R_32F = 0
+    R_16F = 2
+    R_8I = 3
+    R_32I = 10
+    R_16BF = 14
+    R_8F_E4M3 = 28
+    R_8F_E5M2 = 29
+
+    # driver_types.h
+    TO_DEVICE = 1
+    TO_HOST = 2
+    STREAM_NON_BLOCKING = 1
+    HOST_MAPPED = 2
+    CAPTURE_RELAXED = 2
+    WAIT_VALUE_GEQ = 0
+    WAIT_MASK: ClassVar[tuple[int, ...]] = ()
+    """What else the function takes that waits for a value."""
+    CLOCK_KHZ = 13
+    PROCESSORS = 16
+    MEMORY_CLOCK_KHZ = 36
+    MEMORY_BUS_BITS = 37
+    L2_BYTES = 38
+    CAPABILITY_MAJOR = 75
+    CAPABILITY_MINOR = 76
+
+    # cublas_api.h
+    OP_N = 0
+    OP_T = 1
+    COMPUTE_32F = 68
+    COMPUTE_32F_TF32 = 77
+    COMPUTE_16F = 64
+    COMPUTE_32I = 72
+    GEMM_DEFAULT = -1
+
+    # cublasLt.h
+    DESC_TRANSA = 3
+    DESC_TRANSB = 4
+    PREF_MAX_WORKSPACE = 1
+    PREF_ALIGNMENTS: ClassVar[tuple[int, ...]] = (5, 6, 7, 8)
+    ALGORITHM_BYTES = 64
+    ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6))
+
+    # cusparse.h; the same in hipSPARSE
+    SPARSE_OP_N = 0
+    INDEX_32I = 2
+    BASE_ZERO = 0
+    ORDER_COLUMN = 1
+    ORDER_ROW = 2
+    SPMM_ALGORITHMS = (("CSR_ALG1", 4), ("CSR_ALG2", 6), ("CSR_ALG3", 12))
+    SPMV_ALGORITHMS = (("CSR_ALG1", 2), ("CSR_ALG2", 3))
+
+    # Multiply-adds in f32 a clock that one multiprocessor makes, by compute capability (CUDA C++ Programming Guide,
+    # "Arithmetic instructions"). No f32 result may be above them: then a lower precision was used.
+    F32_LANES: ClassVar[dict[tuple[int, int], int]] = {
+        **{(7, 0): 64, (7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128, (9, 0): 128},
+        **{(10, 0): 128, (10, 3): 128, (11, 0): 128, (12, 0): 128, (12, 1): 128},
+    }
+
+
+def _amd(title: str, variable: str, file: str) -> Library:
+    """A library of a ROCm in its usual folder, or of the wheels that AMD publishes."""
+    return Library(title, variable, (file, f"_rocm_sdk_core/lib/{file}", f"_rocm_sdk_libraries*/lib/{file}"))
+
+
+class Hip(Cuda):
+    """AMD's libraries: the same functions under other names."""
+
+    name = "hip"
+    maker = "AMD"
+    extra = ""
+    TELLERS: ClassVar[dict[str, str]] = {"runtime": "cudaGetErrorString", "ccl": "ncclGetErrorString"}
+    MEANINGS: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
+        "runtime": ((2,), (801,)),
+        "driver": ((2,), (801,)),
+        "blas": ((2,), (7, 8)),
+        "blaslt": ((2,), (7, 8)),
+        "sparse": ((2, 11), (4, 8, 10)),
+        "sparselt": ((2, 11), (4, 8, 10)),
+    }
+    libraries: ClassVar[dict[str, Library]] = {
+        "driver": _amd("HIP runtime", "DEEPBENCH_HIP_PATH", "libamdhip64.so*"),
+        "runtime": _amd("HIP runtime", "DEEPBENCH_HIP_PATH", "libamdhip64.so*"),
+        "blaslt": _amd("hipBLASLt", "DEEPBENCH_HIPBLASLT_PATH", "libhipblaslt.so*"),
+        "blas": _amd("hipBLAS", "DEEPBENCH_HIPBLAS_PATH", "libhipblas.so*"),
+        "dnn": _amd("MIOpen", "DEEPBENCH_MIOPEN_PATH", "libMIOpen.so*"),
+        "sparse": _amd("hipSPARSE", "DEEPBENCH_HIPSPARSE_PATH", "libhipsparse.so*"),
+        "sparselt": _amd("hipSPARSELt", "DEEPBENCH_HIPSPARSELT_PATH", "libhipsparselt.so*"),
+        "ccl": _amd("RCCL", "DEEPBENCH_RCCL_PATH", "librccl.so*"),
+    }
+
+    def symbol(self, name: str) -> str:
+        for cuda, hip in (("cublas", "hipblas"), ("cusparse", "hipsparse"), ("cuda", "hip"), ("cu", "hip")):
+            if name.startswith(cuda):
+                return hip + name.removeprefix(cuda).removesuffix("_v2")
+        return name
+
+    # hipStreamWaitValue32 has a mask more; hipblasLtGetVersion takes a handle and an address.
+    OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {"cuStreamWaitValue32_v2": "ppiii", "cublasLtGetVersion": "pp"}
+    MISSING = ("cublasLtMatmulAlgoConfigGetAttribute",)
+    WAIT_MASK = (-1,)
+
+    CLOCK_KHZ = 5
+    PROCESSORS = 63
+    MEMORY_CLOCK_KHZ = 60
+    MEMORY_BUS_BITS = 59
+    L2_BYTES = 19
+    CAPABILITY_MAJOR = 23
+    CAPABILITY_MINOR = 61
+
+    OP_N = 111
+    OP_T = 112
+    COMPUTE_32F = 2
+    COMPUTE_32F_TF32 = 6
+    COMPUTE_16F = 0
+    COMPUTE_32I = 9
+    GEMM_DEFAULT = 160
+
+    DESC_TRANSA = 0
+    DESC_TRANSB = 1
+    PREF_ALIGNMENTS = ()
+    ALGORITHM_BYTES = 24
+    ALGORITHM_CONFIG = ()
+
+    F32_LANES: ClassVar[dict[tuple[int, int], int]] = {}
+
+
+CUDA = Cuda()
+HIP = Hip()

@@ -1,0 +1,147 @@
+"""The table of GPU functions and the numbers of enumerations, against what public packages carry.
+
+Prototypes are in the `.pxd` files of nvmath-python, cuda-bindings, nccl4py and rocm-bindings (extra `gpu-test`), and in
+the headers of NVIDIA's own wheels where these are installed (cuDNN's are nowhere else).
+"""
+
+import re
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from deepbench.native.gpu import functions
+from deepbench.native.gpu.functions import FUNCTIONS
+from deepbench.native.gpu.vendor import CUDA, HIP
+
+SITE = Path(sysconfig.get_path("purelib"))
+PXD = ("nvmath/bindings/cy*.pxd", "cuda/bindings/cy*.pxd", "nccl/bindings/cynccl.pxd", "rocm/bindings/cy*.pxd")
+HEADERS = ("cuda_runtime_api", "cublas_api", "cublasLt", "cusparse", "cusparseLt", "nccl", "cudnn_*")
+
+HANDLE = (
+    r"\b\w*(Handle|Stream|Event|Graph|GraphExec|Comm|Descr|Descriptor|MatmulDesc|MatrixLayout|Preference|Device)_t\b"
+)
+WIDE = r"\b(size_t|u?int64_t|unsigned long long|CUdeviceptr|unsigned long)\b"
+
+
+def letter(argument):
+    """The letter of the table for an argument of a C prototype."""
+    if "*" in argument or "[" in argument or re.search(HANDLE + r"|\bCUstream\b", argument):
+        return "p"
+    if re.search(WIDE, argument):
+        return "l"
+    return "U" if "ncclUniqueId" in argument else "i"
+
+
+@cache
+def prototypes():
+    """Function name → letters of its arguments, from whatever of the packages is here."""
+    found = {}
+    texts = [p.read_text(errors="replace") for pattern in PXD for p in SITE.glob(pattern)]
+    for name in HEADERS:
+        for path in SITE.glob(f"nvidia/*/include/{name}.h"):
+            texts.append(re.sub(r"/\*.*?\*/|//[^\n]*", " ", path.read_text(errors="replace"), flags=re.DOTALL))
+    for text in texts:
+        for name, arguments in re.findall(
+            r"\b(\w+)\s*\(([^(){};]*)\)\s*(?:except|noexcept|nogil|;|__dv|CUSPARSE)", text
+        ):
+            words = [a.strip() for a in arguments.split(",") if a.strip() not in ("", "void")]
+            found.setdefault(name, set()).add("".join(map(letter, words)))
+    return found
+
+
+def of(name):
+    """The prototypes of a function, also under the name its header gives it."""
+    known = prototypes()
+    return known.get(name) or known.get(re.sub(r"_v[23]$", "", name)) or set()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_of_nvidia_has_the_arguments_of_the_table(name):
+    if not of(name):
+        pytest.skip(f"no package here has the prototype of {functions.part_of(name)} functions")
+
+    assert FUNCTIONS[name] in of(name)
+
+
+SHARED = [
+    n for n in FUNCTIONS if functions.part_of(n) in HIP.libraries and not n.startswith("cudnn") and n not in HIP.MISSING
+]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_amds_function_has_the_same_arguments(name):
+    found = of(HIP.symbol(name))
+    if not [n for n in prototypes() if n.startswith("hip")]:
+        pytest.skip("rocm-bindings are not installed (extra gpu-test)")
+
+    assert HIP.OTHER_ARGUMENTS.get(name, FUNCTIONS[name]) in found
+
+
+def test_most_of_the_table_was_compared():
+    if not prototypes():
+        pytest.skip("no package with prototypes is installed (extra gpu-test)")
+    compared = [n for n in FUNCTIONS if of(n)]
+
+    assert len(compared) >= 60, sorted(set(FUNCTIONS) - set(compared))
+
+
+# Numbers of vendor.py, and where public bindings have them.
+NVIDIA_ENUMS = {
+    "OP_N": ("nvmath.bindings.cublas", "Operation", "N"),
+    "OP_T": ("nvmath.bindings.cublas", "Operation", "T"),
+    "COMPUTE_32F": ("nvmath.bindings.cublas", "ComputeType", "COMPUTE_32F"),
+    "COMPUTE_32F_TF32": ("nvmath.bindings.cublas", "ComputeType", "COMPUTE_32F_FAST_TF32"),
+    "COMPUTE_16F": ("nvmath.bindings.cublas", "ComputeType", "COMPUTE_16F"),
+    "COMPUTE_32I": ("nvmath.bindings.cublas", "ComputeType", "COMPUTE_32I"),
+    "GEMM_DEFAULT": ("nvmath.bindings.cublas", "GemmAlgo", "DEFAULT"),
+    "DESC_TRANSA": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "TRANSA"),
+    "DESC_TRANSB": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "TRANSB"),
+    "PREF_MAX_WORKSPACE": ("nvmath.bindings.cublasLt", "MatmulPreferenceAttribute", "MAX_WORKSPACE_BYTES"),
+    "ORDER_COLUMN": ("nvmath.bindings.cusparse", "Order", "COL"),
+    "ORDER_ROW": ("nvmath.bindings.cusparse", "Order", "ROW"),
+    "INDEX_32I": ("nvmath.bindings.cusparse", "IndexType", "INDEX_32I"),
+    "SPARSE_OP_N": ("nvmath.bindings.cusparse", "Operation", "NON_TRANSPOSE"),
+}
+AMD_ENUMS = {
+    "OP_N": ("rocm.bindings.hipblas", "hipblasOperation_t", "HIPBLAS_OP_N"),
+    "OP_T": ("rocm.bindings.hipblas", "hipblasOperation_t", "HIPBLAS_OP_T"),
+    "COMPUTE_32F": ("rocm.bindings.hipblas", "hipblasComputeType_t", "HIPBLAS_COMPUTE_32F"),
+    "COMPUTE_32F_TF32": ("rocm.bindings.hipblas", "hipblasComputeType_t", "HIPBLAS_COMPUTE_32F_FAST_TF32"),
+    "COMPUTE_16F": ("rocm.bindings.hipblas", "hipblasComputeType_t", "HIPBLAS_COMPUTE_16F"),
+    "COMPUTE_32I": ("rocm.bindings.hipblas", "hipblasComputeType_t", "HIPBLAS_COMPUTE_32I"),
+    "GEMM_DEFAULT": ("rocm.bindings.hipblas", "hipblasGemmAlgo_t", "HIPBLAS_GEMM_DEFAULT"),
+    "DESC_TRANSA": ("rocm.bindings.hipblaslt", "hipblasLtMatmulDescAttributes_t", "HIPBLASLT_MATMUL_DESC_TRANSA"),
+    "DESC_TRANSB": ("rocm.bindings.hipblaslt", "hipblasLtMatmulDescAttributes_t", "HIPBLASLT_MATMUL_DESC_TRANSB"),
+    "CLOCK_KHZ": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeClockRate"),
+    "PROCESSORS": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeMultiprocessorCount"),
+    "MEMORY_CLOCK_KHZ": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeMemoryClockRate"),
+    "MEMORY_BUS_BITS": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeMemoryBusWidth"),
+    "L2_BYTES": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeL2CacheSize"),
+    "CAPABILITY_MAJOR": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeComputeCapabilityMajor"),
+    "CAPABILITY_MINOR": ("rocm.bindings.hip", "hipDeviceAttribute_t", "hipDeviceAttributeComputeCapabilityMinor"),
+    "TO_DEVICE": ("rocm.bindings.hip", "hipMemcpyKind", "hipMemcpyHostToDevice"),
+    "TO_HOST": ("rocm.bindings.hip", "hipMemcpyKind", "hipMemcpyDeviceToHost"),
+    "CAPTURE_RELAXED": ("rocm.bindings.hip", "hipStreamCaptureMode", "hipStreamCaptureModeRelaxed"),
+    "R_16BF": ("rocm.bindings.hip", "hipDataType", "HIP_R_16BF"),
+    "R_8F_E4M3": ("rocm.bindings.hip", "hipDataType", "HIP_R_8F_E4M3"),
+    "SPARSE_OP_N": ("rocm.bindings.hipsparse", "hipsparseOperation_t", "HIPSPARSE_OPERATION_NON_TRANSPOSE"),
+    "ORDER_COLUMN": ("rocm.bindings.hipsparse", "hipsparseOrder_t", "HIPSPARSE_ORDER_COL"),
+    "ORDER_ROW": ("rocm.bindings.hipsparse", "hipsparseOrder_t", "HIPSPARSE_ORDER_ROW"),
+    "INDEX_32I": ("rocm.bindings.hipsparse", "hipsparseIndexType_t", "HIPSPARSE_INDEX_32I"),
+}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "name", "where"),
+    [(CUDA, n, w) for n, w in NVIDIA_ENUMS.items()] + [(HIP, n, w) for n, w in AMD_ENUMS.items()],
+    ids=lambda value: getattr(value, "name", value if isinstance(value, str) else None),
+)
+def test_a_number_is_that_of_public_bindings(vendor, name, where):
+    module = pytest.importorskip(where[0], reason=f"{where[0]} is not installed (extra gpu-test)")
+    enum = getattr(module, where[1], None)
+    if enum is None:
+        pytest.skip(f"{where[0]} has no {where[1]}")
+
+    assert int(getattr(enum, where[2])) == getattr(vendor, name)

@@ -24,7 +24,7 @@ TOLERANCE_UNITS = 16.0
 PROJECTION_SAFETY = 4.0
 
 
-def sum_roundoff(precision: Precision, products: int) -> float:
+def sum_roundoff(precision: Precision, products: float) -> float:
     """The roundoff of a sum of so many products, in units of |a row| · |b column|.
 
     Of adding; and of multiplying, where operands are cut: those errors have random signs, so their sum grows with the

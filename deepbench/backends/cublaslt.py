@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deepbench.backend import Kernel, kernel
@@ -74,17 +75,14 @@ class CuBLASLt(GpuBackend):
             )  # fmt: skip
             return self.kernel([call], buffers, arrays, {}, found)
 
-        kernels = [candidate(result) for result in found]
-        best, notes = self.fastest(case, buffers, kernels)
-        chosen = found[best]
-        numbers = " ".join(f"{n}={self._config(chosen, number)}" for n, number in self.vendor.ALGORITHM_CONFIG)
-        kernels[best].notes = {
+        best, number = self.fastest(case, buffers, [partial(candidate, result) for result in found])
+        config = " ".join(f"{n}={self._config(found[number], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
+        best.notes |= {
             "implementation": self.vendor.symbol("cublasLtMatmul"),
-            "algorithm": numbers or f"number {best} of the heuristics",
-            "workspace_bytes": chosen.workspace,
-            **notes,
+            "algorithm": config or f"number {number} of the heuristics",
+            "workspace_bytes": found[number].workspace,
         }
-        return kernels[best]
+        return best
 
     def _heuristics(
         self,

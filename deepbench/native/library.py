@@ -57,7 +57,7 @@ def load(
         except (OSError, ValueError) as error:
             tried.append(str(error) if path in str(error) else f"{path}: {error}")
             continue
-        if any(hasattr(library, name) for name in needs):
+        if not needs or any(hasattr(library, name) for name in needs):
             return library
         tried.append(f"{path}: has no function {' or '.join(needs)}")
     where = f"{variable}={named}" if named else f"{variable}, system, conda, wheels"

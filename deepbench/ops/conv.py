@@ -210,9 +210,9 @@ class ConvOp(Op):
             yield self._summed(case, seen, *(_each(channels) if small or channels == 1 else _blocks(channels, block)))
 
     def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """A bias has no part in the gradient of the data; f32 is stored in one way."""
+        """A bias has no part in the gradient of the data; what is summed as it is stored has one kind of result."""
         bias = ("bias",) if direction == "backward_data" else ()
-        return (*bias, "result") if precision.name == "f32" else bias
+        return (*bias, "result") if precision.data == precision.result else bias
 
     def work_bytes(self, case: Case) -> int:
         """Outputs, and data with their squares, in float64: what the check holds."""
@@ -356,6 +356,8 @@ class ConvOp(Op):
         """
         import numpy as np
 
+        from deepbench.sums import sum_roundoff
+
         p, g, output = case.problem, case.problem.groups, self._output(case)
         weights = case.direction == "backward_weights"
         axis = 0 if weights else 1
@@ -387,11 +389,12 @@ class ConvOp(Op):
             squares = np.repeat(reached, len(rows), axis=1) * spread[None, :, None, None, None]
         if "b" in seen:  # one more addition
             squares = squares + _mixed(rows**2, bias**2, 0, g)[None, :, None, None, None]
-        unit = TOLERANCE_UNITS * case.precision.roundoff
+        products = self._multiply_adds(case) / raw.size
+        unit = TOLERANCE_UNITS * sum_roundoff(case.precision, products)
         shape = [1] * 5
         shape[axis] = -1
         with np.errstate(invalid="ignore"):
-            partial = PARTIAL_SUMS[case.direction] * np.sqrt(squares * raw.size / self._multiply_adds(case))
+            partial = PARTIAL_SUMS[case.direction] * np.sqrt(squares / products)
             tolerance = unit * np.sqrt(squares) + STORING[self.result_type(case)] * (np.sqrt(got_squares) + partial)
         return Comparison(how, got, want, np.tile(safety, g).reshape(shape) * tolerance, raw.size, raw.size)
 

@@ -329,7 +329,8 @@ class Buffers:
         leading: Mapping[str, int] | None = None,
         views: Mapping[str, Any] | None = None,
     ) -> None:
-        self._gpu, self._arrays, self._outputs = gpu, arrays, outputs
+        self._gpu, self._arrays = gpu, arrays
+        self._outputs = [name for name in outputs if name in arrays]
         self._views = views or {}
         self.leading = {}
         self._rows: dict[str, tuple[int, int]] = {}

@@ -95,14 +95,26 @@ class GpuBackend(Backend):
         kernel.calls[0].keep_alive += (buffers, *keep)
         return kernel
 
-    def fastest(self, case: Case, buffers: Buffers, candidates: Sequence[Kernel]) -> tuple[int, dict[str, Any]]:
-        """Time the candidates once in a process; sets of buffers that take turns use the same choice."""
+    def fastest(
+        self,
+        case: Case,
+        buffers: Buffers,
+        candidates: Sequence[Callable[[], Kernel]],
+        most_s: float | None = None,
+    ) -> tuple[Kernel, int]:
+        """The fastest of these kernels, and which it is; the search is in its notes.
+
+        They are timed once in a process: sets of buffers that take turns use the same choice.
+        """
         from deepbench.native.gpu import timing
 
         if case.text not in self._chosen:
             buffers.load()
-            self._chosen[case.text] = timing.fastest(self.gpu, candidates)
-        return self._chosen[case.text]
+            self._chosen[case.text] = timing.fastest(self.gpu, candidates, most_s or timing.SEARCH_MOST_S)
+        best, notes = self._chosen[case.text]
+        kernel = candidates[best]()
+        kernel.notes |= notes
+        return kernel, best
 
 
 def scalar(type_name: str, value: float) -> ctypes.Array[ctypes.c_char]:

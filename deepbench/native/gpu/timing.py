@@ -169,20 +169,22 @@ class DeviceTimer:
         return {"joules_per_call": joules / calls, "calls": calls, "window_s": seconds, "watts": joules / seconds}
 
 
-def fastest(gpu: Gpu, candidates: Sequence[Kernel]) -> tuple[int, dict[str, Any]]:
+def fastest(
+    gpu: Gpu, candidates: Sequence[Callable[[], Kernel]], most_s: float = SEARCH_MOST_S
+) -> tuple[int, dict[str, Any]]:
     """The index of the fastest candidate, and what the search was, for the notes of a record.
 
-    Candidates are tried in the library's own order until the time is up; those that fail are left out, and
+    Candidates are made and tried in the library's own order until the time is up; those that fail are left out, and
     `Unsupported` says that all did.
     """
     from deepbench.native import callloop
 
     start, times, failures = perf_counter(), dict[int, float](), list[str]()
-    for i, candidate in enumerate(candidates):
-        if times and perf_counter() - start > SEARCH_MOST_S:
+    for i, make in enumerate(candidates):
+        if times and perf_counter() - start > most_s:
             break
         try:
-            timer, _ = callloop.timer(candidate)
+            timer, _ = callloop.timer(make())
             timer(1)
             once = timer(1) / 1e9
             repeats = max(1, min(100, round(CANDIDATE_S / max(once, 1e-7))))

@@ -1,0 +1,43 @@
+"""cuDNN: convolutions through its graph interface, recurrent layers through its RNN functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deepbench.backend import Kernel, kernel
+from deepbench.native.gpu.library import GpuBackend
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+
+FLOATS = ("f32", "tf32", "bf16", "f16", "f16f16")
+DIRECTIONS = ("forward", "backward_data", "backward_weights")
+
+
+class CuDNN(GpuBackend):
+    name = "cudnn"
+    title = "cuDNN"
+    part = "dnn"
+
+    def start(self) -> None:
+        self.dnn = self.handle("cudnnCreate")
+        self.gpu.call("cudnnSetStream", self.dnn, self.gpu.stream)
+
+    def version(self) -> str | None:
+        number = self.gpu.function("cudnnGetVersion")()
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+    @kernel("conv", precisions=FLOATS, directions=DIRECTIONS)
+    def conv(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.cudnn import conv
+
+        return conv.prepare(self, case, arrays)
+
+    @kernel("conv", precisions=("i8",))
+    def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
+        """Forward only: there is no gradient of integers."""
+        return self.conv(case, arrays)
+
+
+BACKEND = CuDNN()

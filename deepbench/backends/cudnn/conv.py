@@ -1,0 +1,100 @@
+"""Convolution in cuDNN: every plan that its heuristics propose is built and timed, and the fastest one measured."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from deepbench.errors import Unsupported
+from deepbench.native.gpu import cudnn
+from deepbench.op import find
+
+if TYPE_CHECKING:
+    from deepbench.backend import Kernel
+    from deepbench.backends.cudnn import CuDNN
+    from deepbench.case import Case
+    from deepbench.native.gpu.device import Gpu
+    from deepbench.op import Arrays
+
+# Scratch memory a plan may use: beyond it engines exist that unfold the whole image, and training has no room for them.
+WORKSPACE_BYTES = 2**30
+# Building plans takes most of it: some are compiled then.
+SEARCH_MOST_S = 30.0
+
+# By direction: the operation, and its attributes for x, w, y, the convolution, alpha and beta.
+OPERATIONS = {
+    "forward": (cudnn.CONVOLUTION_FORWARD, {"x": 704, "w": 703, "y": 705}, 702, 700, 701),
+    "backward_data": (cudnn.CONVOLUTION_BACKWARD_DATA, {"dx": 710, "w": 709, "dy": 711}, 708, 706, 707),
+    "backward_weights": (cudnn.CONVOLUTION_BACKWARD_FILTER, {"x": 716, "dw": 715, "dy": 717}, 714, 712, 713),
+}
+
+
+def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
+    """The kernel of one convolution in any direction."""
+    if case.settings["layout"] == "any":
+        raise Unsupported("cuDNN takes tensors as they lie; choose layout=nchw or nhwc")
+    if case.settings["bias"] == "yes" and case.direction != "backward_data":
+        raise Unsupported("cuDNN's convolution has no bias of its own; choose bias=no")
+    gpu = backend.gpu
+    graph = operation_graph(gpu, case, arrays)
+    graph.set(cudnn.GRAPH_HANDLE, cudnn.HANDLE, backend.dnn).finish()
+    configs = [c for c in cudnn.configurations(gpu, graph) if allowed(case, cudnn.notes(c))]
+    buffers = backend.buffers(case, arrays)
+    addresses = {i: buffers.address[name] for i, name in enumerate(OPERATIONS[case.direction][1])}
+
+    def candidate(config: cudnn.Descriptor) -> Kernel:
+        plan = cudnn.plan(gpu, config, backend.dnn)
+        wanted = plan.get(cudnn.PLAN_WORKSPACE, cudnn.INT64)[0]
+        if wanted > WORKSPACE_BYTES:
+            raise Unsupported(f"the plan wants {wanted} bytes of workspace, allowed are {WORKSPACE_BYTES}")
+        variant = cudnn.variant(gpu, addresses, gpu.workspace(max(wanted, 1))[0])
+        call = backend.enqueue("cudnnBackendExecute", backend.dnn, plan.handle, variant.handle)
+        facts = {"implementation": cudnn.name(config), "workspace_bytes": wanted}
+        return backend.kernel([call], buffers, arrays, facts, plan, variant, config, graph)
+
+    return backend.fastest(case, buffers, [partial(candidate, c) for c in configs], SEARCH_MOST_S)[0]
+
+
+def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
+    """The graph of this one operation, not finished: it still lacks the handle or the card's properties."""
+    from deepbench.precision import type_name
+
+    p = case.problem
+    deep = slice(0 if p.dimensions == 3 else 1, None)
+    accumulate = "f16" if case.precision.name == "f16f16" else case.precision.accumulate
+    convolution = cudnn.Descriptor(gpu, cudnn.CONVOLUTION)
+    convolution.set(cudnn.CONVOLUTION_COMPUTE, cudnn.DATA_TYPE, cudnn.TYPES[accumulate])
+    convolution.set(cudnn.CONVOLUTION_MODE, cudnn.MODE, cudnn.CROSS_CORRELATION)
+    convolution.set(cudnn.CONVOLUTION_DIMENSIONS, cudnn.INT64, p.dimensions)
+    convolution.set(cudnn.CONVOLUTION_DILATIONS, cudnn.INT64, *p.dilation[deep])
+    convolution.set(cudnn.CONVOLUTION_STRIDES, cudnn.INT64, *p.stride[deep])
+    convolution.set(cudnn.CONVOLUTION_PRE_PADDINGS, cudnn.INT64, *p.pad[deep])
+    convolution.set(cudnn.CONVOLUTION_POST_PADDINGS, cudnn.INT64, *p.pad[deep]).finish()
+    kind, attributes, with_convolution, alpha, beta = OPERATIONS[case.direction]
+    operation = cudnn.Descriptor(gpu, kind).set(with_convolution, cudnn.DESCRIPTOR, convolution)
+    for number, (name, attribute) in enumerate(attributes.items()):
+        sizes, strides = _sizes_and_strides(case, arrays[name])
+        described = cudnn.tensor(gpu, number, type_name(arrays[name].dtype), sizes, strides)
+        operation.set(attribute, cudnn.DESCRIPTOR, described)
+    scale = find(case.op).facts(case).get("scale", 1.0)
+    operation.set(alpha, cudnn.FLOAT, scale).set(beta, cudnn.FLOAT, 0.0).finish()
+    return cudnn.Descriptor(gpu, cudnn.OPERATION_GRAPH).set(cudnn.GRAPH_OPERATIONS, cudnn.DESCRIPTOR, operation)
+
+
+def allowed(case: Case, notes: set[int]) -> bool:
+    """Whether an engine with these notes multiplies what the precision says."""
+    if case.precision.name == "f32":  # tensor cores multiply 19 bits of it
+        return not notes & {cudnn.TENSOR_CORES, cudnn.CONVERTED_DOWN}
+    if case.precision.accumulate == "f32" and case.precision.name != "tf32":
+        return cudnn.REDUCED not in notes
+    return True
+
+
+def _sizes_and_strides(case: Case, array: Any) -> tuple[list[int], list[int]]:
+    """Sizes as cuDNN names them, channels second, and strides in elements as the tensor lies."""
+    strides = [s // array.itemsize for s in array.strides]
+    sizes = list(array.shape)
+    if case.settings["layout"] == "nhwc":
+        sizes = [sizes[0], sizes[-1], *sizes[1:-1]]
+        strides = [strides[0], strides[-1], *strides[1:-1]]
+    return sizes, strides

@@ -1,0 +1,181 @@
+"""cuDNN's graph interface (`cudnnBackend…`): descriptors that are set, finished and asked. From the header of 9.19."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deepbench.native.gpu.device import Gpu
+
+# cudnnBackendDescriptorType_t
+CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN, KNOB_CHOICE = 1, 2, 3, 4, 5, 7
+CONVOLUTION_FORWARD, CONVOLUTION_BACKWARD_FILTER, CONVOLUTION_BACKWARD_DATA = 10, 11, 12
+OPERATION_GRAPH, VARIANT_PACK, TENSOR, DEVICE_PROPERTIES = 15, 16, 17, 38
+
+# cudnnBackendAttributeName_t
+CONVOLUTION_COMPUTE, CONVOLUTION_MODE, CONVOLUTION_DILATIONS, CONVOLUTION_STRIDES = 100, 101, 102, 103
+CONVOLUTION_POST_PADDINGS, CONVOLUTION_PRE_PADDINGS, CONVOLUTION_DIMENSIONS = 104, 105, 106
+HEURISTICS_MODE, HEURISTICS_GRAPH, HEURISTICS_RESULTS, HEURISTICS_DEVICE = 200, 201, 202, 204
+CONFIG_ENGINE, CONFIG_KNOBS = 300, 302
+PLAN_HANDLE, PLAN_CONFIG, PLAN_WORKSPACE, PLAN_DEVICE = 400, 401, 402, 407
+KNOB_TYPE, KNOB_VALUE = 600, 601
+GRAPH_HANDLE, GRAPH_OPERATIONS = 800, 801
+TENSOR_ALIGNMENT, TENSOR_TYPE, TENSOR_SIZES, TENSOR_STRIDES, TENSOR_ID = 900, 901, 902, 903, 906
+PACK_IDS, PACK_POINTERS, PACK_WORKSPACE = 1000, 1001, 1003
+ENGINE_INDEX, ENGINE_NUMERICAL_NOTES = 1301, 1303
+DEVICE_JSON = 2702
+
+# cudnnBackendAttributeType_t, and how C stores each
+HANDLE, DATA_TYPE, INT64, FLOAT, POINTER, MODE, HEURISTIC = 0, 1, 3, 4, 6, 7, 8
+KNOB, NOTE, DESCRIPTOR, CHARACTER = 9, 11, 15, 24
+STORED: dict[int, Any] = {
+    **dict.fromkeys((DATA_TYPE, MODE, HEURISTIC, KNOB, NOTE), ctypes.c_int),
+    **dict.fromkeys((HANDLE, POINTER, DESCRIPTOR), ctypes.c_void_p),
+    INT64: ctypes.c_int64,
+    FLOAT: ctypes.c_float,
+    CHARACTER: ctypes.c_char,
+}
+
+# cudnnDataType_t
+TYPES = {"f32": 0, "f16": 2, "s8": 3, "s32": 4, "u8": 6, "bf16": 9}
+CROSS_CORRELATION = 1
+# cudnnBackendHeurMode_t: the model of what is fast, a second one, and what always works
+HEURISTIC_MODES = (3, 1, 2)
+# cudnnBackendNumericalNote_t
+NOTES = {
+    0: "tensor cores",
+    1: "inputs converted down",
+    2: "reduced precision of sums",
+    3: "FFT",
+    4: "not deterministic",
+    5: "Winograd",
+    6: "Winograd 4x4",
+    7: "Winograd 6x6",
+    8: "Winograd 13x13",
+}
+TENSOR_CORES, CONVERTED_DOWN, REDUCED = 0, 1, 2
+MOST_KNOBS = 64
+
+
+class Descriptor:
+    """One descriptor: attributes are set, `finish` makes it usable, then it may be asked. Lives with this object."""
+
+    def __init__(self, gpu: Gpu, kind: int) -> None:
+        self._gpu = gpu
+        self.handle = ctypes.c_void_p()
+        gpu.call("cudnnBackendCreateDescriptor", kind, ctypes.byref(self.handle))
+        self._keep: list[object] = []
+
+    def set(self, attribute: int, kind: int, *values: Any) -> Descriptor:
+        """Set an attribute to one or more values; descriptors may be given as such."""
+        stored = (STORED[kind] * len(values))(*(v.handle if isinstance(v, Descriptor) else v for v in values))
+        self._gpu.call("cudnnBackendSetAttribute", self.handle, attribute, kind, len(values), stored)
+        self._keep.append((values, stored))  # what a descriptor refers to must live as long as it does
+        return self
+
+    def finish(self) -> Descriptor:
+        """Check and close it; `Unsupported` where cuDNN has nothing for what it says."""
+        self._gpu.call("cudnnBackendFinalize", self.handle)
+        return self
+
+    def get(self, attribute: int, kind: int, most: int = 1) -> list[Any]:
+        """Up to so many values of an attribute."""
+        values, found = (STORED[kind] * most)(), ctypes.c_int64()
+        self._gpu.call(
+            "cudnnBackendGetAttribute", self.handle, attribute, kind, most, ctypes.byref(found), values
+        )  # fmt: skip
+        return list(values)[: found.value]
+
+    def get_descriptors(self, attribute: int, kind: int, most: int) -> list[Descriptor]:
+        """Descriptors of an attribute; cuDNN wants them made before it fills them in."""
+        made = [Descriptor(self._gpu, kind) for _ in range(most)]
+        values, found = (ctypes.c_void_p * most)(*(d.handle for d in made)), ctypes.c_int64()
+        self._gpu.call(
+            "cudnnBackendGetAttribute", self.handle, attribute, DESCRIPTOR, most, ctypes.byref(found), values
+        )  # fmt: skip
+        kept = made[: found.value]
+        for descriptor in kept:
+            descriptor._keep.append(self)
+        return kept
+
+    def count(self, attribute: int) -> int:
+        """How many descriptors an attribute has."""
+        found = ctypes.c_int64()
+        self._gpu.call("cudnnBackendGetAttribute", self.handle, attribute, DESCRIPTOR, 0, ctypes.byref(found), None)
+        return found.value
+
+    def __del__(self) -> None:
+        if self.handle:
+            self._gpu.function("cudnnBackendDestroyDescriptor")(self.handle)
+
+
+def tensor(gpu: Gpu, number: int, type_name: str, sizes: Sequence[int], strides: Sequence[int]) -> Descriptor:
+    """A tensor by its number in the graph, its type of ours, and sizes with their strides in elements."""
+    made = Descriptor(gpu, TENSOR)
+    made.set(TENSOR_ID, INT64, number).set(TENSOR_TYPE, DATA_TYPE, TYPES[type_name])
+    made.set(TENSOR_SIZES, INT64, *sizes).set(TENSOR_STRIDES, INT64, *strides)
+    return made.set(TENSOR_ALIGNMENT, INT64, 16).finish()
+
+
+def configurations(gpu: Gpu, graph: Descriptor, properties: Descriptor | None = None) -> list[Descriptor]:
+    """Every engine configuration that the heuristics propose for a graph, the likely fastest first, each once.
+
+    `properties` describe a card that is not here.
+    """
+    found: dict[tuple[Any, ...], Descriptor] = {}
+    for mode in HEURISTIC_MODES:
+        heuristics = Descriptor(gpu, HEURISTICS)
+        heuristics.set(HEURISTICS_GRAPH, DESCRIPTOR, graph).set(HEURISTICS_MODE, HEURISTIC, mode)
+        if properties is not None:
+            heuristics.set(HEURISTICS_DEVICE, DESCRIPTOR, properties)
+        heuristics.finish()
+        count = heuristics.count(HEURISTICS_RESULTS)
+        for config in heuristics.get_descriptors(HEURISTICS_RESULTS, ENGINE_CONFIG, count) if count else ():
+            found.setdefault(identity(config), config)
+    return list(found.values())
+
+
+def engine(config: Descriptor) -> Descriptor:
+    """The engine of a configuration."""
+    return config.get_descriptors(CONFIG_ENGINE, ENGINE, 1)[0]
+
+
+def identity(config: Descriptor) -> tuple[Any, ...]:
+    """Engine and knobs: what tells two configurations apart."""
+    number = engine(config).get(ENGINE_INDEX, INT64)[0]
+    knobs = config.get_descriptors(CONFIG_KNOBS, KNOB_CHOICE, MOST_KNOBS)  # it does not say how many there are
+    return (number, *sorted((k.get(KNOB_TYPE, KNOB)[0], k.get(KNOB_VALUE, INT64)[0]) for k in knobs))
+
+
+def notes(config: Descriptor) -> set[int]:
+    """The numerical notes of its engine: what it may do to the numbers."""
+    return set(engine(config).get(ENGINE_NUMERICAL_NOTES, NOTE, len(NOTES) + 8))
+
+
+def plan(
+    gpu: Gpu, config: Descriptor, handle: ctypes.c_void_p | None, properties: Descriptor | None = None
+) -> Descriptor:
+    """What runs a configuration; kernels may be compiled here. `Unsupported` where the engine cannot after all."""
+    made = Descriptor(gpu, PLAN).set(PLAN_CONFIG, DESCRIPTOR, config)
+    if properties is not None:
+        made.set(PLAN_DEVICE, DESCRIPTOR, properties)
+    else:
+        made.set(PLAN_HANDLE, HANDLE, handle)
+    return made.finish()
+
+
+def variant(gpu: Gpu, addresses: dict[int, int], workspace: int) -> Descriptor:
+    """Which memory a plan works on: address of each tensor by its number, and scratch."""
+    made = Descriptor(gpu, VARIANT_PACK)
+    made.set(PACK_IDS, INT64, *addresses).set(PACK_POINTERS, POINTER, *addresses.values())
+    return made.set(PACK_WORKSPACE, POINTER, workspace).finish()
+
+
+def name(config: Descriptor) -> str:
+    """`engine 57 (20=3 24=0), Winograd`: number, knobs and what it does to the numbers."""
+    number, *knobs = identity(config)
+    chosen = " ".join(f"{kind}={value}" for kind, value in knobs)
+    words = ", ".join(NOTES[n] for n in sorted(notes(config)) if n in NOTES)
+    return f"engine {number}" + (f" ({chosen})" if chosen else "") + (f", {words}" if words else "")

@@ -106,6 +106,9 @@ class Kernel:
     """Names of the arrays that it holds in buffers of its own."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
+    repeats: bool = True
+    """False: a second call does not find what the first one did (scratch that it spoils), so what repeated calls leave
+    says nothing, and one more after `load` is checked."""
     device: Device | None = None
     """The accelerator whose stream the calls go into; None: the CPU runs them."""
 

@@ -176,7 +176,8 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         return
     say(pipe, {"phase": "check again"})
     calls = measurement.warm_up_calls + len(measurement.samples_s) * measurement.calls_per_sample
-    left_by_timing = op.overwrites(case) or (fresh and calls == 1 and device is None)  # a device's timer calls again
+    overwrites = op.overwrites(case) and kernels[0].repeats
+    left_by_timing = overwrites or (fresh and calls == 1 and device is None)  # a device's timer calls again
     for i in sorted({0, len(sets) // 2, len(sets) - 1}):
         if not left_by_timing:
             _put_back(op, case, [sets[i]], [kernels[i]])

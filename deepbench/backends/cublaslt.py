@@ -75,7 +75,7 @@ class CuBLASLt(GpuBackend):
             )  # fmt: skip
             return self.kernel([call], buffers, arrays, {}, found)
 
-        best, number = self.fastest(case, buffers, [partial(candidate, result) for result in found])
+        best, number = self.fastest(case, [partial(candidate, result) for result in found])
         config = " ".join(f"{n}={self._config(found[number], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
         best.notes |= {
             "implementation": self.vendor.symbol("cublasLtMatmul"),

@@ -308,7 +308,7 @@ class RecurrentOp(Op):
             want = np.clip(want * STATE_SCALE + STATE_SHIFT, 0, 255)
             tolerance = np.full(want.shape, CHAIN_8_BIT if chained else STEP_8_BIT)
         else:
-            tolerance = STEP_UNITS * (CHAIN if chained else 1.0) * case.precision.roundoff * reach[..., None]
+            tolerance = STEP_UNITS * (CHAIN if chained else 1.0) * _roundoff(case) * reach[..., None]
             tolerance = tolerance + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
         return Comparison(how, got.astype(np.float64), want, tolerance, got.size, _size_of_y(case), "y")
 
@@ -339,7 +339,7 @@ class RecurrentOp(Op):
             part = y[start : start + at_once]
             want = np.take(part, np.arange(p.kinds, p.batch) % p.kinds, axis=1).astype(np.float64)
             if case.precision.roundoff:
-                reach = STEP_UNITS * CHAIN * case.precision.roundoff * np.sqrt(p.hidden)
+                reach = STEP_UNITS * CHAIN * _roundoff(case) * np.sqrt(p.hidden)
                 tolerance = reach + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
             else:
                 tolerance = np.full(want.shape, CHAIN_8_BIT)
@@ -352,7 +352,7 @@ class RecurrentOp(Op):
 
         p = case.problem
         counts = np.bincount(np.arange(p.batch) % p.kinds, minlength=p.kinds).astype(np.float64)
-        unit = GRADIENT_UNITS * case.precision.roundoff
+        unit = GRADIENT_UNITS * _roundoff(case)
         unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.gates * p.hidden)
         twin = np.arange(p.batch) % p.kinds
         for name, want in found.of_data.items():
@@ -363,7 +363,7 @@ class RecurrentOp(Op):
             tolerance = np.broadcast_to(tolerance, wide.shape)
             yield Comparison(f"every element of {name}", got, wide, tolerance, wide.size, wide.size, name)
         sizes = found.sizes(counts)
-        unit = GRADIENT_UNITS * case.precision.roundoff
+        unit = GRADIENT_UNITS * _roundoff(case)
         unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.timesteps * p.batch)
         for name, want in found.of_weights(counts).items():
             tolerance = np.broadcast_to(unit * sizes[name], want.shape) + 4 * STORING[case.precision.data] * np.abs(
@@ -418,6 +418,15 @@ def _steps_of_kinds(p: Recurrent) -> list[Array]:
         few = np.r_[0, p.timesteps - 1, choices.integers(0, p.timesteps, SAMPLED_STEPS)]
         steps.append(np.unique(few) if p.is_large else np.arange(p.timesteps))
     return steps
+
+
+def _roundoff(case: Case) -> float:
+    """Of sums of this layer: over hidden units, and for gradients of weights over steps and rows."""
+    from deepbench.sums import sum_roundoff
+
+    p = case.problem
+    shortest = min(p.hidden, p.timesteps * p.batch) if case.direction == "backward" else p.hidden
+    return sum_roundoff(case.precision, shortest)
 
 
 def _size_of_y(case: Case) -> int:

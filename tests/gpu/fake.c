@@ -1,6 +1,7 @@
 /* Runtime, driver, NVML, BLAS and BLASLt of the make-believe GPU. See fake.h. */
 #include "fake.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
@@ -188,14 +189,19 @@ int RT(Malloc)(void **address, size_t bytes)
     MAY_FAIL();
     if (used + bytes > total())
         return 2;
-    used += bytes;
     if (posix_memalign(address, 256, bytes))
         return 2;
+    used += malloc_usable_size(*address);
     memset(*address, 0xA5, bytes); /* nobody may count on zeros */
     return 0;
 }
 
-int RT(Free)(void *address) { free(address); return 0; }
+int RT(Free)(void *address)
+{
+    used -= malloc_usable_size(address);
+    free(address);
+    return 0;
+}
 int RT(HostAlloc)(void **address, size_t bytes, unsigned flags)
 {
     *address = calloc(1, bytes);
@@ -207,6 +213,22 @@ int RT(Memcpy)(void *to, const void *from, size_t bytes, int kind)
     drain();
     memcpy(to, from, bytes);
     return kind != 1 && kind != 2;
+}
+struct fill {
+    void *address;
+    int value;
+    size_t bytes;
+};
+static void fill(void *arguments)
+{
+    struct fill *f = arguments;
+    memset(f->address, f->value, f->bytes);
+}
+int RT(MemsetAsync)(void *address, int value, size_t bytes, void *s)
+{
+    struct fill f = {address, value, bytes};
+    submit(fill, &f, sizeof f);
+    return 0;
 }
 int RT(StreamCreateWithFlags)(void **made, unsigned flags) { *made = &stream; return flags != 1; }
 int RT(StreamSynchronize)(void *s)

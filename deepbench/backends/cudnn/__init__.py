@@ -39,5 +39,11 @@ class CuDNN(GpuBackend):
         """Forward only: there is no gradient of integers."""
         return self.conv(case, arrays)
 
+    @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward"))
+    def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.cudnn import recurrent
+
+        return recurrent.prepare(self, case, arrays)
+
 
 BACKEND = CuDNN()

@@ -52,7 +52,7 @@ def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
         facts = {"implementation": cudnn.name(config), "workspace_bytes": wanted}
         return backend.kernel([call], buffers, arrays, facts, plan, variant, config, graph)
 
-    return backend.fastest(case, buffers, [partial(candidate, c) for c in configs], SEARCH_MOST_S)[0]
+    return backend.fastest(case, [partial(candidate, c) for c in configs], SEARCH_MOST_S)[0]
 
 
 def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:

@@ -314,6 +314,18 @@ class Stall:
         self.release()
 
 
+class Memory:
+    """Bytes on the card that are given back with this object."""
+
+    def __init__(self, gpu: Gpu, count: int, what: str) -> None:
+        self._gpu, self.bytes = gpu, count
+        self.address = gpu.allocate(count, what)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):  # it was allocated
+            self._gpu.free(self.address)
+
+
 class Buffers:
     """Arrays of a case on the card. `load` copies all of them there, `store` copies the outputs back.
 

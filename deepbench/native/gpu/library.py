@@ -98,7 +98,6 @@ class GpuBackend(Backend):
     def fastest(
         self,
         case: Case,
-        buffers: Buffers,
         candidates: Sequence[Callable[[], Kernel]],
         most_s: float | None = None,
     ) -> tuple[Kernel, int]:
@@ -109,7 +108,6 @@ class GpuBackend(Backend):
         from deepbench.native.gpu import timing
 
         if case.text not in self._chosen:
-            buffers.load()
             self._chosen[case.text] = timing.fastest(self.gpu, candidates, most_s or timing.SEARCH_MOST_S)
         best, notes = self._chosen[case.text]
         kernel = candidates[best]()

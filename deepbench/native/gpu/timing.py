@@ -184,7 +184,9 @@ def fastest(
         if times and perf_counter() - start > most_s:
             break
         try:
-            timer, _ = callloop.timer(make())
+            kernel = make()
+            kernel.load()
+            timer, _ = callloop.timer(kernel)
             timer(1)
             once = timer(1) / 1e9
             repeats = max(1, min(100, round(CANDIDATE_S / max(once, 1e-7))))

@@ -1,0 +1,61 @@
+"""Recurrent layers through the fake cuDNN: algorithms, arithmetic, weights, gradients."""
+
+import pytest
+
+LAYER = "recurrent cell={} hidden=12 batch=3 timesteps=5"
+CELLS = ["vanilla", "lstm", "gru"]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_algorithms_and_arithmetic_are_tried_and_the_fastest_kept(gpu, cell, direction):
+    record = gpu(f"{LAYER.format(cell)} {direction} f16 cudnn threads=1")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    notes = record["notes"]
+    # Four algorithms by three kinds of arithmetic, of which the fake has no small persistent one.
+    assert (12, 9, 3) == (notes["algorithms_proposed"], notes["algorithms_tried"], notes["algorithms_failed"])
+    assert notes["algorithm"].startswith("persistent")
+    assert (notes["reserve_bytes"] > 0) == (direction == "backward")
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_strict_f32_is_multiply_adds_alone(gpu, tmp_path, cell):
+    strict = gpu(f"{LAYER.format(cell)} forward f32 cudnn threads=1", FAKE_GPU_LOG=str(tmp_path / "strict"))
+    loose = gpu(f"{LAYER.format(cell)} forward tf32 cudnn threads=1", FAKE_GPU_LOG=str(tmp_path / "loose"))
+
+    assert ("ok", "ok") == (strict["status"], loose["status"]), (strict["reason"], loose["reason"])
+    assert "math 0" not in (tmp_path / "strict").read_text()
+    assert "math 0" in (tmp_path / "loose").read_text()
+
+
+def test_sums_in_16_bits_have_the_standard_algorithm_only(gpu, tmp_path):
+    record = gpu(f"{LAYER.format('lstm')} forward f16f16 cudnn threads=1", FAKE_GPU_LOG=str(tmp_path / "log"))
+
+    assert "ok" == record["status"], record["reason"]
+    assert record["notes"]["algorithm"].startswith("standard")
+    assert "type 2 precision 2" in (tmp_path / "log").read_text()
+
+
+def test_training_keeps_what_the_backward_pass_needs(gpu, tmp_path):
+    record = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 mode=training", FAKE_GPU_LOG=str(tmp_path / "log"))
+
+    assert "ok" == record["status"], record["reason"]
+    assert record["notes"]["reserve_bytes"] > 0
+    assert "mode 1" in (tmp_path / "log").read_text()
+
+
+def test_what_cudnn_does_not_do_is_said(gpu):
+    cho = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 gru_reset=before")
+    packed = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 weights=packed")
+
+    assert ("unsupported", "unsupported") == (cho["status"], packed["status"])
+
+
+def test_memory_of_candidates_is_given_back(gpu):
+    """Nine algorithms, each with its weights and its room for the backward pass: together they would not fit."""
+    layer = "recurrent cell=lstm hidden=256 batch=2 timesteps=2 backward f32 cudnn threads=1"
+    record = gpu(layer, FAKE_GPU_MEMORY=str(16 * 2**20))
+
+    assert "ok" == record["status"], record["reason"]
+    assert 3 == record["notes"]["algorithms_tried"]

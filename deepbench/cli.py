@@ -701,11 +701,16 @@ def _print_matrix(rows: list[dict[str, Any]]) -> None:
 
     from deepbench import backend as backends
 
-    names = list(backends.all_backends())
-    table = Table("op", "direction", "precision", *names, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for row in rows:
-        marks = ["yes" if name in row["backends"] else "–" for name in names]
-        table.add_row(row["op"], row["direction"], row["precision"], *marks)
     console = _console()
-    console.print(table)
-    console.print("yes: the library has a kernel for it; whether this CPU does shows when it runs.")
+    for device in backends.DEVICES:
+        names = [name for name, backend in backends.all_backends().items() if backend.device == device]
+        table = Table("op", "direction", "precision", *names, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        libraries = {name for name in names if backends.find(name).default or backends.find(name).framework}
+        for row in rows:
+            marks = ["yes" if name in row["backends"] else "–" for name in names]
+            if libraries & set(row["backends"]):  # not ours alone
+                table.add_row(row["op"], row["direction"], row["precision"], *marks)
+        if device != DEFAULT_DEVICE:
+            console.print(f"\n--device {device}", markup=False)
+        console.print(table)
+    console.print("yes: the library has a kernel for it; whether this machine does shows when it runs.")

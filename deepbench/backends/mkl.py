@@ -30,7 +30,7 @@ ROUTINES = {
 # mkl_spblas.h
 SPARSE_NON_TRANSPOSE = 10
 SPARSE_INDEX_BASE_ZERO = 0
-SPARSE_COLUMN_MAJOR = 102
+SPARSE_ROW_MAJOR, SPARSE_COLUMN_MAJOR = 101, 102
 SPARSE_NOT_SUPPORTED = 6
 SPARSE_STATUS = {
     1: "not initialized",
@@ -159,12 +159,13 @@ class MKL(Backend):
             ctypes.c_void_p(starts + 4), ctypes.c_void_p(arrays["columns"].ctypes.data),
             ctypes.c_void_p(arrays["values"].ctypes.data), prefix="mkl_sparse_s",
         )  # fmt: skip
+        by_row = case.settings["order"] == "row"
+        order, ldb, ldc = (SPARSE_ROW_MAJOR, p.n, p.n) if by_row else (SPARSE_COLUMN_MAJOR, p.k, p.m)
         start = perf_counter()
         if p.n == 1:
             self._sparse("set_mv_hint", matrix, SPARSE_NON_TRANSPOSE, MatrixDescr(), EXPECTED_CALLS)
         else:
-            layout = (SPARSE_COLUMN_MAJOR, p.n)
-            self._sparse("set_mm_hint", matrix, SPARSE_NON_TRANSPOSE, MatrixDescr(), *layout, EXPECTED_CALLS)
+            self._sparse("set_mm_hint", matrix, SPARSE_NON_TRANSPOSE, MatrixDescr(), order, p.n, EXPECTED_CALLS)
         self._sparse("optimize", matrix)
         notes = {"optimize_s": perf_counter() - start}
         descr, beta = MatrixDescr().words, float(case.settings["beta"])
@@ -175,7 +176,7 @@ class MKL(Backend):
         else:
             routine = "mkl_sparse_s_mm"
             arguments = (
-                SPARSE_NON_TRANSPOSE, 1.0, matrix, *descr, SPARSE_COLUMN_MAJOR, b, p.n, p.k, beta, c, p.m,
+                SPARSE_NON_TRANSPOSE, 1.0, matrix, *descr, order, b, p.n, ldb, beta, c, ldc,
             )  # fmt: skip
         call = Call(self.library[routine], *arguments, status=True)
         call.keep_alive += (arrays,)

@@ -30,7 +30,7 @@ class SciPy(Backend):
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """`c += a @ b`, or `c[:] = a @ b` with beta = 0, on matrices stored column by column; always on one thread."""
+        """`c += a @ b`, or `c[:] = a @ b` with beta = 0, on matrices stored as the case says; always on one thread."""
         import numpy as np
         from scipy.sparse import csr_array
 
@@ -38,7 +38,8 @@ class SciPy(Backend):
         a = csr_array((p.m, p.k), dtype=np.float32)
         # The constructor would copy arrays that are part of a larger one, as ours are to start on a cache line.
         a.data, a.indices, a.indptr = arrays["values"], arrays["columns"], arrays["row_starts"]
-        b, c = arrays["b"].T, arrays["c"].T
+        by_row = case.settings["order"] == "row"
+        b, c = (arrays[x] if by_row else arrays[x].T for x in "bc")
         if p.n == 1:
             b, c = b[:, 0], c[:, 0]
 

@@ -211,13 +211,14 @@ class Torch(Backend):
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """`addmm` of a CSR tensor, on matrices stored column by column."""
+        """`addmm` of a CSR tensor, on matrices stored as the case says."""
         torch, p = self.torch, case.problem
         starts, columns, values, b, c = (self._tensor(arrays[n]) for n in ("row_starts", "columns", "values", "b", "c"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             a = torch.sparse_csr_tensor(starts, columns, values, size=(p.m, p.k))
-        beta, out, dense = float(case.settings["beta"]), c.T, b.T
+        beta = float(case.settings["beta"])
+        out, dense = (c, b) if case.settings["order"] == "row" else (c.T, b.T)
         notes = {"implementation": "addmm of CSR"}
         return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
 

@@ -1,9 +1,10 @@
 """Sparse GEMM: C = A·B + C, A with most of its elements zero and stored as compressed rows (CSR), B and C dense.
 
 A is m × k with `sparsity` percent of zeros at random places, so that rows differ in length as they do by chance; B is
-k × n, C is m × n, both stored column by column as in `gemm`. alpha = 1, and beta = 1 unless the setting `beta=0` is
-chosen, so that sparse and dense do the same.
-Arrays: `row_starts` (m + 1), `columns` and `values` (one a non-zero), `b` of shape (n, k), `c` of shape (n, m).
+k × n, C is m × n, both stored column by column as in `gemm`, or with `order=row` row by row. alpha = 1, and beta = 1
+unless the setting `beta=0` is chosen, so that sparse and dense do the same.
+Arrays: `row_starts` (m + 1), `columns` and `values` (one a non-zero), `b` of shape (n, k), `c` of shape (n, m); with
+`order=row` `b` of shape (k, n), `c` of shape (m, n).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from deepbench.case import Case
     from deepbench.op import Arrays
+    from deepbench.precision import Precision
     from deepbench.sums import Start
 
     Array = np.ndarray[Any, Any]
@@ -61,7 +63,7 @@ class SparseGemm(BaseProblem):
 class SparseGemmOp(Op):
     name = "sparse_gemm"
     Problem = SparseGemm
-    settings = {"beta": ("1", "0")}  # noqa: RUF012  (ClassVar in Op)
+    settings = {"beta": ("1", "0"), "order": ("column", "row")}  # noqa: RUF012  (ClassVar in Op)
     outputs = ("c",)
     weights = ("row_starts", "columns", "values")
     smoke = (
@@ -81,12 +83,13 @@ class SparseGemmOp(Op):
         from deepbench import arrays
 
         p, types = case.problem, case.precision
+        turn = -1 if case.settings["order"] == "row" else 1
         operands = {
             "row_starts": arrays.empty((p.m + 1,), "s32"),
             "columns": arrays.empty((p.non_zeros,), "s32"),
             "values": arrays.random((p.non_zeros,), types.weights, stream=0),
-            "b": arrays.random((p.n, p.k), types.data, stream=1),
-            "c": arrays.empty((p.n, p.m), types.result),
+            "b": arrays.random((p.n, p.k)[::turn], types.data, stream=1),
+            "c": arrays.empty((p.n, p.m)[::turn], types.result),
         }
         self._place(p, operands["row_starts"], operands["columns"])
         self.reset(case, operands)
@@ -121,7 +124,7 @@ class SparseGemmOp(Op):
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
-        self._start(case).fill(arrays["c"])
+        self._start(case).fill(self._by_column(case, arrays["c"]))
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """C in full, shape (n, m)."""
@@ -130,25 +133,29 @@ class SparseGemmOp(Op):
         p = case.problem
         values = arrays["values"].astype(np.float64)
         c = np.empty((p.n, p.m))
-        for target, column in zip(c, arrays["b"], strict=True):
+        for target, column in zip(c, self._by_column(case, arrays["b"]), strict=True):
             target[...] = _row_sums(arrays, values * column.astype(np.float64)[arrays["columns"]])
-        return {"c": c + self._start(case).whole()}
+        return {"c": self._by_column(case, c + self._start(case).whole())}
+
+    def _by_column(self, case: Case, array: Array) -> Array:
+        """A view of B or C as (n, …), however it is stored; and back."""
+        return array.T if case.settings["order"] == "row" else array
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of a small product; of a large one a sample, and each element through a projection."""
         import numpy as np
 
         from deepbench.arrays import generator
-        from deepbench.sums import PROJECTION_SAFETY, TOLERANCE_UNITS, project, sampled_elements
+        from deepbench.sums import PROJECTION_SAFETY, TOLERANCE_UNITS, project, sampled_elements, sum_roundoff
 
-        p, c = case.problem, arrays["c"]
-        unit = TOLERANCE_UNITS * case.precision.roundoff
+        p, b, c = case.problem, self._by_column(case, arrays["b"]), self._by_column(case, arrays["c"])
+        unit = TOLERANCE_UNITS * sum_roundoff(case.precision, p.row_non_zeros)
         values, columns = arrays["values"].astype(np.float64), arrays["columns"]
         start = self._start(case)
         if p.non_zeros * p.n <= FULL_CHECK_MULTIPLY_ADDS:
-            want = self.reference(case, arrays)["c"]
+            want = self._by_column(case, self.reference(case, arrays)["c"])
             a_norm = np.sqrt(_row_sums(arrays, values**2))
-            b_norm = np.linalg.norm(arrays["b"].astype(np.float64), axis=1)
+            b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             tolerance = unit * (np.outer(b_norm, a_norm) + 1)
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
@@ -159,7 +166,7 @@ class SparseGemmOp(Op):
         want, tolerance = np.empty((2, i.size))
         for e, (row, column) in enumerate(zip(i, j, strict=True)):
             held = slice(arrays["row_starts"][row], arrays["row_starts"][row + 1])
-            met = arrays["b"][column, columns[held]].astype(np.float64)
+            met = b[column, columns[held]].astype(np.float64)
             want[e] = values[held] @ met
             tolerance[e] = unit * (np.linalg.norm(values[held]) * np.linalg.norm(met) + 1)
         want += start.elements(i, j)
@@ -168,13 +175,17 @@ class SparseGemmOp(Op):
 
         # C·x against A·(B·x) + C₀·x for random signs x, as in `gemm`.
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
-        inner, b_squares = project(signs, arrays["b"])
+        inner, b_squares = project(signs, b)
         want = _row_sums(arrays, values * inner[columns])
         want += start.projection(signs)
         got, _ = project(signs, c)
         spread = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
         tolerance = PROJECTION_SAFETY * unit * spread
         yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
+
+    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """A single column is stored in one way."""
+        return ("order",) if problem.n == 1 else ()
 
     def overwrites(self, case: Case) -> bool:
         """With beta = 1 every call adds."""

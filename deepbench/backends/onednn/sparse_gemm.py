@@ -31,6 +31,8 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
         c.DATA_TYPE["s32"],
         c.DATA_TYPE["s32"],
     )
+    if case.settings["order"] == "row":
+        raise Unsupported("oneDNN's sparse matmul is dense times sparse in rows; choose order=column")
     attribute = dnn.sum_post_op() if case.settings["beta"] == "1" else None
     try:
         primitive_desc = dnn.create(

@@ -125,8 +125,8 @@ class Cuda:
     BASE_ZERO = 0
     ORDER_COLUMN = 1
     ORDER_ROW = 2
-    SPMM_ALGORITHMS = (("CSR_ALG1", 4), ("CSR_ALG2", 6), ("CSR_ALG3", 12))
-    SPMV_ALGORITHMS = (("CSR_ALG1", 2), ("CSR_ALG2", 3))
+    SPMM_ALGORITHMS: ClassVar[tuple[tuple[str, int], ...]] = (("CSR_ALG1", 4), ("CSR_ALG2", 6), ("CSR_ALG3", 12))
+    SPMV_ALGORITHMS: ClassVar[tuple[tuple[str, int], ...]] = (("CSR_ALG1", 2), ("CSR_ALG2", 3))
 
     # Multiply-adds in f32 a clock that one multiprocessor makes, by compute capability (CUDA C++ Programming Guide,
     # "Arithmetic instructions"). No f32 result may be above them: then a lower precision was used.

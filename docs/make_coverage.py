@@ -65,20 +65,23 @@ def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[
 def main() -> None:
     """Write the page beside this file."""
     found, reasons, machines = ended([Path(p) for p in sys.argv[1:]])
+    used_backends = {name for by_backend in found.values() for name in by_backend}
+    devices = {backends.find(name).device for name in used_backends}
+    here = [b for b in backends.all_backends().values() if b.device in devices and b.computes and b.name != "reference"]
+    known = {p for b in here for mark in b.marks() for p in mark.precisions}
     columns = [*STATUSES, NO_LIBRARY, NOT_RUN]
     rows, used = [], set()
     totals: Counter[str] = Counter()
     for (suite, op_name, direction), problems in sorted(listed().items()):
         op = ops.find(op_name)
         for kind in precision.PRECISIONS.values():
-            if not op.allows(direction, kind):
+            if not op.allows(direction, kind) or kind.name not in known:
                 continue
             counts: Counter[str] = Counter()
             fine: Counter[str] = Counter()
             for text, _ in problems:
                 by_backend = found.get((suite, op_name, direction, kind.name, text), {})
-                served = [b for b in backends.all_backends().values() if b.computes and b.name != "reference"]
-                served = [b for b in served if b.supports(op_name, kind.name, direction)]
+                served = [b for b in here if b.supports(op_name, kind.name, direction)]
                 status = next((s for s in STATUSES if s in by_backend.values()), NOT_RUN if served else NO_LIBRARY)
                 waiting = [b for b in served if b.default and b.name not in by_backend]
                 if status != "ok" and waiting:  # another library may still serve it

@@ -13,6 +13,7 @@ Channels fall into `groups` that do not see each other; groups = c is a depthwis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,9 +40,9 @@ BLOCK, BLOCK_16_BITS = 32, 16
 # for direct summation. Winograd's transforms of 4 × 4 tiles lose up to ten times as much.
 # Barabasz et al., "Error analysis and improving the accuracy of Winograd convolution for deep neural networks", 2020.
 TOLERANCE_UNITS = 64.0
-# Where results are stored in 16 bits, libraries may round partial sums to 16 bits on the way: PyTorch's backward passes on
-# CPUs add taps (of data) or images (of weights) so. The roundings of so many additions grow like their root; the largest
-# of ten million elements was at 1.5 to 2.5 times that, in roundoff of a typical element.
+# Where results are stored in 16 bits, libraries may round partial sums to 16 bits on the way: PyTorch's backward passes
+# on CPUs add taps (of data) or images (of weights) so. The roundings of so many additions grow like their root; the
+# largest of ten million elements was at 1.5 to 2.5 times that, in roundoff of a typical element.
 PARTIAL_SUMS, LEAST_PARTIAL_SUMS = 3.0, 8.0
 FORWARD_PARTIAL_SUMS = 2.0
 # A sum of errors with random signs: the root of the sum of their squares, times this for safety.
@@ -263,8 +264,6 @@ class ConvOp(Op):
 
         Chosen so that about three standard deviations of the sums fill the 8 bits.
         """
-        import math
-
         p, kind = case.problem, {"u8": 17.8, "s8": 8.9}[case.precision.data]  # root mean squares, see arrays.py
         deviation = 8.9 * kind * math.sqrt(p.c // p.groups * math.prod(p.filter))
         return 2.0 ** -math.ceil(math.log2(3 * deviation / 128))
@@ -329,8 +328,9 @@ class ConvOp(Op):
         if case.direction == "forward":
             return FORWARD_PARTIAL_SUMS
         p = case.problem
-        additions = _count(p.filter) if case.direction == "backward_data" else p.n
-        return max(LEAST_PARTIAL_SUMS, PARTIAL_SUMS * float(additions) ** 0.5)
+        met = _count(p.filter) / _count(p.stride)  # taps that an element of the image takes part in
+        additions: float = met if case.direction == "backward_data" else p.n
+        return max(LEAST_PARTIAL_SUMS, PARTIAL_SUMS * math.sqrt(additions))
 
     def _rounds_to_integers(self, case: Case) -> bool:
         return case.direction == "forward" and self.result_type(case) in ("s8", "u8")

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-torch check clean
+.PHONY: run test test-torch check gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -23,6 +23,10 @@ check: .venv/check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/unit tests/symbols
 
+# For a machine with an NVIDIA GPU, under eight minutes: is every library right, and how fast? Results stay in gpu-results.
+gpu: .venv/gpu
+	$(BIN)/python benchmarks/gpu.py gpu-results
+
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find deepbench -name '*.so' -delete
@@ -33,6 +37,10 @@ clean:
 
 .venv/test: .venv/made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,gpu-test]'
+	@touch $@
+
+.venv/gpu: .venv/made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cuda13,test]'
 	@touch $@
 
 .venv/check: .venv/made

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, np.ndarray[Any, Any]]
 
+# Precisions that libraries have for matrix products, and for nothing else.
+FLOATS_8 = ("f8e4m3", "f8e5m2")
+
 # The largest size a problem may state: vendors' interfaces count in signed 32-bit integers.
 LARGEST_SIZE = 2**31 - 1
 
@@ -114,8 +117,8 @@ class Op:
     """The same for accelerators, which need larger ones."""
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """Whether there is such a thing: gradients of integers there are not."""
-        return direction == self.directions[0] or bool(precision.roundoff)
+        """Whether there is such a thing: gradients of integers there are not, and 8-bit floats in products alone."""
+        return precision.name not in FLOATS_8 and (direction == self.directions[0] or bool(precision.roundoff))
 
     def operand_bytes(self, case: Case) -> int:
         """Bytes of all arrays that `operands` will allocate; asked before allocating."""

@@ -137,6 +137,7 @@ class Torch(Backend):
         torch, p = self.torch, case.problem
         self._refuse(case.settings["gru_reset"] == "before", "PyTorch's GRU resets after its product")
         self._refuse(case.settings["weights"] == "packed", "PyTorch has no interface to pack weights ahead")
+        self._refuse(case.settings["input"] == "skip", "PyTorch's layers multiply their input; choose input=narrow")
         training = case.direction == "backward" or case.settings["mode"] == "training"
         kind = self._tensor(arrays["x"]).dtype
         order = list(GRU_ORDER if p.cell == "gru" else range(p.gates))

@@ -64,6 +64,10 @@ class GemmOp(Op):
     probes = (Gemm(1536, 1536, 1536), Gemm(512, 512, 1024, b_t=1))
     device_probes = (Gemm(8192, 8192, 8192), Gemm(8192, 8192, 8192, a_t=1), Gemm(4096, 4096, 4096))
 
+    def allows(self, direction: str, precision: Precision) -> bool:
+        """In every precision."""
+        return True
+
     def operand_bytes(self, case: Case) -> int:
         """A, B and C at their stored sizes."""
         a, b, c = self._operand_bytes(case)

@@ -8,6 +8,10 @@ With hidden size H, batch N, T time steps and G gates, all arrays in row-major o
     y (T, N, H)                                      every hidden state
     dy, dx, dw, dr, db, dh0, dc0                     gradients, shaped like what they are the gradient of
 
+`backward` is all gradients in one; `backward_data` is dx, dh0 and dc0, `backward_weights` is dw, dr and db, where a
+library has them apart. With `input=skip`, as the original asked of cuDNN, x has the shape of y and is added to every
+gate as it is; there is no w.
+
     vanilla  h = max(0, a), a = x·w + h'·r + b                                   h', c': one step earlier
     LSTM     i, f, o = σ(a_i), σ(a_f), σ(a_o); c = f·c' + i·tanh(a_g); h = o·tanh(c)
     GRU      u, r = σ(a_u), σ(a_r); g = tanh(x·w_g + b_g + r·(h'·r_g + b_h)); h = u·h' + (1 − u)·g
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
     from deepbench.precision import Precision
 
     Array = np.ndarray[Any, Any]
+
+# By direction: what of the gradients is an output.
+DATA, WEIGHTS = ("dx", "dh0", "dc0"), ("dw", "dr", "db")
+GRADIENTS = {"backward": DATA + WEIGHTS, "backward_data": DATA, "backward_weights": WEIGHTS}
 
 GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 
@@ -94,11 +102,12 @@ class Recurrent(BaseProblem):
 class RecurrentOp(Op):
     name = "recurrent"
     Problem = Recurrent
-    directions = ("forward", "backward")
+    directions = ("forward", "backward", "backward_data", "backward_weights")
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "weights": ("plain", "packed"),
         "mode": ("inference", "training"),
         "gru_reset": ("after", "before"),
+        "input": ("narrow", "skip"),
     }
     outputs = ("y", "dx", "dw", "dr", "db", "dh0", "dc0")
     weights = ("w", "r", "b")
@@ -114,7 +123,7 @@ class RecurrentOp(Op):
     def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Only a GRU resets; a backward pass is of training in any case."""
         reset = () if problem.cell == "gru" else ("gru_reset",)
-        return (*reset, "mode") if direction == "backward" else reset
+        return (*reset, "mode") if direction != "forward" else reset
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """8-bit states are u8, for inference."""
@@ -129,7 +138,7 @@ class RecurrentOp(Op):
     def work_bytes(self, case: Case) -> int:
         """Gates and states of every step, kept for the backward pass; r and some rows in float64 for the check."""
         p = case.problem
-        kept = case.direction == "backward" or case.settings["mode"] == "training"
+        kept = case.direction != "forward" or case.settings["mode"] == "training"
         steps = p.timesteps if kept else 2
         library = 4 * steps * p.batch * (p.gates + 2) * p.hidden
         check = p.gates * p.hidden**2 + (2 * p.gates + 8) * p.timesteps * p.kinds * p.hidden
@@ -198,7 +207,8 @@ class RecurrentOp(Op):
             return {"y": y if case.precision.roundoff else np.clip(np.rint(y), 0, 255)}
         gradients = _gradients(case, arrays, states, rows, cell)
         ones = np.ones(len(rows))
-        return {"y": y, **gradients.of_data, **gradients.of_weights(ones), "dr": gradients.of_recurrent(ones)}
+        found = {"y": y, **gradients.of_data, **gradients.of_weights(ones), "dr": gradients.of_recurrent(ones)}
+        return {name: found[name] for name in arrays if name in found}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Rows of each kind against the reference, every row against its kind, gradients of weights in sums."""
@@ -215,19 +225,19 @@ class RecurrentOp(Op):
             if p.is_large:
                 covers = p.hidden * sum(len(s) * n for s, n in zip(_steps_of_kinds(p), _rows_of_kinds(p), strict=True))
         yield from self._twins(case, y, covers)
-        if case.direction == "backward":
+        if case.direction != "forward":
             if p.cell != "lstm":
                 states = _steps(case, arrays, kinds, cell)
             yield from self._gradients(case, arrays, _gradients(case, arrays, states, range(p.kinds), cell))
 
     def flop(self, case: Case) -> int:
-        """2·G·T·N·H² for the forward pass, twice that for the backward pass: the recurrent products alone.
+        """2·G·T·N·H² for the forward pass, as much for each kind of gradient: the recurrent products alone.
 
         The original's count for training; it leaves pointwise work out on purpose.
         """
         p = case.problem
         once = 2 * p.gates * p.timesteps * p.batch * p.hidden**2
-        return int(once * (2 if case.direction == "backward" else 1))
+        return int(once * _passes(case))
 
     def other_flop(self, case: Case) -> dict[str, int]:
         """`original_inference`: the published count for vanilla cells and for servers, with T·N·H more.
@@ -235,10 +245,11 @@ class RecurrentOp(Op):
         `with_input`: with the products of x and w, which are in the time.
         """
         p = case.problem
-        passes = 2 if case.direction == "backward" else 1
+        passes = _passes(case)
+        from_input = 2 * p.gates * p.timesteps * p.batch * p.hidden if case.settings["input"] == "narrow" else 0
         return {
             "original_inference": self.flop(case) + passes * p.timesteps * p.batch * p.hidden,
-            "with_input": self.flop(case) + passes * 2 * p.gates * p.timesteps * p.batch * p.hidden,
+            "with_input": self.flop(case) + passes * from_input,
         }
 
     def traffic_bytes(self, case: Case) -> int:
@@ -247,7 +258,7 @@ class RecurrentOp(Op):
 
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
         """At each step the weights are read again, from memory where they are large."""
-        p, passes = case.problem, 2 if case.direction == "backward" else 1
+        p, passes = case.problem, _passes(case)
         read = passes * p.timesteps * p.gates * p.hidden**2 * BITS[case.precision.weights] // 8
         return float(
             max(self.flop(case) / flop_per_s, read / (2 * bytes_per_s), self.traffic_bytes(case) / bytes_per_s)
@@ -255,7 +266,7 @@ class RecurrentOp(Op):
 
     def result_type(self, case: Case) -> str:
         """States are stored as the next step reads them; gradients are f32."""
-        return "f32" if case.direction == "backward" else case.precision.data
+        return "f32" if case.direction != "forward" else case.precision.data
 
     def title(self, problem: Any) -> str:
         """`LSTM 512, batch 16, 25 steps`."""
@@ -284,18 +295,20 @@ class RecurrentOp(Op):
         t, n, h, g, biases = p.timesteps, p.batch, p.hidden, p.gates, self.biases(case)
         # oneDNN keeps cell states and biases in f32 but for f16.
         wide = "f16" if types.name == "f16" else "f32"
+        skip = case.settings["input"] == "skip"
         inputs: dict[str, tuple[tuple[int, ...], str]] = {
-            "x": ((t, n, 1), types.data),
+            "x": ((t, n, h if skip else 1), types.data),
             "h0": ((n, h), types.data),
             **({"c0": ((n, h), wide)} if p.cell == "lstm" else {}),
-            "w": ((1, g, h), types.weights),
+            **({} if skip else {"w": ((1, g, h), types.weights)}),
             "r": ((h, g, h), types.weights),
             "b": ((biases, h), wide),
         }
         y = {"y": ((t, n, h), types.data)}
         if case.direction == "forward":
             return {**inputs, **y}
-        gradients = {f"d{name}": (shape, "f32") for name, (shape, _) in inputs.items()}
+        wanted = GRADIENTS[case.direction]
+        gradients = {f"d{name}": (shape, "f32") for name, (shape, _) in inputs.items() if f"d{name}" in wanted}
         return {**inputs, "dy": ((t, n, h), "f32"), **y, **gradients}
 
     # ---- checking
@@ -356,6 +369,8 @@ class RecurrentOp(Op):
         unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.gates * p.hidden)
         twin = np.arange(p.batch) % p.kinds
         for name, want in found.of_data.items():
+            if name not in arrays:
+                continue
             axis = want.ndim - 2
             got, wide = arrays[name].astype(np.float64), np.take(want, twin, axis=axis)
             tolerance = np.take(unit * found.size_of_data[name], twin, axis=axis)
@@ -365,6 +380,8 @@ class RecurrentOp(Op):
         sizes = found.sizes(counts)
         unit = GRADIENT_UNITS * _roundoff(case)
         unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.timesteps * p.batch)
+        if "dr" not in arrays:
+            return
         for name, want in found.of_weights(counts).items():
             tolerance = np.broadcast_to(unit * sizes[name], want.shape) + 4 * STORING[case.precision.data] * np.abs(
                 want
@@ -425,8 +442,13 @@ def _roundoff(case: Case) -> float:
     from deepbench.sums import sum_roundoff
 
     p = case.problem
-    shortest = min(p.hidden, p.timesteps * p.batch) if case.direction == "backward" else p.hidden
+    shortest = min(p.hidden, p.timesteps * p.batch) if case.direction != "forward" else p.hidden
     return sum_roundoff(case.precision, shortest)
+
+
+def _passes(case: Case) -> int:
+    """In units of the forward pass."""
+    return 2 if case.direction == "backward" else 1
 
 
 def _size_of_y(case: Case) -> int:
@@ -459,7 +481,7 @@ class _Cell:
         self.exact = bool(case.precision.roundoff)
         hidden, gates = case.problem.hidden, case.problem.gates
         scale = 1.0 if self.exact else OP.facts(case)["weights_scale"]
-        self.w = arrays["w"].astype(np.float64).reshape(gates, hidden) / scale
+        self.w = arrays["w"].astype(np.float64).reshape(gates, hidden) / scale if "w" in arrays else None
         self.r = arrays["r"].astype(np.float64).reshape(hidden, gates * hidden)
         self.r /= scale
         self.b = arrays["b"].astype(np.float64)
@@ -491,12 +513,12 @@ class _Cell:
         return found
 
     def step(self, x: Array, h: Array, c: Array | None) -> tuple[Array, dict[str, Array]]:
-        """The next state from x (rows, 1) as stored, h (rows, H) and c, and what the gradients need."""
+        """The next state from x (rows, 1 or H) as stored, h (rows, H) and c, and what the gradients need."""
         import numpy as np
 
-        gates, hidden = self.w.shape
+        gates, hidden = self.case.problem.gates, self.case.problem.hidden
         x = x if self.exact else self.state(x)
-        from_x = x[:, :, None] * self.w + self.b[:gates]  # (rows, G, H)
+        from_x = (x[:, None, :] if self.w is None else x[:, :, None] * self.w) + self.b[:gates]  # (rows, G, H)
         if self.cell == "gru" and not self.after:
             return self._step_before(from_x, h)
         from_h = (h @ self.r).reshape(-1, gates, hidden)
@@ -518,7 +540,7 @@ class _Cell:
         """A GRU that resets before its product."""
         import numpy as np
 
-        hidden = self.w.shape[1]
+        hidden = self.case.problem.hidden
         from_h = (h @ self.r[:, : 2 * hidden]).reshape(-1, 2, hidden)
         u, r = (_sigmoid(from_x[:, j] + from_h[:, j]) for j in (0, 1))
         reset = self.rounded(r * h)
@@ -546,7 +568,7 @@ def _chain(case: Case, arrays: Arrays, rows: range, cell: _Cell) -> _States:
         reach[t] = cell.reach(h)
         y[t], seen = cell.step(arrays["x"][t, : len(rows)].astype(np.float64), h, c)
         h, c = cell.rounded(y[t]), seen.get("new")
-        if case.direction == "backward":
+        if case.direction != "forward":
             kept.append(seen)
     return _States(y, kept, reach)
 
@@ -559,7 +581,7 @@ def _steps(case: Case, arrays: Arrays, given: Array, cell: _Cell) -> _States:
     y = cell.state(given)
     before = np.concatenate([cell.state(arrays["h0"][:rows])[None], y[:-1]]).reshape(-1, hidden)
     with np.errstate(invalid="ignore", over="ignore"):  # what was not written is NaN, and must show as such
-        _, seen = cell.step(arrays["x"][:, :rows].astype(np.float64).reshape(-1, 1), before, None)
+        _, seen = cell.step(arrays["x"][:, :rows].astype(np.float64).reshape(steps * rows, -1), before, None)
         apart = {name: values.reshape(steps, rows, -1) for name, values in seen.items()}
         kept = [{name: values[t] for name, values in apart.items()} for t in range(steps)]
         return _States(y, kept, cell.reach(before).reshape(steps, rows))
@@ -581,14 +603,18 @@ class _Gradients:
     """(T, rows, biases, H): gradients of what is added up in each gate; the last of a GRU is that of h'·r_g + b_h."""
     recurrent: tuple[int, ...]
     """Which of these belong to the gates of r."""
+    has_w: bool
+    """False where x is added as it is."""
 
     def of_weights(self, counts: Array) -> Arrays:
-        """dw and db."""
+        """dw, where there is a w, and db."""
         import numpy as np
 
+        db = np.einsum("tngh,n->gh", self.gates, counts)
+        if not self.has_w:
+            return {"db": db}
         gates = self.recurrent if len(self.recurrent) == self.gates.shape[2] else tuple(range(len(self.recurrent)))
-        dw = np.einsum("tnx,tngh,n->xgh", self.x, self.gates[:, :, gates], counts)
-        return {"dw": dw, "db": np.einsum("tngh,n->gh", self.gates, counts)}
+        return {"dw": np.einsum("tnx,tngh,n->xgh", self.x, self.gates[:, :, gates], counts), "db": db}
 
     def of_recurrent(self, counts: Array, rows: Array | None = None) -> Array:
         """dr, or sums over its first index with these weights."""
@@ -662,17 +688,21 @@ def _gradients(case: Case, arrays: Arrays, states: _States, rows: range, cell: _
                     assert reset is not None, "made above for this cell"
                     reset[t] = s["reset"]
                     dh = dh * u + through * r + gates[t, :, :2].reshape(n, -1) @ back[: 2 * hidden]
-    w = cell.w.reshape(-1)
-    from_x = gates[:, :, : p.gates].reshape(p.timesteps, n, -1)
+    from_x = gates[:, :, : p.gates]
     norms = np.linalg.norm(gates.reshape(p.timesteps, n, -1), axis=-1, keepdims=True)
-    # A gradient of data at one step has the errors of all later ones in it, which fade.
-    of_data = {"dx": (from_x @ w)[..., None], "dh0": dh, **({"dc0": dc} if p.cell == "lstm" else {})}
     largest = np.maximum.accumulate(norms[::-1], axis=0)[::-1]
-    size = {"dx": largest * np.linalg.norm(w), "dh0": largest[0] * cell.reach(dh * 0)[:, None]}
+    if cell.w is None:
+        dx, dx_size = from_x.sum(axis=2), largest
+    else:
+        dx = np.einsum("tngh,gh->tn", from_x, cell.w)[..., None]
+        dx_size = largest * np.linalg.norm(cell.w)
+    # A gradient of data at one step has the errors of all later ones in it, which fade.
+    of_data = {"dx": dx, "dh0": dh, **({"dc0": dc} if p.cell == "lstm" else {})}
+    size = {"dx": dx_size, "dh0": largest[0] * cell.reach(dh * 0)[:, None]}
     size["dc0"] = size["dh0"]
     before = np.concatenate([cell.state(arrays["h0"][:n])[None], states.y[:-1]])
     x = arrays["x"][:, :n].astype(np.float64)
-    return _Gradients(of_data, size, x, before, reset, gates, recurrent)
+    return _Gradients(of_data, size, x, before, reset, gates, recurrent, cell.w is not None)
 
 
 OP = RecurrentOp()

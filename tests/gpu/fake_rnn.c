@@ -6,7 +6,7 @@
 
 enum { RELU = 0, LSTM = 2, GRU = 3, DOUBLE_BIAS = 2, NOT_SUPPORTED = 3000, BAD_PARAM = 2000, FAST_MATH = 0 };
 
-struct rnn { int algorithm, cell, bias, type, precision, math; int64_t input, hidden; int built; };
+struct rnn { int algorithm, cell, bias, type, precision, math; int64_t input, hidden; int built, skip; };
 struct data { int type; int64_t steps, batch, size; };
 struct tensor { int type, rank, sizes[8]; };
 
@@ -28,8 +28,9 @@ int cudnnSetRNNDescriptor_v8(struct rnn *r, int algorithm, int cell, int bias, i
     int precision, int math, int input_size, int hidden, int projection, int layers, void *dropout, unsigned flags)
 {
     MAY_FAIL();
-    *r = (struct rnn){algorithm, cell, bias, type, precision, math, input_size, hidden, 0};
-    if (projection != hidden || layers != 1 || direction || input || flags)
+    /* Without a matrix for the input it must be as wide as the state. */
+    *r = (struct rnn){algorithm, cell, bias, type, precision, math, input ? 0 : input_size, hidden, 0, input};
+    if (projection != hidden || layers != 1 || direction || flags || (input && input_size != hidden))
         return BAD_PARAM;
     return algorithm == 3 || (precision == 2 && algorithm) ? NOT_SUPPORTED : 0;
 }
@@ -54,6 +55,8 @@ int cudnnGetRNNTempSpaceSizes(void *h, struct rnn *r, int mode, struct data *x, 
 static int64_t place(const struct rnn *r, int id, int bias)
 {
     int64_t g = gates_of(r), h = r->hidden, matrices = g * h * (r->input + h);
+    if (!bias && id < g && r->skip)
+        return -1;
     if (!bias)
         return id < g ? id * h * r->input : g * h * r->input + (id - g) * h * h;
     return id < g || r->bias == DOUBLE_BIAS ? matrices + id * h : -1;
@@ -67,8 +70,8 @@ int cudnnGetRNNWeightSpaceSize(void *handle, struct rnn *r, size_t *bytes)
 int cudnnGetRNNWeightParams(void *handle, struct rnn *r, int layer, size_t bytes, char *weights, int id,
     struct tensor *matrix, char **matrix_at, struct tensor *bias, char **bias_at)
 {
-    int64_t at = place(r, id, 1);
-    *matrix_at = weights + bytes_of(r->type) * place(r, id, 0);
+    int64_t at = place(r, id, 1), matrix_place = place(r, id, 0);
+    *matrix_at = matrix_place < 0 ? NULL : weights + bytes_of(r->type) * matrix_place;
     *bias_at = at < 0 ? NULL : weights + bytes_of(r->type) * at;
     return 0;
 }
@@ -103,8 +106,9 @@ static void forward_step(struct run *s, int64_t t, int64_t n, double *k)
     for (int64_t j = 0; j < H; j++) {
         double from_x[4], from_h[4];
         for (int64_t g = 0; g < G; g++) {
-            from_x[g] = at(s, s->weights, place(r, g, 0) + j) * at(s, s->x, t * N + n)
-                + plain(s, s->weights, place(r, g, 1) + j);
+            from_x[g] = r->skip ? plain(s, s->x, (t * N + n) * H + j)
+                                : at(s, s->weights, place(r, g, 0) + j) * at(s, s->x, t * N + n);
+            from_x[g] += plain(s, s->weights, place(r, g, 1) + j);
             from_h[g] = r->bias == DOUBLE_BIAS ? plain(s, s->weights, place(r, g + G, 1) + j) : 0;
             for (int64_t i = 0; i < H; i++)
                 from_h[g] += at(s, s->weights, place(r, g + G, 0) + j * H + i)
@@ -174,8 +178,13 @@ static void run_backward(void *arguments)
                     k[2 * H + j] = a, k[3 * H + j] = a * reset;
                     next[j] += d * u;
                 }
-                for (int64_t g = 0; g < G; g++)
-                    dx += k[g * H + j] * plain(s, s->weights, place(r, g, 0) + j);
+                double sum = 0;
+                for (int64_t g = 0; g < G; g++) {
+                    sum += k[g * H + j];
+                    dx += r->skip ? 0 : k[g * H + j] * plain(s, s->weights, place(r, g, 0) + j);
+                }
+                if (r->skip)
+                    set(s, s->dx, (t * N + n) * H + j, sum);
             }
             for (int64_t g = 0; g < G; g++)
                 for (int64_t j = 0; j < H; j++) {
@@ -184,7 +193,8 @@ static void run_backward(void *arguments)
                         next[i] += d * plain(s, s->weights, place(r, g + G, 0) + j * H + i);
                 }
             memcpy(dh, next, 8 * H);
-            set(s, s->dx, t * N + n, dx);
+            if (!r->skip)
+                set(s, s->dx, t * N + n, dx);
         }
         for (int64_t j = 0; j < H; j++) {
             set(s, s->dh0, n * H + j, dh[j]);
@@ -210,7 +220,8 @@ static void run_weights(void *arguments)
                 for (int64_t j = 0; j < H; j++) {
                     const double *k = kept(s, t, n);
                     double d = k[g * H + j], e = r->cell == GRU && g == 2 ? k[3 * H + j] : d;
-                    sums[place(r, g, 0) + j] += d * plain(s, s->x, t * N + n);
+                    if (!r->skip)
+                        sums[place(r, g, 0) + j] += d * plain(s, s->x, t * N + n);
                     sums[place(r, g, 1) + j] += d;
                     if (r->bias == DOUBLE_BIAS)
                         sums[place(r, g + G, 1) + j] += e;

@@ -7,7 +7,7 @@ CELLS = ["vanilla", "lstm", "gru"]
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("direction", ["forward", "backward", "backward_data", "backward_weights"])
 def test_algorithms_and_arithmetic_are_tried_and_the_fastest_kept(gpu, cell, direction):
     record = gpu(f"{LAYER.format(cell)} {direction} f16 cudnn threads=1")
 
@@ -16,7 +16,7 @@ def test_algorithms_and_arithmetic_are_tried_and_the_fastest_kept(gpu, cell, dir
     # Four algorithms by three kinds of arithmetic, of which the fake has no small persistent one.
     assert (12, 9, 3) == (notes["algorithms_proposed"], notes["algorithms_tried"], notes["algorithms_failed"])
     assert notes["algorithm"].startswith("persistent")
-    assert (notes["reserve_bytes"] > 0) == (direction == "backward")
+    assert (notes["reserve_bytes"] > 0) == (direction != "forward")
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -43,6 +43,14 @@ def test_training_keeps_what_the_backward_pass_needs(gpu, tmp_path):
     assert "ok" == record["status"], record["reason"]
     assert record["notes"]["reserve_bytes"] > 0
     assert "mode 1" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward", "backward_data", "backward_weights"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_input_is_skipped_as_the_original_did(gpu, cell, direction):
+    record = gpu(f"{LAYER.format(cell)} {direction} f32 cudnn threads=1 input=skip")
+
+    assert "ok" == record["status"], record["reason"]
 
 
 def test_what_cudnn_does_not_do_is_said(gpu):

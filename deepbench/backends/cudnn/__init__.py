@@ -39,7 +39,7 @@ class CuDNN(GpuBackend):
         """Forward only: there is no gradient of integers."""
         return self.conv(case, arrays)
 
-    @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward"))
+    @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.cudnn import recurrent
 

@@ -2,7 +2,7 @@
 
 Weights lie as cuDNN wants them, copied there before the clock. `backward` is cudnnRNNBackwardData and
 cudnnRNNBackwardWeights one after the other, with the gradient of the weights set to zero first, because cuDNN adds to
-it; its forward pass is made before the clock.
+it; what comes before a direction is made before the clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 ALGORITHMS = {"standard": 0, "persistent static": 1, "persistent dynamic": 2, "persistent static small": 3}
 CELLS = {"vanilla": 0, "lstm": 2, "gru": 3}
 SINGLE_INPUT_BIAS, DOUBLE_BIAS = 1, 2
-UNIDIRECTIONAL, LINEAR_INPUT, SEQUENCE_MAJOR_PACKED, NOT_PADDED = 0, 0, 1, 0
+UNIDIRECTIONAL, SEQUENCE_MAJOR_PACKED, NOT_PADDED = 0, 1, 0
+LINEAR_INPUT, SKIP_INPUT = 0, 1
 INFERENCE, TRAINING = 0, 1
 ADD_GRADIENTS = 0
 # cudnnMathType_t: f32 by multiply-adds alone is strict; whatever else may use tensor cores.
@@ -39,6 +40,13 @@ STRICT = {"multiply-adds": 3}
 # Our order of gates is i, f, g, o and u, r, g; cuDNN's for a GRU is reset, update, new.
 GATES = {"vanilla": (0,), "lstm": (0, 1, 2, 3), "gru": (1, 0, 2)}
 SEARCH_MOST_S = 30.0
+
+IMPLEMENTATIONS = {
+    "forward": "cudnnRNNForward",
+    "backward": "cudnnRNNBackwardData_v8, cudnnRNNBackwardWeights_v8",
+    "backward_data": "cudnnRNNBackwardData_v8",
+    "backward_weights": "cudnnRNNBackwardWeights_v8",
+}
 
 
 def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
@@ -61,19 +69,30 @@ class _Layer:
         self.backend, self.gpu, self.case, self.arrays = backend, backend.gpu, case, arrays
         p = self.problem = case.problem
         self.kind = "f16" if case.precision.name == "f16f16" else case.precision.data
-        self.training = case.direction == "backward" or case.settings["mode"] == "training"
+        self.width = p.hidden if case.settings["input"] == "skip" else 1
+        self.training = case.direction != "forward" or case.settings["mode"] == "training"
         self.type = cudnn.TYPES[self.kind]
         self.lengths = np.full(p.batch, p.timesteps, np.int32)
         self.device_lengths = Memory(self.gpu, self.lengths.nbytes, "the lengths of sequences")
-        self.x_desc, self.y_desc = self._data(1), self._data(p.hidden)
+        self.x_desc, self.y_desc = self._data(self.width), self._data(p.hidden)
         self.state_desc = self._state()
         # Everything the size of data, in the one type that cuDNN takes them in.
         names = ["x", "h0", "c0", "y", "dy", "dx", "dh0", "dc0"]
         self.memory = {
-            name: Memory(self.gpu, arrays[name].size * dtype(self.kind).itemsize, f"array {name}")
+            name: Memory(self.gpu, self._size_of(name) * dtype(self.kind).itemsize, f"array {name}")
             for name in names
-            if name in arrays
+            if name in arrays or self._needs(name)
         }
+
+    def _needs(self, name: str) -> bool:
+        """Gradients of data come before those of weights, also where nobody asked for them."""
+        return self.case.direction == "backward_weights" and name in ("dx", "dh0") + (
+            ("dc0",) if "c0" in self.arrays else ()
+        )
+
+    def _size_of(self, name: str) -> int:
+        array = self.arrays[name if name in self.arrays else name.removeprefix("d")]
+        return int(array.size)
 
     def address(self, name: str) -> int | None:
         """Where an array of data is, None where this layer has none."""
@@ -84,12 +103,14 @@ class _Layer:
         self.gpu.synchronize()
         self.gpu.upload(self.device_lengths.address, self.lengths)
         for name, memory in self.memory.items():
+            if name not in self.arrays:
+                continue
             self.gpu.upload(memory.address, np.ascontiguousarray(self.arrays[name].astype(dtype(self.kind))))
 
     def store(self, names: tuple[str, ...]) -> None:
         """Copy outputs of data back."""
         for name in names:
-            if name in self.memory:
+            if name in self.arrays:
                 array = self.arrays[name]
                 here = np.empty(array.shape, dtype(self.kind))
                 self.gpu.download(here, self.memory[name].address)
@@ -114,35 +135,39 @@ class _Layer:
             "cudnnRNNForward", rnn, mode, self.device_lengths.address, self.x_desc, self.address("x"), self.y_desc,
             self.address("y"), *states, weights.bytes, weights.memory.address, *spaces,
         )  # fmt: skip
-        calls = [forward]
-        if case_is_backward := self.case.direction == "backward":
-            calls = self._backward(rnn, weights, spaces)
-        timer = _once(gpu, forward)
+        calls, spoils = [forward], self.case.direction != "forward"
+        before: list[Call] = []
+        if spoils:
+            zero, of_data, of_weights = self._backward(rnn, weights, spaces)
+            calls, before = {
+                "backward": ([zero, of_data, of_weights], [forward]),
+                "backward_data": ([of_data], [forward]),
+                "backward_weights": ([zero, of_weights], [forward, of_data]),
+            }[self.case.direction]
+        make_ready = _once(gpu, before)
 
         def load() -> None:
             self.load()
             weights.load()
-            if case_is_backward:
-                timer()
+            make_ready()
 
         def store() -> None:
             gpu.synchronize()
-            self.store(("dx", "dh0", "dc0") if case_is_backward else ("y",))
-            if case_is_backward:
-                self.store(("y",))
+            self.store(("y", "dx", "dh0", "dc0"))
+            if "dr" in self.arrays:
                 weights.store()
 
         notes = {
-            "implementation": ("cudnnRNNBackwardData_v8, …Weights_v8" if case_is_backward else "cudnnRNNForward"),
+            "implementation": IMPLEMENTATIONS[self.case.direction],
             "algorithm": f"{algorithm[0]}, {math[0]}",
             "workspace_bytes": workspace.value,
             "reserve_bytes": reserve.value,
         }
         made = Kernel(
             calls=tuple(calls), load=load, store=store, own=tuple(self.arrays), notes=notes, device=gpu,
-            repeats=not case_is_backward,
+            repeats=not spoils,
         )  # fmt: skip
-        made.calls[0].keep_alive += (self, weights, kept, scratch, forward)
+        made.calls[0].keep_alive += (self, weights, kept, scratch, *before)
         return made
 
     def _backward(self, rnn: ctypes.c_void_p, weights: _Weights, spaces: tuple[int, ...]) -> list[Call]:
@@ -170,10 +195,11 @@ class _Layer:
     def _rnn(self, algorithm: int, math: int) -> ctypes.c_void_p:
         p, rnn = self.problem, self.backend.handle("cudnnCreateRNNDescriptor")
         bias = DOUBLE_BIAS if p.cell == "gru" else SINGLE_INPUT_BIAS
+        input_mode = LINEAR_INPUT if self.case.settings["input"] == "narrow" else SKIP_INPUT
         sums = cudnn.TYPES["f16" if self.case.precision.name == "f16f16" else "f32"]
         self.gpu.call(
-            "cudnnSetRNNDescriptor_v8", rnn, algorithm, CELLS[p.cell], bias, UNIDIRECTIONAL, LINEAR_INPUT, self.type,
-            sums, math, 1, p.hidden, p.hidden, 1, None, NOT_PADDED,
+            "cudnnSetRNNDescriptor_v8", rnn, algorithm, CELLS[p.cell], bias, UNIDIRECTIONAL, input_mode, self.type,
+            sums, math, self.width, p.hidden, p.hidden, 1, None, NOT_PADDED,
         )  # fmt: skip
         if algorithm == ALGORITHMS["persistent dynamic"]:
             self.gpu.call("cudnnBuildRNNDynamic", self.backend.dnn, rnn, p.batch)
@@ -219,7 +245,7 @@ class _Weights:
             gate, from_h = id_ % p.gates, id_ >= p.gates
             ours = GATES[p.cell].index(gate)
             matrix, bias = self._place(rnn, id_)
-            if matrix is not None:
+            if matrix is not None and (from_h or "w" in self.layer.arrays):
                 places.append(("r" if from_h else "w", (slice(None), ours), matrix))
             if bias is None:
                 continue
@@ -260,11 +286,11 @@ class _Weights:
             target[...] = values.T.astype(target.dtype)
 
 
-def _once(gpu: Any, call: Call) -> Any:
-    """A function that makes one call and waits for it."""
+def _once(gpu: Any, calls: list[Call]) -> Any:
+    """A function that makes these calls and waits for them."""
     from deepbench.native import callloop
 
-    loop, _ = callloop.host_timer(Kernel(calls=(call,)))
+    loop, _ = callloop.host_timer(Kernel(calls=tuple(calls)))
 
     def run() -> None:
         loop(1)

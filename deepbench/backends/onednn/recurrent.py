@@ -40,6 +40,8 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
         raise Unsupported("oneDNN has 8-bit LSTM and GRU for inference only")
     if not case.precision.roundoff and case.problem.cell == "gru" and case.settings["gru_reset"] == "after":
         raise Unsupported("oneDNN's 8-bit GRU resets before its product; choose gru_reset=before")
+    if case.settings["input"] == "skip":
+        raise Unsupported("oneDNN's layers multiply their input; choose input=narrow")
     views = {n: _view(n, a) for n, a in arrays.items()}
     packing = "pack_s" if case.settings["weights"] == "packed" else None
     attribute = _quantisation(dnn, case)

@@ -86,8 +86,11 @@ class DeviceTimer(Protocol):
 
     def __call__(self, repeats: int) -> int: ...
 
-    def facts(self, energy_s: float | None = None) -> dict[str, Any]:
-        """Which clock it was, the time as the host sees it, joules a call over a window of so many seconds."""
+    def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
+        """Which clock it was, the time as the host sees it, joules a call over a window of so many seconds.
+
+        One repeat is a call on each of so many sets of buffers.
+        """
 
 
 @dataclass

@@ -18,7 +18,10 @@ OVERRIDES = (
 )
 
 # What users may have set to change how fast a library runs; the record repeats it.
-TUNING_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "MALLOC_")
+TUNING_PREFIXES = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "MALLOC_"),
+    *("CUDA_", "CUBLAS", "CUDNN_", "CUSPARSE", "NVIDIA_", "HIP_", "ROCR_", "HIPBLAS", "ROCBLAS_"),
+)
 
 
 def worker_command(descriptor: int) -> list[str]:

@@ -164,7 +164,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     measurement = measure.measure(clock(timer, len(sets)), rules, first, loop)
     result["measurement"] = measurement.as_dict()
     if device is not None:
-        facts = timer.facts(rules.energy_s)  # type: ignore[attr-defined]  # a DeviceTimer, since there is a device
+        facts = timer.facts(len(sets), rules.energy_s)  # type: ignore[attr-defined]  # a DeviceTimer, since there is a device
         seen = {"before": before, "after": device.conditions(), **facts}
         result["measurement"]["device"] = seen
         result["warnings"] += [record.warning(*w) for w in device.warnings(seen)]

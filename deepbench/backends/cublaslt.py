@@ -16,15 +16,12 @@ from deepbench.native.gpu.library import GpuBackend, scalar
 
 if TYPE_CHECKING:
     from deepbench.case import Case
-    from deepbench.native.gpu.device import Buffers
     from deepbench.op import Arrays
 
 # How many algorithms to ask for; heuristics rank them, and beyond these none was ever the fastest elsewhere.
 WANTED = 32
 # 8-bit floats: the first address of every column is a multiple of 16 (cuBLASLt, "cublasLtMatmul").
 FLOAT8_LEADING = 16
-# Addresses from cudaMalloc are multiples of this; heuristics must know it of columns too.
-ALIGNMENTS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 
 class CuBLASLt(GpuBackend):
@@ -64,7 +61,7 @@ class CuBLASLt(GpuBackend):
         }
         alpha, beta = scalar(kind, 1), scalar(kind, float(case.settings["beta"]))
         workspace, workspace_bytes = gpu.workspace()
-        found = self._heuristics(case, buffers, arrays, description, layouts, workspace_bytes)
+        found = self._heuristics(case, description, layouts, workspace_bytes)
         address = buffers.address
 
         def candidate(result: ctypes.Structure) -> Kernel:
@@ -75,7 +72,7 @@ class CuBLASLt(GpuBackend):
             )  # fmt: skip
             return self.kernel([call], buffers, arrays, {}, found)
 
-        best, number = self.fastest(case, [partial(candidate, result) for result in found])
+        best, number = self.fastest(case, [partial(candidate, result) for result in found], buffers.load)
         config = " ".join(f"{n}={self._config(found[number], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
         best.notes |= {
             "implementation": self.vendor.symbol("cublasLtMatmul"),
@@ -87,8 +84,6 @@ class CuBLASLt(GpuBackend):
     def _heuristics(
         self,
         case: Case,
-        buffers: Buffers,
-        arrays: Arrays,
         description: ctypes.c_void_p,
         layouts: dict[str, ctypes.c_void_p],
         workspace_bytes: int,
@@ -97,10 +92,8 @@ class CuBLASLt(GpuBackend):
         preference = self.handle("cublasLtMatmulPreferenceCreate")
         setter = "cublasLtMatmulPreferenceSetAttribute"
         self._set(setter, preference, self.vendor.PREF_MAX_WORKSPACE, workspace_bytes, ctypes.c_uint64)
-        for attribute, x in zip(self.vendor.PREF_ALIGNMENTS, "abcc", strict=False):
-            column = buffers.leading[x] * arrays[x].itemsize
-            known = next(n for n in ALIGNMENTS if column % n == 0)
-            self._set(setter, preference, attribute, known, ctypes.c_uint32)
+        if self.vendor.PREF_REDUCTIONS is not None:
+            self._set(setter, preference, *self.vendor.PREF_REDUCTIONS, ctypes.c_uint32)
 
         class Result(ctypes.Structure):
             """cublasLtMatmulHeuristicResult_t."""
@@ -121,8 +114,9 @@ class CuBLASLt(GpuBackend):
         )  # fmt: skip
         found = [results[i] for i in range(count.value) if results[i].state == 0]
         if not found:
-            order = "" if case.precision.roundoff < 2.0**-13 else "; 8-bit floats want A transposed and B not"
-            raise Unsupported(f"{self.title} proposes no algorithm for this{order}")
+            wants = "; 8 bits may want A transposed and B not, and m and k in multiples of 16"
+            eight = case.precision.name in ("i8", "f8e4m3", "f8e5m2")
+            raise Unsupported(f"{self.title} proposes no algorithm for this{wants if eight else ''}")
         return found
 
     def _set(self, name: str, what: ctypes.c_void_p, attribute: int, value: int, kind: Any = ctypes.c_int) -> None:

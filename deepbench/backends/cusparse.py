@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from deepbench.backend import Kernel, kernel
 from deepbench.native.gpu.library import GpuBackend, scalar
@@ -63,12 +64,19 @@ class CuSPARSE(GpuBackend):
             scratch = Memory(gpu, count.value, "the workspace")
             call = self.enqueue(name, *arguments, scratch.address)
 
+            notes: dict[str, Any] = {
+                "implementation": vendor.symbol(name),
+                "algorithm": title,
+                "workspace_bytes": count.value,
+            }
+
             def load() -> None:
                 buffers.load()
+                start = perf_counter()
                 gpu.call(f"{name}_preprocess", *arguments, scratch.address)
                 gpu.synchronize()
+                notes["optimize_s"] = perf_counter() - start
 
-            notes = {"implementation": vendor.symbol(name), "algorithm": title, "workspace_bytes": count.value}
             made = self.kernel([call], buffers, arrays, notes, scratch)
             made.load = load
             return made

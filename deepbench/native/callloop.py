@@ -76,6 +76,8 @@ def native_library() -> ctypes.CDLL | None:
 def python_arguments(call: Call) -> tuple[object, ...]:
     """The arguments of a call in their order, as ctypes passes them fastest."""
     words = iter(call.words)
+    if getattr(call.function, "argtypes", None) is not None:  # ctypes then converts numbers itself
+        return tuple(a if isinstance(a, float) else next(words) for a in call.arguments)
     return tuple(ctypes.c_float(a) if isinstance(a, float) else word_argument(next(words)) for a in call.arguments)
 
 

@@ -31,7 +31,8 @@ def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
             os.path.realpath(path) for root in roots() for path in glob.glob(os.path.join(glob.escape(root), pattern))
         }
         found += sorted(paths, key=lambda p: (_version(p), p), reverse=True)
-    return found
+    # A plain name may be known to the system's loader alone, as drivers in containers are.
+    return found + [p for p in patterns if not set(p) & set("*?[/")]
 
 
 def load(

@@ -102,10 +102,6 @@ void submit(work function, const void *arguments, size_t bytes)
         append(capture, function, arguments, bytes);
         return;
     }
-    if (!stream.first) {
-        function((void *)arguments);
-        return;
-    }
     append(&stream, function, arguments, bytes);
     if (stream.count > MOST_WAITING)
         drain();
@@ -198,6 +194,7 @@ int RT(Malloc)(void **address, size_t bytes)
 
 int RT(Free)(void *address)
 {
+    drain();
     used -= malloc_usable_size(address);
     free(address);
     return 0;
@@ -208,11 +205,21 @@ int RT(HostAlloc)(void **address, size_t bytes, unsigned flags)
     return flags != 2;
 }
 int RT(HostGetDevicePointer)(void **seen, void *address, unsigned flags) { *seen = address; return 0; }
-int RT(Memcpy)(void *to, const void *from, size_t bytes, int kind)
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+static void copy(void *arguments)
 {
-    drain();
-    memcpy(to, from, bytes);
-    return kind != 1 && kind != 2;
+    struct copy *c = arguments;
+    memcpy(c->to, c->from, c->bytes);
+}
+int RT(MemcpyAsync)(void *to, const void *from, size_t bytes, int kind, void *s)
+{
+    struct copy c = {to, from, bytes};
+    submit(copy, &c, sizeof c);
+    return (kind != 1 && kind != 2) || s != &stream;
 }
 struct fill {
     void *address;
@@ -432,6 +439,9 @@ static int handle;
 int BLAS(Create, _v2)(void **made) { *made = &handle; MAY_FAIL(); return 0; }
 int BLAS(GetVersion, _v2)(void *h, int *version) { *version = 130100; return 0; }
 int BLAS(SetStream, _v2)(void *h, void *s) { return s != &stream; }
+#ifndef HIP
+int cublasSetMathMode(void *h, int mode) { logged("math mode %d", mode); return 0; }
+#endif
 int BLAS(SetWorkspace, _v2)(void *h, void *workspace, size_t bytes) { return 0; }
 
 int BLAS(GemmEx, )(void *h, int a_t, int b_t, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda,
@@ -497,8 +507,8 @@ int LT(MatmulAlgoGetHeuristic)(void *h, struct description *d, struct layout *a,
     MAY_FAIL();
     int float8 = a->type == R_E4M3 || a->type == R_E5M2, wide = float8 ? 16 : a->type == R_8I ? 4 : 1;
     *found = 0;
-    /* As on Hopper: 8-bit numbers only with A transposed and B not. */
-    if ((wide > 1 && (a->ld % wide || b->ld % wide)) || (float8 && !(d->a_t && !d->b_t)))
+    /* As on Hopper: 8-bit floats only with A transposed and B not, in multiples of 16. */
+    if ((wide > 1 && (a->ld % wide || b->ld % wide)) || (float8 && (!d->a_t || d->b_t || a->rows % 16 || a->columns % 16)))
         return 0;
     for (int i = 0; i < 3; i++) {
         memset(&results[i], 0, sizeof results[i]);

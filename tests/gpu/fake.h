@@ -34,7 +34,7 @@ int fails(const char *name);
 /* FAKE_GPU_LOG=FILE: a line for each call that matters. */
 void logged(const char *format, ...);
 
-/* Put work into the stream: done at once, or when a graph is launched, or after a wait ahead of it. */
+/* Put work into the stream: done when somebody waits for it. */
 typedef void (*work)(void *arguments);
 void submit(work function, const void *arguments, size_t bytes);
 void spin(double seconds);

@@ -32,7 +32,8 @@ int cudnnSetRNNDescriptor_v8(struct rnn *r, int algorithm, int cell, int bias, i
     *r = (struct rnn){algorithm, cell, bias, type, precision, math, input ? 0 : input_size, hidden, 0, input};
     if (projection != hidden || layers != 1 || direction || flags || (input && input_size != hidden))
         return BAD_PARAM;
-    return algorithm == 3 || (precision == 2 && algorithm) ? NOT_SUPPORTED : 0;
+    /* As cuDNN: persistent algorithms take two biases only. */
+    return algorithm == 3 || (algorithm && bias != DOUBLE_BIAS) || precision ? NOT_SUPPORTED : 0;
 }
 int cudnnBuildRNNDynamic(void *handle, struct rnn *r, int batch) { r->built = 1; return 0; }
 int cudnnSetRNNDataDescriptor(struct data *d, int type, int layout, int steps, int batch, int size, const int *lengths,
@@ -233,6 +234,7 @@ static void run_weights(void *arguments)
     for (int64_t i = 0; i < count; i++)
         add(s, i, sums[i]);
     free(sums);
+    spin((r->algorithm == 0 ? 3e-4 : 0) + slowness());
 }
 
 static int refuse(const struct rnn *r, const int *lengths, const struct data *d)

@@ -71,10 +71,12 @@ def test_a_status_of_the_library_becomes_a_status_of_the_record(gpu, status, wan
 
 
 def test_when_no_algorithm_runs_the_reason_is_the_librarys(gpu):
-    record = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=13")
+    refused = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=15")
+    broken = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=13")
 
-    assert "unsupported" == record["status"]
-    assert "none of 3 algorithms runs this" in record["reason"]
+    assert ("unsupported", "crashed") == (refused["status"], broken["status"])
+    assert "none of 3 algorithms runs this: cublasLtMatmul: status 15" in refused["reason"]
+    assert "cublasLtMatmul" in broken["reason"]
 
 
 def test_an_error_that_shows_when_the_stream_is_waited_for_ends_the_case(gpu):

@@ -60,21 +60,47 @@ def test_columns_of_integers_begin_at_multiples_of_four(gpu, tmp_path, backend):
 @pytest.mark.parametrize("precision", ["f8e4m3", "f8e5m2"])
 @pytest.mark.parametrize("backend", ["cublaslt", "hipblaslt"])
 def test_8_bit_floats_want_a_transposed(gpu, precision, backend):
-    transposed = gpu(f"gemm m=17 n=16 k=35 a_t=1 forward {precision} {backend} threads=1")
-    packed = gpu(f"gemm m=17 n=16 k=35 forward {precision} {backend} threads=1 weights=packed")
-    plain = gpu(f"gemm m=17 n=16 k=35 forward {precision} {backend} threads=1")
+    transposed = gpu(f"gemm m=32 n=17 k=48 a_t=1 forward {precision} {backend} threads=1")
+    packed = gpu(f"gemm m=32 n=17 k=48 forward {precision} {backend} threads=1 weights=packed")
+    plain = gpu(f"gemm m=32 n=17 k=48 forward {precision} {backend} threads=1")
 
     assert ("ok", "ok") == (transposed["status"], packed["status"]), (transposed["reason"], packed["reason"])
     assert "unsupported" == plain["status"]
     assert "A transposed" in plain["reason"]
 
 
-def test_heuristics_are_told_how_columns_are_aligned(gpu, tmp_path):
-    gpu("gemm m=6 n=5 k=3 forward f32 cublaslt threads=1", FAKE_GPU_LOG=str(tmp_path / "log"))
+def test_partial_sums_stay_in_f32_where_results_are_stored_in_16_bits(gpu, tmp_path):
+    gpu(f"{GEMM} forward bf16 cublas threads=1 result=narrow", FAKE_GPU_LOG=str(tmp_path / "classic"))
+    gpu(f"{GEMM} forward bf16 cublaslt threads=1 result=narrow", FAKE_GPU_LOG=str(tmp_path / "lt"))
 
-    log = (tmp_path / "log").read_text()
-    assert "preference 5 = 8" in log  # A: columns of 6 floats
-    assert "preference 6 = 4" in log  # B: columns of 3 floats
+    assert "math mode 16" in (tmp_path / "classic").read_text()
+    assert "preference 3 = 2" in (tmp_path / "lt").read_text()
+
+
+@pytest.mark.parametrize("backend", BLAS)
+def test_without_the_compiled_loop_calls_are_made_from_python(gpu, backend):
+    record = gpu(f"{GEMM} forward f32 {backend} threads=1", DEEPBENCH_NO_NATIVE_LOOP="1")
+
+    assert "ok" == record["status"], record["reason"]
+    assert "python" == record["measurement"]["loop"]
+
+
+def test_what_the_library_refuses_is_unsupported_and_no_crash(gpu):
+    record = gpu(f"{GEMM} forward f32 cublas threads=1", FAKE_GPU_FAIL="cublasGemmEx=15")
+
+    assert "unsupported" == record["status"]
+
+
+def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_its_roof():
+    from deepbench.roof import Roofs
+    from tests.unit import samples
+
+    def measure(case, number):
+        record = {**samples.measured(seconds=1e-3), "case": case.text}
+        return {**record, "status": "ok" if case.problem.a_t else "unsupported", "flop": 10**12}
+
+    found = Roofs([], ["cublaslt"]).probe("f8e4m3", "cuda", 1, measure)
+    assert " a_t=1 " in found["case"]
 
 
 @pytest.mark.parametrize("backend", BLAS)

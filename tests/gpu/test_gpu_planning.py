@@ -55,7 +55,7 @@ def planner():
     [
         f"{VGG} {direction} {precision} cudnn threads=1 layout={layout}"
         for direction in ("forward", "backward_data", "backward_weights")
-        for precision in ("f32", "tf32", "f16", "bf16", "f16f16")
+        for precision in ("f32", "tf32", "f16", "bf16")
         for layout in ("nchw", "nhwc")
     ]
     + [

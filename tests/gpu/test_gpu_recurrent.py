@@ -29,14 +29,6 @@ def test_strict_f32_is_multiply_adds_alone(gpu, tmp_path, cell):
     assert "math 0" in (tmp_path / "loose").read_text()
 
 
-def test_sums_in_16_bits_have_the_standard_algorithm_only(gpu, tmp_path):
-    record = gpu(f"{LAYER.format('lstm')} forward f16f16 cudnn threads=1", FAKE_GPU_LOG=str(tmp_path / "log"))
-
-    assert "ok" == record["status"], record["reason"]
-    assert record["notes"]["algorithm"].startswith("standard")
-    assert "type 2 precision 2" in (tmp_path / "log").read_text()
-
-
 def test_training_keeps_what_the_backward_pass_needs(gpu, tmp_path):
     record = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 mode=training", FAKE_GPU_LOG=str(tmp_path / "log"))
 

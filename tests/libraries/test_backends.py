@@ -74,6 +74,9 @@ def smoke_results(name, op_name):
 def smoke(name, op_name, start):
     """Print the result of each smoke problem from number `start` on."""
     from deepbench import worker
+    from deepbench.native.gpu import timing
+
+    timing.RAISE_CLOCKS_S = timing.HOST_MOST_S = 0.0  # the answer is what is asked for
 
     class Silent:
         def write(self, text):

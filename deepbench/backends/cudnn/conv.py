@@ -35,24 +35,34 @@ def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
         raise Unsupported("cuDNN takes tensors as they lie; choose layout=nchw or nhwc")
     if case.settings["bias"] == "yes" and case.direction != "backward_data":
         raise Unsupported("cuDNN's convolution has no bias of its own; choose bias=no")
-    gpu = backend.gpu
-    graph = operation_graph(gpu, case, arrays)
-    graph.set(cudnn.GRAPH_HANDLE, cudnn.HANDLE, backend.dnn).finish()
-    configs = [c for c in cudnn.configurations(gpu, graph) if allowed(case, cudnn.notes(c))]
-    buffers = backend.buffers(case, arrays)
+    gpu, buffers = backend.gpu, backend.buffers(case, arrays)
     addresses = {i: buffers.address[name] for i, name in enumerate(OPERATIONS[case.direction][1])}
 
-    def candidate(config: cudnn.Descriptor) -> Kernel:
-        plan = cudnn.plan(gpu, config, backend.dnn)
+    def kernel(config: cudnn.Descriptor, plan: cudnn.Descriptor) -> Kernel:
         wanted = plan.get(cudnn.PLAN_WORKSPACE, cudnn.INT64)[0]
         if wanted > WORKSPACE_BYTES:
             raise Unsupported(f"the plan wants {wanted} bytes of workspace, allowed are {WORKSPACE_BYTES}")
         variant = cudnn.variant(gpu, addresses, gpu.workspace(max(wanted, 1))[0])
         call = backend.enqueue("cudnnBackendExecute", backend.dnn, plan.handle, variant.handle)
         facts = {"implementation": cudnn.name(config), "workspace_bytes": wanted}
-        return backend.kernel([call], buffers, arrays, facts, plan, variant, config, graph)
+        return backend.kernel([call], buffers, arrays, facts, plan, variant, config)
 
-    return backend.fastest(case, [partial(candidate, c) for c in configs], SEARCH_MOST_S)[0]
+    if case.text in backend.plans:  # another set of buffers
+        return kernel(*backend.plans[case.text])
+    graph = operation_graph(gpu, case, arrays)
+    graph.set(cudnn.GRAPH_HANDLE, cudnn.HANDLE, backend.dnn).finish()
+    configs = [c for c in cudnn.configurations(gpu, graph) if allowed(case, cudnn.notes(c))]
+    made: dict[int, cudnn.Descriptor] = {}
+
+    def candidate(i: int) -> Kernel:
+        if i not in made:
+            made[i] = cudnn.plan(gpu, configs[i], backend.dnn)
+        return kernel(configs[i], made[i])
+
+    numbers = range(len(configs))
+    best, i = backend.fastest(case, [partial(candidate, i) for i in numbers], buffers.load, SEARCH_MOST_S)
+    backend.plans[case.text] = configs[i], made[i]
+    return best
 
 
 def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
@@ -61,9 +71,8 @@ def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
 
     p = case.problem
     deep = slice(0 if p.dimensions == 3 else 1, None)
-    accumulate = "f16" if case.precision.name == "f16f16" else case.precision.accumulate
     convolution = cudnn.Descriptor(gpu, cudnn.CONVOLUTION)
-    convolution.set(cudnn.CONVOLUTION_COMPUTE, cudnn.DATA_TYPE, cudnn.TYPES[accumulate])
+    convolution.set(cudnn.CONVOLUTION_COMPUTE, cudnn.DATA_TYPE, cudnn.TYPES[case.precision.accumulate])
     convolution.set(cudnn.CONVOLUTION_MODE, cudnn.MODE, cudnn.CROSS_CORRELATION)
     convolution.set(cudnn.CONVOLUTION_DIMENSIONS, cudnn.INT64, p.dimensions)
     convolution.set(cudnn.CONVOLUTION_DILATIONS, cudnn.INT64, *p.dilation[deep])
@@ -82,12 +91,12 @@ def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
 
 
 def allowed(case: Case, notes: set[int]) -> bool:
-    """Whether an engine with these notes multiplies what the precision says."""
+    """Whether an engine with these notes multiplies and adds what the precision says."""
+    if cudnn.CONVERTED_DOWN in notes:
+        return False
     if case.precision.name == "f32":  # tensor cores multiply 19 bits of it
-        return not notes & {cudnn.TENSOR_CORES, cudnn.CONVERTED_DOWN}
-    if case.precision.accumulate == "f32" and case.precision.name != "tf32":
-        return cudnn.REDUCED not in notes
-    return True
+        return cudnn.TENSOR_CORES not in notes
+    return cudnn.REDUCED not in notes
 
 
 def _sizes_and_strides(case: Case, array: Any) -> tuple[list[int], list[int]]:

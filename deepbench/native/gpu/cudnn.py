@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from deepbench.errors import LibraryError, Unsupported
+
 if TYPE_CHECKING:
     from deepbench.native.gpu.device import Gpu
 
@@ -125,15 +127,22 @@ def configurations(gpu: Gpu, graph: Descriptor, properties: Descriptor | None = 
     `properties` describe a card that is not here.
     """
     found: dict[tuple[Any, ...], Descriptor] = {}
+    refused: Exception | None = None
     for mode in HEURISTIC_MODES:
         heuristics = Descriptor(gpu, HEURISTICS)
         heuristics.set(HEURISTICS_GRAPH, DESCRIPTOR, graph).set(HEURISTICS_MODE, HEURISTIC, mode)
         if properties is not None:
             heuristics.set(HEURISTICS_DEVICE, DESCRIPTOR, properties)
-        heuristics.finish()
-        count = heuristics.count(HEURISTICS_RESULTS)
+        try:
+            heuristics.finish()
+            count = heuristics.count(HEURISTICS_RESULTS)
+        except (Unsupported, LibraryError) as error:  # the others may know this operation
+            refused = error
+            continue
         for config in heuristics.get_descriptors(HEURISTICS_RESULTS, ENGINE_CONFIG, count) if count else ():
             found.setdefault(identity(config), config)
+    if refused is not None and not found:
+        raise refused
     return list(found.values())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deepbench.errors import LibraryError, OutOfMemory, Unavailable, Unsupported
+from deepbench.errors import DeepBenchError, LibraryError, OutOfMemory, Unavailable, Unsupported
 from deepbench.native import library
 from deepbench.native.gpu import functions, telemetry
 from deepbench.native.gpu.timing import DeviceTimer
@@ -115,11 +115,26 @@ class Gpu:
             raise Unsupported(described)
         raise LibraryError(self.vendor.libraries[part].title, self.vendor.symbol(name), status, described)
 
+    def explained(self, error: LibraryError) -> DeepBenchError:
+        """An error of a timed call, which knows only a symbol and a number, as `expect` would have raised it."""
+        for name in functions.FUNCTIONS:
+            if self.vendor.symbol(name) == error.call:
+                try:
+                    self.expect(name, error.status)
+                except DeepBenchError as found:
+                    return found
+        return error
+
     def text_of(self, name: str, status: int) -> str:
         """A status in the library's own words, where it has some."""
         teller = self.vendor.TELLERS.get(functions.part_of(name))
         text = self.function(teller)(status) if teller else None
-        return f"{text.decode(errors='replace')} ({status})" if text else f"status {status}"
+        found = f"{text.decode(errors='replace')} ({status})" if text else f"status {status}"
+        if functions.part_of(name) == "dnn" and self.vendor.TELLERS.get("dnn"):
+            why = ctypes.create_string_buffer(512)
+            self.function("cudnnGetLastErrorString")(why, len(why))
+            found += f": {why.value.decode(errors='replace')}" if why.value else ""
+        return found
 
     # ---- memory
 
@@ -155,12 +170,14 @@ class Gpu:
         return self._workspace
 
     def upload(self, address: int, array: Array) -> None:
-        """Copy a contiguous array to the card, and wait."""
-        self.call("cudaMemcpy", address, array.ctypes.data, array.nbytes, self.vendor.TO_DEVICE)
+        """Copy a contiguous array to the card, and wait. In our stream: no other one is in order with it."""
+        self.call("cudaMemcpyAsync", address, array.ctypes.data, array.nbytes, self.vendor.TO_DEVICE, self.stream)
+        self.synchronize()
 
     def download(self, array: Array, address: int) -> None:
         """Copy from the card into a contiguous array, and wait."""
-        self.call("cudaMemcpy", array.ctypes.data, address, array.nbytes, self.vendor.TO_HOST)
+        self.call("cudaMemcpyAsync", array.ctypes.data, address, array.nbytes, self.vendor.TO_HOST, self.stream)
+        self.synchronize()
 
     def synchronize(self) -> None:
         """Wait until the stream is empty; raises what went wrong in it."""

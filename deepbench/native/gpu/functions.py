@@ -26,7 +26,6 @@ cudaMalloc                            pl                     address bytes
 cudaFree                              p                      address
 cudaHostAlloc                         pli                    address bytes flags
 cudaHostGetDevicePointer              ppi                    address host_address flags
-cudaMemcpy                            ppli                   to from bytes kind
 cudaMemcpyAsync                       pplip                  to from bytes kind stream
 cudaMemsetAsync                       pilp                   address value bytes stream
 cudaStreamCreateWithFlags             pi                     stream flags
@@ -49,6 +48,7 @@ cuStreamWaitValue32_v2                plii                   stream address valu
 cublasCreate_v2                       p                      handle
 cublasGetVersion_v2                   pp                     handle version
 cublasSetStream_v2                    pp                     handle stream
+cublasSetMathMode                     pi                     handle mode
 cublasSetWorkspace_v2                 ppl                    handle workspace bytes
 cublasGemmEx                          piiiiippiipiippiiii    handle a_t b_t m n k alpha a a_type lda b b_type ldb beta c c_type ldc compute algorithm
 
@@ -76,7 +76,6 @@ cudnnBackendFinalize                  p                      descriptor
 cudnnBackendExecute                   ppp                    handle plan variant
 cudnnCreateTensorDescriptor           p                      tensor
 cudnnSetTensorNdDescriptor            piipp                  tensor type rank sizes strides
-cudnnGetTensorNdDescriptor            pipppp                 tensor wanted type rank sizes strides
 cudnnCreateRNNDescriptor              p                      rnn
 cudnnSetRNNDescriptor_v8              piiiiiiiiiiiipi        rnn algorithm cell bias direction input type precision math input_size hidden projection layers dropout flags
 cudnnBuildRNNDynamic                  ppi                    handle rnn batch

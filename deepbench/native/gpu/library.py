@@ -99,16 +99,19 @@ class GpuBackend(Backend):
         self,
         case: Case,
         candidates: Sequence[Callable[[], Kernel]],
+        load: Callable[[], None] | None = None,
         most_s: float | None = None,
     ) -> tuple[Kernel, int]:
         """The fastest of these kernels, and which it is; the search is in its notes.
+
+        `load` fills the buffers that they share; without it each candidate loads its own.
 
         They are timed once in a process: sets of buffers that take turns use the same choice.
         """
         from deepbench.native.gpu import timing
 
         if case.text not in self._chosen:
-            self._chosen[case.text] = timing.fastest(self.gpu, candidates, most_s or timing.SEARCH_MOST_S)
+            self._chosen[case.text] = timing.fastest(self.gpu, candidates, load, most_s or timing.SEARCH_MOST_S)
         best, notes = self._chosen[case.text]
         kernel = candidates[best]()
         kernel.notes |= notes

@@ -103,7 +103,10 @@ def _other_processes(gpu: Gpu, card: ctypes.c_void_p) -> int | None:
 
     most = 256
     table, count = (Process * most)(), ctypes.c_uint(most)
-    status = gpu.function("nvmlDeviceGetComputeRunningProcesses_v3")(card, ctypes.byref(count), table)
+    try:
+        status = gpu.function("nvmlDeviceGetComputeRunningProcesses_v3")(card, ctypes.byref(count), table)
+    except Unsupported:  # an older driver
+        return None
     if status:
         return count.value - 1 if status == MORE_PROCESSES else None
     pids = {table[i].pid for i in range(count.value)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import LibraryError, OutOfMemory, Unsupported
+from deepbench.errors import DeepBenchError, LibraryError, OutOfMemory, Unsupported
 
 if TYPE_CHECKING:
     from deepbench.backend import Kernel
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 GRAPH_BELOW_S = 50e-6
 STALL_BELOW_S = 5e-3
+# A call that is many launches, such as all steps of a recurrent layer, keeps the host busy for more than this share of
+# its time: then it goes into a graph, however long it is.
+LAUNCH_SHARE = 0.1
 
 # A driver takes about a thousand launches before it makes the host wait, which would never end in a stalled stream.
 MOST_STALLED_CALLS = 400
@@ -33,6 +36,13 @@ HOST_CALLS, HOST_MOST_S = 20, 0.1
 # Choosing an algorithm: seconds in all, and for one candidate beside its two first calls.
 SEARCH_MOST_S = 2.0
 CANDIDATE_S = 2e-3
+# The card has idled until then: its clocks rise while the first candidate runs so long.
+RAISE_CLOCKS_S = 30e-3
+# And the best are timed once more, for a single reading of two milliseconds may be off.
+FINALISTS = 3
+
+# Calls in a graph for energy.
+MOST_ENERGY_CALLS = 5000
 
 
 class DeviceTimer:
@@ -41,6 +51,7 @@ class DeviceTimer:
     def __init__(self, gpu: Gpu, enqueue: Callable[[int], int], calls: int) -> None:
         self._gpu, self._enqueue, self._calls = gpu, enqueue, calls
         self._call_s: float | None = None
+        self._launch_s = 0.0
         self._graphs: dict[int, Any] = {}
         self._no_graph: str | None = None
         self._start, self._end = self._event(), self._event()
@@ -48,18 +59,24 @@ class DeviceTimer:
         """How the last sample was taken: `graph`, `stalled events` or `events`."""
 
     def __call__(self, repeats: int) -> int:
-        calls = repeats * self._calls
-        if self._call_s is None:
-            self.clock = "events"
-        elif self._call_s < GRAPH_BELOW_S and self._no_graph is None:
-            self.clock = "graph"
-        elif self._call_s < STALL_BELOW_S and calls <= MOST_STALLED_CALLS and self._gpu.stall.usable:
-            self.clock = "stalled events"
-        else:
-            self.clock = "events"
+        self.clock = self._clock(repeats * self._calls)
         elapsed = self._graph(repeats) if self.clock == "graph" else self._between(lambda: self._enqueue(repeats))
-        self._call_s = elapsed / 1e9 / calls
+        first = self._call_s is None
+        self._call_s = elapsed / 1e9 / (repeats * self._calls)
+        if self.clock != "graph" and not first:  # the first call loads kernels, which is no launching
+            self._launch_s = self._last_launch_s / (repeats * self._calls)
         return max(1, round(elapsed))
+
+    def _clock(self, calls: int) -> str:
+        """By how long a call takes, and how long it takes to launch."""
+        if self._call_s is None:
+            return "events"
+        many_launches = self._launch_s > LAUNCH_SHARE * self._call_s
+        if (self._call_s < GRAPH_BELOW_S or many_launches) and self._no_graph is None:
+            return "graph"
+        if self._call_s < STALL_BELOW_S and calls <= MOST_STALLED_CALLS and self._gpu.stall.usable:
+            return "stalled events"
+        return "events"
 
     def _event(self) -> ctypes.c_void_p:
         event = ctypes.c_void_p()
@@ -74,13 +91,17 @@ class DeviceTimer:
             self.clock = "events"
         try:
             gpu.call("cudaEventRecord", self._start, gpu.stream)
+            start = perf_counter()
             enqueue()
+            launching = perf_counter() - start
             gpu.call("cudaEventRecord", self._end, gpu.stream)
         finally:
             if held:
                 self._watch.cancel()
                 gpu.stall.release()
         gpu.call("cudaEventSynchronize", self._end)
+        if self.clock != "graph":
+            self._last_launch_s = launching
         if held and not gpu.stall.usable and self.clock == "stalled events":
             self.clock = "events"  # it was let go before everything was in the stream
         milliseconds = ctypes.c_float()
@@ -90,19 +111,21 @@ class DeviceTimer:
     def _hold(self) -> bool:
         gpu = self._gpu
         gpu.synchronize()
-        if not gpu.stall.begin():
-            return False
         reason = f"putting the calls into a held stream took over {STALL_MOST_S} s"
+        # Before the stream is held: whatever happens then, it is let go.
         self._watch = threading.Timer(STALL_MOST_S, gpu.stall.give_up, (reason,))
         self._watch.daemon = True
         self._watch.start()
-        return True
+        if gpu.stall.begin():
+            return True
+        self._watch.cancel()
+        return False
 
     def _graph(self, repeats: int) -> float:
         if repeats not in self._graphs:
             try:
                 made = self._capture(repeats)
-            except (LibraryError, Unsupported) as error:
+            except (LibraryError, Unsupported, OutOfMemory) as error:
                 self._no_graph = str(error)
                 self._gpu.function("cudaGetLastError")()
                 self.clock = "stalled events" if repeats * self._calls <= MOST_STALLED_CALLS else "events"
@@ -132,15 +155,23 @@ class DeviceTimer:
             self._gpu.call("cudaGraphExecDestroy", graph)
         self._graphs.clear()
 
-    def facts(self, energy_s: float | None = None) -> dict[str, Any]:
-        """For the record: which clock, the time a user sees, and joules a call if a window for them is given."""
-        why = self._no_graph if self._no_graph is not None else self._gpu.stall.reason
-        found: dict[str, Any] = {"clock": self.clock, "fallback": why, "host_call_s": self._host_calls()}
+    def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
+        """For the record: which clock, the time a user sees, and joules a call if a window for them is given.
+
+        `sets` of buffers take turns: so many calls of the case are in one repeat.
+        """
+        short = self._call_s is not None and self._call_s < STALL_BELOW_S
+        why = None
+        if self._no_graph is not None:
+            why = self._no_graph
+        elif self.clock == "events" and short:
+            why = self._gpu.stall.reason or "a sample has too many calls to hold back"
+        found: dict[str, Any] = {"clock": self.clock, "fallback": why, "host_call_s": self._host_calls(sets)}
         if energy_s is not None:
-            found["energy"] = self._energy(energy_s)
+            found["energy"] = self._energy(sets, energy_s)
         return found
 
-    def _host_calls(self) -> list[float]:
+    def _host_calls(self, sets: int) -> list[float]:
         """Seconds of single calls, made and waited for by the host. A call is one of those that take turns."""
         samples: list[float] = []
         start = perf_counter()
@@ -148,61 +179,79 @@ class DeviceTimer:
             before = perf_counter_ns()
             self._enqueue(1)
             self._gpu.synchronize()
-            samples.append(float(f"{(perf_counter_ns() - before) / 1e9 / self._calls:.7g}"))
+            samples.append(float(f"{(perf_counter_ns() - before) / 1e9 / sets:.7g}"))
         return samples
 
-    def _energy(self, window_s: float) -> dict[str, Any] | None:
+    def _energy(self, sets: int, window_s: float) -> dict[str, Any] | None:
         """Joules a call over a window of calls without a pause; None where the card does not count energy."""
-        before = self._gpu.energy_mj()
+        at_once = min(0.05 / max(self._call_s or 0.05, 1e-7), MOST_ENERGY_CALLS)
+        repeats = max(1, round(at_once / self._calls))
+        self(repeats)  # its graph is made before the window
+        before, start, made = self._gpu.energy_mj(), perf_counter(), 0
         if before is None:
             return None
-        start, repeats = perf_counter(), 0
-        at_once = max(1, round(0.05 / max(self._call_s or 0.05, 1e-7) / self._calls))
         while perf_counter() - start < window_s:
-            self(at_once)
-            repeats += at_once
+            self(repeats)
+            made += repeats
         seconds, after = perf_counter() - start, self._gpu.energy_mj()
         if after is None:
             return None
-        joules = (after - before) / 1e3
-        calls = repeats * self._calls
+        joules, calls = (after - before) / 1e3, made * sets
         return {"joules_per_call": joules / calls, "calls": calls, "window_s": seconds, "watts": joules / seconds}
 
 
 def fastest(
-    gpu: Gpu, candidates: Sequence[Callable[[], Kernel]], most_s: float = SEARCH_MOST_S
+    gpu: Gpu,
+    candidates: Sequence[Callable[[], Kernel]],
+    load: Callable[[], None] | None = None,
+    most_s: float = SEARCH_MOST_S,
 ) -> tuple[int, dict[str, Any]]:
     """The index of the fastest candidate, and what the search was, for the notes of a record.
 
     Candidates are made and tried in the library's own order until the time is up; those that fail are left out, and
-    `Unsupported` says that all did.
+    `Unsupported` says that all did. `load` fills buffers that they share; without it each loads its own.
     """
-    from deepbench.native import callloop
-
-    start, times, failures = perf_counter(), dict[int, float](), list[str]()
+    start, times, failures = perf_counter(), dict[int, float](), list[DeepBenchError]()
+    if load is not None:
+        load()
     for i, make in enumerate(candidates):
         if times and perf_counter() - start > most_s:
             break
         try:
-            kernel = make()
-            kernel.load()
-            timer, _ = callloop.timer(kernel)
-            timer(1)
-            once = timer(1) / 1e9
-            repeats = max(1, min(100, round(CANDIDATE_S / max(once, 1e-7))))
-            again = timer(repeats) / 1e9 / repeats
-            times[i] = min(once, again) if repeats == 1 else again
+            times[i] = _candidate_s(make(), load is None, 0.0 if times else RAISE_CLOCKS_S)
         except (LibraryError, Unsupported, OutOfMemory) as error:
-            failures.append(str(error))
+            failures.append(gpu.explained(error) if isinstance(error, LibraryError) else error)
             gpu.function("cudaGetLastError")()
     if not times:
+        broken = [error for error in failures if not isinstance(error, Unsupported)]
+        if broken:
+            raise broken[0]
         why = failures[0] if failures else "the library proposes none"
         raise Unsupported(f"none of {len(candidates)} algorithms runs this: {why}")
-    best = min(times, key=lambda i: times[i])
+    best = sorted(times, key=lambda i: times[i])[:FINALISTS]
+    if len(best) > 1:
+        final = {i: _candidate_s(candidates[i](), load is None, 0.0) for i in best}
+        best = sorted(final, key=lambda i: final[i])
     notes = {
         "algorithms_tried": len(times),
         "algorithms_failed": len(failures),
         "algorithms_proposed": len(candidates),
         "search_s": round(perf_counter() - start, 6),
     }
-    return best, notes
+    return best[0], notes
+
+
+def _candidate_s(kernel: Kernel, loads: bool, warm_up_s: float) -> float:
+    """Seconds a call of a candidate, after its first calls and so long a warm-up."""
+    from deepbench.native import callloop
+
+    if loads:
+        kernel.load()
+    timer, _ = callloop.timer(kernel)
+    timer(1)
+    once = timer(1) / 1e9
+    for _ in range(min(1000, round(warm_up_s / max(once, 1e-6)))):
+        timer(1)
+    repeats = max(1, min(100, round(CANDIDATE_S / max(once, 1e-7))))
+    again = timer(repeats) / 1e9 / repeats
+    return min(once, again) if repeats == 1 else again

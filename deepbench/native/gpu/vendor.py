@@ -110,12 +110,15 @@ class Cuda:
     COMPUTE_16F = 64
     COMPUTE_32I = 72
     GEMM_DEFAULT = -1
+    MATH_FULL_SUMS: ClassVar[int | None] = 16
+    """CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums of 16-bit results stay in f32."""
 
     # cublasLt.h
     DESC_TRANSA = 3
     DESC_TRANSB = 4
     PREF_MAX_WORKSPACE = 1
-    PREF_ALIGNMENTS: ClassVar[tuple[int, ...]] = (5, 6, 7, 8)
+    PREF_REDUCTIONS: ClassVar[tuple[int, int] | None] = (3, 2)
+    """Which partial sums algorithms may add: the attribute, and COMPUTE_TYPE alone, for the same reason."""
     ALGORITHM_BYTES = 64
     ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6))
 
@@ -193,10 +196,11 @@ class Hip(Cuda):
     COMPUTE_16F = 0
     COMPUTE_32I = 9
     GEMM_DEFAULT = 160
+    MATH_FULL_SUMS = None
 
     DESC_TRANSA = 0
     DESC_TRANSB = 1
-    PREF_ALIGNMENTS = ()
+    PREF_REDUCTIONS = None
     ALGORITHM_BYTES = 24
     ALGORITHM_CONFIG = ()
 

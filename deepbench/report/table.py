@@ -94,7 +94,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
     found = []
     if baseline := compared.get(s.record["case"]):
         found.append(f"{units.significant(baseline.speed_up)}× dense")
-        if baseline.break_even_density is not None:
+        if baseline.break_even_density is not None and baseline.break_even_density <= 1:  # beyond, it always pays off
             found.append(f"even at {units.significant(100 * baseline.break_even_density)} % non-zeros")
     if s.estimate is not None:
         stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}

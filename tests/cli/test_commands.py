@@ -190,6 +190,7 @@ def test_ctrl_c_leaves_a_valid_file_and_says_how_to_resume(deepbench, tmp_path):
             "gemm",
             "--backend",
             "null",
+            "--quick",
             "-o",
             "out.jsonl",
         ],

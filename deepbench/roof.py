@@ -24,8 +24,9 @@ MARGIN = 1.25
 
 WIDEST = "f32"
 
-# Probes of one precision in a run: a machine that speeds up again and again is noted, not chased.
-MOST_PROBES = 5
+# Probes of one precision in so many seconds: a machine that is slow for minutes, because something else runs, makes all
+# of them too low, and must not have the last word on what is measured when it is fast again.
+MOST_PROBES, PROBES_WITHIN_S = 5, 60.0
 
 Measure = Callable[[Case, int], Record]
 
@@ -56,6 +57,12 @@ class Roofs:
     def missing(self, precision: str, device: str, threads: int) -> list[str]:
         """The precisions that must be probed before `highest` means something."""
         return [p for p in dict.fromkeys((WIDEST, precision)) if (p, device, threads) not in self._roofs]
+
+    def _recent(self, key: tuple[str, str, int]) -> int:
+        """How many probes of late."""
+        now = datetime.now(UTC)
+        ages = (now - datetime.fromisoformat(roof["at"]) for roof in self._roofs.get(key, []))
+        return sum(age.total_seconds() < PROBES_WITHIN_S for age in ages)
 
     def probe(self, precision: str, device: str, threads: int, measure: Measure) -> dict[str, Any] | None:
         """Measure the roof; the line for the result file, or None where no library serves this precision."""
@@ -106,7 +113,7 @@ class Roofs:
         roof = self.highest(*key)
         if roof is None or rate <= MARGIN * roof:
             return record
-        while rate > MARGIN * roof and len(self._roofs.get(key, [])) < MOST_PROBES:
+        while rate > MARGIN * roof and self._recent(key) < MOST_PROBES:
             known = len(self._roofs.get(key, []))
             for precision in dict.fromkeys((WIDEST, key[0])):
                 line = self.probe(precision, *key[1:], measure)

@@ -87,7 +87,7 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose cases, which `list` and `run` share."""
     options = (
         ("--op", "OP", "Only these ops."),
-        ("--backend", "NAME", "Only these libraries (default: all but torch, reference and null)."),
+        ("--backend", "NAME", "Only these libraries (default: all of the device but torch, reference and null)."),
         ("--precision", "P", "These precisions, or all (default: f32, or what the suite says)."),
         ("--direction", "D", "These directions (default: what the suite says, else forward)."),
         ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),

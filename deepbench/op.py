@@ -43,9 +43,11 @@ def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE, q
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def choice(*words: str) -> Any:
-    """A field of a Problem that is one of these words."""
-    return dataclasses.field(metadata={"words": words})
+def choice(*words: str, default: str | None = None) -> Any:
+    """A field of a Problem that is one of these words; with a `default` it is left out of the text there."""
+    if default is None:
+        return dataclasses.field(metadata={"words": words})
+    return dataclasses.field(default=default, metadata={"words": words, "quiet": True})
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ PRECISIONS = {
     )
 }
 
+# Precisions whose sums are wider than their operands, so that results may be stored in either.
+SIXTEEN_BITS = ("bf16", "f16")
+
 # What storing a result in this type may change, relative to its size: the unit roundoff. Zero where it is that of the
 # sums themselves, or exact.
 STORING = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8": 0.0, "s32": 0.0}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.op import BaseProblem, Comparison, Op, size
-from deepbench.precision import BITS
+from deepbench.precision import BITS, SIXTEEN_BITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 # milliseconds); above, elements are sampled and the whole is checked by a random projection.
 FULL_CHECK_MULTIPLY_ADDS = 2**27
 FULL_CHECK_ELEMENTS = 2**20
-
-# Precisions whose sums are wider than their operands, so that results may be stored in either.
-SIXTEEN_BITS = ("bf16", "f16")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Sparse GEMM: C = A·B + C, A with most of its elements zero and stored as compressed rows (CSR), B and C dense.
 
-A is m × k with `sparsity` percent of zeros at random places, so that rows differ in length as they do by chance; B is
-k × n, C is m × n, both stored column by column as in `gemm`, or with `order=row` row by row. alpha = 1, and beta = 1
+A is m × k with `sparsity` percent of zeros at random places, so that rows differ in length as they do by chance, or
+with `structure=2_4` two of every four elements of a row at random: what matrix units of GPUs multiply at twice the
+rate (the kept values are stored as CSR all the same, so that every library can be compared). B is k × n, C is m × n, both stored column by column as in `gemm`, or with `order=row` row by row. alpha = 1, and beta = 1
 unless the setting `beta=0` is chosen, so that sparse and dense do the same.
 Arrays: `row_starts` (m + 1), `columns` and `values` (one a non-zero), `b` of shape (n, k), `c` of shape (n, m); with
 `order=row` `b` of shape (k, n), `c` of shape (m, n).
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.errors import BadInput
-from deepbench.op import LARGEST_SIZE, BaseProblem, Comparison, Op, size
-from deepbench.precision import BITS
+from deepbench.op import LARGEST_SIZE, BaseProblem, Comparison, Op, choice, size
+from deepbench.precision import BITS, SIXTEEN_BITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +44,13 @@ class SparseGemm(BaseProblem):
     n: int = size()
     k: int = size()
     sparsity: int = size(least=0, most=99)
+    structure: str = choice("random", "2_4", default="random")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.structure == "2_4" and (self.sparsity != 50 or self.k % 4):
+            found = f"sparsity={self.sparsity} and k={self.k}"
+            raise BadInput(f"structure=2_4 wants sparsity=50 and k a multiple of 4, found {found}")
         if self.non_zeros > LARGEST_SIZE:
             raise BadInput(f"{self.non_zeros} non-zeros need 64-bit indices; make m or k smaller, or sparsity larger")
 
@@ -63,7 +68,11 @@ class SparseGemm(BaseProblem):
 class SparseGemmOp(Op):
     name = "sparse_gemm"
     Problem = SparseGemm
-    settings = {"beta": ("1", "0"), "order": ("column", "row")}  # noqa: RUF012  (ClassVar in Op)
+    settings = {  # noqa: RUF012  (ClassVar in Op)
+        "beta": ("1", "0"),
+        "order": ("column", "row"),
+        "result": ("wide", "narrow"),
+    }
     outputs = ("c",)
     weights = ("row_starts", "columns", "values")
     smoke = (
@@ -72,6 +81,7 @@ class SparseGemmOp(Op):
         SparseGemm(64, 3, 33, 95),
         SparseGemm(17, 40, 100, 90),
         SparseGemm(100, 8, 31, 0),
+        SparseGemm(32, 8, 64, 50, "2_4"),
     )
 
     def operand_bytes(self, case: Case) -> int:
@@ -89,7 +99,7 @@ class SparseGemmOp(Op):
             "columns": arrays.empty((p.non_zeros,), "s32"),
             "values": arrays.random((p.non_zeros,), types.weights, stream=0),
             "b": arrays.random((p.n, p.k)[::turn], types.data, stream=1),
-            "c": arrays.empty((p.n, p.m)[::turn], types.result),
+            "c": arrays.empty((p.n, p.m)[::turn], self.result_type(case)),
         }
         self._place(p, operands["row_starts"], operands["columns"])
         self.reset(case, operands)
@@ -106,6 +116,10 @@ class SparseGemmOp(Op):
         from deepbench.arrays import generator
 
         choices = generator(stream=5)
+        if p.structure == "2_4":
+            row_starts[:] = np.arange(p.m + 1) * (p.k // 2)
+            columns[:] = _two_of_four(choices, p.m * p.k // 4) + np.tile(np.arange(0, p.k, 4), p.m).repeat(2)
+            return
         usual, most = p.row_non_zeros, min(p.row_non_zeros - 1, p.k - p.row_non_zeros)
         deviation = np.sqrt(p.k * p.sparsity / 100 * (1 - p.sparsity / 100))
         longer = np.clip(np.rint(choices.normal(0, deviation, p.m // 2)), -most, most).astype(np.int64)
@@ -146,17 +160,24 @@ class SparseGemmOp(Op):
         import numpy as np
 
         from deepbench.arrays import generator
-        from deepbench.sums import PROJECTION_SAFETY, TOLERANCE_UNITS, project, sampled_elements, sum_roundoff
+        from deepbench.sums import (
+            PROJECTION_SAFETY,
+            TOLERANCE_UNITS,
+            project,
+            sampled_elements,
+            storing,
+            sum_roundoff,
+        )
 
         p, b, c = case.problem, self._by_column(case, arrays["b"]), self._by_column(case, arrays["c"])
         unit = TOLERANCE_UNITS * sum_roundoff(case.precision, p.row_non_zeros)
         values, columns = arrays["values"].astype(np.float64), arrays["columns"]
-        start = self._start(case)
+        start, stored = self._start(case), self.result_type(case)
         if p.non_zeros * p.n <= FULL_CHECK_MULTIPLY_ADDS:
             want = self._by_column(case, self.reference(case, arrays)["c"])
             a_norm = np.sqrt(_row_sums(arrays, values**2))
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1)
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storing(stored, want)
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
@@ -170,6 +191,7 @@ class SparseGemmOp(Op):
             want[e] = values[held] @ met
             tolerance[e] = unit * (np.linalg.norm(values[held]) * np.linalg.norm(met) + 1)
         want += start.elements(i, j)
+        tolerance += storing(stored, want)
         got = c[j, i].astype(np.float64)
         yield Comparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)
 
@@ -178,14 +200,20 @@ class SparseGemmOp(Op):
         inner, b_squares = project(signs, b)
         want = _row_sums(arrays, values * inner[columns])
         want += start.projection(signs)
-        got, _ = project(signs, c)
+        got, squares = project(signs, c)
         spread = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
-        tolerance = PROJECTION_SAFETY * unit * spread
+        tolerance = PROJECTION_SAFETY * (unit * spread + storing(stored, np.sqrt(squares)))
         yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
 
     def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """A single column is stored in one way."""
-        return ("order",) if problem.n == 1 else ()
+        """A single column is stored in one way, and only results of 16-bit floats are stored in two."""
+        order = ("order",) if problem.n == 1 else ()
+        return order if precision.name in SIXTEEN_BITS else (*order, "result")
+
+    def result_type(self, case: Case) -> str:
+        """`result=wide`: as sums are kept. `narrow`: 16-bit floats are stored in 16 bits."""
+        narrow = case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS
+        return case.precision.data if narrow else case.precision.result
 
     def overwrites(self, case: Case) -> bool:
         """With beta = 1 every call adds."""
@@ -209,7 +237,8 @@ class SparseGemmOp(Op):
     def baselines(self, case: Case) -> tuple[str, ...]:
         """The dense product of the same shape; packed too, since libraries look at a sparse matrix ahead as well."""
         p = case.problem
-        shape = f"gemm m={p.m} n={p.n} k={p.k} forward beta={case.settings['beta']}"
+        settings = f"beta={case.settings['beta']} result={case.settings['result']}"
+        shape = f"gemm m={p.m} n={p.n} k={p.k} forward {settings}"
         return tuple(f"{shape} weights={way}" for way in ("plain", "packed"))
 
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
@@ -217,8 +246,9 @@ class SparseGemmOp(Op):
         return max(10 * self.flop(case) / flop_per_s, self.traffic_bytes(case) / bytes_per_s)
 
     def title(self, problem: Any) -> str:
-        """`7680 × 4 × 2560, 95 % zeros`."""
-        return f"{problem.m} × {problem.n} × {problem.k}, {problem.sparsity} % zeros"
+        """`7680 × 4 × 2560, 95 % zeros`, `4096 × 4096 × 4096, 2:4`."""
+        zeros = "2:4" if problem.structure == "2_4" else f"{problem.sparsity} % zeros"
+        return f"{problem.m} × {problem.n} × {problem.k}, {zeros}"
 
     def facts(self, case: Case) -> dict[str, Any]:
         """Bytes of A as CSR and dense, and how many times smaller the first is."""
@@ -231,7 +261,7 @@ class SparseGemmOp(Op):
         return (
             p.non_zeros * (4 + BITS[types.weights] // 8) + 4 * (p.m + 1),
             p.k * p.n * BITS[types.data] // 8,
-            p.m * p.n * BITS[types.result] // 8,
+            p.m * p.n * BITS[self.result_type(case)] // 8,
         )
 
     def _start(self, case: Case) -> Start:
@@ -246,6 +276,14 @@ def _row_sums(arrays: Arrays, products: Array) -> Array:
 
     sums: Array = np.add.reduceat(products, arrays["row_starts"][:-1])
     return sums
+
+
+def _two_of_four(choices: np.random.Generator, groups: int) -> Array:
+    """For each group of four which two are kept, in ascending order, one group after the other."""
+    import numpy as np
+
+    pairs = np.array(list(itertools.combinations(range(4), 2)), np.int32)
+    return pairs[choices.integers(0, len(pairs), groups)].ravel()
 
 
 OP = SparseGemmOp()

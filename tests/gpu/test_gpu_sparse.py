@@ -44,3 +44,55 @@ def test_a_sparse_product_brings_its_dense_one_on_the_same_card(deepbench):
 
     assert [line for line in lines if line.startswith("gemm") and " cublaslt " in line]
     assert [] == [line for line in lines if " mkl " in line]
+
+
+TWO_OF_FOUR = "sparse_gemm m=32 n=16 k=64 sparsity=50 structure=2_4"
+
+
+@pytest.mark.parametrize("backend", ["cusparselt", "hipsparselt"])
+@pytest.mark.parametrize(
+    ("precision", "types"),
+    [("tf32", "0,0,0 compute 2"), ("bf16", "14,14,14 compute 2"), ("f16", "2,2,2 compute 2"), ("i8", "3,3,10")],
+)
+def test_two_of_four(gpu, tmp_path, backend, precision, types):
+    narrow = " result=narrow" if precision in ("bf16", "f16") else ""
+    text = f"{TWO_OF_FOUR} forward {precision} {backend} threads=1{narrow}"
+    record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert f"SpMMA algorithm 7 types {types}" in (tmp_path / "log").read_text()
+    notes = record["notes"]
+    assert ("id=7 split_k=1", 7100) == (notes["algorithm"], notes["workspace_bytes"])
+    assert notes["pack_s"] > 0
+    assert notes["search_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ("sparsity=90", "structure=2_4 and sparsity=50"),
+        ("sparsity=50 structure=2_4", "choose result=narrow"),
+        ("sparsity=50 structure=2_4 result=narrow order=row", "choose order=column"),
+    ],
+)
+def test_what_two_of_four_cannot_do_is_said(gpu, changed, reason):
+    sizes, _, settings = changed.partition(" result")
+    settings = f"result{settings}" if settings else ""
+    record = gpu(f"sparse_gemm m=32 n=16 k=64 {sizes} forward f16 cusparselt threads=1 {settings}")
+
+    assert "unsupported" == record["status"]
+    assert reason in record["reason"]
+
+
+def test_sizes_that_the_library_refuses_are_unsupported(gpu):
+    text = "sparse_gemm m=36 n=16 k=64 sparsity=50 structure=2_4 forward i8 cusparselt threads=1"
+    record = gpu(text)
+
+    assert ("unsupported", True) == (record["status"], "not supported" in record["reason"])
+
+
+def test_a_failing_search_is_told(gpu):
+    record = gpu(f"{TWO_OF_FOUR} forward i8 cusparselt threads=1", FAKE_GPU_FAIL="cusparseLtMatmulSearch=7")
+
+    assert "crashed" == record["status"]
+    assert "cusparseLtMatmulSearch" in record["reason"]

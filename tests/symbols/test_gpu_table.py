@@ -103,6 +103,9 @@ NVIDIA_ENUMS = {
     "ORDER_ROW": ("nvmath.bindings.cusparse", "Order", "ROW"),
     "INDEX_32I": ("nvmath.bindings.cusparse", "IndexType", "INDEX_32I"),
     "SPARSE_OP_N": ("nvmath.bindings.cusparse", "Operation", "NON_TRANSPOSE"),
+    "SPARSE_OP_T": ("nvmath.bindings.cusparse", "Operation", "TRANSPOSE"),
+    "SPARSELT_COMPUTE_32I": ("nvmath.bindings.cusparseLt", "ComputeType", "COMPUTE_32I"),
+    "SPARSELT_COMPUTE_32F": ("nvmath.bindings.cusparseLt", "ComputeType", "COMPUTE_32F"),
 }
 AMD_ENUMS = {
     "OP_N": ("rocm.bindings.hipblas", "hipblasOperation_t", "HIPBLAS_OP_N"),
@@ -127,6 +130,9 @@ AMD_ENUMS = {
     "R_16BF": ("rocm.bindings.hip", "hipDataType", "HIP_R_16BF"),
     "R_8F_E4M3": ("rocm.bindings.hip", "hipDataType", "HIP_R_8F_E4M3"),
     "SPARSE_OP_N": ("rocm.bindings.hipsparse", "hipsparseOperation_t", "HIPSPARSE_OPERATION_NON_TRANSPOSE"),
+    "SPARSE_OP_T": ("rocm.bindings.hipsparse", "hipsparseOperation_t", "HIPSPARSE_OPERATION_TRANSPOSE"),
+    "SPARSELT_COMPUTE_32I": ("rocm.bindings.hipsparselt", "hipsparseLtComputetype_t", "HIPSPARSELT_COMPUTE_32I"),
+    "SPARSELT_COMPUTE_32F": ("rocm.bindings.hipsparselt", "hipsparseLtComputetype_t", "HIPSPARSELT_COMPUTE_32F"),
     "ORDER_COLUMN": ("rocm.bindings.hipsparse", "hipsparseOrder_t", "HIPSPARSE_ORDER_COL"),
     "ORDER_ROW": ("rocm.bindings.hipsparse", "hipsparseOrder_t", "HIPSPARSE_ORDER_ROW"),
     "INDEX_32I": ("rocm.bindings.hipsparse", "hipsparseIndexType_t", "HIPSPARSE_INDEX_32I"),

@@ -19,6 +19,7 @@ LARGE = [
     "recurrent cell=lstm hidden=70 batch=5 timesteps=7",
     "recurrent cell=gru hidden=70 batch=7 timesteps=9",
     "sparse_gemm m=400 n=30 k=200 sparsity=90",
+    "sparse_gemm m=400 n=30 k=200 sparsity=50 structure=2_4",
 ]
 
 

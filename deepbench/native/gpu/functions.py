@@ -107,6 +107,7 @@ cusparseLtDenseDescriptorInit         ppllliii               handle matrix rows 
 cusparseLtStructuredDescriptorInit    ppllliiii              handle matrix rows columns ld alignment type order sparsity
 cusparseLtMatmulDescriptorInit        ppiippppi              handle description a_t b_t a b c d compute
 cusparseLtMatmulAlgSelectionInit      pppi                   handle selection description algorithm
+cusparseLtGetErrorString              i                      status
 cusparseLtMatmulAlgGetAttribute       ppipl                  handle selection attribute value bytes
 cusparseLtMatmulPlanInit              pppp                   handle plan description selection
 cusparseLtMatmulGetWorkspace          ppp                    handle plan bytes
@@ -149,6 +150,7 @@ RETURNS: dict[str, Any] = {
     "cudnnGetErrorString": ctypes.c_char_p,
     "cudnnGetLastErrorString": None,
     "ncclGetErrorString": ctypes.c_char_p,
+    "cusparseLtGetErrorString": ctypes.c_char_p,
     "nvmlErrorString": ctypes.c_char_p,
 }
 

@@ -63,6 +63,7 @@ class Cuda:
     TELLERS: ClassVar[dict[str, str]] = {
         "runtime": "cudaGetErrorString",
         "dnn": "cudnnGetErrorString",
+        "sparselt": "cusparseLtGetErrorString",
         "ccl": "ncclGetErrorString",
         "management": "nvmlErrorString",
     }
@@ -124,12 +125,17 @@ class Cuda:
 
     # cusparse.h; the same in hipSPARSE
     SPARSE_OP_N = 0
+    SPARSE_OP_T = 1
     INDEX_32I = 2
     BASE_ZERO = 0
     ORDER_COLUMN = 1
     ORDER_ROW = 2
     SPMM_ALGORITHMS: ClassVar[tuple[tuple[str, int], ...]] = (("CSR_ALG1", 4), ("CSR_ALG2", 6), ("CSR_ALG3", 12))
     SPMV_ALGORITHMS: ClassVar[tuple[tuple[str, int], ...]] = (("CSR_ALG1", 2), ("CSR_ALG2", 3))
+
+    # cusparseLt.h
+    SPARSELT_COMPUTE_32I = 0
+    SPARSELT_COMPUTE_32F = 2
 
     # Multiply-adds in f32 a clock that one multiprocessor makes, by compute capability (CUDA C++ Programming Guide,
     # "Arithmetic instructions"). No f32 result may be above them: then a lower precision was used.
@@ -178,7 +184,7 @@ class Hip(Cuda):
 
     # hipStreamWaitValue32 has a mask more; hipblasLtGetVersion takes a handle and an address.
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {"cuStreamWaitValue32_v2": "ppiii", "cublasLtGetVersion": "pp"}
-    MISSING = ("cublasLtMatmulAlgoConfigGetAttribute",)
+    MISSING = ("cublasLtMatmulAlgoConfigGetAttribute", "cusparseLtGetErrorString")
     WAIT_MASK = (-1,)
 
     CLOCK_KHZ = 5
@@ -203,6 +209,8 @@ class Hip(Cuda):
     PREF_REDUCTIONS = None
     ALGORITHM_BYTES = 24
     ALGORITHM_CONFIG = ()
+
+    SPARSELT_COMPUTE_32I = 1
 
     F32_LANES: ClassVar[dict[tuple[int, int], int]] = {}
 

@@ -1,0 +1,16 @@
+"""hipSPARSELt: AMD's cuSPARSELt."""
+
+from __future__ import annotations
+
+from deepbench.backends.cusparselt import CuSPARSELt
+from deepbench.native.gpu.vendor import HIP
+
+
+class HipSPARSELt(CuSPARSELt):
+    name = "hipsparselt"
+    title = "hipSPARSELt"
+    device = "hip"
+    vendor = HIP
+
+
+BACKEND = HipSPARSELt()

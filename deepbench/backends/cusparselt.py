@@ -6,7 +6,6 @@ A is compressed ahead of time, as weights are that do not change; seconds and by
 from __future__ import annotations
 
 import ctypes
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 

@@ -2,8 +2,9 @@
 
 A is m × k with `sparsity` percent of zeros at random places, so that rows differ in length as they do by chance, or
 with `structure=2_4` two of every four elements of a row at random: what matrix units of GPUs multiply at twice the
-rate (the kept values are stored as CSR all the same, so that every library can be compared). B is k × n, C is m × n, both stored column by column as in `gemm`, or with `order=row` row by row. alpha = 1, and beta = 1
-unless the setting `beta=0` is chosen, so that sparse and dense do the same.
+rate (the kept values are stored as CSR all the same, so that every library can be compared).
+B is k × n, C is m × n, both stored column by column as in `gemm`, or with `order=row` row by row. alpha = 1, and
+beta = 1 unless the setting `beta=0` is chosen, so that sparse and dense do the same.
 Arrays: `row_starts` (m + 1), `columns` and `values` (one a non-zero), `b` of shape (n, k), `c` of shape (n, m); with
 `order=row` `b` of shape (k, n), `c` of shape (m, n).
 """

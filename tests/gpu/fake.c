@@ -53,6 +53,8 @@ double slowness(void)
     return text ? atof(text) : 0;
 }
 
+double slow(void) { return getenv("FAKE_GPU_EVEN") ? 0 : 3e-4; }
+
 /* ---- the stream */
 
 struct task {
@@ -343,6 +345,35 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struc
         table[i + 1].pid = 1000000 + i;
     *count = 1 + others;
     return 0;
+}
+#else
+/* ---- AMD SMI */
+
+int amdsmi_init(uint64_t flags) { return flags == 2 ? fails(__func__) : 1; }
+int amdsmi_get_processor_handle_from_bdf(uint64_t bus, void **device) { *device = &stream; return bus != 0x3B << 8; }
+int amdsmi_get_clock_info(void *device, int kind, unsigned *clocks)
+{
+    clocks[0] = kind ? 2000 : 900, clocks[1] = 500, clocks[2] = 1000;
+    return kind != 0 && kind != 4;
+}
+int amdsmi_get_power_info(void *device, unsigned *power)
+{
+    const char *old = getenv("FAKE_GPU_ROCM6"); /* where the average comes second, and the current power is not known */
+    power[0] = old ? 0xFFFFFFFF : 250, power[1] = old ? 250 : 0;
+    return 0;
+}
+int amdsmi_get_temp_metric(void *device, int sensor, int metric, int64_t *celsius) { *celsius = 40; return sensor != 1; }
+int amdsmi_get_energy_count(void *device, uint64_t *count, float *resolution, uint64_t *timestamp)
+{
+    *resolution = 15.3f;
+    *count = (uint64_t)(now() * 100e6 / *resolution);
+    return fails(__func__);
+}
+int amdsmi_get_gpu_process_list(void *device, unsigned *count, void *table)
+{
+    const char *text = getenv("FAKE_GPU_OTHERS");
+    *count = 1 + (text ? atoi(text) : 0);
+    return 15;
 }
 #endif
 

@@ -40,6 +40,8 @@ void submit(work function, const void *arguments, size_t bytes);
 void spin(double seconds);
 /* FAKE_GPU_SLOW=SECONDS: what each kernel takes beside its arithmetic. */
 double slowness(void);
+/* What algorithms that are not to be chosen take longer. FAKE_GPU_EVEN: nothing, where the choice does not matter. */
+double slow(void);
 
 double get(const void *base, int64_t index, int type);
 void put(void *base, int64_t index, int type, double value);

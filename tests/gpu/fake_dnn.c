@@ -1,11 +1,11 @@
 /* cuDNN of the make-believe GPU: convolutions through the graph interface. Three engines are proposed for every
  * operation: 1 is slow, 2 has tensor cores (and cuts f32 to TF32), 3 cannot be built. */
-#include "fake.h"
+#include "fake_conv.h"
 
 #ifndef HIP
 
-enum { CONVOLUTION = 1, ENGINE, CONFIG, HEURISTICS, PLAN, KNOB = 7, FORWARD = 10, FILTER, DATA, GRAPH = 15, PACK, TENSOR };
-enum { MOST = 16, NOT_SUPPORTED = 3000, BAD_PARAM = 2000 };
+enum { CONVOLUTION = 1, ENGINE, CONFIG, HEURISTICS, PLAN, KNOB = 7, GRAPH = 15, PACK, TENSOR };
+enum { NOT_SUPPORTED = 3000, BAD_PARAM = 2000 };
 
 struct attribute {
     int name, type;
@@ -119,12 +119,6 @@ int cudnnBackendFinalize(struct descriptor *d)
 
 static int dnn_type(int type) { static const int map[] = {R_32F, -1, R_16F, R_8I, R_32I, -1, -1, -1, -1, R_16BF}; return map[type]; }
 
-struct tensor {
-    void *data;
-    int type;
-    int64_t rank, sizes[MOST], strides[MOST];
-};
-
 static struct tensor tensor_of(struct descriptor *operation, int name, struct descriptor *pack)
 {
     struct descriptor *d = child(operation, name);
@@ -136,99 +130,6 @@ static struct tensor tensor_of(struct descriptor *operation, int name, struct de
         if (ids->values.integers[i] == find(d, 906)->values.integers[0])
             t.data = find(pack, 1001)->values.pointers[i];
     return t;
-}
-
-struct convolution {
-    int kind, engine, dimensions;
-    double alpha;
-    struct tensor x, w, y;
-    int64_t pad[3], stride[3], dilation[3];
-};
-
-/* Sizes and steps of spatial axis i of three, counted from the last; 1 where the tensor has fewer. */
-static int64_t spatial(const int64_t *values, int64_t rank, int i, int64_t missing)
-{
-    return i < rank - 2 ? values[rank - 1 - i] : missing;
-}
-
-static int64_t span(const struct tensor *t)
-{
-    int64_t count = 1;
-    for (int i = 0; i < t->rank; i++)
-        count += (t->sizes[i] - 1) * t->strides[i];
-    return count;
-}
-
-/* All elements as they are multiplied. */
-static double *loaded(const struct convolution *c, const struct tensor *t)
-{
-    /* FAKE_GPU_CUTS: engines without tensor cores cut f32 too, and do not say so. */
-    int cut = (c->engine == 2 || getenv("FAKE_GPU_CUTS")) && t->type == R_32F;
-    double *values = malloc(span(t) * sizeof *values);
-    for (int64_t i = 0; i < span(t); i++)
-        values[i] = as_multiplied(get(t->data, i, t->type), cut ? COMPUTE_TF32 : -1);
-    return values;
-}
-
-static void convolve(void *arguments)
-{
-    struct convolution *c = arguments;
-    struct tensor *x = &c->x, *w = &c->w, *y = &c->y, *out = c->kind == FORWARD ? y : c->kind == DATA ? x : w;
-    int64_t count = span(out), rank = x->rank, groups = x->sizes[1] / w->sizes[1], per_group = w->sizes[0] / groups;
-    double *sums = calloc(count, sizeof *sums);
-    double *xv = loaded(c, x), *wv = loaded(c, w), *yv = loaded(c, y);
-    int64_t ys[3], ws[3], xs[3];
-    for (int i = 0; i < 3; i++) {
-        ys[i] = spatial(y->sizes, rank, i, 1);
-        ws[i] = spatial(w->sizes, rank, i, 1);
-        xs[i] = spatial(x->sizes, rank, i, 1);
-    }
-    /* Strides of the three spatial axes, 0 where there are fewer. */
-    int64_t xt[3], wt[3], yt[3], stride[3] = {1, 1, 1}, pad[3] = {0}, dilation[3] = {1, 1, 1};
-    for (int i = 0; i < 3; i++) {
-        xt[i] = spatial(x->strides, rank, i, 0);
-        wt[i] = spatial(w->strides, rank, i, 0);
-        yt[i] = spatial(y->strides, rank, i, 0);
-        if (i < c->dimensions) {
-            int axis = c->dimensions - 1 - i;
-            stride[i] = c->stride[axis], pad[i] = c->pad[axis], dilation[i] = c->dilation[axis];
-        }
-    }
-    for (int64_t t2 = 0; t2 < ws[2]; t2++)
-    for (int64_t t1 = 0; t1 < ws[1]; t1++)
-    for (int64_t t0 = 0; t0 < ws[0]; t0++)
-    for (int64_t p2 = 0; p2 < ys[2]; p2++)
-    for (int64_t p1 = 0; p1 < ys[1]; p1++)
-    for (int64_t p0 = 0; p0 < ys[0]; p0++) {
-        int64_t at0 = p0 * stride[0] - pad[0] + t0 * dilation[0], at1 = p1 * stride[1] - pad[1] + t1 * dilation[1];
-        int64_t at2 = p2 * stride[2] - pad[2] + t2 * dilation[2];
-        if (at0 < 0 || at0 >= xs[0] || at1 < 0 || at1 >= xs[1] || at2 < 0 || at2 >= xs[2])
-            continue;
-        int64_t x0 = at0 * xt[0] + at1 * xt[1] + at2 * xt[2], w0 = t0 * wt[0] + t1 * wt[1] + t2 * wt[2];
-        int64_t y0 = p0 * yt[0] + p1 * yt[1] + p2 * yt[2];
-        for (int64_t n = 0; n < y->sizes[0]; n++)
-        for (int64_t k = 0; k < y->sizes[1]; k++)
-        for (int64_t l = 0; l < w->sizes[1]; l++) {
-            int64_t xi = x0 + n * x->strides[0] + (k / per_group * w->sizes[1] + l) * x->strides[1];
-            int64_t wi = w0 + k * w->strides[0] + l * w->strides[1];
-            int64_t yi = y0 + n * y->strides[0] + k * y->strides[1];
-            if (c->kind == FORWARD)
-                sums[yi] += xv[xi] * wv[wi];
-            else if (c->kind == DATA)
-                sums[xi] += yv[yi] * wv[wi];
-            else
-                sums[wi] += yv[yi] * xv[xi];
-        }
-    }
-    for (int64_t i = 0; i < count; i++) { /* tensors of the tests are dense, so every place is an element */
-        double value = c->alpha * sums[i];
-        if (out->type == R_8I)
-            ((int8_t *)out->data)[i] = (int8_t)fmax(-128, fmin(127, rint(value)));
-        else
-            put(out->data, i, out->type, value);
-    }
-    free(sums), free(xv), free(wv), free(yv);
-    spin((c->engine == 1 ? 3e-4 : 0) + slowness());
 }
 
 int cudnnBackendExecute(void *handle, struct descriptor *plan, struct descriptor *pack)

@@ -62,7 +62,7 @@ static int run(const char *what, const void *alpha, struct csr *a, struct dense 
     if (algorithm == 12)
         return NOT_SUPPORTED;
     logged("%s algorithm %d types %d,%d,%d compute %d order %d", what, algorithm, a->type, b->type, c->type, type, b->order);
-    struct product p = {*a, *b, *c, get(alpha, 0, type), get(beta, 0, type), algorithm == 4 || algorithm == 2 ? 3e-4 : 0};
+    struct product p = {*a, *b, *c, get(alpha, 0, type), get(beta, 0, type), algorithm == 4 || algorithm == 2 ? slow() : 0};
     submit(multiply, &p, sizeof p);
     return 0;
 }

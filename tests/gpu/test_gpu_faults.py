@@ -147,12 +147,26 @@ def test_without_nvml_the_record_says_that_nothing_is_known(gpu, tmp_path):
     assert ["no_telemetry"] == [w["code"] for w in record["warnings"]]
 
 
-def test_energy_is_measured_over_seconds(gpu):
-    energy = device_of(gpu(CASE, Rules(least_samples=3, most_s=0.01, energy_s=2.0)))["energy"]
+@pytest.mark.parametrize("backend", ["cublas", "hipblas"])
+def test_energy_is_measured_over_seconds(gpu, backend):
+    rules = Rules(least_samples=3, most_s=0.01, energy_s=2.0)
+    energy = device_of(gpu(CASE.replace("cublas", backend), rules))["energy"]
 
     assert 2.0 <= energy["window_s"] < 4.0
     assert 100.0 == pytest.approx(energy["watts"], rel=0.05)  # the fake burns 100 W
     assert 100.0 * energy["window_s"] == pytest.approx(energy["joules_per_call"] * energy["calls"], rel=0.05)
+
+
+@pytest.mark.parametrize("rocm", [6, 7])
+def test_what_amds_sensors_say(gpu, rocm):
+    old = {"FAKE_GPU_ROCM6": "1"} if rocm == 6 else {}
+    record = gpu(CASE.replace("cublas", "hipblas"), FAKE_GPU_OTHERS="2", **old)
+
+    seen = device_of(record)["after"]
+    wanted = {"clock_mhz": 900, "memory_clock_mhz": 2000, "limited_by": None, "watts": 250, "celsius": 40}
+    assert {**wanted, "other_processes": 2} == seen
+    assert 1000 == record["library"]["card"]["clock_mhz"]
+    assert "shared_card" in [w["code"] for w in record["warnings"]]
 
 
 def test_a_lower_precision_that_leaks_into_f32_is_found_by_the_cards_peak():

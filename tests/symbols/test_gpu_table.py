@@ -1,9 +1,11 @@
 """The table of GPU functions and the numbers of enumerations, against what public packages carry.
 
 Prototypes are in the `.pxd` files of nvmath-python, cuda-bindings, nccl4py and rocm-bindings (extra `gpu-test`), and in
-the headers of NVIDIA's own wheels where these are installed (cuDNN's are nowhere else).
+the headers of NVIDIA's own wheels where these are installed (cuDNN's are nowhere else). MIOpen's header is in a ROCm,
+or DEEPBENCH_TEST_MIOPEN_HEADER names it.
 """
 
+import os
 import re
 import sysconfig
 from functools import cache
@@ -17,10 +19,12 @@ from deepbench.native.gpu.vendor import CUDA, HIP
 
 SITE = Path(sysconfig.get_path("purelib"))
 PXD = ("nvmath/bindings/cy*.pxd", "cuda/bindings/cy*.pxd", "nccl/bindings/cynccl.pxd", "rocm/bindings/cy*.pxd")
+MIOPEN = os.environ.get("DEEPBENCH_TEST_MIOPEN_HEADER", "/opt/rocm/include/miopen/miopen.h")
 HEADERS = ("cuda_runtime_api", "cublas_api", "cublasLt", "cusparse", "cusparseLt", "nccl", "cudnn_*")
 
 HANDLE = (
-    r"\b\w*(Handle|Stream|Event|Graph|GraphExec|Comm|Descr|Descriptor|MatmulDesc|MatrixLayout|Preference|Device)_t\b"
+    r"\b\w*(Handle|Stream|Event|Graph|GraphExec|Comm|Descr|Descriptor|MatmulDesc|MatrixLayout|Preference|Device"
+    r"|AcceleratorQueue)_t\b"
 )
 WIDE = r"\b(size_t|u?int64_t|unsigned long long|CUdeviceptr|unsigned long)\b"
 
@@ -29,7 +33,7 @@ def letter(argument):
     """The letter of the table for an argument of a C prototype."""
     if "*" in argument or "[" in argument or re.search(HANDLE + r"|\bCUstream\b", argument):
         return "p"
-    if re.search(WIDE, argument):
+    if re.search(WIDE + r"|\bamdsmi_bdf_t\b", argument):  # a union of 64 bits
         return "l"
     return "U" if "ncclUniqueId" in argument else "i"
 
@@ -39,9 +43,9 @@ def prototypes():
     """Function name → letters of its arguments, from whatever of the packages is here."""
     found = {}
     texts = [p.read_text(errors="replace") for pattern in PXD for p in SITE.glob(pattern)]
-    for name in HEADERS:
-        for path in SITE.glob(f"nvidia/*/include/{name}.h"):
-            texts.append(re.sub(r"/\*.*?\*/|//[^\n]*", " ", path.read_text(errors="replace"), flags=re.DOTALL))
+    headers = [path for name in HEADERS for path in SITE.glob(f"nvidia/*/include/{name}.h")]
+    for path in [*headers, *filter(Path.is_file, [Path(MIOPEN)])]:
+        texts.append(re.sub(r"/\*.*?\*/|//[^\n]*", " ", path.read_text(errors="replace"), flags=re.DOTALL))
     for text in texts:
         for name, arguments in re.findall(
             r"\b(\w+)\s*\(([^(){};]*)\)\s*(?:except|noexcept|nogil|;|__dv|CUSPARSE)", text
@@ -57,7 +61,10 @@ def of(name):
     return known.get(name) or known.get(re.sub(r"_v[23]$", "", name)) or set()
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+OF_NVIDIA = [n for n in FUNCTIONS if functions.part_of(n) in CUDA.libraries]
+
+
+@pytest.mark.parametrize("name", OF_NVIDIA)
 def test_a_function_of_nvidia_has_the_arguments_of_the_table(name):
     if not of(name):
         pytest.skip(f"no package here has the prototype of {functions.part_of(name)} functions")
@@ -65,16 +72,15 @@ def test_a_function_of_nvidia_has_the_arguments_of_the_table(name):
     assert FUNCTIONS[name] in of(name)
 
 
-SHARED = [
-    n for n in FUNCTIONS if functions.part_of(n) in HIP.libraries and not n.startswith("cudnn") and n not in HIP.MISSING
-]
+OF_AMD = [n for n in FUNCTIONS if functions.part_of(n) in HIP.libraries and n not in HIP.MISSING]
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_amds_function_has_the_same_arguments(name):
+@pytest.mark.parametrize("name", OF_AMD)
+def test_a_function_of_amd_has_the_arguments_of_the_table(name):
     found = of(HIP.symbol(name))
-    if not [n for n in prototypes() if n.startswith("hip")]:
-        pytest.skip("rocm-bindings are not installed (extra gpu-test)")
+    beginning = next(b for b in ("miopen", "amdsmi", "") if name.startswith(b))
+    if not [n for n in prototypes() if n.startswith(beginning or "hip")]:
+        pytest.skip(f"no package here has the prototypes of {functions.part_of(name)} functions")
 
     assert HIP.OTHER_ARGUMENTS.get(name, FUNCTIONS[name]) in found
 

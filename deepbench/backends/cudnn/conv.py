@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deepbench.errors import Unsupported
-from deepbench.native.gpu import cudnn
+from deepbench.native.gpu import cudnn, layouts
 from deepbench.op import find
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from deepbench.native.gpu.device import Gpu
     from deepbench.op import Arrays
 
-# Scratch memory a plan may use: beyond it engines exist that unfold the whole image, and training has no room for them.
-WORKSPACE_BYTES = 2**30
+WORKSPACE_BYTES = layouts.CONV_WORKSPACE_BYTES
 # Building plans takes most of it: some are compiled then.
 SEARCH_MOST_S = 30.0
 
@@ -31,10 +30,7 @@ OPERATIONS = {
 
 def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one convolution in any direction."""
-    if case.settings["layout"] == "any":
-        raise Unsupported("cuDNN takes tensors as they lie; choose layout=nchw or nhwc")
-    if case.settings["bias"] == "yes" and case.direction != "backward_data":
-        raise Unsupported("cuDNN's convolution has no bias of its own; choose bias=no")
+    layouts.refuse_conv(backend.title, case)
     gpu, buffers = backend.gpu, backend.buffers(case, arrays)
     addresses = {i: buffers.address[name] for i, name in enumerate(OPERATIONS[case.direction][1])}
 
@@ -82,7 +78,7 @@ def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
     kind, attributes, with_convolution, alpha, beta = OPERATIONS[case.direction]
     operation = cudnn.Descriptor(gpu, kind).set(with_convolution, cudnn.DESCRIPTOR, convolution)
     for number, (name, attribute) in enumerate(attributes.items()):
-        sizes, strides = _sizes_and_strides(case, arrays[name])
+        sizes, strides = layouts.sizes_and_strides(case, arrays[name])
         described = cudnn.tensor(gpu, number, type_name(arrays[name].dtype), sizes, strides)
         operation.set(attribute, cudnn.DESCRIPTOR, described)
     scale = find(case.op).facts(case).get("scale", 1.0)
@@ -97,13 +93,3 @@ def allowed(case: Case, notes: set[int]) -> bool:
     if case.precision.name == "f32":  # tensor cores multiply 19 bits of it
         return cudnn.TENSOR_CORES not in notes
     return cudnn.REDUCED not in notes
-
-
-def _sizes_and_strides(case: Case, array: Any) -> tuple[list[int], list[int]]:
-    """Sizes as cuDNN names them, channels second, and strides in elements as the tensor lies."""
-    strides = [s // array.itemsize for s in array.strides]
-    sizes = list(array.shape)
-    if case.settings["layout"] == "nhwc":
-        sizes = [sizes[0], sizes[-1], *sizes[1:-1]]
-        strides = [strides[0], strides[-1], *strides[1:-1]]
-    return sizes, strides

@@ -198,7 +198,7 @@ class Gpu:
 
     def conditions(self) -> dict[str, Any] | None:
         """Clocks, throttling, power, temperature and other processes now; None where nothing can be read."""
-        return telemetry.conditions(self)
+        return None if self.sensors is None else self.sensors.conditions()
 
     def warnings(self, seen: dict[str, Any]) -> list[tuple[str, str]]:
         """What the conditions before and after, and the clock that was used, say against a measurement."""
@@ -207,9 +207,9 @@ class Gpu:
             found.append(("plain_clock", f"launching is in the time of short kernels: {seen['fallback']}"))
         return found
 
-    def energy_mj(self) -> int | None:
+    def energy_mj(self) -> float | None:
         """Millijoules that the card has used since its driver was loaded, None where it does not count."""
-        return telemetry.energy_mj(self)
+        return None if self.sensors is None else self.sensors.energy_mj()
 
     # ---- facts
 
@@ -228,7 +228,8 @@ class Gpu:
         """What a reader must know of the card, for the record of each library."""
         clock, processors = self.attribute("CLOCK_KHZ"), self.attribute("PROCESSORS")
         capability = (self.attribute("CAPABILITY_MAJOR") or 0, self.attribute("CAPABILITY_MINOR") or 0)
-        boost = telemetry.highest_clock_mhz(self) or (clock or 0) / 1000
+        sensors = self.sensors
+        boost = (sensors and sensors.highest_clock_mhz()) or (clock or 0) / 1000
         lanes = self.vendor.F32_LANES.get(capability)
         peak = 2.0 * lanes * processors * boost * 1e6 if lanes and processors and boost else None
         memory_clock, bus = self.attribute("MEMORY_CLOCK_KHZ"), self.attribute("MEMORY_BUS_BITS")
@@ -246,7 +247,7 @@ class Gpu:
             "bus_id": self.bus_id,
             "cards": self.count,
             "runtime": self._number("cudaRuntimeGetVersion"),
-            "driver": telemetry.driver_version(self) or self._number("cudaDriverGetVersion"),
+            "driver": (sensors and sensors.driver_version()) or self._number("cudaDriverGetVersion"),
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES", os.environ.get("HIP_VISIBLE_DEVICES")),
             "tf32_override": os.environ.get("NVIDIA_TF32_OVERRIDE"),
         }
@@ -275,9 +276,9 @@ class Gpu:
         return Stall(self)
 
     @cached_property
-    def nvml(self) -> ctypes.c_void_p | None:
-        """NVML's word for this card; None where NVML is not here."""
-        return telemetry.handle(self)
+    def sensors(self) -> telemetry.Sensors | None:
+        """Its clocks, power and temperature; None where nothing can be read."""
+        return telemetry.sensors(self)
 
 
 class Stall:

@@ -4,7 +4,8 @@
 
 From the headers of CUDA 13.0, cuDNN 9.19, cuSPARSELt 0.8 and NCCL 2.28; `tests/symbols/test_gpu_table.py` holds the
 table against the prototypes that public packages carry. HIP has the same functions with the same arguments under other
-names (`vendor.py`). All return a status, 0 for success, but those in RETURNS.
+names (`vendor.py`), but for MIOpen (header of 3.3) in the place of cuDNN and AMD SMI (ROCm 7) in that of NVML.
+All return a status, 0 for success, but those in RETURNS.
 """
 
 from __future__ import annotations
@@ -88,6 +89,39 @@ cudnnRNNForward                       ppippppppppppplplplp   handle rnn mode len
 cudnnRNNBackwardData_v8               pppppppppppppppplplplp handle rnn lengths y_desc y dy x_desc dx h_desc hx dhy dhx c_desc cx dcy dcx weight_bytes weights workspace_bytes workspace reserve_bytes reserve
 cudnnRNNBackwardWeights_v8            ppippppppplplplp       handle rnn add lengths x_desc x h_desc hx y_desc y weight_bytes gradient workspace_bytes workspace reserve_bytes reserve
 
+miopenCreateWithStream                pp                     handle stream
+miopenGetVersion                      ppp                    major minor patch
+miopenGetErrorString                  i                      status
+miopenCreateTensorDescriptor          p                      tensor
+miopenSetTensorDescriptor             piipp                  tensor type rank sizes strides
+miopenCreateConvolutionDescriptor     p                      convolution
+miopenInitConvolutionNdDescriptor     pipppi                 convolution dimensions padding stride dilation mode
+miopenSetConvolutionGroupCount        pi                     convolution groups
+miopenSetConvolutionAttribute         pii                    convolution attribute value
+miopenConvolutionForwardGetSolutionCount          pppppp       handle w x convolution y count
+miopenConvolutionForwardGetSolution               ppppplpp     handle w x convolution y most count solutions
+miopenConvolutionForwardCompileSolution           pppppl       handle w x convolution y solution
+miopenConvolutionForwardImmediate                 pppppppppll  handle w_desc w x_desc x convolution y_desc y workspace bytes solution
+miopenConvolutionBackwardDataGetSolutionCount     pppppp       handle dy w convolution dx count
+miopenConvolutionBackwardDataGetSolution          ppppplpp     handle dy w convolution dx most count solutions
+miopenConvolutionBackwardDataCompileSolution      pppppl       handle dy w convolution dx solution
+miopenConvolutionBackwardDataImmediate            pppppppppll  handle dy_desc dy w_desc w convolution dx_desc dx workspace bytes solution
+miopenConvolutionBackwardWeightsGetSolutionCount  pppppp       handle dy x convolution dw count
+miopenConvolutionBackwardWeightsGetSolution       ppppplpp     handle dy x convolution dw most count solutions
+miopenConvolutionBackwardWeightsCompileSolution   pppppl       handle dy x convolution dw solution
+miopenConvolutionBackwardWeightsImmediate         pppppppppll  handle dy_desc dy x_desc x convolution dw_desc dw workspace bytes solution
+miopenCreateRNNDescriptor             p                      rnn
+miopenSetRNNDescriptor                piiiiiiii              rnn hidden layers input direction cell bias algorithm type
+miopenCreateSeqTensorDescriptor       p                      data
+miopenSetRNNDataSeqTensorDescriptor   piiiiipp               data type layout steps batch size lengths fill
+miopenGetRNNTempSpaceSizes            pppipp                 handle rnn x mode workspace reserve
+miopenGetRNNParamsSize                ppppi                  handle rnn x bytes type
+miopenGetRNNLayerParamOffset          pipipp                 rnn layer x matrix matrix_desc elements
+miopenGetRNNLayerBiasOffset           pipipp                 rnn layer x bias bias_desc elements
+miopenRNNForward                      ppippppppppppplplpl    handle rnn mode x_desc x h_desc hx hy c_desc cx cy y_desc y weights weight_bytes workspace workspace_bytes reserve reserve_bytes
+miopenRNNBackwardSeqData              pppppppppppppppplplpl  handle rnn y_desc y dy h_desc hx dhy dhx c_desc cx dcy dcx x_desc dx weights weight_bytes workspace workspace_bytes reserve reserve_bytes
+miopenRNNBackwardWeightsSeqTensor     ppppppppplplpl         handle rnn x_desc x h_desc hx y_desc y gradient weight_bytes workspace workspace_bytes reserve reserve_bytes
+
 cusparseCreate                        p                      handle
 cusparseSetStream                     pp                     handle stream
 cusparseGetVersion                    pp                     handle version
@@ -140,6 +174,14 @@ nvmlDeviceGetPowerUsage               pp                     device milliwatts
 nvmlDeviceGetTemperature              pip                    device sensor celsius
 nvmlDeviceGetTotalEnergyConsumption   pp                     device millijoules
 nvmlDeviceGetComputeRunningProcesses_v3  ppp                 device count processes
+
+amdsmi_init                           l                      flags
+amdsmi_get_processor_handle_from_bdf  lp                     bus_id device
+amdsmi_get_clock_info                 pip                    device kind clocks
+amdsmi_get_power_info                 pp                     device power
+amdsmi_get_temp_metric                piip                   device sensor metric celsius
+amdsmi_get_energy_count               pppp                   device count microjoules timestamp
+amdsmi_get_gpu_process_list           ppp                    device count processes
 """  # noqa: E501
 
 # What a function returns that is no status.
@@ -151,6 +193,7 @@ RETURNS: dict[str, Any] = {
     "cudnnGetLastErrorString": None,
     "ncclGetErrorString": ctypes.c_char_p,
     "cusparseLtGetErrorString": ctypes.c_char_p,
+    "miopenGetErrorString": ctypes.c_char_p,
     "nvmlErrorString": ctypes.c_char_p,
 }
 
@@ -179,6 +222,8 @@ PARTS = {
     "cu": "driver",
     "nccl": "ccl",
     "nvml": "management",
+    "miopen": "miopen",
+    "amdsmi": "amdsmi",
 }
 
 

@@ -156,12 +156,17 @@ class Hip(Cuda):
     name = "hip"
     maker = "AMD"
     extra = ""
-    TELLERS: ClassVar[dict[str, str]] = {"runtime": "cudaGetErrorString", "ccl": "ncclGetErrorString"}
+    TELLERS: ClassVar[dict[str, str]] = {
+        "runtime": "cudaGetErrorString",
+        "miopen": "miopenGetErrorString",
+        "ccl": "ncclGetErrorString",
+    }
     MEANINGS: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
         "runtime": ((2,), (801,)),
         "driver": ((2,), (801,)),
         "blas": ((2,), (7, 8)),
         "blaslt": ((2,), (7, 8)),
+        "miopen": ((4,), (6, 8)),
         "sparse": ((2, 11), (4, 8, 10)),
         "sparselt": ((2, 11), (4, 8, 10)),
     }
@@ -170,13 +175,15 @@ class Hip(Cuda):
         "runtime": _amd("HIP runtime", "DEEPBENCH_HIP_PATH", "libamdhip64.so*"),
         "blaslt": _amd("hipBLASLt", "DEEPBENCH_HIPBLASLT_PATH", "libhipblaslt.so*"),
         "blas": _amd("hipBLAS", "DEEPBENCH_HIPBLAS_PATH", "libhipblas.so*"),
-        "dnn": _amd("MIOpen", "DEEPBENCH_MIOPEN_PATH", "libMIOpen.so*"),
+        "miopen": _amd("MIOpen", "DEEPBENCH_MIOPEN_PATH", "libMIOpen.so*"),
         "sparse": _amd("hipSPARSE", "DEEPBENCH_HIPSPARSE_PATH", "libhipsparse.so*"),
         "sparselt": _amd("hipSPARSELt", "DEEPBENCH_HIPSPARSELT_PATH", "libhipsparselt.so*"),
         "ccl": _amd("RCCL", "DEEPBENCH_RCCL_PATH", "librccl.so*"),
+        "amdsmi": _amd("AMD SMI", "DEEPBENCH_AMDSMI_PATH", "libamd_smi.so*"),
     }
 
     def symbol(self, name: str) -> str:
+        """`cublasCreate_v2` → `hipblasCreate`; MIOpen and AMD SMI are in the table by their own names."""
         for cuda, hip in (("cublas", "hipblas"), ("cusparse", "hipsparse"), ("cuda", "hip"), ("cu", "hip")):
             if name.startswith(cuda):
                 return hip + name.removeprefix(cuda).removesuffix("_v2")

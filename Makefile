@@ -14,7 +14,7 @@ test: .venv/test
 TORCH := 2.13.0
 test-torch: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
-	$(BIN)/python -m pytest tests/libraries -k torch
+	$(BIN)/python -m pytest tests/libraries -k 'torch or gloo'
 
 # For developers, under a minute: format, lint, strict types, the fast tests.
 check: .venv/check
@@ -32,11 +32,11 @@ clean:
 	find deepbench -name '*.so' -delete
 
 .venv/run: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,mpi]'
 	@touch $@
 
 .venv/test: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,gpu-test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,mpi,test,gpu-test]'
 	@touch $@
 
 .venv/gpu: .venv/made
@@ -44,7 +44,7 @@ clean:
 	@touch $@
 
 .venv/check: .venv/made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,test,gpu-test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mkl,scipy,mpi,test,gpu-test,dev]'
 	@touch $@
 
 .venv/made: pyproject.toml setup.py deepbench/native/callloop.c

@@ -23,6 +23,7 @@ from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
     from deepbench.case import Case
+    from deepbench.group import Group
     from deepbench.op import Arrays
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -74,6 +75,9 @@ class Device(Protocol):
     def timer(self, enqueue: Callable[[int], int], calls: int) -> DeviceTimer:
         """A timer for what `enqueue(repeats)` makes the device do, `calls` calls in one repeat."""
 
+    def each_timer(self, kernel: Kernel) -> Any:
+        """A timer for the calls of a group's kernel, behind its barrier; as `callloop.EachTimer`."""
+
     def conditions(self) -> dict[str, Any] | None:
         """Clocks, throttling, power and temperature now; None where they cannot be read."""
 
@@ -114,6 +118,9 @@ class Kernel:
     says nothing, and one more after `load` is checked."""
     device: Device | None = None
     """The accelerator whose stream the calls go into; None: the CPU runs them."""
+    barrier: Kernel | None = None
+    """Of a group: what brings all ranks together before each call, and puts buffers back that calls add to. Its time
+    does not count."""
 
 
 def in_turn(kernels: Sequence[Kernel]) -> Kernel:
@@ -138,6 +145,7 @@ def marks_of_every_op() -> list[Mark]:
         Mark(op.name, tuple(p.name for p in PRECISIONS.values() if op.allows(direction, p)), (direction,))
         for op in all_ops().values()
         for direction in op.directions
+        if not op.group
     ]
 
 
@@ -171,7 +179,7 @@ class Backend:
     """The library as its makers spell it."""
     device: ClassVar[str] = "cpu"
     """`cpu`, `cuda` or `hip`."""
-    default: ClassVar[bool] = True
+    default: bool = True
     """Part of a run on its device that names no backend."""
     framework: ClassVar[bool] = False
     """True for what calls libraries of others: its times say what it adds to them."""
@@ -218,6 +226,32 @@ class Backend:
         from deepbench.errors import Unsupported
 
         raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
+
+
+class GroupBackend(Backend):
+    """A library through which ranks talk, one process a rank (`collective.py`). Kernels have `barrier`."""
+
+    def launcher(self, ranks: int) -> list[str] | None:
+        """The words that start so many ranks of a program, such as `mpiexec -n 4`; None: each is started alone."""
+        return None
+
+    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+        """Variables that a rank needs before it loads anything; `rank` is None where a launcher starts all alike.
+
+        Raises `Unsupported` for a way that this library does not have.
+        """
+        return {}
+
+    def settle(self, group: Group) -> None:
+        """What a rank must do before it loads the library, knowing which rank of its host it is."""
+
+    def join(self, group: Group, case: Case) -> None:
+        """Make the communicator of all ranks of this case; asked after `open`, by every rank."""
+        raise NotImplementedError
+
+    def group_facts(self) -> dict[str, Any]:
+        """What a reader should know of how ranks talk here, such as the interconnect."""
+        return {}
 
 
 DEVICES = ("cpu", "cuda", "hip")

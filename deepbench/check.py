@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +46,14 @@ class Verdict:
 
 def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
     """The verdict on outputs after `op.reset` and one execution."""
+    return verdict_of(op.compare(case, arrays))
+
+
+def verdict_of(comparisons: Iterable[Comparison]) -> Verdict:
+    """The worst of these comparisons."""
     seen: dict[str, tuple[int, int]] = {}
     verdicts = []
-    for comparison in op.compare(case, arrays):
+    for comparison in comparisons:
         verdicts.append(_judge(comparison))
         before = seen.get(comparison.output, (0, 0))
         seen[comparison.output] = max(before, (comparison.covers, comparison.of))

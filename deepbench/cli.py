@@ -92,6 +92,7 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--direction", "D", "These directions (default: what the suite says, else forward)."),
         ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),
         ("--threads", "N", "Threads (default: all cores that this process may use)."),
+        ("--ranks", "N", "Only groups of so many ranks (default: what a suite says, up to the number of cores)."),
         ("--set", "NAME=VALUE", "A setting, such as weights=packed or beta=0."),
     )
     device = click.option("--device", metavar="DEVICE", help="cpu (default), cuda or hip: whose libraries to take.")
@@ -341,6 +342,7 @@ def _choices(filters: dict[str, Any]) -> Choices:
         directions=filters["direction"],
         applications=filters["application"],
         threads=tuple(map(cases.thread_count, filters["threads"])),
+        ranks=tuple(cases.whole_number("ranks", n) for n in filters["ranks"]),
         device=_device(filters["device"]),
         settings=settings,
     )
@@ -509,6 +511,7 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
     from deepbench import backend as backends
     from deepbench import case as cases
     from deepbench import measure, plan, record
+    from deepbench import op as ops
     from deepbench import run as runs
     from deepbench.roof import Roofs
 
@@ -543,7 +546,7 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
     defaults = [n for n, b in backends.all_backends().items() if b.default]
     roofs = Roofs(found.roofs, [n for n in defaults if n in opened and n not in unavailable])
     left = [case for case, _ in queue()]
-    used = {(c.precision.name, backends.find(c.backend), c.threads) for c in left}
+    used = {(c.precision.name, backends.find(c.backend), c.threads) for c in left if not ops.find(c.op).group}
     needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
     for precision, device, threads in sorted(needed):
         for name in roofs.missing(precision, device, threads):

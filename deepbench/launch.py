@@ -20,6 +20,7 @@ OVERRIDES = (
 # What users may have set to change how fast a library runs; the record repeats it.
 TUNING_PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "MALLOC_"),
+    *("MPIR_", "MPICH_", "OMPI_", "PRTE_", "PMIX_MCA_", "I_MPI_", "FI_", "UCX_", "CCL_", "NCCL_", "RCCL_", "GLOO_"),
     *("CUDA_", "CUBLAS", "CUDNN_", "CUSPARSE", "NVIDIA_", "HIP_", "ROCR_", "HIPBLAS", "ROCBLAS_"),
 )
 
@@ -27,6 +28,11 @@ TUNING_PREFIXES = (
 def worker_command(descriptor: int) -> list[str]:
     """The worker reads a request on standard input and answers on this descriptor."""
     return [sys.executable, "-P", "-m", "deepbench.worker", str(descriptor)]
+
+
+def rank_command() -> list[str]:
+    """A rank finds its hub in its environment."""
+    return [sys.executable, "-P", "-m", "deepbench.rank"]
 
 
 def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]) -> dict[str, str]:

@@ -110,6 +110,11 @@ class Op:
     """Names of the arrays that a kernel writes."""
     weights: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that hold a layer's parameters: what `cache=weights` keeps out of the caches."""
+    ways: ClassVar[tuple[str, ...]] = ()
+    """Settings that say how a library does the same work, such as its algorithm: cases that differ in them alone are
+    rivals, and the fastest is the library's answer."""
+    group: ClassVar[bool] = False
+    """Whether one process a rank takes part (`collective.py`); then the problem has `ranks`."""
     smoke: ClassVar[tuple[BaseProblem, ...]]
     """A few tiny problems, odd sizes among them: the test suite runs each on every library."""
     probes: ClassVar[tuple[BaseProblem, ...]] = ()

@@ -59,6 +59,8 @@ class Choices:
     directions: tuple[str, ...] = ()
     applications: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    """Of problems that a group solves; empty: as many as there are cores, where a suite names more."""
     device: str = "cpu"
     """Of the libraries that run where none is named."""
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -264,6 +266,8 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     for entry in entries:
         if not _application_chosen(entry, choices):
             continue
+        if not _ranks_chosen(entry, choices, default_threads):
+            continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))
             if entry.source is not None and entry.source not in slot.sources:
@@ -287,6 +291,16 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
 def _application_chosen(entry: Entry, choices: Choices) -> bool:
     application = (entry.source or {}).get("application") or ""
     return not choices.applications or application.lower() in [a.lower() for a in choices.applications]
+
+
+def _ranks_chosen(entry: Entry, choices: Choices, cores: int) -> bool:
+    """Whether a group is as large as asked for; of a suite's no larger than the cores, unless asked for."""
+    if not ops.find(entry.pattern.op).group:
+        return True
+    ranks = entry.pattern.problem.ranks
+    if choices.ranks:
+        return ranks in choices.ranks
+    return entry.source is None or choices.device != "cpu" or ranks <= max(2, cores)
 
 
 def _check(choices: Choices) -> None:
@@ -319,7 +333,8 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
                 backend = backends.find(name)
                 if not backend.supports(op.name, precision, direction):
                     continue
-                on_cpu = backend.device == "cpu"  # on a device one thread of the host gives the orders
+                # On a device one thread of the host gives the orders, and in a group each rank has one.
+                on_cpu = backend.device == "cpu" and not op.group
                 for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
                     kind = precisions.find(precision)
                     idle = op.idle_settings(pattern.problem, direction, kind)

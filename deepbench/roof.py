@@ -98,7 +98,7 @@ class Roofs:
 
         `keep` receives the line of a second probe.
         """
-        if record["status"] != "ok":
+        if record["status"] != "ok" or find(record["op"]).group:
             return record
         case = parse(record["case"])
         key = (record["precision"], backends.find(case.backend).device, record["threads"])

@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
-from deepbench import launch, record, system
+from deepbench import backend as backends
+from deepbench import hub, launch, record, system
 from deepbench.case import Case
+from deepbench.errors import Unavailable, Unsupported
 from deepbench.measure import Rules
+from deepbench.op import find as find_op
 from deepbench.record import Record
 
 # A worker that closed its pipe should end at once; after this it is killed.
@@ -67,6 +70,8 @@ def measure_case(
 
     `timeout_s` bounds the time without a sign of life: workers tell when they enter a phase.
     """
+    if find_op(case.op).group:
+        return _measure_group(case, round_number, rules, timeout_s)
     kills = system.kills_for_memory()
     request = {"case": case.text, "round": round_number, "rules": asdict(rules)}
     ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
@@ -81,6 +86,42 @@ def measure_case(
     killed = ending.exit_code == -signal.SIGKILL and not ending.timed_out
     if killed and (system.kills_for_memory() or 0) > (kills or 0):
         status, reason = "out_of_memory", f"the kernel killed it for memory during: {ending.phase}"
+    return record.make(case, round_number, status, reason)
+
+
+def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float) -> Record:
+    """The record of a case in which one process a rank takes part."""
+    kills = system.kills_for_memory()
+    backend: Any = backends.find(case.backend)
+    ranks, cpus = case.problem.ranks, system.cores()
+    base = launch.worker_environment(case.threads, "none", cpus, os.environ)
+    base["DEEPBENCH_PARENT"] = str(os.getpid())
+    request = {"case": case.text, "round": round_number, "rules": asdict(rules), "cpus": None}
+    try:
+        if case.settings["pin"] == "cores":
+            if ranks > len(cpus):
+                raise Unsupported(f"pin=cores wants a core for each of {ranks} ranks, there are {len(cpus)}")
+            request["cpus"] = cpus
+        launcher = backend.launcher(ranks)
+        numbers = [None] if launcher is not None else list(range(ranks))
+        environments = [{**base, **backend.environment(case, number)} for number in numbers]
+    except Unavailable as error:
+        return record.make(case, round_number, "unavailable", str(error))
+    except Unsupported as error:
+        return record.make(case, round_number, "unsupported", str(error))
+    ending = hub.Hub(ranks, request, launcher, environments, timeout_s).serve()
+    if ending.answer is not None and "record" in ending.answer:
+        found: Record = ending.answer["record"]
+        misfit = record.misfit(found)
+        if misfit is None:
+            return found
+        return record.make(case, round_number, "crashed", f"its record does not fit the schema: {misfit}")
+    if ending.answer is not None:
+        return record.make(case, round_number, "unavailable", ending.answer["failed"])
+    status, reason = "timeout" if ending.timed_out else "crashed", ending.reason
+    killed = -signal.SIGKILL in ending.exit_codes or "SIGKILL" in reason
+    if killed and (system.kills_for_memory() or 0) > (kills or 0):
+        status, reason = "out_of_memory", f"the kernel killed a rank for memory: {reason}"
     return record.make(case, round_number, status, reason)
 
 

@@ -45,6 +45,28 @@ class Summary:
         return float(self.record["traffic_bytes"] / self.estimate.time_s)
 
     @property
+    def group(self) -> dict[str, Any] | None:
+        """What the record says of the ranks that took part, None where one process worked alone."""
+        found: dict[str, Any] | None = self.record.get("group")
+        return found
+
+    @property
+    def bus_bytes_per_s(self) -> float | None:
+        """Of a group: what its links carry, as nccl-tests counts it; `bytes_per_s` is its algorithm bandwidth."""
+        factor = self.record["notes"].get("bus_factor")
+        if self.bytes_per_s is None or not isinstance(factor, float | int):
+            return None
+        return self.bytes_per_s * factor
+
+    @property
+    def original_bytes_per_s(self) -> float | None:
+        """Of a group: ranks × bytes over the time, as the original DeepBench published it."""
+        count = self.record["notes"].get("original_bytes")
+        if self.estimate is None or self.status != "ok" or not isinstance(count, float | int):
+            return None
+        return count / self.estimate.time_s
+
+    @property
     def warnings(self) -> list[dict[str, str]]:
         """The warnings of all rounds, each code once."""
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())

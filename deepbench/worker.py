@@ -12,6 +12,8 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any
@@ -36,13 +38,13 @@ def main() -> None:
         request = json.loads(sys.stdin.readline())
         if request.get("cpus"):
             os.sched_setaffinity(0, request["cpus"])  # before any library counts its cores
-        _import_numpy_without_threads()
+        import_numpy_without_threads()
         say(pipe, _open(request["open"]) if "open" in request else {"record": _measure(request, pipe)})
     # Leave without the libraries' destructors: some hang or crash there, and the answer is already out.
     os._exit(0)
 
 
-def _import_numpy_without_threads() -> None:
+def import_numpy_without_threads() -> None:
     """NumPy's wheel has an OpenBLAS of its own, whose waiting threads would spin beside the library we time."""
     threads = os.environ.pop("OPENBLAS_NUM_THREADS", None)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -90,13 +92,24 @@ def _open(name: str) -> dict[str, Any]:
 def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
     """inputs → prepare → check → measure → check again; every way out is a record."""
     from deepbench import case as cases
-    from deepbench import errors, record
+    from deepbench import record
 
     case = cases.parse(request["case"])
     result = record.make(case, request["round"], "ok")
     started, clock = datetime.now(UTC), perf_counter()
-    try:
+    with recorded(result):
         _fill(result, case, request, pipe)
+    result["process"] = process_facts(request, started, perf_counter() - clock)
+    return result
+
+
+@contextmanager
+def recorded(result: dict[str, Any]) -> Iterator[None]:
+    """Turn an error that was raised on purpose into the status and reason of a record."""
+    from deepbench import errors
+
+    try:
+        yield
     except errors.Unavailable as error:
         result["status"], result["reason"] = "unavailable", str(error)
     except errors.Unsupported as error:
@@ -105,8 +118,6 @@ def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
         result["status"], result["reason"] = "out_of_memory", str(error) or "an allocation failed"
     except errors.DeepBenchError as error:
         result["status"], result["reason"] = "crashed", str(error)
-    result["process"] = _process(request, started, perf_counter() - clock)
-    return result
 
 
 def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[str]) -> None:
@@ -122,7 +133,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     if case.settings["pin"] == "cores" and case.threads > len(os.sched_getaffinity(0)):
         cores = len(os.sched_getaffinity(0))
         raise errors.Unsupported(f"pin=cores wants a core for each of {case.threads} threads, there are {cores}")
-    _refuse_too_large(op.operand_bytes(case), case.settings, op.work_bytes(case))
+    refuse_too_large(op.operand_bytes(case), case.settings, op.work_bytes(case))
     result["library"] = backend.open()
     free = backend.memory_free()
     if free is not None and op.operand_bytes(case) > free:
@@ -204,7 +215,7 @@ def _refuse_own_buffers(op: Op, case: Case, kernel: Kernel, count: int) -> None:
             f"the library keeps {', '.join(others)} in buffers of its own, which would be cold too"
         )
     if count > 1:
-        _refuse_too_large(int(kernel.notes.get("converted_bytes", 0)) * (count - 1), {})
+        refuse_too_large(int(kernel.notes.get("converted_bytes", 0)) * (count - 1), {})
 
 
 # Buffers that take turns are together so many times the caches: what was used last time is gone.
@@ -233,7 +244,7 @@ def _buffer_sets(op: Op, case: Case, arrays: Arrays, cache_bytes: int | None, re
     caches = cache_bytes or GUESSED_CACHE_BYTES
     wanted = max(2, -(-TIMES_CACHE * caches // set_bytes))
     count = min(wanted, MOST_SETS)
-    _refuse_too_large(set_bytes * (count - 1), case.settings)
+    refuse_too_large(set_bytes * (count - 1), case.settings)
     if count < wanted:
         text = f"{count} sets of buffers hold {count * set_bytes} bytes, caches hold {caches}"
         result["warnings"].append(record.warning("not_cold", text))
@@ -264,7 +275,7 @@ def _passes(result: dict[str, Any], when: str, op: Op, case: Case, arrays: Array
 HEADROOM_BYTES = 512 * 2**20
 
 
-def _refuse_too_large(operand_bytes: int, settings: dict[str, str], work_bytes: int = 0) -> None:
+def refuse_too_large(operand_bytes: int, settings: dict[str, str], work_bytes: int = 0) -> None:
     """Raise `OutOfMemory` with the numbers before anything is allocated."""
     from deepbench import system, units
     from deepbench.errors import OutOfMemory
@@ -282,7 +293,7 @@ def _refuse_too_large(operand_bytes: int, settings: dict[str, str], work_bytes: 
         )
 
 
-def _process(request: dict[str, Any], started: datetime, duration_s: float) -> dict[str, Any]:
+def process_facts(request: dict[str, Any], started: datetime, duration_s: float) -> dict[str, Any]:
     """How this process ran: threads, binding, environment, memory."""
     from deepbench import launch, system
 

@@ -50,6 +50,23 @@ static inline w make(const struct call *c)
     }
 }
 
+static int64_t between(const struct timespec *start, const struct timespec *end)
+{
+    return (end->tv_sec - start->tv_sec) * INT64_C(1000000000) + (end->tv_nsec - start->tv_nsec);
+}
+
+static int64_t make_all(const struct call *calls, int64_t n_calls, int64_t *failed)
+{
+    for (int64_t i = 0; i < n_calls; i++) {
+        w result = make(&calls[i]);
+        if (calls[i].status && (int32_t)result != 0) {
+            *failed = i;
+            return -1 - (int64_t)(uint32_t)(int32_t)result;
+        }
+    }
+    return 0;
+}
+
 int64_t deepbench_most_words(void) { return DEEPBENCH_MOST_WORDS; }
 
 /* Does nothing: what remains when it is timed is the loop itself. */
@@ -62,14 +79,33 @@ int64_t deepbench_time_calls(const struct call *calls, int64_t n_calls, int64_t 
 {
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    for (int64_t r = 0; r < repeats; r++)
-        for (int64_t i = 0; i < n_calls; i++) {
-            w result = make(&calls[i]);
-            if (calls[i].status && (int32_t)result != 0) {
-                *failed = i;
-                return -1 - (int64_t)(uint32_t)(int32_t)result;
-            }
-        }
+    for (int64_t r = 0; r < repeats; r++) {
+        int64_t status = make_all(calls, n_calls, failed);
+        if (status)
+            return status;
+    }
     clock_gettime(CLOCK_MONOTONIC, &end);
-    return (end.tv_sec - start.tv_sec) * INT64_C(1000000000) + (end.tv_nsec - start.tv_nsec);
+    return between(&start, &end);
+}
+
+/* The same, but each repeat is timed alone, after the first `n_before` of the calls, whose time does not count:
+ * a barrier, for one. `times` has room for `repeats` nanoseconds. Returns 0, or -1 - status as above. */
+int64_t deepbench_time_each(const struct call *calls, int64_t n_before, int64_t n_calls, int64_t repeats,
+    int64_t *times, int64_t *failed)
+{
+    struct timespec start, end;
+    for (int64_t r = 0; r < repeats; r++) {
+        int64_t status = make_all(calls, n_before, failed);
+        if (status)
+            return status;
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        status = make_all(calls + n_before, n_calls - n_before, failed);
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        if (status) {
+            *failed += n_before;
+            return status;
+        }
+        times[r] = between(&start, &end);
+    }
+    return 0;
 }

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import repeat
 from pathlib import Path
 from time import perf_counter_ns
+from typing import Any
 
 from deepbench.backend import Call, Kernel
 from deepbench.errors import LibraryError
@@ -57,6 +58,59 @@ def host_timer(kernel: Kernel) -> tuple[Timer, str]:
     return _native_timer(library, kernel.calls), "native"
 
 
+class EachTimer:
+    """Times every call of a kernel alone, after its barrier: so many calls → nanoseconds of each."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        barrier = kernel.barrier or Kernel()
+        library = native_library()
+        self._native = library is not None and kernel.run is None and barrier.run is None
+        self.kind = "native" if self._native else "python"
+        self._before, self._after = _steps(barrier), _steps(kernel)
+        if self._native:
+            assert library is not None, "that is what _native says"
+            calls = [*barrier.calls, *kernel.calls]
+            self._function, self._calls = library.deepbench_time_each, calls
+            self._table, self._keep = _table(library, calls)
+            self._counts = len(barrier.calls), len(calls)
+
+    def __call__(self, repeats: int, together: bool = True) -> list[int]:
+        """`together=False`: without the barrier, in Python; each rank arrives when it does."""
+        if not (self._native and together):
+            return [self._one(together) for _ in range(repeats)]
+        times, failed = (ctypes.c_int64 * repeats)(), ctypes.c_int64(-1)
+        counts = map(ctypes.c_int64, (*self._counts, repeats))
+        status: int = self._function(self._table, *counts, times, ctypes.byref(failed))
+        if status:
+            raise _failure(self._calls[failed.value].function, -1 - status)
+        return list(times)
+
+    def _one(self, together: bool) -> int:
+        if together:
+            _take(self._before)
+        start = perf_counter_ns()
+        _take(self._after)
+        return perf_counter_ns() - start
+
+
+def each_timer(kernel: Kernel) -> Any:
+    """A timer of the single calls of a kernel, or of all of them together on a device, with a `kind` of loop."""
+    return EachTimer(kernel) if kernel.device is None else kernel.device.each_timer(kernel)
+
+
+def _steps(kernel: Kernel) -> list[tuple[Callable[..., object], tuple[object, ...], bool]]:
+    if kernel.run is not None:
+        return [(kernel.run, (), False)]
+    return [(c.function, python_arguments(c), c.status) for c in kernel.calls]
+
+
+def _take(steps: Sequence[tuple[Callable[..., object], tuple[object, ...], bool]]) -> None:
+    for function, arguments, status in steps:
+        result = function(*arguments)
+        if status and result:
+            raise _failure(function, result)
+
+
 @cache
 def native_library() -> ctypes.CDLL | None:
     """The compiled loop, or None where no compiler was there at installation."""
@@ -68,7 +122,7 @@ def native_library() -> ctypes.CDLL | None:
         except OSError:  # built for another machine
             continue
         library.deepbench_most_words.restype = ctypes.c_int64
-        library.deepbench_time_calls.restype = ctypes.c_int64
+        library.deepbench_time_calls.restype = library.deepbench_time_each.restype = ctypes.c_int64
         return library
     return None
 
@@ -89,7 +143,8 @@ def word_argument(word: int) -> object:
     return ctypes.byref(ctypes.c_char.from_address(word % 2**64))
 
 
-def _native_timer(library: ctypes.CDLL, calls: Sequence[Call]) -> Timer:
+def _table(library: ctypes.CDLL, calls: Sequence[Call]) -> tuple[ctypes.Array[_NativeCall], list[object]]:
+    """The calls as the compiled loop reads them, and what must live as long as they."""
     most_words = library.deepbench_most_words()
     table = (_NativeCall * len(calls))()
     keep: list[object] = []
@@ -105,6 +160,11 @@ def _native_timer(library: ctypes.CDLL, calls: Sequence[Call]) -> Timer:
             floats = (ctypes.c_float * MOST_FLOATS)(*call.floats)
             keep.append(floats)
             row.floats = ctypes.addressof(floats)
+    return table, keep
+
+
+def _native_timer(library: ctypes.CDLL, calls: Sequence[Call]) -> Timer:
+    table, keep = _table(library, calls)
     failed = ctypes.c_int64(-1)
     function = library.deepbench_time_calls
     count = ctypes.c_int64(len(calls))

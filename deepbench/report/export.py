@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepbench import units
-from deepbench.report.table import library_title, notes, rivals, title
+from deepbench.report.table import notes, rival_title, rivals, title
 from deepbench.store import ResultFile
 from deepbench.summary import Baseline, Summary, baselines
 
@@ -45,6 +45,10 @@ def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
         "traffic_bytes": r["traffic_bytes"],
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
+        "bus_bytes_per_s": s.bus_bytes_per_s,
+        "original_bytes_per_s": s.original_bytes_per_s,
+        "deterministic": (s.group or {}).get("deterministic"),
+        "hash": (s.group or {}).get("hash"),
         "error_in_tolerances": check.get("error"),
         "implementation": r["notes"].get("implementation"),
         **{name: r["notes"].get(name) for name in ("algorithm", "pack_s", "convert_s", "optimize_s", "compression")},
@@ -89,7 +93,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     compared = baselines(summaries)
     for group in rivals(summaries):
         for i, s in enumerate([*group.ranked, *group.others]):
-            name = library_title(s.record["backend"])
+            name = rival_title(s)
             said = notes(s, compared) if s.status == "ok" else [s.status, s.record["reason"] or ""]
             e = s.estimate
             cells = [

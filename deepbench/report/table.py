@@ -56,10 +56,32 @@ def rivals(summaries: Iterable[Summary]) -> list[Rivals]:
 
 
 def work_text(s: Summary) -> str:
-    """What two cases must share to be rivals."""
+    """What two cases must share to be rivals: everything but the library, and the ways it goes about the same work."""
     r = s.record
-    parts = [r["op"], r["problem"], r["direction"], r["precision"], r["threads"], r["settings"]]
+    settings = {n: v for n, v in r["settings"].items() if n not in _ways(s)}
+    parts = [r["op"], r["problem"], r["direction"], r["precision"], r["threads"], settings]
     return repr(parts)
+
+
+def _by_group(s: Summary) -> bool:
+    """Whether one process a rank takes part."""
+    try:
+        return ops.find(s.record["op"]).group
+    except BadInput:
+        return s.group is not None
+
+
+def _ways(s: Summary) -> tuple[str, ...]:
+    try:
+        return ops.find(s.record["op"]).ways
+    except BadInput:
+        return ()
+
+
+def rival_title(s: Summary) -> str:
+    """The library, and which way it went where that is not its own choice: `MPICH ring`."""
+    chosen = [word.partition("=")[2] for word in settings_words(s) if word.partition("=")[0] in _ways(s)]
+    return " ".join([library_title(s.record["backend"]), *chosen])
 
 
 def title(s: Summary) -> str:
@@ -71,7 +93,8 @@ def title(s: Summary) -> str:
     except BadInput:
         text = " ".join(f"{k}={v}" for k, v in record["problem"].items())
     extra = [] if record["direction"] == "forward" else [record["direction"]]
-    return " ".join([text, *extra, *settings_words(s)])
+    settings = [word for word in settings_words(s) if word.partition("=")[0] not in _ways(s)]
+    return " ".join([text, *extra, *settings])
 
 
 def settings_words(s: Summary) -> list[str]:
@@ -96,6 +119,8 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
         found.append(f"{units.significant(baseline.speed_up)}× dense")
         if baseline.break_even_density is not None and baseline.break_even_density <= 1:  # beyond, it always pays off
             found.append(f"even at {units.significant(100 * baseline.break_even_density)} % non-zeros")
+    if (s.group or {}).get("oversubscribed"):
+        found.append("more ranks than cores")
     if s.estimate is not None:
         stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}
         loops = {r["measurement"]["loop"] for r in s.rounds if r["measurement"]}
@@ -127,31 +152,40 @@ def render(summaries: Sequence[Summary], console: Console, every: bool = False) 
 
 def _columns(table: Table, names: Sequence[str]) -> None:
     for name in names:
-        right = name in ("time", "± 95 %", "TFLOP/s", "GB/s", "clean")
+        right = name in ("time", "± 95 %", "TFLOP/s", "GB/s", "bus GB/s", "clean")
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "beside it")
 
 
 def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    everything = [s for group in grouped for s in (*group.ranked, *group.others)]
+    rates = {"TFLOP/s": any(not _by_group(s) for s in everything), "bus GB/s": any(map(_by_group, everything))}
     _columns(
         table,
-        ("problem", "precision", "fastest", "time", "± 95 %", "TFLOP/s", "clean", "beside it", "notes"),
-    )
+        ("problem", "precision", "fastest", "time", "± 95 %", *(n for n, shown in rates.items() if shown), "clean",
+         "beside it", "notes"),
+    )  # fmt: skip
     for group in grouped:
-        rest = ", ".join(map(_without_number, group.others))
+        rest = ", ".join(dict.fromkeys(map(_without_number, group.others)))
         if not group.ranked:
             first = group.others[0]
+            empty = ["–"] * (3 + sum(rates.values()))
             table.add_row(
-                Text(title(first)), Text(first.record["precision"]), Text("–", "dim"), *["–"] * 4, Text(rest, "dim"), ""
+                Text(title(first)), Text(first.record["precision"]), Text("–", "dim"), *empty, Text(rest, "dim"), ""
             )
             continue
         best = group.ranked[0]
         beside = ", ".join(_beside(s, best, s in group.tie) for s in group.ranked[1:])
+        time, interval, tflop, clean = _numbers(best)
+        shown = {"TFLOP/s": tflop, "bus GB/s": _bytes_per_s(best) if best.group else "–"}
         table.add_row(
             Text(title(best)),
             Text(best.record["precision"]),
-            Text(library_title(best.record["backend"]), "bold green"),
-            *_numbers(best),
+            Text(rival_title(best), "bold green"),
+            time,
+            interval,
+            *(value for name, value in shown.items() if rates[name]),
+            clean,
             Text(", ".join(filter(None, (beside, rest)))),
             Text(", ".join(notes(best, compared)), "yellow"),
         )
@@ -167,7 +201,7 @@ def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> 
     for group in grouped:
         for i, s in enumerate([*group.ranked, *group.others]):
             measured = s.estimate is not None
-            rate = units.significant(s.bytes_per_s / 1e9) if s.bytes_per_s else "–"
+            rate = _bytes_per_s(s)
             time, interval, tflop, clean = _numbers(s)
             said = notes(s, compared) if measured else []
             if s.status != "ok":
@@ -178,7 +212,7 @@ def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> 
                 Text(title(s) if i == 0 else ""),
                 Text(s.record["precision"] if i == 0 else ""),
                 Text("▶" if i == 0 and s.status == "ok" else "", "bold green"),
-                Text(library_title(s.record["backend"])),
+                Text(rival_title(s)),
                 *(time, interval, tflop, rate, clean),
                 Text(", ".join(said), "yellow"),
             )
@@ -190,7 +224,14 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
     if e is None:
         return "–", "–", "–", "–"
     interval = units.plus_minus(e.half_width) + ("*" if s.within else "")
-    return units.seconds(e.time_s), interval, units.flop_per_s(s.flop_per_s), units.percent(e.clean_fraction)
+    tflop = "–" if s.group else units.flop_per_s(s.flop_per_s)
+    return units.seconds(e.time_s), interval, tflop, units.percent(e.clean_fraction)
+
+
+def _bytes_per_s(s: Summary) -> str:
+    """Memory traffic, or of a group its bus bandwidth."""
+    rate = s.bus_bytes_per_s if s.group else s.bytes_per_s
+    return units.significant(rate / 1e9) if rate else "–"
 
 
 def _beside(s: Summary, best: Summary, tie: bool) -> str:
@@ -198,11 +239,11 @@ def _beside(s: Summary, best: Summary, tie: bool) -> str:
     assert best.estimate is not None, "ranked cases have a time"
     ratio = s.estimate.time_s / best.estimate.time_s
     mark = "≈" if tie else ""
-    return f"{library_title(s.record['backend'])} {mark}{units.significant(ratio)}×"
+    return f"{rival_title(s)} {mark}{units.significant(ratio)}×"
 
 
 def _without_number(s: Summary) -> str:
-    name = library_title(s.record["backend"])
+    name = library_title(s.record["backend"]) if s.status == "unavailable" else rival_title(s)
     if s.status == "unchecked" and s.estimate:
         return f"{name} {units.seconds(s.estimate.time_s)} unchecked"
     return f"{name} {s.status.replace('_', ' ')}"
@@ -232,6 +273,10 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
         )
     if "not needed by training" in said:
         lines.append("not needed by training: the gradient of a network's input.")
+    if "more ranks than cores" in said:
+        lines.append("more ranks than cores: the time is that of taking turns, not of the messages.")
+    if any(s.bus_bytes_per_s for s in summaries):
+        lines.append("GB/s of a group: bus bandwidth as nccl-tests counts it.")
     if "Python loop" in said:
         lines.append(
             "Python loop: calls are made from Python, half a microsecond each; a C compiler at installation avoids it."
@@ -239,7 +284,7 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
     reasons: dict[str, int] = {}
     for s in summaries:
         if s.status not in MEASURED:
-            name = library_title(s.record["backend"])
+            name = _without_number(s).removesuffix(f" {s.status.replace('_', ' ')}")
             text = f"{name} {s.status.replace('_', ' ')}: {s.record['reason'] or ''}"
             reasons[text] = reasons.get(text, 0) + 1
     lines += [text if n == 1 else f"{text} ({n} cases)" for text, n in reasons.items()]

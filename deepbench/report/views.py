@@ -15,7 +15,7 @@ from rich.text import Text
 
 from deepbench import backend as backends
 from deepbench import units
-from deepbench.report.table import library_title, settings_words, title, work_text
+from deepbench.report.table import library_title, rival_title, settings_words, title, work_text
 from deepbench.summary import Summary
 
 Cell = str | int | float | None
@@ -174,6 +174,8 @@ def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
     found: dict[_Row, float | None] = {}
     for s in summaries:
         r = s.record
+        if s.group:  # how often a model calls it depends on how many machines train it
+            continue
         for source in r["sources"]:
             if not source["application"] or not source.get("needed", True):
                 continue
@@ -187,8 +189,9 @@ def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
 
 def by_backend(summaries: Sequence[Summary]) -> View:
     """Every library's time side by side, and what a framework adds to the fastest library."""
-    names = list(dict.fromkeys(s.record["backend"] for s in summaries if s.status == "ok"))
-    frameworks = [n for n in names if _is_framework(n)]
+    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.status == "ok"}
+    names = list(backend_of)
+    frameworks = [n for n in names if _is_framework(backend_of[n])]
     names = [*(n for n in names if n not in frameworks), *frameworks]
     groups: dict[str, list[Summary]] = {}
     for s in summaries:
@@ -197,28 +200,28 @@ def by_backend(summaries: Sequence[Summary]) -> View:
     ratios: dict[str, list[float]] = {n: [] for n in names}
     fastest = dict.fromkeys(names, 0)
     for group in groups.values():
-        times = {s.record["backend"]: s.estimate.time_s for s in group if s.status == "ok" and s.estimate}
+        times = {rival_title(s): s.estimate.time_s for s in group if s.status == "ok" and s.estimate}
         if not times:
             continue
         row: dict[str, Cell] = {"problem": title(group[0]), "precision": group[0].record["precision"]}
-        row |= {library_title(n): times.get(n) for n in names}
+        row |= {n: times.get(n) for n in names}
         libraries = {n: t for n, t in times.items() if n not in frameworks}
         best = min(libraries.values(), default=None)
         for n in frameworks:
-            row[f"{library_title(n)} adds"] = times[n] - best if best is not None and n in times else None
+            row[f"{n} adds"] = times[n] - best if best is not None and n in times else None
         fastest[min(times, key=lambda n: times[n])] += 1
         if best is not None:
             for n, t in times.items():
                 ratios[n].append(t / best)
         rows.append(row)
     columns: dict[str, Callable[[Any], str]] = {"problem": str, "precision": str}
-    columns |= {library_title(n): units.seconds for n in names}
-    columns |= {f"{library_title(n)} adds": _signed_seconds for n in frameworks}
+    columns |= dict.fromkeys(names, units.seconds)
+    columns |= {f"{n} adds": _signed_seconds for n in frameworks}
     notes = []
     for n in names:
         mean = _geometric_mean(ratios[n])
         against = f", {units.significant(mean)} times the fastest library's time (geometric mean)" if mean else ""
-        notes.append(f"{library_title(n)}: {len(ratios[n])} measured, fastest of all {fastest[n]} times{against}.")
+        notes.append(f"{n}: {len(ratios[n])} measured, fastest of all {fastest[n]} times{against}.")
     if frameworks:
         notes.append("adds: the framework's time less the fastest library's; below zero it has a better one inside.")
     return View(columns, rows, notes)

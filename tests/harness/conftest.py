@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, lines_of
+from tests.harness.group_liars import GROUP_LIARS
 from tests.harness.liars import LIARS
 
 # Without the real libraries there is no roof to probe, which would take most of the time.
@@ -17,10 +18,10 @@ def plugins(tmp_path_factory):
     """A folder with a backend file a liar."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "backends").mkdir()
-    for name, cls in LIARS.items():
+    for name, cls in {**LIARS, **GROUP_LIARS}.items():
         text = (
             f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-            f"from tests.harness.liars import {cls.__name__}\n"
+            f"from {cls.__module__} import {cls.__name__}\n"
             f"class Backend({cls.__name__}):\n    name = title = {name!r}\n"
             "BACKEND = Backend()\n"
         )

@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parents[2] / "deepbench"
 
 # What each layer may import of ours, at the top of a file or inside a function. Order is from the inside out.
 FOUNDATION = {"errors", "discover", "units", "stats", "precision"}
-TYPES = FOUNDATION | {"op", "backend", "case", "record", "arrays", "sums"}
-CORE = TYPES | {"measure", "check", "launch", "system", "summary", "native", "plan", "store", "roof", "run"}
+TYPES = FOUNDATION | {"op", "backend", "case", "record", "arrays", "sums", "collective", "group"}
+CORE = TYPES | {"measure", "check", "launch", "system", "summary", "native", "plan", "store", "roof", "run", "hub"}
 ALLOWED = {
     "ops": TYPES,
     "backends": TYPES | {"native", "backends"},
@@ -22,6 +22,7 @@ ALLOWED = {
     **dict.fromkeys(TYPES - FOUNDATION, TYPES),
     **dict.fromkeys(CORE - TYPES, CORE),
     "worker": CORE,
+    "rank": CORE | {"worker"},
     "cli": CORE | {"report"},
 }
 

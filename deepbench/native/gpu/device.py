@@ -13,7 +13,7 @@ import numpy as np
 from deepbench.errors import DeepBenchError, LibraryError, OutOfMemory, Unavailable, Unsupported
 from deepbench.native import library
 from deepbench.native.gpu import functions, telemetry
-from deepbench.native.gpu.timing import DeviceTimer
+from deepbench.native.gpu.timing import DeviceTimer, GroupTimer
 from deepbench.native.gpu.vendor import Cuda
 
 Array = np.ndarray[Any, Any]
@@ -195,6 +195,10 @@ class Gpu:
     def timer(self, enqueue: Any, calls: int) -> DeviceTimer:
         """A timer on the card's clock for what `enqueue(repeats)` puts into the stream, `calls` a time."""
         return DeviceTimer(self, enqueue, calls)
+
+    def each_timer(self, kernel: Any) -> GroupTimer:
+        """A timer for the calls of a group's kernel, behind its barrier."""
+        return GroupTimer(self, kernel)
 
     def conditions(self) -> dict[str, Any] | None:
         """Clocks, throttling, power, temperature and other processes now; None where nothing can be read."""

@@ -54,9 +54,14 @@ class DeviceTimer:
         self._launch_s = 0.0
         self._graphs: dict[int, Any] = {}
         self._no_graph: str | None = None
+        self._events_only = False
         self._start, self._end = self._event(), self._event()
         self.clock = "events"
         """How the last sample was taken: `graph`, `stalled events` or `events`."""
+
+    def only_events(self) -> None:
+        """Neither graphs nor a held stream."""
+        self._events_only = True
 
     def __call__(self, repeats: int) -> int:
         self.clock = self._clock(repeats * self._calls)
@@ -69,7 +74,7 @@ class DeviceTimer:
 
     def _clock(self, calls: int) -> str:
         """By how long a call takes, and how long it takes to launch."""
-        if self._call_s is None:
+        if self._call_s is None or self._events_only:
             return "events"
         many_launches = self._launch_s > LAUNCH_SHARE * self._call_s
         if (self._call_s < GRAPH_BELOW_S or many_launches) and self._no_graph is None:
@@ -162,7 +167,9 @@ class DeviceTimer:
         """
         short = self._call_s is not None and self._call_s < STALL_BELOW_S
         why = None
-        if self._no_graph is not None:
+        if self._events_only:
+            why = None
+        elif self._no_graph is not None:
             why = self._no_graph
         elif self.clock == "events" and short:
             why = self._gpu.stall.reason or "a sample has too many calls to hold back"
@@ -198,6 +205,34 @@ class DeviceTimer:
             return None
         joules, calls = (after - before) / 1e3, made * sets
         return {"joules_per_call": joules / calls, "calls": calls, "window_s": seconds, "watts": joules / seconds}
+
+
+class GroupTimer:
+    """Calls of one rank of a group: so many one after the other behind one barrier, between two events.
+
+    Kernels of the ranks wait for each other on the cards, so a barrier before each would add nothing.
+    """
+
+    def __init__(self, gpu: Gpu, kernel: Kernel) -> None:
+        from deepbench.native import callloop
+
+        assert kernel.barrier is not None, "ranks must meet"
+        self._gpu = gpu
+        self._barrier, _ = callloop.host_timer(kernel.barrier)
+        enqueue, self.kind = callloop.host_timer(kernel)
+        self._timer = DeviceTimer(gpu, enqueue, 1)
+        self._timer.only_events()
+
+    def __call__(self, repeats: int, together: bool = True) -> list[int]:
+        """Nanoseconds of all of them, as one number."""
+        if together:
+            self._barrier(1)
+            self._gpu.synchronize()
+        return [self._timer(repeats)]
+
+    def facts(self) -> dict[str, Any]:
+        """As of `DeviceTimer`."""
+        return self._timer.facts(1)
 
 
 def fastest(

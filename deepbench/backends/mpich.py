@@ -1,0 +1,85 @@
+"""MPICH: the MPI that `pip install` brings, and the base of the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from deepbench.backend import GroupBackend, Kernel, kernel
+from deepbench.errors import Unsupported
+from deepbench.native import mpi
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+    from deepbench.group import Group
+    from deepbench.op import Arrays
+
+FLOATS = ("f32", "f16", "bf16")
+
+
+class MPIBackend(GroupBackend):
+    """An MPI. Subclasses say which, and what its algorithms are called."""
+
+    flavour: ClassVar[mpi.Flavour]
+    ALGORITHMS: ClassVar[dict[str, dict[str, dict[str, str]]]]
+    """Op → our name of an algorithm → the variables that choose it."""
+
+    def open(self) -> dict[str, Any]:
+        self.mpi = mpi.Mpi(self.flavour)
+        return self.mpi.facts()
+
+    def launcher(self, ranks: int) -> list[str] | None:
+        return [mpi.find(self.flavour).mpiexec, "-n", str(ranks)]
+
+    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+        return {"MPI4PY_LIBMPI": mpi.find(self.flavour).library, **self.algorithm(case)}
+
+    def algorithm(self, case: Case) -> dict[str, str]:
+        """The variables that choose the algorithm of the case."""
+        wanted, known = case.settings["algorithm"], self.ALGORITHMS.get(case.op, {})
+        if wanted == "default":
+            return {}
+        if wanted not in known:
+            there_are = ", ".join(["default", *known])
+            raise Unsupported(f"{self.title} has no algorithm {wanted} for {case.op}; there are {there_are}")
+        return known[wanted]
+
+    def join(self, group: Group, case: Case) -> None:
+        self.world = self.mpi.initialise(case.settings["mpi_threads"], group.ranks)
+
+    @kernel("all_reduce", precisions=FLOATS)
+    def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
+        m, send, receive = self.mpi, arrays["send"], arrays["receive"]
+        inside = case.settings["place"] == "in"
+        source: Any = int(m.MPI.IN_PLACE) if inside else send
+        kind, total, world = m.word(m.type(case.precision.data)), m.word(m.MPI.SUM), m.word(self.world)
+        call = m.call("MPI_Allreduce", source, receive, send.size, kind, total, world)
+        # In place each call adds what the last one left: numbers would grow beyond all bounds.
+        before = [mpi.refill(receive, send)] if inside else []
+        return Kernel(calls=(call,), barrier=m.barrier(self.world, *before), notes={"implementation": "MPI_Allreduce"})
+
+
+def _algorithms(names: dict[str, str]) -> dict[str, dict[str, str]]:
+    # Release/gather through shared memory would be taken before any of them.
+    off = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
+    return {ours: {**off, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": theirs} for ours, theirs in names.items()}
+
+
+class MPICH(MPIBackend):
+    name = "mpich"
+    title = "MPICH"
+    flavour = mpi.MPICH
+    ALGORITHMS = {  # noqa: RUF012  (ClassVar in MPIBackend)
+        "all_reduce": _algorithms(
+            {
+                "ring": "ring",
+                "recursive_doubling": "recursive_doubling",
+                "recursive_exchange": "recexch",
+                "recursive_multiplying": "recursive_multiplying",
+                "rabenseifner": "reduce_scatter_allgather",
+                "tree": "tree",
+            }
+        )
+    }
+
+
+BACKEND = MPICH()

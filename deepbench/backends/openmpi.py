@@ -1,0 +1,54 @@
+"""Open MPI, from a prefix of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deepbench.backends.mpich import MPIBackend
+from deepbench.native import mpi
+
+if TYPE_CHECKING:
+    from deepbench.case import Case
+
+# Numbers of coll/tuned: `ompi_info --param coll tuned --level 9`.
+TUNED = {
+    "linear": 1,
+    "reduce_broadcast": 2,
+    "recursive_doubling": 3,
+    "ring": 4,
+    "segmented_ring": 5,
+    "rabenseifner": 6,
+}
+
+
+class OpenMPI(MPIBackend):
+    name = "openmpi"
+    title = "Open MPI"
+    flavour = mpi.OPEN_MPI
+    ALGORITHMS = {  # noqa: RUF012  (ClassVar in MPIBackend)
+        "all_reduce": {
+            name: {
+                # Components that would be asked before `tuned` are left out.
+                "OMPI_MCA_coll": "tuned,basic,libnbc,inter,self,sync,ftagree",
+                "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+                "OMPI_MCA_coll_tuned_allreduce_algorithm": str(number),
+            }
+            for name, number in TUNED.items()
+        }
+    }
+
+    def launcher(self, ranks: int) -> list[str] | None:
+        return [mpi.find(self.flavour).mpiexec, "--bind-to", "none", "--oversubscribe", "-n", str(ranks)]
+
+    @property
+    def default(self) -> bool:  # type: ignore[override]  # an attribute elsewhere
+        """Where it is: it is asked for by installing it beside MPICH."""
+        return mpi.present(self.flavour)
+
+    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+        """As root it runs only when told so twice; probing for fast networks that are not there costs a second."""
+        allowed = {f"{tool}_ALLOW_RUN_AS_ROOT{more}": "1" for tool in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+        return {"OMPI_MCA_btl": "^ofi,uct", **allowed, **super().environment(case, rank)}
+
+
+BACKEND = OpenMPI()

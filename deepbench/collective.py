@@ -1,0 +1,210 @@
+"""What all-reduce and its kin share: one process a rank, data that each rank can compute of every other, bandwidths.
+
+Each rank's data is random numbers repeated with the period of one tile (`arrays.TILE`, a prime), so that every rank
+knows what it must find without having seen the others' data. With `whole` numbers sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbench.op import BaseProblem, Comparison, Op, size
+from deepbench.precision import BITS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deepbench.case import Case
+    from deepbench.op import Arrays
+    from deepbench.precision import Precision
+
+    Array = np.ndarray[Any, Any]
+
+# Streams of random numbers: rank r draws from this one plus r.
+FIRST_STREAM = 1000
+
+# Whole numbers from -WHOLE to WHOLE: sums over thirty ranks are exact in bf16 too, which has eight bits.
+WHOLE = 8
+
+# The unit roundoff of a sum in this type; libraries round after every addition.
+ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+
+# Names of algorithms over all libraries; each has some of them.
+ALGORITHMS = (
+    "default",
+    "ring",
+    "segmented_ring",
+    "recursive_doubling",
+    "recursive_exchange",
+    "recursive_multiplying",
+    "rabenseifner",
+    "reduce_broadcast",
+    "linear",
+    "tree",
+    "direct",
+    "2d",
+    "nvls",
+    "collnet",
+)
+
+
+@dataclass(frozen=True)
+class Collective(BaseProblem):
+    """`n` elements in the larger of a rank's two buffers, over so many `ranks`."""
+
+    n: int = size()
+    ranks: int = size(least=2, most=65536)
+
+
+class CollectiveOp(Op):
+    """An operation that one process a rank takes part in."""
+
+    Problem = Collective
+    group = True
+    outputs = ("receive",)
+    settings = {  # noqa: RUF012  (ClassVar in Op)
+        "algorithm": ALGORITHMS,
+        "mpi_threads": ("multiple", "single"),
+    }
+    ways = ("algorithm", "mpi_threads")
+    same_everywhere = False
+    """Whether all ranks receive the same."""
+    repeats = False
+    """Whether what is received repeats itself with the tile."""
+    adds = False
+    """Whether numbers of ranks are added, so that the result is rounded."""
+
+    # ---- what an operation says of itself
+
+    def sizes(self, problem: Any) -> tuple[int, int]:
+        """Elements that a rank sends and receives."""
+        return problem.n, problem.n
+
+    def bus_factor(self, problem: Any) -> float:
+        """Bus bandwidth over algorithm bandwidth, as nccl-tests has them (its doc/PERFORMANCE.md)."""
+        raise NotImplementedError
+
+    def wanted(self, problem: Any, rank: int, of: Sequence[Array], first: int, count: int) -> Array:
+        """Elements `first` to `first + count` of what a rank must receive, in float64.
+
+        `of[r]` is the tile of rank r: its element i is `of[r][i % len(of[r])]`.
+        """
+        raise NotImplementedError
+
+    # ---- what is the same for all
+
+    def allows(self, direction: str, precision: Precision) -> bool:
+        """Floats as they are sent."""
+        return precision.name in ROUNDOFF
+
+    def result_type(self, case: Case) -> str:
+        """What is sent is received."""
+        return case.precision.data
+
+    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """None: what a library does not have it refuses."""
+        return ()
+
+    def bytes(self, case: Case) -> int:
+        """Of the larger buffer of a rank."""
+        return int(case.problem.n * BITS[case.precision.data] // 8)
+
+    def operand_bytes(self, case: Case) -> int:
+        """Of one rank."""
+        return sum(self.sizes(case.problem)) * BITS[case.precision.data] // 8
+
+    def flop(self, case: Case) -> int:
+        """Additions over all ranks, each element of the result once; 0 where nothing is added."""
+        return int((case.problem.ranks - 1) * case.problem.n) if self.adds else 0
+
+    def traffic_bytes(self, case: Case) -> int:
+        """The bytes of the larger buffer: what algorithm bandwidth divides by the time."""
+        return self.bytes(case)
+
+    def facts(self, case: Case) -> dict[str, Any]:
+        """`bus_factor`: bus over algorithm bandwidth. `original_bytes`: ranks × bytes, which the original divided."""
+        p = case.problem
+        return {"bus_factor": self.bus_factor(p), "original_bytes": p.ranks * self.bytes(case)}
+
+    def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
+        """Every byte goes over the bus twice or so, and a call takes some microseconds a rank."""
+        return float(2 * self.bytes(case) / bytes_per_s + 20e-6 * case.problem.ranks)
+
+    def operands(self, case: Case) -> Arrays:
+        """Of rank 0: other ranks have `operands_of`."""
+        return self.operands_of(case, 0, whole=False)
+
+    def operands_of(self, case: Case, rank: int, whole: bool) -> Arrays:
+        """`send`, filled, and `receive`, for `begin` to fill."""
+        from deepbench import arrays as made
+
+        kind = case.precision.data
+        sent, received = self.sizes(case.problem)
+        arrays = {"send": made.empty((sent,), kind), "receive": made.empty((received,), kind)}
+        self.fill(case, rank, arrays, whole)
+        return arrays
+
+    def fill(self, case: Case, rank: int, arrays: Arrays, whole: bool) -> None:
+        """What this rank sends."""
+        tile, send = self.tile(case, rank, whole), arrays["send"]
+        for start in range(0, send.size, tile.size):
+            part = send[start : start + tile.size]
+            part[...] = tile[: part.size]
+
+    def tile(self, case: Case, rank: int, whole: bool) -> Array:
+        """The numbers that a rank's data repeats, in the type that is sent."""
+        import numpy as np
+
+        from deepbench import arrays as made
+        from deepbench.precision import dtype
+
+        count, kind = min(self.sizes(case.problem)[0], made.TILE), case.precision.data
+        if whole:
+            numbers = made.generator(FIRST_STREAM + rank).integers(-WHOLE, WHOLE, count, dtype=np.int8, endpoint=True)
+            return numbers.astype(dtype(kind))
+        return made.draw(count, kind, FIRST_STREAM + rank)
+
+    def reset(self, case: Case, arrays: Arrays) -> None:
+        """Poison, or in place what is sent."""
+        from deepbench import arrays as made
+
+        if case.settings.get("place") == "in":
+            arrays["receive"][...] = arrays["send"]
+        else:
+            made.poison(arrays["receive"])
+
+    def compare_of(self, case: Case, rank: int, arrays: Arrays, whole: bool) -> Iterator[Comparison]:
+        """Every element that this rank received, a tile at a time."""
+        import numpy as np
+
+        from deepbench.arrays import TILE
+
+        p, got = case.problem, arrays["receive"]
+        tiles = [self.tile(case, r, whole).astype(np.float64) for r in range(p.ranks)]
+        sizes = [np.abs(tile) for tile in tiles] if self.adds and not whole else []
+        unit = p.ranks * ROUNDOFF[case.precision.data]
+        how = "every element of whole numbers" if whole else "every element"
+        want = tolerance = np.zeros(0)
+        for first in range(0, got.size, TILE):
+            part = got[first : first + TILE].astype(np.float64)
+            if not self.repeats or part.size != want.size:
+                want = self.wanted(p, rank, tiles, first, part.size)
+                tolerance = unit * self.wanted(p, rank, sizes, first, part.size) if sizes else np.zeros(part.size)
+            yield Comparison(how, part, want, tolerance, got.size, got.size)
+
+    def title(self, problem: Any) -> str:
+        """`4194304 × 4 ranks`."""
+        return f"{problem.n} × {problem.ranks} ranks"
+
+
+def stretch(tile: Array, first: int, count: int) -> Array:
+    """Elements `first` to `first + count` of a tile that repeats itself."""
+    import numpy as np
+
+    start = first % tile.size
+    if start + count <= tile.size:
+        return tile[start : start + count]
+    turns = -(-(start + count) // tile.size)
+    return np.concatenate([tile] * turns)[start : start + count]

@@ -1,0 +1,220 @@
+"""One rank of a group: joins, measures its part of one case in step with the others, and rank 0 tells what came out.
+
+All ranks run the same steps on the same numbers (`GroupClock`), so they decide alike without asking each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import sys
+import time
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from deepbench import group as groups
+from deepbench import worker
+
+if TYPE_CHECKING:
+    from deepbench.backend import Kernel
+    from deepbench.case import Case
+    from deepbench.collective import CollectiveOp
+    from deepbench.group import Group
+    from deepbench.op import Arrays
+
+# Calls whose results are compared bit by bit, each rank arriving after a random pause of up to so many seconds.
+REPEATS, MOST_SKEW_S = 3, 0.005
+
+
+def main() -> None:
+    """Serve the one case that the hub sends."""
+    group = groups.join(os.environ)
+    request = group.receive()
+    group.watch(request["timeout_s"])
+    if cpus := request.get("cpus"):
+        os.sched_setaffinity(0, {cpus[group.rank]})
+    worker.import_numpy_without_threads()
+    found = measure(request, group)
+    if group.rank == 0 or found["status"] != "ok":
+        group.send({"record": found})
+    group.receive()  # ends with the hub: libraries' own goodbyes may hang
+    sys.exit(0)
+
+
+def measure(request: dict[str, Any], group: Group) -> dict[str, Any]:
+    """The record of one case as this rank sees it; every way out is one."""
+    from deepbench import case as cases
+    from deepbench import record
+
+    case = cases.parse(request["case"])
+    result = record.make(case, request["round"], "ok")
+    started, clock = datetime.now(UTC), perf_counter()
+    with worker.recorded(result):
+        _fill(result, case, request, group)
+    if result["status"] not in ("ok", "wrong"):  # what is wrong all ranks know
+        result["reason"] = f"rank {group.rank} on {group.host}: {result['reason']}"
+    result["process"] = worker.process_facts(request, started, perf_counter() - clock)
+    return result
+
+
+def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Group) -> None:
+    from deepbench import backend as backends
+    from deepbench import errors, measure, record, system
+    from deepbench import op as ops
+    from deepbench.native import callloop
+
+    op: Any = ops.find(case.op)
+    backend: Any = backends.find(case.backend)
+    group.meet()
+    hosts, here = group.hosts, group.local_ranks
+    worker.refuse_too_large(here * op.operand_bytes(case), case.settings)
+    if case.settings["cache"] != "hot":
+        raise errors.Unsupported("buffers of a group are used again and again; choose cache=hot")
+    backend.settle(group)
+    result["library"] = backend.open()
+    free = backend.memory_free()
+    if free is not None and op.operand_bytes(case) > free:
+        raise errors.OutOfMemory(f"needs {op.operand_bytes(case)} bytes on the GPU, free are {free}")
+    group.phase("join")
+    backend.join(group, case)
+    cores = len(os.sched_getaffinity(0))
+    result["group"] = {
+        "launcher": group.place.launcher,
+        "hosts": {host: hosts.count(host) for host in dict.fromkeys(hosts)},
+        "oversubscribed": backend.device == "cpu" and any(_counts(group, here > max(cores, system.default_threads()))),
+        **backend.group_facts(),
+    }
+    group.phase("inputs")
+    arrays = op.operands_of(case, group.rank, whole=True)
+    group.phase("prepare")
+    kernel = backend.prepare(case, arrays)
+    result["notes"] |= op.facts(case) | kernel.notes
+    each = callloop.each_timer(kernel)
+    clock = GroupClock(each, group)
+    group.phase("first call")
+    _put_back(op, case, arrays, kernel)
+    first = measure.take_sample(clock, 1)
+    group.phase("check")
+    # Whole numbers first: exact in whatever order they are added.
+    if not _passes(result, "before", group, op, case, arrays, kernel, whole=True):
+        return
+    op.fill(case, group.rank, arrays, whole=False)
+    _put_back(op, case, arrays, kernel)
+    each(1)
+    if not _passes(result, "before", group, op, case, arrays, kernel, whole=False):
+        return
+    group.phase("measure")
+    before = kernel.device.conditions() if kernel.device is not None else None
+    rules = measure.Rules(**request["rules"])
+    measurement = measure.measure(clock, rules, first, each.kind)
+    result["measurement"] = measurement.as_dict()
+    if kernel.device is not None:
+        seen = {"before": before, "after": kernel.device.conditions(), **each.facts()}
+        result["measurement"]["device"] = seen
+        result["warnings"] += [record.warning(*w) for w in kernel.device.warnings(seen)]
+    group.phase("check again")
+    _deterministic(result, group, op, case, arrays, kernel, each)
+
+
+class GroupClock:
+    """The clock of all ranks: of each call the time of the slowest. Every rank gets the same numbers."""
+
+    turn = 1
+
+    def __init__(self, each: Any, group: Group) -> None:
+        self._each, self._group = each, group
+        self._now = max(group.gather(0.0))
+        self._start = perf_counter()
+
+    def run(self, turns: int) -> int:
+        """Make so many calls, each after a barrier; nanoseconds of the slowest ranks together."""
+        times = self._each(turns)
+        everything = self._group.gather([perf_counter() - self._start, times])
+        self._now = everything[0][0]
+        return sum(map(max, zip(*(times for _, times in everything), strict=True)))
+
+    def evidence(self) -> None:
+        """None: ranks elsewhere cannot be watched from here."""
+        return None
+
+    def now(self) -> float:
+        """Seconds, by the clock of rank 0 at the last call."""
+        return float(self._now)
+
+
+def _hash(array: Any) -> str:
+    return hashlib.sha256(memoryview(array.view("u1"))).hexdigest()[:32]
+
+
+def _counts(group: Group, value: bool) -> list[bool]:
+    return [bool(v) for v in group.gather(value)]
+
+
+def _put_back(op: CollectiveOp, case: Case, arrays: Arrays, kernel: Kernel) -> None:
+    op.reset(case, arrays)
+    kernel.load()
+
+
+def _passes(
+    result: dict[str, Any],
+    when: str,
+    group: Group,
+    op: CollectiveOp,
+    case: Case,
+    arrays: Arrays,
+    kernel: Kernel,
+    whole: bool,
+) -> bool:
+    """Whether every rank found what it must; the first that did not is told, by all of them."""
+    from deepbench.check import verdict_of
+
+    kernel.store()
+    verdict = verdict_of(op.compare_of(case, group.rank, arrays, whole))
+    told = group.gather({"passed": verdict.passed, "sentence": verdict.sentence if not verdict.passed else None})
+    result["check"][when] = verdict.as_dict()
+    for rank, said in enumerate(told):
+        if not said["passed"]:
+            after = "after timing, " if when == "after" else ""
+            result["status"] = "wrong"
+            # Every rank knows it; the record is that of the first, which found it itself or was told.
+            result["reason"] = f"{after}rank {rank} received {said['sentence']}"
+            return False
+    return True
+
+
+def _deterministic(
+    result: dict[str, Any], group: Group, op: CollectiveOp, case: Case, arrays: Arrays, kernel: Kernel, each: Any
+) -> None:
+    """Whether all ranks, and all calls, leave the same bits, whoever comes late."""
+    late = random.Random(group.rank)
+    seen: list[list[str]] = []
+    for _ in range(REPEATS):
+        _put_back(op, case, arrays, kernel)
+        time.sleep(late.uniform(0.0, MOST_SKEW_S))
+        each(1, False)
+        kernel.store()
+        seen.append(group.gather(_hash(arrays["receive"])))
+    if not _passes(result, "after", group, op, case, arrays, kernel, whole=False):
+        return
+    differs = None
+    for i, hashes in enumerate(seen):
+        if op.same_everywhere and len(set(hashes)) > 1:
+            other = next(r for r, h in enumerate(hashes) if h != hashes[0])
+            differs = f"call {i + 1}: rank {other} has other bits than rank 0"
+            break
+        changed = [r for r, h in enumerate(hashes) if h != seen[0][r]]
+        if changed:
+            differs = f"call {i + 1}: rank {changed[0]} has other bits than after call 1"
+            break
+    result["group"] |= {
+        "deterministic": "yes" if differs is None else f"no ({differs})",
+        "hash": hashlib.sha256("".join(seen[0]).encode()).hexdigest()[:32] if not op.same_everywhere else seen[0][0],
+    }
+    if differs is not None:
+        result["status"], result["reason"] = "wrong", f"not deterministic: {differs}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""A rank that dies, hangs, lies or cannot: the case ends in its status, says which rank it was, and nothing is left."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from deepbench import case, measure, run
+
+CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"
+QUICK = measure.Rules(least_samples=5, least_s=0.0, most_s=0.02, warm_up_s=0.005)
+
+
+@pytest.fixture
+def group_liar(plugins, monkeypatch):
+    """Measure a small all-reduce on a liar."""
+    from deepbench import backend, discover
+
+    monkeypatch.setenv(discover.PLUGINS, str(plugins))
+    backend.all_backends.cache_clear()
+    yield lambda name, ranks=3, timeout_s=20.0, **settings: run.measure_case(
+        case.parse(" ".join([CASE.format(ranks=ranks, name=name), *(f"{n}={v}" for n, v in settings.items())])),
+        1,
+        QUICK,
+        timeout_s,
+    )
+    backend.all_backends.cache_clear()
+
+
+def ranks_left():
+    """Processes of ranks that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"deepbench.rank" in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+ENDINGS = {
+    "grouphonest": ("ok", None),
+    "groupprinter": ("ok", None),
+    "groupdier": ("crashed", "rank 1 on {host} ended during: measure, killed by SIGKILL"),
+    "groupleaver": ("crashed", "rank 1 on {host} ended during: measure, exit code 7"),
+    "grouphungry": ("out_of_memory", "rank 1 on {host}: unable to allocate 9 TiB"),
+    "grouprefuser": ("unsupported", "rank 1 on {host}: no network here"),
+    "groupabsent": ("crashed", "rank 1 on {host} ended during: start, killed by SIGSEGV"),
+    "groupwrong": ("wrong", "rank 1 received every element of whole numbers: found"),
+    "groupstale": ("wrong", "after timing, rank 0 received every element: found NaN or infinity"),
+    "grouparrival": ("wrong", "not deterministic: call 2: rank 0 has other bits than after call 1"),
+    "groupselfish": ("wrong", "not deterministic: call 1: rank 1 has other bits than rank 0"),
+}
+
+
+@pytest.mark.parametrize(("liar", "status", "reason"), [(k, *v) for k, v in ENDINGS.items()])
+def test_a_group_ends_in_its_status(group_liar, liar, status, reason):
+    host = os.uname().nodename
+    if liar == "grouparrival":  # whether two calls meet the same order is chance
+        record = next(r for r in (group_liar(liar, 4) for _ in range(5)) if r["status"] != "ok")
+        reason = "has other bits than after call 1"
+    else:
+        record = group_liar(liar)
+
+    assert status == record["status"], record["reason"]
+    assert record["reason"] is None if reason is None else reason.format(host=host) in record["reason"]
+    assert [] == ranks_left()
+
+
+@pytest.mark.parametrize("liar", ["groupstopper", "grouphanger"])
+def test_a_rank_that_hangs_is_named_and_ended(group_liar, liar):
+    start = time.monotonic()
+    record = group_liar(liar, timeout_s=2.0)
+
+    assert "timeout" == record["status"]
+    wanted = f"no sign of life for 2 s, waiting for rank 1 on {os.uname().nodename}, during: measure"
+    assert wanted in record["reason"]
+    assert time.monotonic() - start < 20
+    assert [] == ranks_left()
+
+
+def test_what_an_honest_group_says(group_liar):
+    record = group_liar("grouphonest")
+    group = record["group"]
+
+    assert "yes" == group["deterministic"]
+    assert {os.uname().nodename: 3} == group["hosts"]
+    assert 32 == len(group["hash"])
+    assert record["check"]["after"]["covers"] == record["check"]["after"]["of"] == 40
+    assert 4 / 3 == pytest.approx(record["notes"]["bus_factor"])
+    assert 3 * 160 == record["notes"]["original_bytes"]
+    assert record["measurement"]["samples_s"]
+
+
+def test_equal_work_has_equal_bits(group_liar):
+    assert group_liar("grouphonest")["group"]["hash"] == group_liar("grouphonest")["group"]["hash"]
+
+
+def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
+    """A launcher of another MPI starts so many groups of one rank each."""
+    from tests.harness.group_liars import GroupLiar
+
+    words = ["env", "PMI_RANK=0", "PMI_SIZE=1"]
+    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks: words)
+    assert GroupLiar.launcher(None, 3) == words
+    record = group_liar("grouphonest")
+
+    assert "unavailable" == record["status"]
+    assert "the launcher started groups of 1 ranks, wanted 3; is it that of another MPI?" == record["reason"]
+
+
+def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
+    words = ["sh", "-c", "echo no such host >&2; exit 9"]
+    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks: words)
+    record = group_liar("grouphonest")
+
+    assert "crashed" == record["status"]
+    assert "the launcher ended, exit code 9, last words: no such host" == record["reason"]
+
+
+def test_ranks_end_when_the_parent_is_killed(plugins, deepbench, tmp_path):
+    import signal
+    import subprocess
+    import sys
+
+    from tests.conftest import ROOT
+
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": str(plugins)}
+    words = ["run", "--timeout", "60", "--backend", "grouphanger", "-o", "out.jsonl"]
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "deepbench", *words, "all_reduce n=40 ranks=3"],
+        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    _until(lambda: len(ranks_left()) == 3)
+    time.sleep(1.0)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+
+    _until(lambda: ranks_left() == [])
+
+
+def _until(condition, most_s=20.0):
+    end = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)

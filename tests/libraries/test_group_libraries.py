@@ -1,0 +1,72 @@
+"""Every library for groups that is here: right, deterministic, and equal to others where it adds in the same order."""
+
+import pytest
+
+from deepbench import backend as backends
+from deepbench import case, measure, run
+
+SHORT = measure.Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
+LIBRARIES = [
+    n for n, b in backends.all_backends().items() if b.device == "cpu" and isinstance(b, backends.GroupBackend)
+]
+
+
+@pytest.fixture(scope="module")
+def opened():
+    return {name: run.open_backend(name, 60.0) for name in LIBRARIES}
+
+
+@pytest.fixture
+def measured(opened):
+    def measure_it(name, text):
+        if "unavailable" in opened[name]:
+            pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
+        return run.measure_case(case.parse(f"{text.format(name)} threads=1"), 1, SHORT, 60.0)
+
+    return measure_it
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all_reduce n=1 ranks=2 forward f32 {}",
+        "all_reduce n=1001 ranks=3 forward f32 {}",
+        "all_reduce n=2 ranks=3 forward f32 {} place=in",
+        "all_reduce n=1000 ranks=2 forward f16 {}",
+        "all_reduce n=70000 ranks=4 forward f32 {}",
+    ],
+)
+def test_the_sum_is_right_and_deterministic(measured, name, text):
+    record = measured(name, text)
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert "yes" == record["group"]["deterministic"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_sixteen_bits_with_eight_of_significand(measured, name):
+    record = measured(name, "all_reduce n=1001 ranks=3 forward bf16 {}")
+
+    assert record["status"] in ("ok", "unsupported"), record["reason"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_every_algorithm_it_says_it_has(measured, name):
+    known = getattr(backends.find(name), "ALGORITHMS", {}).get("all_reduce", {})
+    if not known:
+        pytest.skip(f"{name} offers no choice of algorithm")
+    bits = {}
+    for algorithm in known:
+        record = measured(name, "all_reduce n=3001 ranks=3 forward f32 {} algorithm=" + algorithm)
+        assert ("ok", None) == (record["status"], record["reason"]), algorithm
+        bits[algorithm] = record["group"]["hash"]
+
+    assert len(set(bits.values())) > 1, bits  # the switch switches something: orders of adding differ
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_one_thread_level_is_as_right_as_the_other(measured, name):
+    record = measured(name, "all_reduce n=100 ranks=2 forward f32 {} mpi_threads=single")
+
+    assert record["status"] in ("ok", "unsupported"), record["reason"]

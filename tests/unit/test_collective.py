@@ -1,0 +1,122 @@
+"""What ranks must receive, how much that is, and how a process learns which rank it is. No library takes part."""
+
+import numpy as np
+import pytest
+
+from deepbench import case, group, plan
+from deepbench.check import verdict_of
+from deepbench.op import all_ops, find
+
+GROUPS = [op.name for op in all_ops().values() if op.group]
+
+
+def solve(op, c):
+    """What every rank receives, worked out from what the ranks send, without the op's own `wanted`."""
+    p = c.problem
+    sends = [op.operands_of(c, r, whole=False)["send"].astype(np.float64) for r in range(p.ranks)]
+    if op.name == "all_reduce":
+        return [np.add.reduce(sends)] * p.ranks
+    raise AssertionError(f"how is {op.name} solved?")
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("precision", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", ["n=40 ranks=2", "n=60 ranks=3", "n=1048700 ranks=2"])
+def test_the_right_answer_passes_and_one_wrong_element_does_not(name, precision, sizes):
+    op = find(name)
+    c = case.parse(f"{name} {sizes} forward {precision} mpich threads=1")
+    answers = solve(op, c)
+    for rank, answer in enumerate(answers):
+        arrays = op.operands_of(c, rank, whole=False)
+        op.reset(c, arrays)
+        assert not verdict_of(op.compare_of(c, rank, arrays, False)).passed  # poison
+        arrays["receive"][...] = answer.astype(arrays["receive"].dtype)
+        assert verdict_of(op.compare_of(c, rank, arrays, False)).passed
+        i = arrays["receive"].size // 2
+        arrays["receive"][i] += 0.1 * max(1.0, abs(float(answer[i])))
+        verdict = verdict_of(op.compare_of(c, rank, arrays, False))
+        assert not verdict.passed
+        assert verdict.covers == verdict.of == arrays["receive"].size
+
+
+def test_whole_numbers_are_exact_in_every_precision():
+    op = find("all_reduce")
+    for precision in ("f32", "f16", "bf16"):
+        c = case.parse(f"all_reduce n=1000 ranks=31 forward {precision} mpich threads=1")
+        sends = [op.operands_of(c, r, whole=True)["send"] for r in range(31)]
+        arrays = op.operands_of(c, 0, whole=True)
+        total = sends[0]
+        for other in sends[1:]:
+            total = total + other  # rounded after every addition
+        arrays["receive"][...] = total
+        verdict = verdict_of(op.compare_of(c, 0, arrays, True))
+
+        assert verdict.passed
+        assert 0.0 == verdict.error
+
+
+def test_two_ranks_exchanged_are_seen():
+    """Data of ranks differ, so an answer that took one rank twice and another never is wrong."""
+    op, c = find("all_reduce"), case.parse("all_reduce n=100 ranks=3 forward f32 mpich threads=1")
+    sends = [op.operands_of(c, r, whole=False)["send"] for r in range(3)]
+    arrays = op.operands_of(c, 0, whole=False)
+    arrays["receive"][...] = sends[0] + sends[1] + sends[1]
+
+    assert not verdict_of(op.compare_of(c, 0, arrays, False)).passed
+
+
+@pytest.mark.parametrize(("ranks", "factor"), [(2, 1.0), (4, 1.5), (8, 1.75)])
+def test_bandwidths_are_those_of_nccl_tests(ranks, factor):
+    c = case.parse(f"all_reduce n=1000 ranks={ranks} forward f32 mpich threads=1")
+
+    facts = find("all_reduce").facts(c)
+    assert factor == facts["bus_factor"]
+    assert ranks * 4000 == facts["original_bytes"]
+    assert 4000 == find("all_reduce").traffic_bytes(c)
+    assert (ranks - 1) * 1000 == find("all_reduce").flop(c)
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({}, None),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, ("hydra", 1, 4)),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "PMIX_RANK": "3"}, ("openmpi", 3, 8)),
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, ("torchrun", 0, 2)),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_STEP_ID": "0"}, ("slurm", 5, 6)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, None),  # a batch script, not a step
+        ({"PMI_RANK": "1"}, None),
+        ({"PMI_RANK": "one", "PMI_SIZE": "4"}, None),
+        ({"DEEPBENCH_RANK": "2", "DEEPBENCH_RANKS": "3", "RANK": "0", "WORLD_SIZE": "1"}, ("deepbench", 2, 3)),
+    ],
+)
+def test_a_process_learns_its_rank_from_its_launcher(environment, wanted):
+    found = group.place(environment)
+
+    assert wanted == (found and (found.launcher, found.ranks and found.rank, found.ranks))
+
+
+def cases_of(*words, cores=2, **choices):
+    entries = plan.read_words(words)
+    return [p.case for p in plan.expand(entries, plan.Choices(backends=("mpich",), **choices), cores)]
+
+
+def test_a_suite_asks_for_no_more_ranks_than_cores_unless_told():
+    def ranks(**choices):
+        return {c.problem.ranks for c in cases_of("deepbench/train", ops=("all_reduce",), **choices)}
+
+    assert {2} == ranks()
+    assert {2, 4, 8} == ranks(cores=8)
+    assert {4, 32} == ranks(**{"ranks": (4, 32)})
+
+
+def test_a_typed_group_is_as_large_as_it_says():
+    (found,) = cases_of("all_reduce n=10 ranks=16")
+
+    assert (16, 1) == (found.problem.ranks, found.threads)
+
+
+def test_the_originals_sizes_are_those_of_its_header():
+    sizes = {c.problem.n for c in cases_of("deepbench/train", ops=("all_reduce",))}
+
+    assert {100000, 3097600, 4194304, 6553600, 16777217, 38360000, 64500000} == sizes

@@ -415,7 +415,12 @@ def _header(
     how, rules = _rounds(mode, rounds, energy)
     names = {p.case.backend for p in planned}
     devices = {backends.find(name).device for name in names}
-    names |= {name for name, b in backends.all_backends().items() if b.default and b.device in devices}
+    # Those that may set a roof.
+    names |= {
+        name
+        for name, b in backends.all_backends().items()
+        if b.default and b.device in devices and not isinstance(b, backends.GroupBackend)
+    }
     libraries = _open_backends(sorted(names))
     _refuse_without_device(planned, libraries)
     return {
@@ -447,9 +452,12 @@ def _refuse_without_device(planned: list[Planned], libraries: dict[str, Any]) ->
 
 
 def _open_backends(names: list[str]) -> dict[str, Any]:
+    from concurrent.futures import ThreadPoolExecutor
+
     from deepbench import run as runs
 
-    return {name: runs.open_backend(name, 60.0) for name in names}
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:  # each waits for a process
+        return dict(zip(names, threads.map(lambda name: runs.open_backend(name, 60.0), names), strict=True))
 
 
 def _refuse_other_machine(found: ResultFile) -> None:
@@ -699,21 +707,31 @@ def _matrix() -> list[dict[str, Any]]:
     ]
 
 
+# They serve whatever an op allows, and are no libraries.
+OURS = ("null", "reference")
+
+
 def _print_matrix(rows: list[dict[str, Any]]) -> None:
+    import itertools
+
     from rich.table import Table
 
     from deepbench import backend as backends
+    from deepbench import op as ops
 
     console = _console()
-    for device in backends.DEVICES:
-        names = [name for name, backend in backends.all_backends().items() if backend.device == device]
+    for device, group in itertools.product(backends.DEVICES, (False, True)):
+        of_kind = [r for r in rows if ops.find(r["op"]).group == group]
+        serving = {name for r in of_kind for name in r["backends"]}
+        names = [n for n, b in backends.all_backends().items() if b.device == device and n in serving]
         table = Table("op", "direction", "precision", *names, box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        libraries = {name for name in names if backends.find(name).default or backends.find(name).framework}
-        for row in rows:
+        for row in of_kind:
             marks = ["yes" if name in row["backends"] else "–" for name in names]
-            if libraries & set(row["backends"]):  # not ours alone
+            if set(names) & set(row["backends"]) - set(OURS):
                 table.add_row(row["op"], row["direction"], row["precision"], *marks)
-        if device != DEFAULT_DEVICE:
-            console.print(f"\n--device {device}", markup=False)
+        words = [f"--device {device}"] if device != DEFAULT_DEVICE else []
+        words += ["one process a rank"] if group else []
+        if words:
+            console.print(f"\n{', '.join(words)}", markup=False)
         console.print(table)
     console.print("yes: the library has a kernel for it; whether this machine does shows when it runs.")

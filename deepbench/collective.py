@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deepbench.errors import BadInput
 from deepbench.op import BaseProblem, Comparison, Op, size
 from deepbench.precision import BITS
 
@@ -56,6 +57,16 @@ class Collective(BaseProblem):
 
     n: int = size()
     ranks: int = size(least=2, most=65536)
+
+
+@dataclass(frozen=True)
+class Parts(Collective):
+    """The same, where each rank has or gets an equal part."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n % self.ranks:
+            raise BadInput(f"n must be a multiple of ranks, found n={self.n} and ranks={self.ranks}")
 
 
 class CollectiveOp(Op):
@@ -167,7 +178,11 @@ class CollectiveOp(Op):
         return made.draw(count, kind, FIRST_STREAM + rank)
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """Poison, or in place what is sent."""
+        """As of rank 0: other ranks have `begin`."""
+        self.begin(case, 0, arrays)
+
+    def begin(self, case: Case, rank: int, arrays: Arrays) -> None:
+        """Poison where the answer will be, or in place what is sent."""
         from deepbench import arrays as made
 
         if case.settings.get("place") == "in":
@@ -197,6 +212,20 @@ class CollectiveOp(Op):
     def title(self, problem: Any) -> str:
         """`4194304 × 4 ranks`."""
         return f"{problem.n} × {problem.ranks} ranks"
+
+
+def joined(pieces: Sequence[tuple[Array, int]], part: int, first: int, count: int) -> Array:
+    """Elements `first` to `first + count` of pieces of `part` elements, each of a tile from a place in it on."""
+    import numpy as np
+
+    found = []
+    while count:
+        piece, inside = divmod(first, part)
+        length = min(count, part - inside)
+        tile, start = pieces[piece]
+        found.append(stretch(tile, start + inside, length))
+        first, count = first + length, count - length
+    return np.concatenate(found)
 
 
 def stretch(tile: Array, first: int, count: int) -> Array:

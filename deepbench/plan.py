@@ -190,7 +190,10 @@ def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
 
 
 def _op_of(header: list[str], path: Path) -> ops.Op:
-    """The op whose fields the header names; `BadInput` says what was wanted."""
+    """The op whose fields the header names; where several have them, the one the file is called after.
+
+    `BadInput` says what was wanted.
+    """
     doubled = next((n for n in header if header.count(n) > 1), None)
     if doubled is not None:
         raise BadInput(f"{path}: the header has {cases.shorten(doubled)!r} twice")
@@ -207,7 +210,12 @@ def _op_of(header: list[str], path: Path) -> ops.Op:
         reasons.append(
             f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {cases.shorten(','.join(unknown)) or '-'})"
         )
-    if len(fitting) != 1:
+    named = [op for op in fitting if op.name == path.stem]
+    if len(fitting) > 1 and not named:
+        names = ", ".join(op.name for op in fitting)
+        raise BadInput(f"{path}: the header fits {names}; call it after one, such as {fitting[0].name}.csv")
+    fitting = named or fitting
+    if not fitting:
         raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
     return fitting[0]
 

@@ -94,14 +94,14 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
     each = callloop.each_timer(kernel)
     clock = GroupClock(each, group)
     group.phase("first call")
-    _put_back(op, case, arrays, kernel)
+    _put_back(op, case, group.rank, arrays, kernel)
     first = measure.take_sample(clock, 1)
     group.phase("check")
     # Whole numbers first: exact in whatever order they are added.
     if not _passes(result, "before", group, op, case, arrays, kernel, whole=True):
         return
     op.fill(case, group.rank, arrays, whole=False)
-    _put_back(op, case, arrays, kernel)
+    _put_back(op, case, group.rank, arrays, kernel)
     each(1)
     if not _passes(result, "before", group, op, case, arrays, kernel, whole=False):
         return
@@ -152,8 +152,8 @@ def _counts(group: Group, value: bool) -> list[bool]:
     return [bool(v) for v in group.gather(value)]
 
 
-def _put_back(op: CollectiveOp, case: Case, arrays: Arrays, kernel: Kernel) -> None:
-    op.reset(case, arrays)
+def _put_back(op: CollectiveOp, case: Case, rank: int, arrays: Arrays, kernel: Kernel) -> None:
+    op.begin(case, rank, arrays)
     kernel.load()
 
 
@@ -191,7 +191,7 @@ def _deterministic(
     late = random.Random(group.rank)
     seen: list[list[str]] = []
     for _ in range(REPEATS):
-        _put_back(op, case, arrays, kernel)
+        _put_back(op, case, group.rank, arrays, kernel)
         time.sleep(late.uniform(0.0, MOST_SKEW_S))
         each(1, False)
         kernel.store()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from deepbench.op import Arrays
 
 
+FLOATS = ("f32", "f16", "bf16")
+
+
 class Gloo(GroupBackend):
     name = "gloo"
     title = "Gloo"
@@ -55,32 +58,61 @@ class Gloo(GroupBackend):
             "0.0.0.0" if serves else host, port, is_master=serves, wait_for_workers=False, timeout=timedelta(minutes=1)
         )
 
-    @kernel("all_reduce", precisions=("f32", "f16", "bf16"))
+    @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
-        import numpy as np
-
-        torch, distributed = self.torch, self.distributed
-
-        def tensor(array: Any) -> Any:
-            if array.dtype.name == "bfloat16":
-                return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-            return torch.from_numpy(array)
-
-        send, receive = tensor(arrays["send"]), tensor(arrays["receive"])
+        send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
         in_place = case.settings["place"] == "in"
 
         def run() -> None:
             if not in_place:
                 receive.copy_(send)
-            distributed.all_reduce(receive)
+            self.distributed.all_reduce(receive)
 
         def together() -> None:
             if in_place:
                 receive.copy_(send)
-            distributed.barrier()
+            self.distributed.barrier()
 
         name = "all_reduce" if in_place else "copy_ and all_reduce"
         return Kernel(run=run, barrier=Kernel(run=together), notes={"implementation": name})
+
+    @kernel("all_gather", precisions=FLOATS)
+    def all_gather(self, case: Case, arrays: Arrays) -> Kernel:
+        send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
+        return self._kernel("all_gather_into_tensor", receive, send)
+
+    @kernel("all_to_all", precisions=FLOATS)
+    def all_to_all(self, case: Case, arrays: Arrays) -> Kernel:
+        send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
+        return self._kernel("all_to_all_single", receive, send)
+
+    @kernel("broadcast", precisions=FLOATS)
+    def broadcast(self, case: Case, arrays: Arrays) -> Kernel:
+        return self._kernel("broadcast", self._tensor(arrays["receive"]), 0)
+
+    @kernel("send_receive", precisions=FLOATS)
+    def send_receive(self, case: Case, arrays: Arrays) -> Kernel:
+        send, receive, distributed = self._tensor(arrays["send"]), self._tensor(arrays["receive"]), self.distributed
+        ranks, rank = case.problem.ranks, distributed.get_rank()
+
+        def run() -> None:
+            sent = distributed.isend(send, (rank + 1) % ranks)
+            distributed.recv(receive, (rank - 1) % ranks)
+            sent.wait()
+
+        return Kernel(run=run, barrier=Kernel(run=distributed.barrier), notes={"implementation": "isend, recv"})
+
+    def _tensor(self, array: Any) -> Any:
+        import numpy as np
+
+        if array.dtype.name == "bfloat16":
+            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array)
+
+    def _kernel(self, name: str, *arguments: Any) -> Kernel:
+        function = getattr(self.distributed, name)
+        barrier = Kernel(run=self.distributed.barrier)
+        return Kernel(run=lambda: function(*arguments), barrier=barrier, notes={"implementation": name})
 
 
 BACKEND = Gloo()

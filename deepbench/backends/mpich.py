@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.backend import GroupBackend, Kernel, kernel
@@ -56,6 +57,49 @@ class MPIBackend(GroupBackend):
         # In place each call adds what the last one left: numbers would grow beyond all bounds.
         before = [mpi.refill(receive, send)] if inside else []
         return Kernel(calls=(call,), barrier=m.barrier(self.world, *before), notes={"implementation": "MPI_Allreduce"})
+
+    @kernel("reduce_scatter", precisions=FLOATS)
+    def reduce_scatter(self, case: Case, arrays: Arrays) -> Kernel:
+        m, send, receive = self.mpi, arrays["send"], arrays["receive"]
+        kind, total, world = m.word(m.type(case.precision.data)), m.word(m.MPI.SUM), m.word(self.world)
+        return self._kernel("MPI_Reduce_scatter_block", send, receive, receive.size, kind, total, world)
+
+    @kernel("all_gather", precisions=FLOATS)
+    def all_gather(self, case: Case, arrays: Arrays) -> Kernel:
+        send, (kind, world) = arrays["send"], self._words(case)
+        return self._kernel("MPI_Allgather", send, send.size, kind, arrays["receive"], send.size, kind, world)
+
+    @kernel("all_to_all", precisions=FLOATS)
+    def all_to_all(self, case: Case, arrays: Arrays) -> Kernel:
+        send, (kind, world) = arrays["send"], self._words(case)
+        part = send.size // case.problem.ranks
+        return self._kernel("MPI_Alltoall", send, part, kind, arrays["receive"], part, kind, world)
+
+    @kernel("broadcast", precisions=FLOATS)
+    def broadcast(self, case: Case, arrays: Arrays) -> Kernel:
+        receive, (kind, world) = arrays["receive"], self._words(case)
+        return self._kernel("MPI_Bcast", receive, receive.size, kind, 0, world)
+
+    @kernel("send_receive", precisions=FLOATS)
+    def send_receive(self, case: Case, arrays: Arrays) -> Kernel:
+        send, receive, (kind, world) = arrays["send"], arrays["receive"], self._words(case)
+        ranks, rank, tag = case.problem.ranks, self.world.rank, 0
+        right, left = (rank + 1) % ranks, (rank - 1) % ranks
+        ignored = ctypes.create_string_buffer(STATUS_BYTES)
+        sent, received = (send, send.size, kind, right, tag), (receive, receive.size, kind, left, tag)
+        return self._kernel("MPI_Sendrecv", *sent, *received, world, ignored)
+
+    def _words(self, case: Case) -> tuple[int, int]:
+        """A datatype that carries the elements, and the communicator, as C passes them."""
+        return self.mpi.word(self.mpi.carrier(case.precision.data)), self.mpi.word(self.world)
+
+    def _kernel(self, name: str, *arguments: Any) -> Kernel:
+        call = self.mpi.call(name, *arguments)
+        return Kernel(calls=(call,), barrier=self.mpi.barrier(self.world), notes={"implementation": name})
+
+
+# More than the MPI_Status of any implementation.
+STATUS_BYTES = 256
 
 
 def _algorithms(names: dict[str, str]) -> dict[str, dict[str, str]]:

@@ -1,12 +1,13 @@
-"""NCCL: all-reduce between GPUs, one process a GPU."""
+"""NCCL: all-reduce and its kin between GPUs, one process a GPU."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import GroupBackend, Kernel, kernel
+from deepbench.backend import Call, GroupBackend, Kernel, kernel
 from deepbench.errors import Unsupported
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 # ncclDataType_t and ncclRedOp_t of nccl.h; the same in RCCL
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
-SUM = 0
+SUM, ROOT = 0, 0
+FLOATS = ("f32", "f16", "bf16")
 
 # NCCL_ALGO; by default the library chooses by size.
 ALGORITHMS = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS", "collnet": "CollnetDirect"}
@@ -33,6 +35,8 @@ class NCCL(GroupBackend, GpuBackend):
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:
         wanted = case.settings["algorithm"]
+        if wanted != "default" and case.op != "all_reduce":
+            raise Unsupported("algorithms are chosen for all_reduce only; choose algorithm=default")
         if wanted == "default":
             return {}
         if wanted not in ALGORITHMS:
@@ -60,6 +64,7 @@ class NCCL(GroupBackend, GpuBackend):
         return f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
 
     def join(self, group: Group, case: Case) -> None:
+        self.rank = group.rank
         gpu, made = self.gpu, UniqueId()
         if group.rank == 0:
             gpu.call("ncclGetUniqueId", ctypes.byref(made))
@@ -72,20 +77,74 @@ class NCCL(GroupBackend, GpuBackend):
     def group_facts(self) -> dict[str, Any]:
         return {"cards": self.cards}
 
-    @kernel("all_reduce", precisions=("f32", "f16", "bf16"))
+    @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
         """In place nothing is put back between calls: numbers grow without bounds, which takes no other time."""
-        buffers = self.buffers(case, arrays)
-        at, count, kind = buffers.address, case.problem.n, TYPES[case.precision.data]
+        at, made = self._buffers(case, arrays)
         source = at["receive" if case.settings["place"] == "in" else "send"]
-        call = self._all_reduce(source, at["receive"], count, kind)
-        made = self.kernel([call], buffers, arrays, {"implementation": "ncclAllReduce"})
-        one = self.gpu.allocate(4, "a number")
-        made.barrier = Kernel(calls=(self._all_reduce(one, one, 1, TYPES["f32"]),), device=self.gpu)
-        return made
+        return made("ncclAllReduce", self._call("AllReduce", source, at["receive"], case.problem.n, _type(case), SUM))
 
-    def _all_reduce(self, source: int, target: int, count: int, kind: int) -> Any:
-        return self.enqueue("ncclAllReduce", source, target, count, kind, SUM, self.communicator, self.gpu.stream)
+    @kernel("reduce_scatter", precisions=FLOATS)
+    def reduce_scatter(self, case: Case, arrays: Arrays) -> Kernel:
+        at, made = self._buffers(case, arrays)
+        part = arrays["receive"].size
+        call = self._call("ReduceScatter", at["send"], at["receive"], part, _type(case), SUM)
+        return made("ncclReduceScatter", call)
+
+    @kernel("all_gather", precisions=FLOATS)
+    def all_gather(self, case: Case, arrays: Arrays) -> Kernel:
+        at, made = self._buffers(case, arrays)
+        return made(
+            "ncclAllGather", self._call("AllGather", at["send"], at["receive"], arrays["send"].size, _type(case))
+        )
+
+    @kernel("broadcast", precisions=FLOATS)
+    def broadcast(self, case: Case, arrays: Arrays) -> Kernel:
+        at, made = self._buffers(case, arrays)
+        here, count = at["receive"], case.problem.n
+        return made("ncclBroadcast", self._call("Broadcast", here, here, count, _type(case), ROOT))
+
+    @kernel("all_to_all", precisions=FLOATS)
+    def all_to_all(self, case: Case, arrays: Arrays) -> Kernel:
+        """A send to and a receive from every rank, in one group."""
+        ranks, (at, made) = case.problem.ranks, self._buffers(case, arrays)
+        part, width = case.problem.n // ranks, arrays["send"].itemsize
+        calls = []
+        for r in range(ranks):
+            calls.append(self._call("Send", at["send"] + r * part * width, part, _type(case), r))
+            calls.append(self._call("Recv", at["receive"] + r * part * width, part, _type(case), r))
+        return made("ncclSend, ncclRecv", *self._together(calls))
+
+    @kernel("send_receive", precisions=FLOATS)
+    def send_receive(self, case: Case, arrays: Arrays) -> Kernel:
+        ranks, (at, made) = case.problem.ranks, self._buffers(case, arrays)
+        right, left = (self.rank + 1) % ranks, (self.rank - 1) % ranks
+        count = case.problem.n
+        send = self._call("Send", at["send"], count, _type(case), right)
+        receive = self._call("Recv", at["receive"], count, _type(case), left)
+        return made("ncclSend, ncclRecv", *self._together([send, receive]))
+
+    def _buffers(self, case: Case, arrays: Arrays) -> tuple[dict[str, int], Callable[..., Kernel]]:
+        """Where the arrays are on the card, and what makes a kernel of calls on them."""
+        buffers = self.buffers(case, arrays)
+
+        def made(name: str, *calls: Call) -> Kernel:
+            kernel = self.kernel(calls, buffers, arrays, {"implementation": name})
+            one = self.gpu.allocate(4, "a number")
+            kernel.barrier = Kernel(calls=(self._call("AllReduce", one, one, 1, TYPES["f32"], SUM),), device=self.gpu)
+            return kernel
+
+        return buffers.address, made
+
+    def _call(self, name: str, *arguments: Any) -> Call:
+        return self.enqueue(f"nccl{name}", *arguments, self.communicator, self.gpu.stream)
+
+    def _together(self, calls: list[Call]) -> list[Call]:
+        return [self.enqueue("ncclGroupStart"), *calls, self.enqueue("ncclGroupEnd")]
+
+
+def _type(case: Case) -> int:
+    return TYPES[case.precision.data]
 
 
 BACKEND = NCCL()

@@ -91,6 +91,7 @@ def find(flavour: Flavour) -> Found:
     raise Unavailable(f"{flavour.title} not found (looked in {where}{lacks})", flavour.extra)
 
 
+@cache
 def present(flavour: Flavour) -> bool:
     """Whether it is here, without loading it."""
     try:
@@ -177,6 +178,10 @@ class Mpi:
             if found != self.MPI.DATATYPE_NULL:
                 return found
         raise Unsupported(f"{self.flavour.title} has no type for {name}")
+
+    def carrier(self, name: str) -> Any:
+        """A datatype that carries a type of ours where nothing is added: any of the same width."""
+        return self.MPI.FLOAT if name == "f32" else self.MPI.UINT16_T
 
     def word(self, thing: Any) -> int:
         """A handle as C passes it: an integer in MPICH and its kin, an address in Open MPI."""

@@ -23,7 +23,11 @@ def refused(done, expected):
     ("words", "expected"),
     [
         (["run", "nosuch"], "unknown suite, op or file 'nosuch'; suites are"),
-        (["run", "--op", "nosuch"], "unknown op 'nosuch'; there are all_reduce, conv, gemm, recurrent, sparse_gemm"),
+        (
+            ["run", "--op", "nosuch"],
+            "unknown op 'nosuch'; there are all_gather, all_reduce, all_to_all, broadcast, "
+            "conv, gemm, recurrent, reduce_scatter, send_receive, sparse_gemm",
+        ),
         (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
         (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; there are cublas"),
         (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),

@@ -16,6 +16,17 @@ def solve(op, c):
     sends = [op.operands_of(c, r, whole=False)["send"].astype(np.float64) for r in range(p.ranks)]
     if op.name == "all_reduce":
         return [np.add.reduce(sends)] * p.ranks
+    if op.name == "reduce_scatter":
+        return np.split(np.add.reduce(sends), p.ranks)
+    if op.name == "all_gather":
+        return [np.concatenate(sends)] * p.ranks
+    if op.name == "all_to_all":
+        parts = [np.split(send, p.ranks) for send in sends]
+        return [np.concatenate([parts[r][rank] for r in range(p.ranks)]) for rank in range(p.ranks)]
+    if op.name == "broadcast":
+        return [sends[0]] * p.ranks
+    if op.name == "send_receive":
+        return [sends[rank - 1] for rank in range(p.ranks)]
     raise AssertionError(f"how is {op.name} solved?")
 
 
@@ -28,12 +39,13 @@ def test_the_right_answer_passes_and_one_wrong_element_does_not(name, precision,
     answers = solve(op, c)
     for rank, answer in enumerate(answers):
         arrays = op.operands_of(c, rank, whole=False)
-        op.reset(c, arrays)
-        assert not verdict_of(op.compare_of(c, rank, arrays, False)).passed  # poison
+        op.begin(c, rank, arrays)
+        if not (name == "broadcast" and rank == 0):  # the root has it from the beginning
+            assert not verdict_of(op.compare_of(c, rank, arrays, False)).passed  # poison
         arrays["receive"][...] = answer.astype(arrays["receive"].dtype)
         assert verdict_of(op.compare_of(c, rank, arrays, False)).passed
         i = arrays["receive"].size // 2
-        arrays["receive"][i] += 0.1 * max(1.0, abs(float(answer[i])))
+        arrays["receive"][i] -= 0.1 * max(1.0, abs(float(answer[i])))
         verdict = verdict_of(op.compare_of(c, rank, arrays, False))
         assert not verdict.passed
         assert verdict.covers == verdict.of == arrays["receive"].size

@@ -162,6 +162,11 @@ ncclCommAbort                         p                      communicator
 ncclGroupStart                        -
 ncclGroupEnd                          -
 ncclAllReduce                         ppliipp                from to count type op communicator stream
+ncclReduceScatter                     ppliipp                from to count type op communicator stream
+ncclAllGather                         pplipp                 from to count type communicator stream
+ncclBroadcast                         ppliipp                from to count type root communicator stream
+ncclSend                              pliipp                 from count type to_rank communicator stream
+ncclRecv                              pliipp                 to count type from_rank communicator stream
 
 nvmlInit_v2                           -
 nvmlErrorString                       i                      status

@@ -71,6 +71,104 @@ static void reduce(void *arguments)
     pthread_barrier_wait(&c->shared->barrier);
     spin(slowness());
 }
+/* What is received is the r-th part of what the others sent, or all of it, or the root's. */
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
+struct movement { struct communicator *c; const void *from; void *to; size_t count; int type; enum kind kind; };
+
+static void move(void *arguments)
+{
+    struct movement *m = arguments;
+    struct communicator *c = m->c;
+    size_t width = m->type == R_32F ? 4 : 2, sent = m->count * (m->kind == REDUCE_SCATTER ? c->ranks : 1);
+    if (m->kind != BROADCAST || c->rank == 0)
+        memcpy(c->shared->data[c->rank], m->from, sent * width);
+    pthread_barrier_wait(&c->shared->barrier);
+    if (m->kind == ALL_GATHER)
+        for (int r = 0; r < c->ranks; r++)
+            memcpy((char *)m->to + r * m->count * width, c->shared->data[r], m->count * width);
+    else if (m->kind == BROADCAST)
+        memcpy(m->to, c->shared->data[0], m->count * width);
+    else
+        for (size_t i = 0; i < m->count; i++) {
+            float sum = 0;
+            for (int r = 0; r < c->ranks; r++)
+                sum += (float)get(c->shared->data[r], c->rank * m->count + i, m->type);
+            put(m->to, i, m->type, sum);
+        }
+    pthread_barrier_wait(&c->shared->barrier);
+    spin(slowness());
+}
+static int type_of(int type) { return type == FLOAT32 ? R_32F : type == FLOAT16 ? R_16F : type == BFLOAT16 ? R_16BF : -1; }
+static int submit_movement(const void *from, void *to, size_t count, int type, struct communicator *c, enum kind kind)
+{
+    struct movement m = {c, from, to, count, type_of(type), kind};
+    if (m.type < 0 || count * 4 * c->ranks > MOST_BYTES)
+        return INVALID;
+    submit(move, &m, sizeof m);
+    return 0;
+}
+int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op, struct communicator *c, void *stream)
+{
+    return op ? INVALID : submit_movement(from, to, count, type, c, REDUCE_SCATTER);
+}
+int ncclAllGather(const void *from, void *to, size_t count, int type, struct communicator *c, void *stream)
+{
+    return submit_movement(from, to, count, type, c, ALL_GATHER);
+}
+int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, struct communicator *c, void *stream)
+{
+    return root ? INVALID : submit_movement(from, to, count, type, c, BROADCAST);
+}
+
+/* Messages of a group happen together when it ends: each rank's outbox has a place for every peer. */
+struct message { const void *from; void *to; size_t bytes; int peer; };
+static struct box { struct communicator *c; int count; struct message messages[2 * MOST_RANKS]; } open_box;
+static int open_group;
+
+static void exchange(void *arguments)
+{
+    struct box *b = arguments;
+    struct communicator *c = b->c;
+    size_t place = MOST_BYTES / MOST_RANKS;
+    for (int i = 0; i < b->count; i++)
+        if (b->messages[i].from)
+            memcpy(c->shared->data[c->rank] + b->messages[i].peer * place, b->messages[i].from, b->messages[i].bytes);
+    pthread_barrier_wait(&c->shared->barrier);
+    for (int i = 0; i < b->count; i++)
+        if (b->messages[i].to)
+            memcpy(b->messages[i].to, c->shared->data[b->messages[i].peer] + c->rank * place, b->messages[i].bytes);
+    pthread_barrier_wait(&c->shared->barrier);
+}
+int ncclGroupStart(void)
+{
+    open_group = 1, open_box.count = 0;
+    return 0;
+}
+int ncclGroupEnd(void)
+{
+    MAY_FAIL();
+    submit(exchange, &open_box, sizeof open_box);
+    open_group = 0;
+    return 0;
+}
+static int message(const void *from, void *to, size_t count, int type, int peer, struct communicator *c)
+{
+    size_t bytes = count * (type == FLOAT32 ? 4 : 2);
+    if (!open_group || open_box.count == 2 * MOST_RANKS || bytes > MOST_BYTES / MOST_RANKS)
+        return INVALID;
+    open_box.c = c;
+    open_box.messages[open_box.count++] = (struct message){from, to, bytes, peer};
+    return 0;
+}
+int ncclSend(const void *from, size_t count, int type, int peer, struct communicator *c, void *stream)
+{
+    return message(from, NULL, count, type, peer, c);
+}
+int ncclRecv(void *to, size_t count, int type, int peer, struct communicator *c, void *stream)
+{
+    return message(NULL, to, count, type, peer, c);
+}
+
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, struct communicator *c, void *stream)
 {
     MAY_FAIL();

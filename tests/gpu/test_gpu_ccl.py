@@ -21,6 +21,14 @@ def test_ranks_add_on_their_cards(gpu, tmp_path, backend, precision, type):
     assert {"2.28.9"} == {record["library"]["version"]}
 
 
+@pytest.mark.parametrize("backend", ["nccl", "rccl"])
+@pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_receive"])
+def test_the_kin_of_all_reduce(gpu, backend, op):
+    record = gpu(f"{op} n=999 ranks=3 forward bf16 {backend} threads=1")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+
+
 def test_in_place_and_an_algorithm_by_name(gpu, tmp_path):
     text = f"{CASE.format(2, 'f32', 'nccl')} algorithm=ring place=in"
     record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))

@@ -13,7 +13,9 @@ LIBRARIES = [
 
 @pytest.fixture(scope="module")
 def opened():
-    return {name: run.open_backend(name, 60.0) for name in LIBRARIES}
+    from deepbench.cli import _open_backends
+
+    return _open_backends(LIBRARIES)
 
 
 @pytest.fixture
@@ -42,6 +44,16 @@ def test_the_sum_is_right_and_deterministic(measured, name, text):
 
     assert ("ok", None) == (record["status"], record["reason"])
     assert "yes" == record["group"]["deterministic"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_receive"])
+def test_the_kin_of_all_reduce(measured, name, op):
+    if not backends.find(name).supports(op, "f32", "forward"):
+        pytest.skip(f"{name} has no {op}")
+    record = measured(name, op + " n=999 ranks=3 forward f32 {}")
+
+    assert ("ok", None) == (record["status"], record["reason"])
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-torch check gpu clean
+.PHONY: run test test-torch test-hosts check gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -15,6 +15,10 @@ TORCH := 2.13.0
 test-torch: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
 	$(BIN)/python -m pytest tests/libraries -k 'torch or gloo'
+
+# Groups over several hosts, as network namespaces with slow links: needs root and iproute2, else it is skipped.
+test-hosts: .venv/test
+	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
 
 # For developers, under a minute: format, lint, strict types, the fast tests.
 check: .venv/check

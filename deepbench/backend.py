@@ -231,8 +231,11 @@ class Backend:
 class GroupBackend(Backend):
     """A library through which ranks talk, one process a rank (`collective.py`). Kernels have `barrier`."""
 
-    def launcher(self, ranks: int) -> list[str] | None:
-        """The words that start so many ranks of a program, such as `mpiexec -n 4`; None: each is started alone."""
+    def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
+        """The words that start so many ranks of a program, such as `mpiexec -n 4`, on these hosts or on this one.
+
+        None: each is started alone, or on other hosts by an MPI.
+        """
         return None
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:

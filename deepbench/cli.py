@@ -192,6 +192,7 @@ def info(matrix: bool, as_json: bool) -> None:
 @click.option("--rigorous", "mode", flag_value="rigorous", help="Ten to twenty rounds, ±0.5 %.")
 @click.option("--rounds", metavar="N", help="Exactly so many rounds, each in fresh processes.")
 @click.option("--energy", is_flag=True, help="Joules a call, on devices that count energy (2 s more a case).")
+@click.option("--hostfile", metavar="FILE", help="Hosts for groups, one a line; ranks are spread evenly over them.")
 @click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with FILE where it stops.")
@@ -201,6 +202,7 @@ def run(
     mode: str | None,
     rounds: str | None,
     energy: bool,
+    hostfile: str | None,
     timeout: str | None,
     output: str | None,
     resume: bool,
@@ -223,7 +225,7 @@ def run(
     if resume:
         if not output:
             raise BadInput("--resume needs the file to go on with: deepbench run --resume -o FILE")
-        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy) if n]
+        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy, hostfile) if n]
         if words or given:
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
         store = Store.reopen(Path(output))
@@ -232,7 +234,8 @@ def run(
         store.go_on(found)
         return _go_on(found, store, _seconds(timeout), full)
     planned = _plan(words, filters)
-    header = _header(planned, mode or "default", rounds, energy, _seconds(timeout))
+    hosts = _hosts(hostfile, planned) if hostfile else []
+    header = _header(planned, mode or "default", rounds, energy, _seconds(timeout), hosts)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     from deepbench.store import default_path
 
@@ -375,6 +378,21 @@ def _rounds(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules
     return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
 
 
+def _hosts(path: str, planned: list[Planned]) -> list[str]:
+    """The hosts of a file, one a line; what stands behind the name, such as `slots=4`, is left to launchers."""
+    from deepbench import op as ops
+    from deepbench import plan
+
+    if not any(ops.find(p.case.op).group for p in planned):
+        raise BadInput("--hostfile is for ops in which several processes take part, such as all_reduce")
+    lines = (line.partition("#")[0].split() for line in plan.text_of(Path(path)).splitlines())
+    hosts = [re.split("[: ]", words[0])[0] for words in lines if words]
+    wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)
+    if not hosts or wrong is not None:
+        raise BadInput(f"{path}: wanted a host a line, found {wrong[:60]!r}" if wrong else f"{path} names no host")
+    return list(dict.fromkeys(hosts))
+
+
 DEFAULT_TIMEOUT_S = 600.0
 
 
@@ -404,7 +422,12 @@ def _check_environment() -> None:
 
 
 def _header(
-    planned: list[Planned], mode: str, rounds: str | None, energy: bool, timeout_s: float | None
+    planned: list[Planned],
+    mode: str,
+    rounds: str | None,
+    energy: bool,
+    timeout_s: float | None,
+    hosts: list[str],
 ) -> dict[str, Any]:
     import random
 
@@ -436,6 +459,7 @@ def _header(
             "order_seed": random.SystemRandom().randrange(2**31),
             "timeout_s": timeout_s or DEFAULT_TIMEOUT_S,
             "rules": asdict(rules),
+            "hosts": hosts,
             "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
         },
     }
@@ -542,6 +566,8 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
         else:
             found.records.append(line)
 
+    hosts = header["plan"].get("hosts") or []
+
     def probe(case: cases.Case, number: int) -> record.Record:
         return runs.measure_case(case, number, measure.QUICK, timeout_s)
 
@@ -571,7 +597,7 @@ def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: A
 
     bar.start(planned, found.records, rounds, estimate)
     events = runs.measure_all(
-        queue, unavailable, lambda case, number: runs.measure_case(case, number, rules, timeout_s)
+        queue, unavailable, lambda case, number: runs.measure_case(case, number, rules, timeout_s, hosts)
     )
     current: tuple[cases.Case, int] | None = None
     try:

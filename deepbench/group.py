@@ -61,6 +61,8 @@ class Group:
     def __init__(self, line: socket.socket, where: Place, host: str) -> None:
         self.rank, self.ranks, self.place, self.host = where.rank, where.ranks, where, host
         self._line = line
+        self.address: str = line.getsockname()[0]
+        """Where others reach this rank."""
         self._read = line.makefile("r", encoding="utf-8")
         self._deadline_s: float | None = None
         self.hosts: list[str] = []

@@ -69,6 +69,8 @@ class Hub:
     timeout_s: float
     address: str = "127.0.0.1"
     """Where ranks reach this process."""
+    elsewhere: bool = False
+    """Whether some of them run on other hosts, which do not have this machine's folders."""
     _seen: dict[int, Rank] = field(default_factory=dict)
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -91,7 +93,7 @@ class Hub:
         hub = f"{self.address}:{listener.getsockname()[1]}:{token}"
         command = launch.rank_command()
         for rank, environment in enumerate(self.environments):
-            own = {**environment, group.HUB: hub, "TMPDIR": scratch}
+            own = {**environment, group.HUB: hub, **({} if self.elsewhere else {"TMPDIR": scratch})}
             words = command
             if self.launcher is None:
                 own |= {group.RANK: str(rank), group.RANKS: str(self.ranks)}

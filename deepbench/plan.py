@@ -134,7 +134,7 @@ def read_suite(name: str) -> list[Entry]:
 
 
 def _read_file(path: Path, suite: str) -> list[Entry]:
-    text = _text(path)
+    text = text_of(path)
     read = _read_csv if path.suffix.lower() == ".csv" else _read_lines
     entries = read(text, path, suite)
     if not entries:
@@ -142,7 +142,8 @@ def _read_file(path: Path, suite: str) -> list[Entry]:
     return entries
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What is in a file that a person named; `BadInput` says what is wrong with it."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise BadInput(f"{path} is no regular file; wanted a list of problems")

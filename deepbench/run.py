@@ -13,7 +13,7 @@ import selectors
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from deepbench import hub, launch, record, system
 from deepbench.case import Case
 from deepbench.errors import Unavailable, Unsupported
 from deepbench.measure import Rules
+from deepbench.native import mpi
 from deepbench.op import find as find_op
 from deepbench.record import Record
 
@@ -65,13 +66,15 @@ def measure_case(
     round_number: int,
     rules: Rules,
     timeout_s: float,
+    hosts: Sequence[str] = (),
 ) -> Record:
     """The record of one case, measured in a fresh worker; a worker that fails is a record too.
 
-    `timeout_s` bounds the time without a sign of life: workers tell when they enter a phase.
+    `timeout_s` bounds the time without a sign of life: workers tell when they enter a phase. A group's ranks run on
+    `hosts`, as many on each; on this machine where there are none.
     """
     if find_op(case.op).group:
-        return _measure_group(case, round_number, rules, timeout_s)
+        return _measure_group(case, round_number, rules, timeout_s, hosts)
     kills = system.kills_for_memory()
     request = {"case": case.text, "round": round_number, "rules": asdict(rules)}
     ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
@@ -89,7 +92,7 @@ def measure_case(
     return record.make(case, round_number, status, reason)
 
 
-def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float) -> Record:
+def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float, hosts: Sequence[str]) -> Record:
     """The record of a case in which one process a rank takes part."""
     kills = system.kills_for_memory()
     backend: Any = backends.find(case.backend)
@@ -99,17 +102,22 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
     request = {"case": case.text, "round": round_number, "rules": asdict(rules), "cpus": None}
     try:
         if case.settings["pin"] == "cores":
+            if hosts:
+                raise Unsupported("pin=cores is for ranks on this machine; launchers on other hosts pin by themselves")
             if ranks > len(cpus):
                 raise Unsupported(f"pin=cores wants a core for each of {ranks} ranks, there are {len(cpus)}")
             request["cpus"] = cpus
-        launcher = backend.launcher(ranks)
+        launcher = backend.launcher(ranks, hosts)
+        if launcher is None and hosts:
+            launcher = mpi.hydra(mpi.MPICH, ranks, hosts)
         numbers = [None] if launcher is not None else list(range(ranks))
         environments = [{**base, **backend.environment(case, number)} for number in numbers]
     except Unavailable as error:
         return record.make(case, round_number, "unavailable", str(error))
     except Unsupported as error:
         return record.make(case, round_number, "unsupported", str(error))
-    ending = hub.Hub(ranks, request, launcher, environments, timeout_s).serve()
+    address = hub.reachable_address(hosts)
+    ending = hub.Hub(ranks, request, launcher, environments, timeout_s, address, bool(hosts)).serve()
     if ending.answer is not None and "record" in ending.answer:
         found: Record = ending.answer["record"]
         misfit = record.misfit(found)

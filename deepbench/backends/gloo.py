@@ -5,6 +5,11 @@ Its all-reduce works in place; out of place the vector is copied first, in the t
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import socket
+import struct
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +20,21 @@ if TYPE_CHECKING:
     from deepbench.case import Case
     from deepbench.group import Group
     from deepbench.op import Arrays
+
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def interface_of(address: str) -> str | None:
+    """The network interface that has this address, None where it cannot be told."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):  # it has no address
+                answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
+                if socket.inet_ntoa(answer[20:24]) == address:
+                    return name
+    return None
 
 
 FLOATS = ("f32", "f16", "bf16")
@@ -45,11 +65,17 @@ class Gloo(GroupBackend):
             raise Unsupported("Gloo offers no choice of algorithm (it is a ring); choose algorithm=default")
         return {}
 
+    def settle(self, group: Group) -> None:
+        """Gloo asks the name service which interface to take; we know it."""
+        name = interface_of(group.address)
+        if name is not None:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+
     def join(self, group: Group, case: Case) -> None:
         store = None
         if group.rank == 0:
-            store = self._store(group.host, 0, True)
-        host, port = group.gather([group.host, store.port] if store else None)[0]
+            store = self._store(group.address, 0, True)
+        host, port = group.gather([group.address, store.port] if store else None)[0]
         store = store or self._store(host, port, False)
         self.distributed.init_process_group("gloo", store=store, rank=group.rank, world_size=group.ranks)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.backend import GroupBackend, Kernel, kernel
@@ -28,8 +29,8 @@ class MPIBackend(GroupBackend):
         self.mpi = mpi.Mpi(self.flavour)
         return self.mpi.facts()
 
-    def launcher(self, ranks: int) -> list[str] | None:
-        return [mpi.find(self.flavour).mpiexec, "-n", str(ranks)]
+    def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
+        return mpi.hydra(self.flavour, ranks, hosts)
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:
         return {"MPI4PY_LIBMPI": mpi.find(self.flavour).library, **self.algorithm(case)}

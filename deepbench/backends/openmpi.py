@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deepbench.backends.mpich import MPIBackend
@@ -21,6 +22,12 @@ TUNED = {
 }
 
 
+ALLOWED = tuple(f"{tool}_ALLOW_RUN_AS_ROOT{more}" for tool in ("OMPI", "PRTE") for more in ("", "_CONFIRM"))
+
+# What a rank on another host needs of our environment.
+CARRIED = ("DEEPBENCH_HUB", "PYTHONPATH", "MPI4PY_LIBMPI", "OMP_NUM_THREADS", "OMPI_MCA_btl", *ALLOWED)
+
+
 class OpenMPI(MPIBackend):
     name = "openmpi"
     title = "Open MPI"
@@ -37,8 +44,14 @@ class OpenMPI(MPIBackend):
         }
     }
 
-    def launcher(self, ranks: int) -> list[str] | None:
-        return [mpi.find(self.flavour).mpiexec, "--bind-to", "none", "--oversubscribe", "-n", str(ranks)]
+    def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
+        """PRTE_MCA_plm_ssh_agent names what stands for ssh. Other hosts get the variables that are named here."""
+        words = [mpi.find(self.flavour).mpiexec, "--bind-to", "none", "--oversubscribe"]
+        if hosts:
+            slots = -(-ranks // len(hosts))
+            words += ["--host", ",".join(f"{host}:{slots}" for host in hosts)]
+            words += [word for name in CARRIED for word in ("-x", name)]
+        return [*words, "-n", str(ranks)]
 
     @property
     def default(self) -> bool:  # type: ignore[override]  # an attribute elsewhere
@@ -47,7 +60,7 @@ class OpenMPI(MPIBackend):
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:
         """As root it runs only when told so twice; probing for fast networks that are not there costs a second."""
-        allowed = {f"{tool}_ALLOW_RUN_AS_ROOT{more}": "1" for tool in ("OMPI", "PRTE") for more in ("", "_CONFIRM")}
+        allowed = dict.fromkeys(ALLOWED, "1")
         return {"OMPI_MCA_btl": "^ofi,uct", **allowed, **super().environment(case, rank)}
 
 

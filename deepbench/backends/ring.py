@@ -8,6 +8,7 @@ the ring, so the result has the same bits whenever ranks arrive. Messages go thr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ class Ring(GroupBackend):
         self.mpi = mpi.Mpi(mpi.MPICH)
         return {**self.mpi.facts(), "name": "ring over MPICH"}
 
-    def launcher(self, ranks: int) -> list[str] | None:
-        return [mpi.find(mpi.MPICH).mpiexec, "-n", str(ranks)]
+    def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
+        return mpi.hydra(mpi.MPICH, ranks, hosts)
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:
         if case.settings["algorithm"] != "default":

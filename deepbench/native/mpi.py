@@ -11,6 +11,7 @@ import glob
 import mmap
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -89,6 +90,17 @@ def find(flavour: Flavour) -> Found:
     where = f"{flavour.variable}={named}" if named else f"{flavour.variable}, this Python's prefix and the system"
     lacks = f"; {lone} has no mpiexec beside it" if lone else ""
     raise Unavailable(f"{flavour.title} not found (looked in {where}{lacks})", flavour.extra)
+
+
+def hydra(flavour: Flavour, ranks: int, hosts: Sequence[str]) -> list[str]:
+    """The words that start ranks with the launcher of MPICH and of Intel MPI, as many on each host.
+
+    HYDRA_LAUNCHER_EXEC (I_MPI_HYDRA_BOOTSTRAP_EXEC) names what stands for ssh.
+    """
+    words = [find(flavour).mpiexec]
+    if hosts:
+        words += ["-hosts", ",".join(hosts), "-ppn", str(-(-ranks // len(hosts)))]
+    return [*words, "-n", str(ranks)]
 
 
 @cache

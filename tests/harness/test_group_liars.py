@@ -103,8 +103,8 @@ def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
     from tests.harness.group_liars import GroupLiar
 
     words = ["env", "PMI_RANK=0", "PMI_SIZE=1"]
-    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks: words)
-    assert GroupLiar.launcher(None, 3) == words
+    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    assert GroupLiar.launcher(None, 3, []) == words
     record = group_liar("grouphonest")
 
     assert "unavailable" == record["status"]
@@ -113,7 +113,7 @@ def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
 
 def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
     words = ["sh", "-c", "echo no such host >&2; exit 9"]
-    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks: words)
+    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     record = group_liar("grouphonest")
 
     assert "crashed" == record["status"]

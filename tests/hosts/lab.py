@@ -1,0 +1,144 @@
+"""Several hosts on one machine: network namespaces with links of a given rate, and a stand-in for ssh between them.
+
+python -m tests.hosts.lab 2 200mbit -- deepbench run …     # runs the command on the first of two hosts
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Private addresses nobody uses; names of interfaces carry our process number, so that two labs do not meet.
+NETWORK = "10.77.93"
+
+
+class Lab:
+    """Hosts `h0`, `h1` … behind one switch. Needs root, `ip`, `tc`, `nsenter` and `unshare`."""
+
+    def __init__(self, count: int, rate: str | None = None) -> None:
+        self.names = [f"h{i}" for i in range(count)]
+        self._mark = f"db{os.getpid() % 10000}"
+        self._pids: dict[str, int] = {}
+        self._holders: list[subprocess.Popen[bytes]] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="deepbench-lab-")
+        self.folder = Path(self._folder.name)
+        try:
+            self._build(rate)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, rate: str | None) -> None:
+        switch = f"{self._mark}sw"
+        _sh(f"ip netns add {switch}; ip -n {switch} link add br0 type bridge; ip -n {switch} link set br0 up")
+        for i, name in enumerate(self.names):
+            space, port = f"{self._mark}{name}", f"v{i}"
+            _sh(
+                f"ip netns add {space}; ip link add {port} netns {switch} type veth peer name eth0 netns {space};"
+                f"ip -n {switch} link set {port} master br0 up;"
+                f"ip -n {space} addr add {self.address(name)}/24 dev eth0; ip -n {space} link set eth0 up;"
+                f"ip -n {space} link set lo up"
+            )
+            # A process that holds a name, shared memory and mounts of the host's own: libraries look at these.
+            ready = self.folder / f"{name}.ready"
+            script = f"hostname {name} && mount -t tmpfs t /dev/shm && touch {ready} && exec sleep 100000"
+            holder = subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-u", "-i", "-m", "sh", "-c", script])
+            self._pids[name] = holder.pid
+            self._holders.append(holder)
+            end = time.monotonic() + 10
+            while not ready.exists():
+                if holder.poll() is not None or time.monotonic() > end:
+                    raise OSError(f"host {name} does not start")
+                time.sleep(0.01)
+            if rate:
+                shape = f"root tbf rate {rate} burst 64kb latency 50ms"
+                _sh(f"tc -n {space} qdisc add dev eth0 {shape}; tc -n {switch} qdisc add dev {port} {shape}")
+        self.ssh = self.folder / "ssh"
+        cases = "\n".join(
+            f'{self.address(n)}|{n}) exec nsenter -t {pid} -n -u -i -m sh -c "cd {self.folder}; $*";;'
+            for n, pid in self._pids.items()
+        )
+        # Options of ssh are dropped; the first word that is none is the host.
+        self.ssh.write_text(
+            '#!/bin/sh\nwhile case "$1" in -*) true;; *) false;; esac; do\n'
+            ' case "$1" in -l|-p|-o|-i) shift;; esac; shift; done\n'
+            f'host="$1"; shift\ncase "$host" in\n{cases}\nesac\nexit 255\n'
+        )
+        self.ssh.chmod(0o755)
+        (self.folder / "hosts").write_text("".join(f"{self.address(n)}\n" for n in self.names))
+
+    def address(self, name: str) -> str:
+        """The address of a host."""
+        return f"{NETWORK}.{10 + self.names.index(name)}"
+
+    def start(self, words: list[str], on: str = "h0", **environment: str) -> subprocess.Popen[str]:
+        """Start a command on a host, in the lab's folder."""
+        known = {**os.environ, "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(self.ssh), **environment}
+        go = ["sh", "-c", f'cd {self.folder} && exec "$@"', "sh", *words]  # nsenter begins in the root folder
+        command = ["nsenter", "-t", str(self._pids[on]), "-n", "-u", "-i", "-m", *go]
+        return subprocess.Popen(command, env=known, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def cut(self, name: str) -> None:
+        """Pull the plug of a host."""
+        _sh(f"ip -n {self._mark}sw link set v{self.names.index(name)} down")
+
+    def ranks(self, name: str) -> list[int]:
+        """Process numbers of ranks on a host."""
+        here = os.stat(f"/proc/{self._pids[name]}/ns/net").st_ino
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                is_rank = b"deepbench.rank" in (path / "cmdline").read_bytes()
+                if is_rank and os.stat(path / "ns" / "net").st_ino == here:
+                    words = (path / "cmdline").read_bytes().split(b"\0")
+                    if b"deepbench.rank" in words and b"python" in words[0]:
+                        found.append(int(path.name))
+        return found
+
+    def close(self) -> None:
+        """Take everything down, whatever still runs there."""
+        for pid in self._pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for space in [f"{self._mark}{n}" for n in self.names] + [f"{self._mark}sw"]:
+            listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True)
+            for pid in listed.stdout.split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", space], capture_output=True)
+        for holder in self._holders:
+            holder.wait()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def missing(rate: str | None = None) -> str | None:
+    """Why there can be no lab here, or None."""
+    try:
+        with Lab(1, rate):
+            return None
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"network namespaces cannot be made here ({error})"
+
+
+def _sh(script: str) -> None:
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(done.stderr.strip() or script)
+
+
+if __name__ == "__main__":
+    with Lab(int(sys.argv[1]), sys.argv[2]) as made:
+        process = made.start(sys.argv[4:])
+        print(process.communicate()[0])

@@ -1,0 +1,117 @@
+"""Groups over several hosts for real: a link whose rate is known, a host that vanishes, a rank that is killed."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from tests.conftest import ROOT, records_of
+from tests.hosts.lab import Lab, missing
+
+if not os.environ.get("DEEPBENCH_TEST_HOSTS"):
+    pytest.skip("hosts as network namespaces are opt-in: make test-hosts", allow_module_level=True)
+if reason := missing("1gbit"):
+    pytest.skip(reason, allow_module_level=True)
+pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
+
+GIGABIT = 125e6
+
+
+def start(lab, *words, timeout="60", **environment):
+    command = [sys.executable, "-m", "deepbench", "run", *words, "--hostfile", "hosts", "--timeout", timeout]
+    return lab.start([*command, "-o", "out.jsonl"], PYTHONPATH=str(ROOT), **environment)
+
+
+RECEIVE = """
+import socket, time
+s = socket.create_server(("0.0.0.0", 7001)); c, _ = s.accept(); c.recv(1 << 22, socket.MSG_WAITALL); start, got = time.monotonic(), 0
+while chunk := c.recv(1 << 20): got += len(chunk)
+print(got / (time.monotonic() - start))
+"""
+SEND = """
+import socket, sys, time
+for _ in range(100):
+    try: c = socket.create_connection((sys.argv[1], 7001)); break
+    except OSError: time.sleep(0.05)
+c.sendall(bytes(1 << 27)); c.close()
+"""
+
+
+def plain_rate(lab):
+    """Bytes a second that a socket carries from the second host to the first: the peer of the same minute."""
+    receiver = lab.start([sys.executable, "-c", RECEIVE])
+    sender = lab.start([sys.executable, "-c", SEND, lab.address("h0")], on="h1")
+    sender.communicate(timeout=60)
+    return float(receiver.communicate(timeout=60)[0])
+
+
+@pytest.mark.parametrize(("count", "elements", "share"), [(2, 16777217, 0.8), (4, 6553600, 0.4)])
+def test_large_messages_fill_the_link(count, elements, share):
+    """Two ranks reach most of what a plain socket carries (0.93 in a quiet minute); four of them spin on whatever cores there are here."""
+    with Lab(count, "1gbit") as lab:
+        plain = plain_rate(lab)
+        words = ["--rounds", "2", "--backend", "mpich", f"all_reduce n={elements} ranks={count}"]
+        process = start(lab, *words, "--set", "algorithm=default,ring")
+        text = process.communicate(timeout=120)[0]
+        records = records_of(lab.folder / "out.jsonl")
+
+    assert ["ok"] * 4 == [r["status"] for r in records], text
+    for r in records:
+        assert dict.fromkeys(lab.names, 1) == r["group"]["hosts"]
+        assert "yes" == r["group"]["deterministic"]
+    best = min(min(r["measurement"]["samples_s"]) for r in records)
+    bus = 2 * (count - 1) / count * 4 * elements / best
+    assert 0.8 * GIGABIT < plain < 1.02 * GIGABIT
+    assert share * plain < bus < 1.05 * plain
+
+
+def _until(condition, most_s=30.0):
+    end = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def _measuring(lab):
+    """Ranks on both hosts, some time on their way."""
+    _until(lambda: lab.ranks("h0") and lab.ranks("h1"))
+    time.sleep(2.0)
+
+
+def test_a_cut_link_ends_the_case_in_time_and_leaves_nobody_behind():
+    with Lab(2, "200mbit") as lab:
+        words = ["--rounds", "1", "--backend", "mpich", "all_reduce n=6553600 ranks=2", "all_reduce n=10 ranks=2"]
+        process = start(lab, *words, timeout="4")
+        _measuring(lab)
+        start_s = time.monotonic()
+        lab.cut("h1")
+        text = process.communicate(timeout=90)[0]
+        took = time.monotonic() - start_s
+        records = records_of(lab.folder / "out.jsonl")
+        _until(lambda: not lab.ranks("h0") and not lab.ranks("h1"))
+
+    large = next(r for r in records if r["problem"]["n"] > 10)
+    assert large["status"] in ("timeout", "crashed"), text
+    assert 2 == len(records)  # the order is random: it went on with the other, or had it already
+    assert took < 60
+
+
+def test_a_rank_killed_on_another_host_is_told_and_the_run_goes_on():
+    with Lab(2, "200mbit") as lab:
+        words = [
+            "--rounds",
+            "1",
+            "--backend",
+            "mpich",
+            "all_reduce n=6553600 ranks=2",
+            "all_reduce n=6553600 ranks=2 place=in",
+        ]
+        process = start(lab, *words, timeout="30")
+        _measuring(lab)
+        os.kill(lab.ranks("h1")[0], 9)
+        text = process.communicate(timeout=120)[0]
+        records = records_of(lab.folder / "out.jsonl")
+
+    assert ["crashed", "ok"] == [r["status"] for r in records], text
+    assert "rank 1 on h1 ended during" in records[0]["reason"]

@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from deepbench import discover
-from deepbench.errors import BadInput
+from deepbench.errors import BadInput, Unsupported
 
 if TYPE_CHECKING:
     from deepbench.case import Case
@@ -118,6 +118,8 @@ class Kernel:
     says nothing, and one more after `load` is checked."""
     device: Device | None = None
     """The accelerator whose stream the calls go into; None: the CPU runs them."""
+    others: tuple[Any, ...] = ()
+    """Further accelerators that its calls go to, where one process drives several."""
     barrier: Kernel | None = None
     """Of a group: what brings all ranks together before each call, and puts buffers back that calls add to. Its time
     does not count."""
@@ -223,13 +225,22 @@ class Backend:
             ):
                 prepared: Kernel = getattr(self, name)(case, arrays)
                 return prepared
-        from deepbench.errors import Unsupported
-
         raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
 
 
 class GroupBackend(Backend):
     """A library through which ranks talk, one process a rank (`collective.py`). Kernels have `barrier`."""
+
+    def processes(self, case: Case) -> int:
+        """How many processes the ranks of a case have together: one each, unless a library drives several by one."""
+        if case.settings.get("processes") == "one":
+            raise Unsupported(f"{self.title} has a process for each rank; choose processes=each")
+        return int(case.problem.ranks)
+
+    def prepare_ranks(self, case: Case, parts: dict[int, Arrays]) -> Kernel:
+        """The kernel of all ranks that this process serves, by their arrays."""
+        (arrays,) = parts.values()
+        return self.prepare(case, arrays)
 
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
         """The words that start so many ranks of a program, such as `mpiexec -n 4`, on these hosts or on this one.

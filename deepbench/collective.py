@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.errors import BadInput
 from deepbench.op import BaseProblem, Comparison, Op, size
@@ -79,7 +79,7 @@ class CollectiveOp(Op):
         "algorithm": ALGORITHMS,
         "mpi_threads": ("multiple", "single"),
     }
-    ways = ("algorithm", "mpi_threads")
+    ways: ClassVar[tuple[str, ...]] = ("algorithm", "mpi_threads")
     same_everywhere = False
     """Whether all ranks receive the same."""
     repeats = False

@@ -1,5 +1,7 @@
 """One rank of a group: joins, measures its part of one case in step with the others, and rank 0 tells what came out.
 
+A process may serve several ranks (one that drives all GPUs of a machine): `parts` has the arrays of each.
+
 All ranks run the same steps on the same numbers (`GroupClock`), so they decide alike without asking each other.
 """
 
@@ -11,6 +13,7 @@ import random
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -87,23 +90,25 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
         **backend.group_facts(),
     }
     group.phase("inputs")
-    arrays = op.operands_of(case, group.rank, whole=True)
+    alone = group.ranks == 1
+    parts = {r: op.operands_of(case, r, whole=True) for r in (range(case.problem.ranks) if alone else [group.rank])}
     group.phase("prepare")
-    kernel = backend.prepare(case, arrays)
+    kernel = backend.prepare_ranks(case, parts)
     result["notes"] |= op.facts(case) | kernel.notes
     each = callloop.each_timer(kernel)
     clock = GroupClock(each, group)
     group.phase("first call")
-    _put_back(op, case, group.rank, arrays, kernel)
+    _put_back(op, case, parts, kernel)
     first = measure.take_sample(clock, 1)
     group.phase("check")
     # Whole numbers first: exact in whatever order they are added.
-    if not _passes(result, "before", group, op, case, arrays, kernel, whole=True):
+    if not _passes(result, "before", group, op, case, parts, kernel, whole=True):
         return
-    op.fill(case, group.rank, arrays, whole=False)
-    _put_back(op, case, group.rank, arrays, kernel)
+    for rank, arrays in parts.items():
+        op.fill(case, rank, arrays, whole=False)
+    _put_back(op, case, parts, kernel)
     each(1)
-    if not _passes(result, "before", group, op, case, arrays, kernel, whole=False):
+    if not _passes(result, "before", group, op, case, parts, kernel, whole=False):
         return
     group.phase("measure")
     before = kernel.device.conditions() if kernel.device is not None else None
@@ -115,7 +120,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
         result["measurement"]["device"] = seen
         result["warnings"] += [record.warning(*w) for w in kernel.device.warnings(seen)]
     group.phase("check again")
-    _deterministic(result, group, op, case, arrays, kernel, each)
+    _deterministic(result, group, op, case, parts, kernel, each)
 
 
 class GroupClock:
@@ -152,8 +157,9 @@ def _counts(group: Group, value: bool) -> list[bool]:
     return [bool(v) for v in group.gather(value)]
 
 
-def _put_back(op: CollectiveOp, case: Case, rank: int, arrays: Arrays, kernel: Kernel) -> None:
-    op.begin(case, rank, arrays)
+def _put_back(op: CollectiveOp, case: Case, parts: dict[int, Arrays], kernel: Kernel) -> None:
+    for rank, arrays in parts.items():
+        op.begin(case, rank, arrays)
     kernel.load()
 
 
@@ -163,7 +169,7 @@ def _passes(
     group: Group,
     op: CollectiveOp,
     case: Case,
-    arrays: Arrays,
+    parts: dict[int, Arrays],
     kernel: Kernel,
     whole: bool,
 ) -> bool:
@@ -171,32 +177,37 @@ def _passes(
     from deepbench.check import verdict_of
 
     kernel.store()
-    verdict = verdict_of(op.compare_of(case, group.rank, arrays, whole))
-    told = group.gather({"passed": verdict.passed, "sentence": verdict.sentence if not verdict.passed else None})
-    result["check"][when] = verdict.as_dict()
-    for rank, said in enumerate(told):
-        if not said["passed"]:
-            after = "after timing, " if when == "after" else ""
-            result["status"] = "wrong"
-            # Every rank knows it; the record is that of the first, which found it itself or was told.
-            result["reason"] = f"{after}rank {rank} received {said['sentence']}"
-            return False
+    verdicts = {rank: verdict_of(op.compare_of(case, rank, arrays, whole)) for rank, arrays in parts.items()}
+    failed = {rank: v for rank, v in verdicts.items() if not v.passed}
+    worst = next(iter((failed or verdicts).values()))
+    result["check"][when] = worst.as_dict()
+    # Every process knows what is wrong with any rank, so all of them stop here.
+    for rank, sentence in chain(*group.gather([[rank, v.sentence] for rank, v in failed.items()])):
+        after = "after timing, " if when == "after" else ""
+        result["status"], result["reason"] = "wrong", f"{after}rank {rank} received {sentence}"
+        return False
     return True
 
 
 def _deterministic(
-    result: dict[str, Any], group: Group, op: CollectiveOp, case: Case, arrays: Arrays, kernel: Kernel, each: Any
+    result: dict[str, Any],
+    group: Group,
+    op: CollectiveOp,
+    case: Case,
+    parts: dict[int, Arrays],
+    kernel: Kernel,
+    each: Any,
 ) -> None:
     """Whether all ranks, and all calls, leave the same bits, whoever comes late."""
     late = random.Random(group.rank)
     seen: list[list[str]] = []
     for _ in range(REPEATS):
-        _put_back(op, case, group.rank, arrays, kernel)
+        _put_back(op, case, parts, kernel)
         time.sleep(late.uniform(0.0, MOST_SKEW_S))
         each(1, False)
         kernel.store()
-        seen.append(group.gather(_hash(arrays["receive"])))
-    if not _passes(result, "after", group, op, case, arrays, kernel, whole=False):
+        seen.append(list(chain(*group.gather([_hash(arrays["receive"]) for arrays in parts.values()]))))
+    if not _passes(result, "after", group, op, case, parts, kernel, whole=False):
         return
     differs = None
     for i, hashes in enumerate(seen):

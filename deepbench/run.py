@@ -107,17 +107,18 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
             if ranks > len(cpus):
                 raise Unsupported(f"pin=cores wants a core for each of {ranks} ranks, there are {len(cpus)}")
             request["cpus"] = cpus
-        launcher = backend.launcher(ranks, hosts)
+        processes = backend.processes(case)
+        launcher = backend.launcher(processes, hosts)
         if launcher is None and hosts:
-            launcher = mpi.hydra(mpi.MPICH, ranks, hosts)
-        numbers = [None] if launcher is not None else list(range(ranks))
+            launcher = mpi.hydra(mpi.MPICH, processes, hosts)
+        numbers = [None] if launcher is not None else list(range(processes))
         environments = [{**base, **backend.environment(case, number)} for number in numbers]
     except Unavailable as error:
         return record.make(case, round_number, "unavailable", str(error))
     except Unsupported as error:
         return record.make(case, round_number, "unsupported", str(error))
     address = hub.reachable_address(hosts)
-    ending = hub.Hub(ranks, request, launcher, environments, timeout_s, address, bool(hosts)).serve()
+    ending = hub.Hub(processes, request, launcher, environments, timeout_s, address, bool(hosts)).serve()
     if ending.answer is not None and "record" in ending.answer:
         found: Record = ending.answer["record"]
         misfit = record.misfit(found)

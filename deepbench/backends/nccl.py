@@ -43,8 +43,13 @@ class NCCL(GroupBackend, GpuBackend):
             raise Unsupported(f"{self.title} has no algorithm {wanted}; there are default, {', '.join(ALGORITHMS)}")
         return {"NCCL_ALGO": ALGORITHMS[wanted]}
 
+    def processes(self, case: Case) -> int:
+        return 1 if case.settings.get("processes") == "one" else int(case.problem.ranks)
+
     def settle(self, group: Group) -> None:
         """The n-th rank of a host takes the n-th card that the process may use, and sees no other."""
+        if group.ranks == 1:  # one process has all cards
+            return
         variable = VISIBLE[self.device]
         mine = group.local_rank
         allowed = [w for w in os.environ.get(variable, "").split(",") if w]
@@ -65,6 +70,9 @@ class NCCL(GroupBackend, GpuBackend):
 
     def join(self, group: Group, case: Case) -> None:
         self.rank = group.rank
+        if group.ranks == 1:
+            self._join_alone(case.problem.ranks)
+            return
         gpu, made = self.gpu, UniqueId()
         if group.rank == 0:
             gpu.call("ncclGetUniqueId", ctypes.byref(made))
@@ -73,6 +81,53 @@ class NCCL(GroupBackend, GpuBackend):
         self.communicator = ctypes.c_void_p()
         gpu.call("ncclCommInitRank", ctypes.byref(self.communicator), group.ranks, made, group.rank)
         self.cards = group.gather(f"{gpu.facts()['name']} at {gpu.bus_id}")
+
+    def _join_alone(self, ranks: int) -> None:
+        """One process drives the first so many cards."""
+        self.gpus = [self.gpu.other(number) for number in range(ranks)]
+        made = (ctypes.c_void_p * ranks)()
+        self.gpu.call("ncclCommInitAll", made, ranks, (ctypes.c_int * ranks)(*range(ranks)))
+        self.communicators = [ctypes.c_void_p(c) for c in made]
+        self.cards = [f"{gpu.facts()['name']} at {gpu.bus_id}" for gpu in self.gpus]
+
+    def prepare_ranks(self, case: Case, parts: dict[int, Arrays]) -> Kernel:
+        """With one process for all: the calls of all ranks in one group."""
+        if len(parts) == 1:
+            return super().prepare_ranks(case, parts)
+        from deepbench.native.gpu.device import Buffers
+
+        inside = case.settings["place"] == "in"
+        buffers, calls, meet = [], list[Call](), list[Call]()
+        for rank, arrays in parts.items():
+            gpu, communicator = self.gpus[rank], self.communicators[rank]
+            own = Buffers(gpu, arrays, ("receive",))
+            buffers.append(own)
+            one, (source, target) = gpu.allocate(4, "a number"), (own.address["send"], own.address["receive"])
+            last = communicator, gpu.stream
+            count, kind = case.problem.n, _type(case)
+            calls.append(self.enqueue("ncclAllReduce", target if inside else source, target, count, kind, SUM, *last))
+            meet.append(self.enqueue("ncclAllReduce", one, one, 1, TYPES["f32"], SUM, *last))
+
+        def load() -> None:
+            for own in buffers:
+                own.load()
+
+        def store() -> None:
+            for own in buffers:
+                own.store()
+
+        made = Kernel(
+            calls=tuple(self._together(calls)),
+            load=load,
+            store=store,
+            own=("send", "receive"),
+            notes={"implementation": "ncclAllReduce, one process"},
+            device=self.gpu,
+            others=tuple(self.gpus[1:]),
+            barrier=Kernel(calls=tuple(self._together(meet)), device=self.gpu),
+        )
+        made.calls[0].keep_alive += (buffers,)
+        return made
 
     def group_facts(self) -> dict[str, Any]:
         return {"cards": self.cards}

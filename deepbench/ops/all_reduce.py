@@ -1,6 +1,7 @@
 """All-reduce: every rank gets the sum of all ranks' vectors of `n` elements. Any algorithm that is deterministic.
 
-Out of place from `send` to `receive`, or in place (`place=in`), as frameworks add gradients.
+Out of place from `send` to `receive`, or in place (`place=in`), as frameworks add gradients. Between GPUs each rank has
+a process, or one process drives all cards (`processes=one`), as the original did on one machine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 
 class AllReduceOp(CollectiveOp):
     name = "all_reduce"
-    settings = {"place": ("out", "in"), **CollectiveOp.settings}  # noqa: RUF012  (ClassVar in Op)
+    settings = {  # noqa: RUF012  (ClassVar in Op)
+        "place": ("out", "in"),
+        "processes": ("each", "one"),
+        **CollectiveOp.settings,
+    }
+    ways = ("processes", *CollectiveOp.ways)
     adds = same_everywhere = repeats = True
     smoke = (Collective(1, 2), Collective(2, 3), Collective(1000, 2), Collective(1001, 3))
 

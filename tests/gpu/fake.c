@@ -138,8 +138,9 @@ int cuStreamWaitValue32_v2(void *s, uint64_t address, uint32_t value, unsigned f
 
 /* ---- runtime */
 
-int RT(GetDeviceCount)(int *count) { *count = 1; return fails(__func__); }
-int RT(SetDevice)(int device) { return device != 0; }
+static int cards(void) { const char *text = getenv("FAKE_GPU_CARDS"); return text ? atoi(text) : 1; }
+int RT(GetDeviceCount)(int *count) { *count = cards(); return fails(__func__); }
+int RT(SetDevice)(int device) { return device < 0 || device >= cards(); }
 const char *RT(GetErrorString)(int status) { return status == 100 ? "no device is detected" : "an error of the fake"; }
 int RT(GetLastError)(void) { return 0; }
 int RT(DriverGetVersion)(int *version) { *version = 13000; return 0; }

@@ -57,3 +57,27 @@ def test_a_failing_communicator_is_told_in_the_librarys_words(gpu):
     assert "crashed" == record["status"]
     assert "ncclCommInitRank" in record["reason"]
     assert "an error of the fake" in record["reason"]
+
+
+@pytest.mark.parametrize("backend", ["nccl", "rccl"])
+@pytest.mark.parametrize("place", ["out", "in"])
+def test_one_process_drives_all_cards(gpu, backend, place):
+    record = gpu(f"{CASE.format(3, 'f32', backend)} processes=one place={place}", FAKE_GPU_CARDS="4")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert "ncclAllReduce, one process" == record["notes"]["implementation"]
+    assert 3 == len(record["group"]["cards"])
+    assert {1} == set(record["group"]["hosts"].values())
+
+
+def test_one_process_with_too_few_cards_is_told(gpu):
+    record = gpu(f"{CASE.format(3, 'f32', 'nccl')} processes=one", FAKE_GPU_CARDS="2")
+
+    assert "unsupported" == record["status"]
+    assert "card 3 is asked for, this process may use 2" in record["reason"]
+
+
+def test_on_cpus_each_rank_has_a_process(gpu):
+    record = gpu("all_reduce n=10 ranks=2 forward f32 mpich threads=1 processes=one")
+
+    assert ("unsupported", True) == (record["status"], "choose processes=each" in record["reason"])

@@ -25,7 +25,8 @@ def start(lab, *words, timeout="60", **environment):
 
 RECEIVE = """
 import socket, time
-s = socket.create_server(("0.0.0.0", 7001)); c, _ = s.accept(); c.recv(1 << 22, socket.MSG_WAITALL); start, got = time.monotonic(), 0
+s = socket.create_server(("0.0.0.0", 7001)); c, _ = s.accept(); c.recv(1 << 22, socket.MSG_WAITALL)
+start, got = time.monotonic(), 0
 while chunk := c.recv(1 << 20): got += len(chunk)
 print(got / (time.monotonic() - start))
 """
@@ -48,7 +49,7 @@ def plain_rate(lab):
 
 @pytest.mark.parametrize(("count", "elements", "share"), [(2, 16777217, 0.8), (4, 6553600, 0.4)])
 def test_large_messages_fill_the_link(count, elements, share):
-    """Two ranks reach most of what a plain socket carries (0.93 in a quiet minute); four of them spin on whatever cores there are here."""
+    """Two ranks reach most of what a plain socket carries (0.93 in a quiet minute); four spin on a core or two here."""
     with Lab(count, "1gbit") as lab:
         plain = plain_rate(lab)
         words = ["--rounds", "2", "--backend", "mpich", f"all_reduce n={elements} ranks={count}"]

@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Mapping
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,13 +34,16 @@ TYPES = {
 
 
 class Gpu:
-    """The first card that this process may use, by one vendor's libraries.
+    """One card, the first that this process may use unless another `number` is asked for, by one vendor's libraries.
 
-    `CUDA_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` choose another, as everywhere.
+    `CUDA_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` choose which that is, as everywhere.
     """
 
-    def __init__(self, vendor: Cuda) -> None:
-        self.vendor = vendor
+    _current: ClassVar[Gpu | None] = None
+    """Whose memory and events are made now: the runtime has one current device a thread."""
+
+    def __init__(self, vendor: Cuda, number: int = 0) -> None:
+        self.vendor, self.number = vendor, number
         self._libraries: dict[str, ctypes.CDLL] = {}
         self._functions: dict[str, Any] = {}
         self._start()
@@ -67,7 +70,15 @@ class Gpu:
                 f"check that the driver sees one and is new enough for {self.library('runtime')._name}",
             )
         self.count = count.value
-        self.call("cudaSetDevice", 0)
+        if self.number >= self.count:
+            raise Unsupported(f"card {self.number + 1} is asked for, this process may use {self.count}")
+        self.activate()
+
+    def activate(self) -> None:
+        """Make it the current device."""
+        if Gpu._current is not self:
+            self.expect("cudaSetDevice", self.function("cudaSetDevice")(self.number))
+            Gpu._current = self
 
     # ---- functions
 
@@ -100,6 +111,8 @@ class Gpu:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function and raise for every status but success."""
+        if Gpu._current is not None:  # not yet at the very first
+            self.activate()
         self.expect(name, self.function(name)(*arguments))
 
     def expect(self, name: str, status: int) -> None:
@@ -192,13 +205,17 @@ class Gpu:
 
     # ---- time
 
+    def other(self, number: int) -> Gpu:
+        """Another card of this process."""
+        return open_gpu(self.vendor, number)
+
     def timer(self, enqueue: Any, calls: int) -> DeviceTimer:
         """A timer on the card's clock for what `enqueue(repeats)` puts into the stream, `calls` a time."""
         return DeviceTimer(self, enqueue, calls)
 
     def each_timer(self, kernel: Any) -> GroupTimer:
         """A timer for the calls of a group's kernel, behind its barrier."""
-        return GroupTimer(self, kernel)
+        return GroupTimer([self, *kernel.others], kernel)
 
     def conditions(self) -> dict[str, Any] | None:
         """Clocks, throttling, power, temperature and other processes now; None where nothing can be read."""
@@ -226,7 +243,9 @@ class Gpu:
         """A device attribute by the name that `vendor.py` gives its number; None where the card has none."""
         value = ctypes.c_int()
         number = getattr(self.vendor, name)
-        return None if self.function("cudaDeviceGetAttribute")(ctypes.byref(value), number, 0) else value.value
+        return (
+            None if self.function("cudaDeviceGetAttribute")(ctypes.byref(value), number, self.number) else value.value
+        )
 
     def facts(self) -> dict[str, Any]:
         """What a reader must know of the card, for the record of each library."""
@@ -260,12 +279,12 @@ class Gpu:
     def bus_id(self) -> str:
         """PCI address of the card, such as `0000:3B:00.0`."""
         text = ctypes.create_string_buffer(64)
-        self.call("cudaDeviceGetPCIBusId", text, len(text), 0)
+        self.call("cudaDeviceGetPCIBusId", text, len(text), self.number)
         return text.value.decode(errors="replace")
 
     def _text(self, name: str, size: int) -> str | None:
         text = ctypes.create_string_buffer(size)
-        return None if self.function(name)(text, size, 0) else text.value.decode(errors="replace")
+        return None if self.function(name)(text, size, self.number) else text.value.decode(errors="replace")
 
     def _number(self, name: str) -> str | None:
         """`13000` → `13.0`."""
@@ -410,6 +429,6 @@ class Buffers:
 
 
 @cache
-def open_gpu(vendor: Cuda) -> Gpu:
-    """The GPU of this process; `Unavailable` says what is missing."""
-    return Gpu(vendor)
+def open_gpu(vendor: Cuda, number: int = 0) -> Gpu:
+    """A GPU of this process; `Unavailable` says what is missing."""
+    return Gpu(vendor, number)

@@ -54,14 +54,9 @@ class DeviceTimer:
         self._launch_s = 0.0
         self._graphs: dict[int, Any] = {}
         self._no_graph: str | None = None
-        self._events_only = False
-        self._start, self._end = self._event(), self._event()
+        self._start, self._end = self.event(gpu), self.event(gpu)
         self.clock = "events"
         """How the last sample was taken: `graph`, `stalled events` or `events`."""
-
-    def only_events(self) -> None:
-        """Neither graphs nor a held stream."""
-        self._events_only = True
 
     def __call__(self, repeats: int) -> int:
         self.clock = self._clock(repeats * self._calls)
@@ -74,7 +69,7 @@ class DeviceTimer:
 
     def _clock(self, calls: int) -> str:
         """By how long a call takes, and how long it takes to launch."""
-        if self._call_s is None or self._events_only:
+        if self._call_s is None:
             return "events"
         many_launches = self._launch_s > LAUNCH_SHARE * self._call_s
         if (self._call_s < GRAPH_BELOW_S or many_launches) and self._no_graph is None:
@@ -83,10 +78,12 @@ class DeviceTimer:
             return "stalled events"
         return "events"
 
-    def _event(self) -> ctypes.c_void_p:
-        event = ctypes.c_void_p()
-        self._gpu.call("cudaEventCreateWithFlags", ctypes.byref(event), 0)
-        return event
+    @staticmethod
+    def event(gpu: Gpu) -> ctypes.c_void_p:
+        """A new event that keeps the time."""
+        made = ctypes.c_void_p()
+        gpu.call("cudaEventCreateWithFlags", ctypes.byref(made), 0)
+        return made
 
     def _between(self, enqueue: Callable[[], object]) -> float:
         """Nanoseconds between two events around what `enqueue` puts into the stream."""
@@ -167,9 +164,7 @@ class DeviceTimer:
         """
         short = self._call_s is not None and self._call_s < STALL_BELOW_S
         why = None
-        if self._events_only:
-            why = None
-        elif self._no_graph is not None:
+        if self._no_graph is not None:
             why = self._no_graph
         elif self.clock == "events" and short:
             why = self._gpu.stall.reason or "a sample has too many calls to hold back"
@@ -208,31 +203,51 @@ class DeviceTimer:
 
 
 class GroupTimer:
-    """Calls of one rank of a group: so many one after the other behind one barrier, between two events.
+    """Calls of the ranks of a process: so many one after the other behind one barrier, between two events on each card.
 
     Kernels of the ranks wait for each other on the cards, so a barrier before each would add nothing.
     """
 
-    def __init__(self, gpu: Gpu, kernel: Kernel) -> None:
+    def __init__(self, gpus: Sequence[Gpu], kernel: Kernel) -> None:
         from deepbench.native import callloop
 
         assert kernel.barrier is not None, "ranks must meet"
-        self._gpu = gpu
+        self._gpus = gpus
         self._barrier, _ = callloop.host_timer(kernel.barrier)
-        enqueue, self.kind = callloop.host_timer(kernel)
-        self._timer = DeviceTimer(gpu, enqueue, 1)
-        self._timer.only_events()
+        self._enqueue, self.kind = callloop.host_timer(kernel)
+        self._events = [(DeviceTimer.event(gpu), DeviceTimer.event(gpu)) for gpu in gpus]
 
     def __call__(self, repeats: int, together: bool = True) -> list[int]:
-        """Nanoseconds of all of them, as one number."""
+        """Nanoseconds of all of them on the slowest card, as one number."""
         if together:
             self._barrier(1)
-            self._gpu.synchronize()
-        return [self._timer(repeats)]
+            self._synchronize()
+        for gpu, (start, _) in zip(self._gpus, self._events, strict=True):
+            gpu.call("cudaEventRecord", start, gpu.stream)
+        self._enqueue(repeats)
+        for gpu, (_, end) in zip(self._gpus, self._events, strict=True):
+            gpu.call("cudaEventRecord", end, gpu.stream)
+        slowest = 0.0
+        for gpu, (start, end) in zip(self._gpus, self._events, strict=True):
+            gpu.call("cudaEventSynchronize", end)
+            milliseconds = ctypes.c_float()
+            gpu.call("cudaEventElapsedTime", ctypes.byref(milliseconds), start, end)
+            slowest = max(slowest, milliseconds.value * 1e6)
+        return [max(1, round(slowest))]
 
     def facts(self) -> dict[str, Any]:
         """As of `DeviceTimer`."""
-        return self._timer.facts(1)
+        samples: list[float] = []
+        for _ in range(HOST_CALLS):
+            before = perf_counter_ns()
+            self._enqueue(1)
+            self._synchronize()
+            samples.append((perf_counter_ns() - before) / 1e9)
+        return {"clock": "events", "fallback": None, "host_call_s": samples}
+
+    def _synchronize(self) -> None:
+        for gpu in self._gpus:
+            gpu.synchronize()
 
 
 def fastest(

@@ -424,6 +424,12 @@ GUESSED_BYTES_PER_S = 1e10
 SHARE_OF_ROOF = 0.5
 
 
+# Starting a group, and the calls whose bits are compared.
+GROUP_S = 0.3
+# On a device: opening it, and the search among algorithms. A guess, made without one.
+DEVICE_S = 3.0
+
+
 def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> float:
     """Seconds that one round of a case will take, roughly: for the time left, not for any result."""
     op = ops.find(case.op)
@@ -431,4 +437,7 @@ def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> floa
     sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
     if rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
-    return PROCESS_S + op.operand_bytes(case) / TOUCH_BYTES_PER_S + call + sampling
+    more = 0.0 if backends.find(case.backend).device == "cpu" else DEVICE_S
+    if op.group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
+        more += GROUP_S + 6 * case.problem.ranks * op.operand_bytes(case) / TOUCH_BYTES_PER_S / 2
+    return PROCESS_S + op.operand_bytes(case) / TOUCH_BYTES_PER_S + call + sampling + more

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from deepbench.measure import Rules
     from deepbench.plan import Choices, Planned, Rounds
+    from deepbench.report.views import View
     from deepbench.store import ResultFile, Store
     from deepbench.summary import Summary
 
@@ -250,7 +251,11 @@ def run(
 @click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
 @click.option("--markdown", "form", flag_value="markdown", help="A table to paste into a page.")
 @click.option("--full", is_flag=True, help="A line for each library instead of the fastest only.")
-@click.option("--by", metavar="WHAT", help="application: sums of an application's kernels; backend: side by side.")
+@click.option(
+    "--by",
+    metavar="WHAT",
+    help="application: sums of an application's kernels; backend: side by side; ranks: all-reduce.",
+)
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 def show(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
     """The table of a result file; checks every line of it first.
@@ -291,8 +296,8 @@ def _show_view(
     from deepbench.store import read
     from deepbench.summary import summarize
 
-    if by not in ("application", "backend"):
-        raise BadInput(f"--by is application or backend, found {by or 'nothing'}")
+    if by not in ("application", "backend", "ranks"):
+        raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
     if against is not None and by != "application":
         raise BadInput("--against goes with --by application")
     if by == "application":
@@ -300,10 +305,20 @@ def _show_view(
         view = views.by_application(summaries, summarize(other.records, other.order) if other else None)
         if not view.rows:
             raise BadInput(f"no case of {found.path} comes from a suite that names applications; run deepbench/server")
+    elif by == "ranks":
+        from deepbench.report import groups
+
+        view = groups.by_ranks(summaries)
+        if not view.rows:
+            raise BadInput(f"no all-reduce of {found.path} has a time; run all_reduce n=100000 ranks=2")
     else:
         view = views.by_backend(summaries)
         if not view.rows:
             raise BadInput(f"no case of {found.path} has a time; see deepbench show {found.path}")
+    _print_view(view, form)
+
+
+def _print_view(view: View, form: str | None) -> None:
     if form is not None:
         print({"json": view.json, "csv": view.csv, "markdown": view.markdown}[form](), end="")
         return
@@ -311,6 +326,35 @@ def _show_view(
     console.print(view.table(), soft_wrap=not console.is_terminal)
     for line in view.notes:
         console.print(line, markup=False)
+
+
+@cli.command(context_settings=HELP)
+@click.argument("file", metavar="FILE")
+@click.option("--ranks", multiple=True, metavar="N", callback=_comma_list, help="Group sizes to predict. Repeatable.")
+@click.option("--json", "form", flag_value="json", help="For programs.")
+@click.option("--csv", "form", flag_value="csv", help="For spreadsheets.")
+@click.option("--markdown", "form", flag_value="markdown", help="To paste into a page.")
+def scale(file: str, ranks: tuple[str, ...], form: str | None) -> None:
+    """Predict all-reduce of larger groups from a file that has several sizes at two or more numbers of ranks.
+
+    \b
+    Example: deepbench scale deepbench-20261121-113000.jsonl --ranks 64,1024
+    """
+    from deepbench.case import whole_number
+    from deepbench.report import groups
+    from deepbench.store import read
+    from deepbench.summary import summarize
+
+    _end_with_the_reader()
+    found = read(Path(file))
+    wanted = [whole_number("--ranks", n) for n in ranks] or groups.DEFAULT_RANKS
+    if not all(2 <= n <= 10**6 for n in wanted):
+        raise BadInput("--ranks must be from 2 to 1000000")
+    view = groups.scaled(summarize(found.records, found.order), wanted)
+    if not view.rows:
+        why = view.notes[0] if len(view.notes) > 4 else "it has no all-reduce"
+        raise BadInput(f"{found.path} gives no model: {why}")
+    _print_view(view, form)
 
 
 # ---- choosing

@@ -325,3 +325,47 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
     assert "round 2" in text
     assert re.search(r"[1-9]/[0-9]", text)
     assert "━" in text
+
+
+def test_a_group_from_the_command_line_and_its_views(deepbench, tmp_path):
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
+    cases = [f"all_reduce n={n} ranks={r}" for n in (100, 100_000, 400_000) for r in (2, 3)]
+    done = deepbench("run", *cases, "--backend", "mpich", "--quick", "-o", "out.jsonl")
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "bus GB/s" in done.stdout
+    assert "TFLOP/s" not in done.stdout
+    assert {"ok"} == {r["status"] for r in records_of(tmp_path / "out.jsonl")}
+
+    by_ranks = json.loads(deepbench("show", "out.jsonl", "--by", "ranks", "--json").stdout)
+    assert 6 == len(by_ranks)
+    assert {"MPICH"} == {row["fastest"] for row in by_ranks}
+    scaled = deepbench("scale", "out.jsonl", "--ranks", "64")
+    assert "predictions of a model, not measurements" in scaled.stdout
+    assert "64 ranks" in scaled.stdout.splitlines()[0]
+
+
+def test_scale_says_what_it_lacks(deepbench, tmp_path):
+    deepbench("run", "gemm m=4 n=4 k=4 i8 reference threads=1", "--quick", "-o", "out.jsonl")
+    done = deepbench("scale", "out.jsonl")
+
+    assert (64, "") == (done.returncode, done.stdout)
+    assert "gives no model: it has no all-reduce" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "wanted"),
+    [
+        ("h0\n", ["gemm m=4 n=4 k=4"], "--hostfile is for ops in which several processes take part"),
+        ("# nobody\n", ["all_reduce n=4 ranks=2"], "names no host"),
+        ("-x; rm\n", ["all_reduce n=4 ranks=2"], "wanted a host a line, found '-x;'"),
+        (None, ["all_reduce n=4 ranks=2"], "cannot read hosts"),
+    ],
+)
+def test_a_bad_hostfile_is_one_sentence(deepbench, tmp_path, content, words, wanted):
+    if content is not None:
+        (tmp_path / "hosts").write_text(content)
+    done = deepbench("run", *words, "--hostfile", "hosts", "-o", "out.jsonl")
+
+    assert 64 == done.returncode
+    assert wanted in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()

@@ -12,7 +12,20 @@ PACKAGE = Path(__file__).parents[2] / "deepbench"
 # What each layer may import of ours, at the top of a file or inside a function. Order is from the inside out.
 FOUNDATION = {"errors", "discover", "units", "stats", "precision"}
 TYPES = FOUNDATION | {"op", "backend", "case", "record", "arrays", "sums", "collective", "group"}
-CORE = TYPES | {"measure", "check", "launch", "system", "summary", "native", "plan", "store", "roof", "run", "hub"}
+CORE = TYPES | {
+    "measure",
+    "check",
+    "launch",
+    "system",
+    "summary",
+    "native",
+    "plan",
+    "store",
+    "roof",
+    "run",
+    "hub",
+    "scaling",
+}
 ALLOWED = {
     "ops": TYPES,
     "backends": TYPES | {"native", "backends"},

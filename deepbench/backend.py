@@ -120,6 +120,8 @@ class Kernel:
     """The accelerator whose stream the calls go into; None: the CPU runs them."""
     others: tuple[Any, ...] = ()
     """Further accelerators that its calls go to, where one process drives several."""
+    parts: dict[str, Kernel] = field(default_factory=dict)
+    """Of a group: kernels that its work is made of, each timed alone too, for the notes of the record."""
     barrier: Kernel | None = None
     """Of a group: what brings all ranks together before each call, and puts buffers back that calls add to. Its time
     does not count."""

@@ -235,6 +235,7 @@ def run(
         store.go_on(found)
         return _go_on(found, store, _seconds(timeout), full)
     planned = _plan(words, filters)
+    _refuse_as_a_rank(planned)
     hosts = _hosts(hostfile, planned) if hostfile else []
     header = _header(planned, mode or "default", rounds, energy, _seconds(timeout), hosts)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -420,6 +421,20 @@ def _rounds(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules
             raise BadInput(f"--rounds must be from 1 to 1000, found {number}")
         rounds = replace(rounds, least=number, most=number)
     return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
+
+
+def _refuse_as_a_rank(planned: list[Planned]) -> None:
+    """`BadInput` where a launcher has started several of us: each would start groups of its own."""
+    from deepbench import group
+    from deepbench import op as ops
+
+    where = group.place(os.environ)
+    if where is None or where.ranks < 2 or not any(ops.find(p.case.op).group for p in planned):
+        return
+    raise BadInput(
+        f"started as rank {where.rank} of {where.ranks} by {where.launcher}, but groups are started from here: "
+        "run deepbench once, and --hostfile for several machines (under Slurm: salloc, then deepbench run)"
+    )
 
 
 def _hosts(path: str, planned: list[Planned]) -> list[str]:

@@ -6,7 +6,7 @@ knows what it must find without having seen the others' data. With `whole` numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -210,8 +210,33 @@ class CollectiveOp(Op):
             yield Comparison(how, part, want, tolerance, got.size, got.size)
 
     def title(self, problem: Any) -> str:
-        """`4194304 × 4 ranks`."""
-        return f"{problem.n} × {problem.ranks} ranks"
+        """`all-reduce of 4194304, 4 ranks`."""
+        return f"{self.name.replace('_', '-')} of {problem.n}, {problem.ranks} ranks"
+
+
+# One product of what runs beside an all-reduce, and bytes that travel in about its time on one core.
+PRODUCT_SIZE, BYTES_A_PRODUCT = 256, 2**21
+
+
+def products(count: int, between: Callable[[], object]) -> Callable[[], None]:
+    """A function that multiplies f32 matrices for about as long as so many bytes travel, and calls `between` two.
+
+    Libraries that have no thread of their own go on with a message only when they are called.
+    """
+    from deepbench import arrays as made
+
+    size, turns = PRODUCT_SIZE, max(1, count // BYTES_A_PRODUCT)
+    a, b = (made.random((size, size), "f32", stream) for stream in (20, 21))
+    c = made.empty((size, size), "f32")
+
+    def run() -> None:
+        import numpy as np
+
+        for _ in range(turns):
+            np.matmul(a, b, out=c)
+            between()
+
+    return run
 
 
 def joined(pieces: Sequence[tuple[Array, int]], part: int, first: int, count: int) -> Array:

@@ -14,6 +14,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from itertools import chain
+from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -119,8 +120,23 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
         seen = {"before": before, "after": kernel.device.conditions(), **each.facts()}
         result["measurement"]["device"] = seen
         result["warnings"] += [record.warning(*w) for w in kernel.device.warnings(seen)]
+    if kernel.parts:
+        result["notes"] |= _parts(case, kernel, group, rules)
     group.phase("check again")
     _deterministic(result, group, op, case, parts, kernel, each)
+
+
+def _parts(case: Case, kernel: Kernel, group: Group, rules: Any) -> dict[str, Any]:
+    """Medians of what the work is made of, each alone: seconds by name."""
+    from deepbench import measure
+    from deepbench.native import callloop
+
+    found = {}
+    for name, part in kernel.parts.items():
+        clock = GroupClock(callloop.each_timer(part), group)
+        measured = measure.measure(clock, rules, measure.take_sample(clock, 1), "python")
+        found[f"{name}_alone_s"] = median(measured.samples_s)
+    return found
 
 
 class GroupClock:

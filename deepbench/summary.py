@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from deepbench import backend as backends
@@ -57,6 +58,25 @@ class Summary:
         if self.bytes_per_s is None or not isinstance(factor, float | int):
             return None
         return self.bytes_per_s * factor
+
+    @property
+    def hidden(self) -> float | None:
+        """Of an all-reduce beside a product: the share of its time that the product hid, from 0 to 1 but for noise.
+
+        The median over rounds, each compared with its own parts alone.
+        """
+        shares = []
+        for r in self.rounds:
+            reduce_s, gemm_s = (r["notes"].get(f"{part}_alone_s") for part in ("all_reduce", "gemm"))
+            if (
+                not r["measurement"]
+                or not isinstance(reduce_s, float)
+                or not isinstance(gemm_s, float)
+                or reduce_s <= 0
+            ):
+                return None
+            shares.append((reduce_s + gemm_s - process_number(r["measurement"])[0]) / reduce_s)
+        return median(shares) if shares else None
 
     @property
     def original_bytes_per_s(self) -> float | None:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from deepbench.backend import GroupBackend, Kernel, kernel
+from deepbench.collective import products
 from deepbench.errors import Unavailable, Unsupported
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Gloo(GroupBackend):
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
         send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
         in_place = case.settings["place"] == "in"
+        if case.settings["overlap"] == "gemm":
+            return self._overlapped(case, send, receive)
 
         def run() -> None:
             if not in_place:
@@ -101,6 +104,29 @@ class Gloo(GroupBackend):
 
         name = "all_reduce" if in_place else "copy_ and all_reduce"
         return Kernel(run=run, barrier=Kernel(run=together), notes={"implementation": name})
+
+    def _overlapped(self, case: Case, send: Any, receive: Any) -> Kernel:
+        """Gloo's own threads reduce while this one multiplies."""
+        if case.settings["place"] == "in":
+            raise Unsupported("overlap is measured out of place; choose place=out")
+        multiply = products(send.nbytes, lambda: None)
+
+        def begin() -> Any:
+            receive.copy_(send)
+            return self.distributed.all_reduce(receive, async_op=True)
+
+        def both() -> None:
+            work = begin()
+            multiply()
+            work.wait()
+
+        barrier = Kernel(run=self.distributed.barrier)
+        parts = {
+            "all_reduce": Kernel(run=lambda: begin().wait(), barrier=barrier),
+            "gemm": Kernel(run=multiply, barrier=barrier),
+        }
+        name = "copy_ and all_reduce, matmul"
+        return Kernel(run=both, barrier=barrier, parts=parts, notes={"implementation": name})
 
     @kernel("all_gather", precisions=FLOATS)
     def all_gather(self, case: Case, arrays: Arrays) -> Kernel:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.backend import GroupBackend, Kernel, kernel
+from deepbench.collective import products
 from deepbench.errors import Unsupported
 from deepbench.native import mpi
 
@@ -51,6 +52,8 @@ class MPIBackend(GroupBackend):
     @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
         m, send, receive = self.mpi, arrays["send"], arrays["receive"]
+        if case.settings["overlap"] == "gemm":
+            return self._overlapped(case, arrays)
         inside = case.settings["place"] == "in"
         source: Any = int(m.MPI.IN_PLACE) if inside else send
         kind, total, world = m.word(m.type(case.precision.data)), m.word(m.MPI.SUM), m.word(self.world)
@@ -58,6 +61,28 @@ class MPIBackend(GroupBackend):
         # In place each call adds what the last one left: numbers would grow beyond all bounds.
         before = [mpi.refill(receive, send)] if inside else []
         return Kernel(calls=(call,), barrier=m.barrier(self.world, *before), notes={"implementation": "MPI_Allreduce"})
+
+    def _overlapped(self, case: Case, arrays: Arrays) -> Kernel:
+        """MPI_Iallreduce, products with MPI_Test between them, MPI_Wait; and both parts alone."""
+        if case.settings["place"] == "in":
+            raise Unsupported("overlap is measured out of place; choose place=out")
+        m, kind = self.mpi, self.mpi.type(case.precision.data)
+        send, receive = [arrays["send"], kind], [arrays["receive"], kind]
+        requests: list[Any] = []
+        alone = products(arrays["send"].nbytes, lambda: None)
+        beside = products(arrays["send"].nbytes, lambda: requests[0].Test())
+
+        def both() -> None:
+            requests[:] = [self.world.Iallreduce(send, receive, m.MPI.SUM)]
+            beside()
+            requests[0].Wait()
+
+        def reduce() -> None:
+            self.world.Iallreduce(send, receive, m.MPI.SUM).Wait()
+
+        barrier = m.barrier(self.world)
+        parts = {"all_reduce": Kernel(run=reduce, barrier=barrier), "gemm": Kernel(run=alone, barrier=barrier)}
+        return Kernel(run=both, barrier=barrier, parts=parts, notes={"implementation": "MPI_Iallreduce, matmul"})
 
     @kernel("reduce_scatter", precisions=FLOATS)
     def reduce_scatter(self, case: Case, arrays: Arrays) -> Kernel:

@@ -34,6 +34,8 @@ class Ring(GroupBackend):
         return mpi.hydra(mpi.MPICH, ranks, hosts)
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+        if case.settings["overlap"] != "none":
+            raise Unsupported("the ring does nothing while something else runs; choose overlap=none")
         if case.settings["algorithm"] != "default":
             raise Unsupported("the ring is a ring; choose algorithm=default")
         return {"MPI4PY_LIBMPI": mpi.find(mpi.MPICH).library}

@@ -1,7 +1,8 @@
 """All-reduce: every rank gets the sum of all ranks' vectors of `n` elements. Any algorithm that is deterministic.
 
 Out of place from `send` to `receive`, or in place (`place=in`), as frameworks add gradients. Between GPUs each rank has
-a process, or one process drives all cards (`processes=one`), as the original did on one machine.
+a process, or one process drives all cards (`processes=one`), as the original did on one machine. With `overlap=gemm`
+each rank multiplies matrices meanwhile, as training computes one layer's gradient while the last one's travels.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class AllReduceOp(CollectiveOp):
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "place": ("out", "in"),
         "processes": ("each", "one"),
+        "overlap": ("none", "gemm"),
         **CollectiveOp.settings,
     }
     ways = ("processes", *CollectiveOp.ways)

@@ -47,6 +47,7 @@ def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
         "bytes_per_s": s.bytes_per_s,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
+        "hidden": s.hidden,
         "deterministic": (s.group or {}).get("deterministic"),
         "hash": (s.group or {}).get("hash"),
         "error_in_tolerances": check.get("error"),

@@ -161,7 +161,8 @@ def _range(bound: int | None, i: int, count: int) -> str:
 
 
 def _measured(summaries: Sequence[Summary]) -> list[Summary]:
-    return [s for s in summaries if s.record["op"] == "all_reduce" and s.status == "ok" and s.estimate is not None]
+    reduced = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None]
+    return [s for s in reduced if s.status == "ok" and s.estimate is not None]
 
 
 def _point(s: Summary) -> scaling.Point:

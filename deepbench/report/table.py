@@ -119,6 +119,8 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
         found.append(f"{units.significant(baseline.speed_up)}× dense")
         if baseline.break_even_density is not None and baseline.break_even_density <= 1:  # beyond, it always pays off
             found.append(f"even at {units.significant(100 * baseline.break_even_density)} % non-zeros")
+    if s.hidden is not None:
+        found.append(f"{units.percent(s.hidden)} of the all-reduce hidden")
     if (s.group or {}).get("oversubscribed"):
         found.append("more ranks than cores")
     if s.estimate is not None:
@@ -231,6 +233,8 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
 def _bytes_per_s(s: Summary) -> str:
     """Memory traffic, or of a group its bus bandwidth."""
     rate = s.bus_bytes_per_s if s.group else s.bytes_per_s
+    if s.hidden is not None:  # the time is not that of the bytes alone
+        return "–"
     return units.significant(rate / 1e9) if rate else "–"
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from deepbench import backend as backends
 from deepbench import case, measure, run
+from deepbench.summary import summarize
 
 SHORT = measure.Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
 LIBRARIES = [
@@ -75,6 +76,20 @@ def test_every_algorithm_it_says_it_has(measured, name):
         bits[algorithm] = record["group"]["hash"]
 
     assert len(set(bits.values())) > 1, bits  # the switch switches something: orders of adding differ
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_an_all_reduce_beside_a_product(measured, name):
+    record = measured(name, "all_reduce n=600000 ranks=2 forward f32 {} overlap=gemm")
+
+    if name == "ring":
+        assert "unsupported" == record["status"]
+        return
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert record["notes"]["all_reduce_alone_s"] > 0
+    assert record["notes"]["gemm_alone_s"] > 0
+    (summary,) = summarize([record])
+    assert summary.hidden < 1.5  # no more than all of it, but for noise
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -132,3 +132,18 @@ def test_the_originals_sizes_are_those_of_its_header():
     sizes = {c.problem.n for c in cases_of("deepbench/train", ops=("all_reduce",))}
 
     assert {100000, 3097600, 4194304, 6553600, 16777217, 38360000, 64500000} == sizes
+
+
+def test_the_hidden_share_is_that_of_each_rounds_own_parts():
+    from deepbench.summary import summarize
+    from tests.unit import samples
+
+    text = "all_reduce n=4000 ranks=2 forward f32 mpich threads=1 overlap=gemm"
+    rounds = []
+    for number, (both, alone, gemm) in enumerate([(3e-3, 2e-3, 2e-3), (6e-3, 4e-3, 4e-3), (5e-3, 1e-3, 1e-3)], 1):
+        made = samples.measured(text=text, seconds=both, round_number=number)
+        rounds.append({**made, "notes": {"all_reduce_alone_s": alone, "gemm_alone_s": gemm}})
+    (found,) = summarize(rounds)
+
+    assert 0.5 == pytest.approx(found.hidden, abs=0.01)
+    assert summarize([samples.measured()])[0].hidden is None

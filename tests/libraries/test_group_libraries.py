@@ -82,7 +82,7 @@ def test_every_algorithm_it_says_it_has(measured, name):
 def test_an_all_reduce_beside_a_product(measured, name):
     record = measured(name, "all_reduce n=600000 ranks=2 forward f32 {} overlap=gemm")
 
-    if name == "ring":
+    if name in ("ring", "oneccl"):
         assert "unsupported" == record["status"]
         return
     assert ("ok", None) == (record["status"], record["reason"])

@@ -353,8 +353,7 @@ def scale(file: str, ranks: tuple[str, ...], form: str | None) -> None:
         raise BadInput("--ranks must be from 2 to 1000000")
     view = groups.scaled(summarize(found.records, found.order), wanted)
     if not view.rows:
-        why = view.notes[0] if len(view.notes) > 4 else "it has no all-reduce"
-        raise BadInput(f"{found.path} gives no model: {why}")
+        raise BadInput(f"{found.path} gives no model: {view.notes[0]}")
     _print_view(view, form)
 
 

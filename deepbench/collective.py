@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.errors import BadInput
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 # Streams of random numbers: rank r draws from this one plus r.
 FIRST_STREAM = 1000
 
-# Whole numbers from -WHOLE to WHOLE: sums over thirty ranks are exact in bf16 too, which has eight bits.
+# Whole numbers from -WHOLE to WHOLE, and smaller where so many ranks are added that a sum would be rounded.
 WHOLE = 8
 
 # The unit roundoff of a sum in this type; libraries round after every addition.
@@ -100,7 +101,8 @@ class CollectiveOp(Op):
     def wanted(self, problem: Any, rank: int, of: Sequence[Array], first: int, count: int) -> Array:
         """Elements `first` to `first + count` of what a rank must receive, in float64.
 
-        `of[r]` is the tile of rank r: its element i is `of[r][i % len(of[r])]`.
+        `of[r]` is the tile of rank r: its element i is `of[r][i % len(of[r])]`. Where ranks are added, `of[0]` is the
+        sum of all tiles.
         """
         raise NotImplementedError
 
@@ -129,6 +131,12 @@ class CollectiveOp(Op):
     def flop(self, case: Case) -> int:
         """Additions over all ranks, each element of the result once; 0 where nothing is added."""
         return int((case.problem.ranks - 1) * case.problem.n) if self.adds else 0
+
+    def work_bytes(self, case: Case) -> int:
+        """Of one rank's check: some tiles in float64."""
+        from deepbench.arrays import TILE
+
+        return int(8 * 8 * min(case.problem.n, TILE))
 
     def traffic_bytes(self, case: Case) -> int:
         """The bytes of the larger buffer: what algorithm bandwidth divides by the time."""
@@ -164,6 +172,11 @@ class CollectiveOp(Op):
             part = send[start : start + tile.size]
             part[...] = tile[: part.size]
 
+    def whole_bound(self, case: Case) -> int:
+        """Largest whole number that ranks send, so that sums and parts of sums are exact; 0: there is none."""
+        most = round(1 / ROUNDOFF[case.precision.data])
+        return int(min(WHOLE, most // case.problem.ranks)) if self.adds else WHOLE
+
     def tile(self, case: Case, rank: int, whole: bool) -> Array:
         """The numbers that a rank's data repeats, in the type that is sent."""
         import numpy as np
@@ -173,7 +186,8 @@ class CollectiveOp(Op):
 
         count, kind = min(self.sizes(case.problem)[0], made.TILE), case.precision.data
         if whole:
-            numbers = made.generator(FIRST_STREAM + rank).integers(-WHOLE, WHOLE, count, dtype=np.int8, endpoint=True)
+            bound = self.whole_bound(case)
+            numbers = made.generator(FIRST_STREAM + rank).integers(-bound, bound, count, dtype=np.int8, endpoint=True)
             return numbers.astype(dtype(kind))
         return made.draw(count, kind, FIRST_STREAM + rank)
 
@@ -197,8 +211,13 @@ class CollectiveOp(Op):
         from deepbench.arrays import TILE
 
         p, got = case.problem, arrays["receive"]
-        tiles = [self.tile(case, r, whole).astype(np.float64) for r in range(p.ranks)]
-        sizes = [np.abs(tile) for tile in tiles] if self.adds and not whole else []
+        tiles: Sequence[Array] = _Tiles(lambda r: self.tile(case, r, whole).astype(np.float64), p.ranks)
+        sizes: Sequence[Array] = []
+        if self.adds:
+            total = size = np.zeros(1)
+            for r in range(p.ranks):
+                total, size = total + tiles[r], size + np.abs(tiles[r])
+            tiles, sizes = [total], [] if whole else [size]
         unit = p.ranks * ROUNDOFF[case.precision.data]
         how = "every element of whole numbers" if whole else "every element"
         want = tolerance = np.zeros(0)
@@ -212,6 +231,19 @@ class CollectiveOp(Op):
     def title(self, problem: Any) -> str:
         """`all-reduce of 4194304, 4 ranks`."""
         return f"{self.name.replace('_', '-')} of {problem.n}, {problem.ranks} ranks"
+
+
+class _Tiles(Sequence["Array"]):
+    """The tiles of all ranks, of which the last two are kept: all together are more than a machine may have."""
+
+    def __init__(self, make: Callable[[int], Array], count: int) -> None:
+        self._make, self._count = lru_cache(maxsize=2)(make), count
+
+    def __getitem__(self, rank: Any) -> Array:  # type: ignore[override]  # no slices are asked for
+        return self._make(rank)
+
+    def __len__(self) -> int:
+        return self._count
 
 
 # One product of what runs beside an all-reduce, and bytes that travel in about its time on one core.

@@ -42,6 +42,10 @@ class Place:
     ranks: int
 
 
+LAUNCHED = tuple(name for pair in FAMILIES.values() for name in pair)
+"""Variables that would tell a rank of ours that it is somebody else's."""
+
+
 def place(environment: Mapping[str, str]) -> Place | None:
     """What a launcher says in the environment, None where none has started this process."""
     for launcher, (rank, ranks) in FAMILIES.items():
@@ -65,6 +69,8 @@ class Group:
         """Where others reach this rank."""
         self._read = line.makefile("r", encoding="utf-8")
         self._deadline_s: float | None = None
+        self.cpus = sorted(os.sched_getaffinity(0))
+        """That this rank may use, before it is pinned."""
         self.hosts: list[str] = []
         """The host of every rank; known after `meet`."""
 

@@ -77,17 +77,20 @@ class Hub:
     def serve(self) -> GroupEnding:
         """Start the ranks, pass messages on, and end them; never raises for what they do."""
         token = secrets.token_hex(16)
-        with (
-            socket.create_server((self.address, 0), backlog=max(128, self.ranks)) as listener,
-            # Launchers leave folders of their sessions behind when they are killed.
-            tempfile.TemporaryDirectory(prefix="deepbench-") as scratch,
-            tempfile.TemporaryFile() as output,
-        ):
-            try:
-                self._start(listener, token, scratch, output)
-                return self._listen(listener, token, output)
-            finally:
-                self._end()
+        try:
+            with (
+                socket.create_server((self.address, 0), backlog=max(128, self.ranks)) as listener,
+                # Launchers leave folders of their sessions behind when they are killed.
+                tempfile.TemporaryDirectory(prefix="deepbench-", ignore_cleanup_errors=True) as scratch,
+                tempfile.TemporaryFile() as output,
+            ):
+                try:
+                    self._start(listener, token, scratch, output)
+                    return self._listen(listener, token, output)
+                finally:
+                    self._end()
+        except OSError as error:
+            return GroupEnding(None, f"a group cannot be started from {self.address}: {error}", False, [])
 
     def _start(self, listener: socket.socket, token: str, scratch: str, output: IO[bytes]) -> None:
         hub = f"{self.address}:{listener.getsockname()[1]}:{token}"
@@ -107,11 +110,13 @@ class Hub:
 
     def _listen(self, listener: socket.socket, token: str, output: IO[bytes]) -> GroupEnding:
         last_sign = time.monotonic()
+        meet_by: float | None = None
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
             while True:
                 # Now and then a look at the processes: one that ends before it connects says nothing.
-                events = selector.select(min(AFTER_LAUNCHER_S, self.timeout_s))
+                left = last_sign + self.timeout_s - time.monotonic()
+                events = selector.select(max(0.0, min(AFTER_LAUNCHER_S, left)))
                 if events:
                     last_sign = time.monotonic()
                 for key, _ in events:
@@ -124,11 +129,17 @@ class Hub:
                     messages = _read(rank)
                     if messages is None:
                         selector.unregister(rank.line)
+                        rank.line.close()
                         if rank.number in self._seen:
-                            return self._ended(f"{self._name(rank)} ended during: {rank.phase}", output)
+                            reason = f"{self._name(rank)} ended during: {rank.phase}"
+                            return self._ended(reason, output, rank.number)
                         continue
                     for message in messages:
-                        answer = self._message(rank, message, token)
+                        if rank.number not in self._seen and not self._welcome(rank, message, token):
+                            selector.unregister(rank.line)  # a stranger
+                            rank.line.close()
+                            break
+                        answer = self._message(rank, message)
                         if answer is not None:
                             return GroupEnding(answer, "", False, [])
                 if not events:
@@ -137,25 +148,37 @@ class Hub:
                     if early and (len(early) == len(codes) or any(early)):
                         who = "the launcher" if self.launcher else f"rank {codes.index(early[0])}"
                         return self._ended(f"{who} ended", output)
-                if time.monotonic() - last_sign > self.timeout_s:
-                    return GroupEnding(None, self._silence(), True, [])
+                now = time.monotonic()
+                if meet_by is None and self._seen:
+                    meet_by = now + min(self.timeout_s, group.CONNECT_S)
+                late = meet_by is not None and now > meet_by and len(self._seen) < self.ranks
+                if late or now - last_sign >= self.timeout_s:
+                    words = _last_words(output) if len(self._seen) < self.ranks else ""
+                    waited = min(self.timeout_s, group.CONNECT_S) if late else self.timeout_s
+                    reason = self._silence(waited) + (f", last words: {words}" if words else "")
+                    return GroupEnding(None, reason, True, [])
 
-    def _message(self, rank: Rank, message: dict[str, Any], token: str) -> dict[str, Any] | None:
+    def _welcome(self, rank: Rank, message: dict[str, Any], token: str) -> bool:
+        """Whether this is a rank of ours that says who it is."""
+        hello = message.get("hello")
+        if not isinstance(hello, dict) or hello.get("token") != token:
+            return False
+        number, pid = hello.get("rank"), hello.get("pid")
+        if not isinstance(number, int) or not isinstance(pid, int) or not number >= 0 or number in self._seen:
+            return False
+        rank.number, rank.host, rank.pid = number, str(hello.get("host")), pid
+        self._seen[number] = rank
+        return True
+
+    def _message(self, rank: Rank, message: dict[str, Any]) -> dict[str, Any] | None:
         """Do what a message asks for; returns a record that ends the case."""
         if "hello" in message:
             hello = message["hello"]
-            if hello.get("token") != token:
-                rank.line.close()
-                return None
-            rank.number, rank.host, rank.pid = hello["rank"], hello["host"], hello["pid"]
-            self._seen[rank.number] = rank
-            if hello["ranks"] != self.ranks:
+            if hello.get("ranks") != self.ranks:
                 sizes = f"groups of {hello['ranks']} ranks, wanted {self.ranks}"
                 found = f"the launcher started {sizes}; is it that of another MPI?"
                 return {"failed": found}
             _send(rank, {**self.request, "timeout_s": self.timeout_s})
-        elif rank.number not in self._seen:
-            rank.line.close()  # nobody we know
         elif "phase" in message:
             rank.phase = str(message["phase"])
         elif "gather" in message:
@@ -169,12 +192,13 @@ class Hub:
             return message
         return None
 
-    def _ended(self, reason: str, output: IO[bytes]) -> GroupEnding:
-        """Wait a moment for exit codes, which tell why."""
+    def _ended(self, reason: str, output: IO[bytes], rank: int | None = None) -> GroupEnding:
+        """Wait a moment for exit codes, which tell why: that of this rank, where it was started from here."""
+        own = self._processes[rank : rank + 1] if rank is not None and self.launcher is None else self._processes
         until = time.monotonic() + AFTER_LAUNCHER_S
-        while time.monotonic() < until and not any(p.poll() not in (None, 0) for p in self._processes):
+        while time.monotonic() < until and not any(p.poll() not in (None, 0) for p in own):
             time.sleep(0.02)
-        codes = [c for c in (p.poll() for p in self._processes) if c is not None]
+        codes = [c for c in (p.poll() for p in own) if c is not None]
         first = next((c for c in codes if c), None)
         if first is not None and first < 0:
             known = -first in set(signal.Signals)
@@ -184,7 +208,7 @@ class Hub:
         words = _last_words(output)
         return GroupEnding(None, reason + (f", last words: {words}" if words else ""), False, codes)
 
-    def _silence(self) -> str:
+    def _silence(self, waited_s: float) -> str:
         """Who is waited for."""
         missing = [i for i in range(self.ranks) if i not in self._seen]
         if missing:
@@ -195,7 +219,7 @@ class Hub:
             whom = f"{self._name(waiting[0])}, during: {waiting[0].phase}" if waiting else "nobody"
             if len(waiting) > 1:
                 whom += f", and {len(waiting) - 1} more"
-        return f"no sign of life for {self.timeout_s:g} s, waiting for {whom}"
+        return f"no sign of life for {waited_s:g} s, waiting for {whom}"
 
     def _name(self, rank: Rank) -> str:
         return f"rank {rank.number} on {rank.host}"
@@ -261,11 +285,10 @@ def reachable_address(hosts: Sequence[str]) -> str:
     """An address of this machine at which ranks elsewhere reach it; without other hosts the loopback."""
     if not hosts:
         return "127.0.0.1"
+    ways = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for host in hosts:
             with contextlib.suppress(OSError):
                 probe.connect((host, 9))  # sends nothing: it only chooses the way
-                own: str = probe.getsockname()[0]
-                if not own.startswith("127."):
-                    return own
-    return socket.gethostname()
+                ways.append(str(probe.getsockname()[0]))
+    return next((way for way in ways if not way.startswith("127.")), "127.0.0.1" if ways else socket.gethostname())

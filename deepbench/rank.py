@@ -36,7 +36,8 @@ def main() -> None:
     """Serve the one case that the hub sends."""
     group = groups.join(os.environ)
     request = group.receive()
-    group.watch(request["timeout_s"])
+    # The hub decides first, and knows who is waited for; this is for ranks that it cannot reach.
+    group.watch(2 * request["timeout_s"] + 10)
     if cpus := request.get("cpus"):
         os.sched_setaffinity(0, {cpus[group.rank]})
     worker.import_numpy_without_threads()
@@ -65,15 +66,16 @@ def measure(request: dict[str, Any], group: Group) -> dict[str, Any]:
 
 def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Group) -> None:
     from deepbench import backend as backends
-    from deepbench import errors, measure, record, system
+    from deepbench import errors, measure, record
     from deepbench import op as ops
     from deepbench.native import callloop
 
     op: Any = ops.find(case.op)
     backend: Any = backends.find(case.backend)
     group.meet()
-    hosts, here = group.hosts, group.local_ranks
-    worker.refuse_too_large(here * op.operand_bytes(case), case.settings)
+    hosts, alone = group.hosts, group.ranks == 1
+    here = case.problem.ranks if alone else group.local_ranks
+    worker.refuse_too_large(here * op.operand_bytes(case), case.settings, here * op.work_bytes(case))
     if case.settings["cache"] != "hot":
         raise errors.Unsupported("buffers of a group are used again and again; choose cache=hot")
     backend.settle(group)
@@ -83,16 +85,15 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
         raise errors.OutOfMemory(f"needs {op.operand_bytes(case)} bytes on the GPU, free are {free}")
     group.phase("join")
     backend.join(group, case)
-    cores = len(os.sched_getaffinity(0))
     result["group"] = {
         "launcher": group.place.launcher,
         "hosts": {host: hosts.count(host) for host in dict.fromkeys(hosts)},
-        "oversubscribed": backend.device == "cpu" and any(_counts(group, here > max(cores, system.default_threads()))),
+        "oversubscribed": backend.device == "cpu" and _oversubscribed(group),
         **backend.group_facts(),
     }
     group.phase("inputs")
-    alone = group.ranks == 1
-    parts = {r: op.operands_of(case, r, whole=True) for r in (range(case.problem.ranks) if alone else [group.rank])}
+    whole = op.whole_bound(case) >= 1
+    parts = {r: op.operands_of(case, r, whole) for r in (range(case.problem.ranks) if alone else [group.rank])}
     group.phase("prepare")
     kernel = backend.prepare_ranks(case, parts)
     result["notes"] |= op.facts(case) | kernel.notes
@@ -102,15 +103,16 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
     _put_back(op, case, parts, kernel)
     first = measure.take_sample(clock, 1)
     group.phase("check")
-    # Whole numbers first: exact in whatever order they are added.
-    if not _passes(result, "before", group, op, case, parts, kernel, whole=True):
+    # Whole numbers first: exact in whatever order they are added, while their sums fit the type.
+    if not _passes(result, "before", group, op, case, parts, kernel, whole):
         return
-    for rank, arrays in parts.items():
-        op.fill(case, rank, arrays, whole=False)
-    _put_back(op, case, parts, kernel)
-    each(1)
-    if not _passes(result, "before", group, op, case, parts, kernel, whole=False):
-        return
+    if whole:
+        for rank, arrays in parts.items():
+            op.fill(case, rank, arrays, whole=False)
+        _put_back(op, case, parts, kernel)
+        each(1)
+        if not _passes(result, "before", group, op, case, parts, kernel, whole=False):
+            return
     group.phase("measure")
     before = kernel.device.conditions() if kernel.device is not None else None
     rules = measure.Rules(**request["rules"])
@@ -169,8 +171,18 @@ def _hash(array: Any) -> str:
     return hashlib.sha256(memoryview(array.view("u1"))).hexdigest()[:32]
 
 
-def _counts(group: Group, value: bool) -> list[bool]:
-    return [bool(v) for v in group.gather(value)]
+def _oversubscribed(group: Group) -> bool:
+    """Whether a host has more ranks than cores that they may use together."""
+    from deepbench import system
+
+    quota = system.cpu_quota()
+    told = group.gather([group.host, group.cpus, quota])
+    for host in set(group.hosts):
+        cores = len(set(chain(*(cpus for name, cpus, _ in told if name == host))))
+        quotas = [q for name, _, q in told if name == host and q is not None]
+        if group.hosts.count(host) > min([cores, *quotas]):
+            return True
+    return False
 
 
 def _put_back(op: CollectiveOp, case: Case, parts: dict[int, Arrays], kernel: Kernel) -> None:
@@ -194,13 +206,17 @@ def _passes(
 
     kernel.store()
     verdicts = {rank: verdict_of(op.compare_of(case, rank, arrays, whole)) for rank, arrays in parts.items()}
-    failed = {rank: v for rank, v in verdicts.items() if not v.passed}
-    worst = next(iter((failed or verdicts).values()))
-    result["check"][when] = worst.as_dict()
-    # Every process knows what is wrong with any rank, so all of them stop here.
-    for rank, sentence in chain(*group.gather([[rank, v.sentence] for rank, v in failed.items()])):
+    found = [{"rank": rank, "sentence": v.sentence, **v.as_dict()} for rank, v in verdicts.items() if not v.passed]
+    found = found or [max(({"rank": r, **v.as_dict()} for r, v in verdicts.items()), key=lambda v: v["error"] or 0.0)]
+    # Every process knows what is wrong with any rank, so all of them stop here; what is kept is the worst of all.
+    told = list(chain(*group.gather(found)))
+    failed = [v for v in told if not v["passed"]]
+    worst = failed[0] if failed else max(told, key=lambda v: v["error"] or 0.0)
+    result["check"][when] = {n: v for n, v in worst.items() if n not in ("rank", "sentence")}
+    if failed:
         after = "after timing, " if when == "after" else ""
-        result["status"], result["reason"] = "wrong", f"{after}rank {rank} received {sentence}"
+        result["status"] = "wrong"
+        result["reason"] = f"{after}rank {worst['rank']} received {worst['sentence']}"
         return False
     return True
 

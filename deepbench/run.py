@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 from deepbench import backend as backends
-from deepbench import hub, launch, record, system
+from deepbench import group, hub, launch, record, system
 from deepbench.case import Case
 from deepbench.errors import Unavailable, Unsupported
 from deepbench.measure import Rules
@@ -99,6 +99,8 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
     ranks, cpus = case.problem.ranks, system.cores()
     base = launch.worker_environment(case.threads, "none", cpus, os.environ)
     base["DEEPBENCH_PARENT"] = str(os.getpid())
+    for name in group.LAUNCHED:  # what started us must not stand for what starts the ranks
+        base.pop(name, None)
     request = {"case": case.text, "round": round_number, "rules": asdict(rules), "cpus": None}
     try:
         if case.settings["pin"] == "cores":
@@ -128,8 +130,8 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
     if ending.answer is not None:
         return record.make(case, round_number, "unavailable", ending.answer["failed"])
     status, reason = "timeout" if ending.timed_out else "crashed", ending.reason
-    killed = -signal.SIGKILL in ending.exit_codes or "SIGKILL" in reason
-    if killed and (system.kills_for_memory() or 0) > (kills or 0):
+    # Launchers have exit codes of their own for it.
+    if not ending.timed_out and (system.kills_for_memory() or 0) > (kills or 0):
         status, reason = "out_of_memory", f"the kernel killed a rank for memory: {reason}"
     return record.make(case, round_number, status, reason)
 

@@ -40,8 +40,8 @@ class Summary:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Least traffic at the estimated time."""
-        if self.estimate is None or self.status != "ok":
+        """Least traffic at the estimated time; None where something else ran in that time too."""
+        if self.estimate is None or self.status != "ok" or self._overlaps:
             return None
         return float(self.record["traffic_bytes"] / self.estimate.time_s)
 
@@ -58,6 +58,10 @@ class Summary:
         if self.bytes_per_s is None or not isinstance(factor, float | int):
             return None
         return self.bytes_per_s * factor
+
+    @property
+    def _overlaps(self) -> bool:
+        return bool(self.record["settings"].get("overlap", "none") != "none")
 
     @property
     def hidden(self) -> float | None:
@@ -82,7 +86,7 @@ class Summary:
     def original_bytes_per_s(self) -> float | None:
         """Of a group: ranks × bytes over the time, as the original DeepBench published it."""
         count = self.record["notes"].get("original_bytes")
-        if self.estimate is None or self.status != "ok" or not isinstance(count, float | int):
+        if self.estimate is None or self.status != "ok" or self._overlaps or not isinstance(count, float | int):
             return None
         return count / self.estimate.time_s
 

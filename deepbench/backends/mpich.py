@@ -41,6 +41,8 @@ class MPIBackend(GroupBackend):
         wanted, known = case.settings["algorithm"], self.ALGORITHMS.get(case.op, {})
         if wanted == "default":
             return {}
+        if case.settings.get("overlap", "none") != "none":
+            raise Unsupported("these switches are of MPI_Allreduce, not of MPI_Iallreduce; choose algorithm=default")
         if wanted not in known:
             there_are = ", ".join(["default", *known])
             raise Unsupported(f"{self.title} has no algorithm {wanted} for {case.op}; there are {there_are}")

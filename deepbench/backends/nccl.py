@@ -55,6 +55,8 @@ class NCCL(GroupBackend, GpuBackend):
         variable = VISIBLE[self.device]
         mine = group.local_rank
         allowed = [w for w in os.environ.get(variable, "").split(",") if w]
+        if os.environ.get(variable) == "":
+            raise Unsupported(f"{variable} is empty, so no card may be used")
         if allowed:
             if mine >= len(allowed):
                 raise Unsupported(f"{group.local_ranks} ranks here, and {variable} allows {len(allowed)} cards")

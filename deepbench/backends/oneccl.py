@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.backend import Call, GroupBackend, Kernel, kernel
 from deepbench.errors import LibraryError, Unavailable, Unsupported
-from deepbench.native.mpi import refill
+from deepbench.native.mpi import hydra_words, refill
 
 if TYPE_CHECKING:
     from deepbench.case import Case
@@ -83,10 +83,7 @@ class OneCCL(GroupBackend):
         }
 
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
-        words = [os.path.join(prefix(), "bin", "mpiexec.hydra")]
-        if hosts:
-            words += ["-hosts", ",".join(hosts), "-ppn", str(-(-ranks // len(hosts)))]
-        return [*words, "-n", str(ranks)]
+        return hydra_words(os.path.join(prefix(), "bin", "mpiexec.hydra"), ranks, hosts)
 
     def environment(self, case: Case, rank: int | None) -> dict[str, str]:
         """It finds Intel MPI by these. Each rank has a thread beside it: without a core for both, both must yield."""

@@ -47,9 +47,9 @@ class OpenMPI(MPIBackend):
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
         """PRTE_MCA_plm_ssh_agent names what stands for ssh. Other hosts get the variables that are named here."""
         words = [mpi.find(self.flavour).mpiexec, "--bind-to", "none", "--oversubscribe"]
+        used, each = mpi.spread(ranks, hosts)
+        words += ["--host", ",".join(f"{host}:{each}" for host in used or ["localhost"])]
         if hosts:
-            slots = -(-ranks // len(hosts))
-            words += ["--host", ",".join(f"{host}:{slots}" for host in hosts)]
             words += [word for name in CARRIED for word in ("-x", name)]
         return [*words, "-n", str(ranks)]
 

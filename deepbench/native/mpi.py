@@ -97,10 +97,22 @@ def hydra(flavour: Flavour, ranks: int, hosts: Sequence[str]) -> list[str]:
 
     HYDRA_LAUNCHER_EXEC (I_MPI_HYDRA_BOOTSTRAP_EXEC) names what stands for ssh.
     """
-    words = [find(flavour).mpiexec]
-    if hosts:
-        words += ["-hosts", ",".join(hosts), "-ppn", str(-(-ranks // len(hosts)))]
-    return [*words, "-n", str(ranks)]
+    return hydra_words(find(flavour).mpiexec, ranks, hosts)
+
+
+def hydra_words(mpiexec: str, ranks: int, hosts: Sequence[str]) -> list[str]:
+    """The same of any launcher of this kind. Without hosts this machine is named, or it would ask a scheduler."""
+    used, each = spread(ranks, hosts)
+    return [mpiexec, "-hosts", ",".join(used) or "localhost", "-ppn", str(each), "-n", str(ranks)]
+
+
+def spread(ranks: int, hosts: Sequence[str]) -> tuple[Sequence[str], int]:
+    """The hosts that take part, and the ranks of each; `Unsupported` where they would not have equally many."""
+    if not hosts:
+        return hosts, ranks
+    if ranks > len(hosts) and ranks % len(hosts):
+        raise Unsupported(f"{ranks} ranks cannot be spread evenly over {len(hosts)} hosts; choose a multiple")
+    return hosts[:ranks], max(1, ranks // len(hosts))
 
 
 @cache

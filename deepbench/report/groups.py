@@ -80,7 +80,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
         key = rival_title(s), s.record["precision"], s.record["settings"].get("place", "out")
         points.setdefault(key, []).append(s)
     rows: list[dict[str, Cell]] = []
-    notes: list[str] = []
+    notes: list[str] = [] if points else ["it has no all-reduce with a time"]
     for (title, precision, place), group in points.items():
         measured = [_point(s) for s in group]
         if len({p.ranks for p in measured}) < 2:

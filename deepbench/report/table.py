@@ -63,7 +63,7 @@ def work_text(s: Summary) -> str:
     return repr(parts)
 
 
-def _by_group(s: Summary) -> bool:
+def by_group(s: Summary) -> bool:
     """Whether one process a rank takes part."""
     try:
         return ops.find(s.record["op"]).group
@@ -161,7 +161,7 @@ def _columns(table: Table, names: Sequence[str]) -> None:
 def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     everything = [s for group in grouped for s in (*group.ranked, *group.others)]
-    rates = {"TFLOP/s": any(not _by_group(s) for s in everything), "bus GB/s": any(map(_by_group, everything))}
+    rates = {"TFLOP/s": any(not by_group(s) for s in everything), "bus GB/s": any(map(by_group, everything))}
     _columns(
         table,
         ("problem", "precision", "fastest", "time", "± 95 %", *(n for n, shown in rates.items() if shown), "clean",
@@ -233,8 +233,6 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
 def _bytes_per_s(s: Summary) -> str:
     """Memory traffic, or of a group its bus bandwidth."""
     rate = s.bus_bytes_per_s if s.group else s.bytes_per_s
-    if s.hidden is not None:  # the time is not that of the bytes alone
-        return "–"
     return units.significant(rate / 1e9) if rate else "–"
 
 

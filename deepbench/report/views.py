@@ -15,7 +15,7 @@ from rich.text import Text
 
 from deepbench import backend as backends
 from deepbench import units
-from deepbench.report.table import library_title, rival_title, settings_words, title, work_text
+from deepbench.report.table import by_group, library_title, rival_title, settings_words, title, work_text
 from deepbench.summary import Summary
 
 Cell = str | int | float | None
@@ -174,7 +174,7 @@ def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
     found: dict[_Row, float | None] = {}
     for s in summaries:
         r = s.record
-        if s.group:  # how often a model calls it depends on how many machines train it
+        if by_group(s):  # how often a model calls it depends on how many machines train it
             continue
         for source in r["sources"]:
             if not source["application"] or not source.get("needed", True):

@@ -146,3 +146,67 @@ def _until(condition, most_s=20.0):
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
+
+
+def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
+    """Whatever connects and says nonsense is sent away, and the group goes on."""
+    import socket
+    import threading
+
+    from deepbench.hub import Hub
+
+    real = Hub._start
+
+    def start(self, listener, *rest):
+        address = listener.getsockname()
+
+        def bother():
+            for text in (b"{}\n", b'{"hello": 1}\n', b'{"hello": {"token": "x", "rank": 0}}\n', b"\xff\xfe\n", b""):
+                with socket.create_connection(address) as line:
+                    line.sendall(text)
+                    time.sleep(0.02)
+
+        threading.Thread(target=bother, daemon=True).start()
+        real(self, listener, *rest)
+
+    monkeypatch.setattr(Hub, "_start", start)
+    record = group_liar("grouphonest")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+
+
+def test_a_launchers_variables_around_us_are_not_those_of_our_ranks(group_liar, monkeypatch):
+    """As in a pod that a scheduler of PyTorch jobs has started."""
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "OMPI_COMM_WORLD_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    words = ["sh", "-c", 'for r in 0 1 2; do PMI_RANK=$r PMI_SIZE=3 "$@" & done; wait', "sh"]
+    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    record = group_liar("grouphonest")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert "hydra" == record["group"]["launcher"]
+
+
+def test_a_rank_that_never_connects_is_not_waited_for_so_long(group_liar, monkeypatch):
+    monkeypatch.setattr("deepbench.group.CONNECT_S", 1.0)
+    words = ["sh", "-c", 'echo no module here >&2; PMI_RANK=0 PMI_SIZE=3 "$@"', "sh"]
+    monkeypatch.setattr("tests.harness.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    start = time.monotonic()
+    record = group_liar("grouphonest", timeout_s=60.0)
+
+    assert "timeout" == record["status"]
+    assert "waiting for rank 1, which has not connected, last words: no module here" in record["reason"]
+    assert time.monotonic() - start < 20
+
+
+def test_a_group_that_cannot_listen_is_a_record(group_liar, monkeypatch):
+    monkeypatch.setattr("deepbench.hub.reachable_address", lambda hosts: "192.0.2.1")
+    record = group_liar("grouphonest")
+
+    assert "crashed" == record["status"]
+    assert "a group cannot be started from 192.0.2.1" in record["reason"]

@@ -146,4 +146,63 @@ def test_the_hidden_share_is_that_of_each_rounds_own_parts():
     (found,) = summarize(rounds)
 
     assert 0.5 == pytest.approx(found.hidden, abs=0.01)
+    assert (None, None, None) == (found.bytes_per_s, found.bus_bytes_per_s, found.original_bytes_per_s)
     assert summarize([samples.measured()])[0].hidden is None
+
+
+@pytest.mark.parametrize(
+    ("precision", "ranks", "bound"), [("bf16", 31, 8), ("bf16", 128, 2), ("bf16", 300, 0), ("f32", 4096, 8)]
+)
+def test_whole_numbers_are_as_small_as_their_sums_must_be(precision, ranks, bound):
+    c = case.parse(f"all_reduce n=10 ranks={ranks} forward {precision} mpich threads=1")
+
+    assert bound == find("all_reduce").whole_bound(c)
+
+
+def test_many_ranks_are_checked_in_little_memory():
+    """All tiles together would be gigabytes."""
+    import resource
+
+    op, c = find("all_reduce"), case.parse("all_reduce n=1048573 ranks=64 forward f32 mpich threads=1")
+    arrays = op.operands_of(c, 0, whole=False)
+    op.begin(c, 0, arrays)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert not verdict_of(op.compare_of(c, 0, arrays, False)).passed
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+
+    assert grown < 2 * op.work_bytes(c)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "wanted"),
+    [
+        (4, [], ([], 4)),
+        (4, ["a", "b"], (["a", "b"], 2)),
+        (1, ["a", "b"], (["a"], 1)),
+        (2, ["a", "b", "c"], (["a", "b"], 1)),
+    ],
+)
+def test_ranks_are_spread_evenly(ranks, hosts, wanted):
+    from deepbench.native import mpi
+
+    assert wanted == mpi.spread(ranks, hosts)
+
+
+def test_what_cannot_be_spread_evenly_is_said():
+    from deepbench.errors import Unsupported
+    from deepbench.native import mpi
+
+    with pytest.raises(Unsupported, match="5 ranks cannot be spread evenly over 2 hosts"):
+        mpi.spread(5, ["a", "b"])
+
+
+def test_a_group_that_failed_is_no_kernel_of_an_application():
+    from deepbench.report import views
+    from deepbench.summary import summarize
+    from tests.unit import samples
+
+    text = "all_reduce n=4000 ranks=2 forward f32 mpich threads=1"
+    source = {"suite": "deepbench/train", "row": 1, "application": "General", "label": None, "note": None}
+    failed = {**samples.measured(text=text, status="unavailable"), "reason": "not here", "sources": [source]}
+
+    assert [] == views.by_application(summarize([failed])).rows

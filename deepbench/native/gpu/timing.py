@@ -215,6 +215,7 @@ class GroupTimer:
         self._gpus = gpus
         self._barrier, _ = callloop.host_timer(kernel.barrier)
         self._enqueue, self.kind = callloop.host_timer(kernel)
+        self._call_s: float | None = None
         self._events = [(DeviceTimer.event(gpu), DeviceTimer.event(gpu)) for gpu in gpus]
 
     def __call__(self, repeats: int, together: bool = True) -> list[int]:
@@ -233,17 +234,20 @@ class GroupTimer:
             milliseconds = ctypes.c_float()
             gpu.call("cudaEventElapsedTime", ctypes.byref(milliseconds), start, end)
             slowest = max(slowest, milliseconds.value * 1e6)
+        self._call_s = slowest / repeats / 1e9
         return [max(1, round(slowest))]
 
     def facts(self) -> dict[str, Any]:
         """As of `DeviceTimer`."""
         samples: list[float] = []
-        for _ in range(HOST_CALLS):
+        for _ in range(HOST_CALLS):  # as many on every rank, however long they take
             before = perf_counter_ns()
             self._enqueue(1)
             self._synchronize()
             samples.append((perf_counter_ns() - before) / 1e9)
-        return {"clock": "events", "fallback": None, "host_call_s": samples}
+        short = self._call_s is not None and self._call_s < STALL_BELOW_S
+        why = "calls of a group are launched one by one, while ranks wait for each other" if short else None
+        return {"clock": "events", "fallback": why, "host_call_s": samples}
 
     def _synchronize(self) -> None:
         for gpu in self._gpus:

@@ -78,8 +78,8 @@ def test_show_by_application_and_by_backend(deepbench, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--by", "colour"], "--by is application or backend, found colour"),
-        (["--against", "out.jsonl"], "--by is application or backend, found nothing"),
+        (["--by", "colour"], "--by is application, backend or ranks, found colour"),
+        (["--against", "out.jsonl"], "--by is application, backend or ranks, found nothing"),
         (["--by", "backend", "--against", "out.jsonl"], "--against goes with --by application"),
         (["--by", "application", "--against", "none.jsonl"], "none.jsonl"),
         (["--by", "application"], "no case of out.jsonl comes from a suite that names applications"),
@@ -345,7 +345,7 @@ def test_a_group_from_the_command_line_and_its_views(deepbench, tmp_path):
 
 
 def test_scale_says_what_it_lacks(deepbench, tmp_path):
-    deepbench("run", "gemm m=4 n=4 k=4 i8 reference threads=1", "--quick", "-o", "out.jsonl")
+    deepbench("run", "gemm m=4 n=4 k=4 i8 null threads=1", "--quick", "-o", "out.jsonl")
     done = deepbench("scale", "out.jsonl")
 
     assert (64, "") == (done.returncode, done.stdout)
@@ -378,5 +378,5 @@ def test_as_one_of_many_ranks_it_says_how_groups_are_started(deepbench, tmp_path
     assert 64 == done.returncode
     assert "started as rank 1 of 4 by hydra" in done.stderr
     assert "run deepbench once" in done.stderr
-    alone = deepbench("run", "gemm m=4 n=4 k=4 i8 reference threads=1", "--quick", "-o", "own.jsonl", **launched)
+    alone = deepbench("run", "gemm m=4 n=4 k=4 i8 null threads=1", "--quick", "-o", "own.jsonl", **launched)
     assert 0 == alone.returncode, alone.stderr  # a host of a fleet on its own kernels

@@ -30,6 +30,8 @@ SAMPLE = [
       for d in ("forward", "backward") for p in ("f32", "f16")),
     *(f"sparse_gemm m=7680 n={n} k=2560 sparsity=95 f32" for n in (1, 2)),
     "sparse_gemm m=10752 n=1500 k=3584 sparsity=90 f32",
+    *(f"sparse_gemm m=8192 n=8192 k=8192 sparsity=50 structure=2_4 {p}" for p in ("bf16 result=narrow", "i8")),
+    "all_reduce n=6553600 ranks=2 f32",  # where there are two cards
 ]  # fmt: skip
 
 AGAINST_TORCH = """
@@ -75,7 +77,7 @@ def main() -> None:
         sys.exit(__doc__)
     folder, device = Path(sys.argv[1]), (sys.argv[2:] or ["cuda"])[0]
     folder.mkdir(parents=True, exist_ok=True)
-    names = {"cuda": "cublas or cudnn or cusparse", "hip": "hipblas or hipsparse"}[device]
+    names = {"cuda": "cublas or cudnn or cusparse", "hip": "hipblas or hipsparse or miopen"}[device]
     measure = [*DEEPBENCH, "run", "--device", device]
     run(folder, "info", [*DEEPBENCH, "info", "--json"], 60)
     # Convolution has hundreds of smoke cases and a search for each: the sample has some.

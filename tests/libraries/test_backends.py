@@ -21,6 +21,11 @@ from tests.conftest import ROOT
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
 
 
+def make_believe(name):
+    """Whether it is the fake GPU of `tests/gpu` that would be called."""
+    return backends.find(name).device != "cpu" and bool(os.environ.get("FAKE_GPU_EVEN"))
+
+
 def combinations(name, op):
     """(direction, precision, settings): all that a backend is marked for, one setting off its default at a time."""
     chosen = [{}] + [{n: v} for n, values in op.settings.items() for v in values[1:]]
@@ -52,7 +57,13 @@ def opened():
     return _open_backends(list(backends.all_backends()))
 
 
-@pytest.mark.parametrize(("name", "op_name"), pairs())
+def marked_pairs():
+    """The same; those that want a GPU are marked, so that `pytest -m gpu` runs them alone."""
+    marks = {True: (), False: (pytest.mark.gpu,)}
+    return [pytest.param(name, op, marks=marks[backends.find(name).device == "cpu"]) for name, op in pairs()]
+
+
+@pytest.mark.parametrize(("name", "op_name"), marked_pairs())
 def test_a_library_gives_the_right_answer(opened, name, op_name):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
@@ -63,11 +74,6 @@ def test_a_library_gives_the_right_answer(opened, name, op_name):
     assert [] == bad[:5], f"{len(bad)} of {len(results)}"
     if not [r for r in results if r[1] == wanted]:
         pytest.skip(f"{name} on this machine: {results[0][2]}")
-
-
-def make_believe(name):
-    """Whether it is the fake GPU of `tests/gpu` that would be called."""
-    return backends.find(name).device != "cpu" and bool(os.environ.get("FAKE_GPU_EVEN"))
 
 
 def smoke_cases(name, op):

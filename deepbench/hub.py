@@ -30,6 +30,10 @@ GRACE_S = 2.0
 AFTER_LAUNCHER_S = 1.0
 
 
+# Nothing libraries write is larger, but for one that prints for ever: it would fill the disk.
+LARGEST_OUTPUT_BYTES = 2**30
+
+
 @dataclass
 class Rank:
     """One rank as its messages show it."""
@@ -148,6 +152,9 @@ class Hub:
                     if early and (len(early) == len(codes) or any(early)):
                         who = "the launcher" if self.launcher else f"rank {codes.index(early[0])}"
                         return self._ended(f"{who} ended", output)
+                if os.fstat(output.fileno()).st_size > LARGEST_OUTPUT_BYTES:
+                    reason = f"the ranks printed more than {LARGEST_OUTPUT_BYTES} bytes"
+                    return GroupEnding(None, reason, False, [])
                 now = time.monotonic()
                 if meet_by is None and self._seen:
                     meet_by = now + min(self.timeout_s, group.CONNECT_S)

@@ -210,3 +210,11 @@ def test_a_group_that_cannot_listen_is_a_record(group_liar, monkeypatch):
 
     assert "crashed" == record["status"]
     assert "a group cannot be started from 192.0.2.1" in record["reason"]
+
+
+def test_ranks_that_print_for_ever_are_ended(group_liar, monkeypatch):
+    monkeypatch.setattr("deepbench.hub.LARGEST_OUTPUT_BYTES", 2**20)
+    record = group_liar("groupprinter")
+
+    assert ("crashed", "the ranks printed more than 1048576 bytes") == (record["status"], record["reason"])
+    assert [] == ranks_left()

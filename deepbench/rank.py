@@ -66,7 +66,7 @@ def measure(request: dict[str, Any], group: Group) -> dict[str, Any]:
 
 def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Group) -> None:
     from deepbench import backend as backends
-    from deepbench import errors, measure, record
+    from deepbench import errors, measure, record, system
     from deepbench import op as ops
     from deepbench.native import callloop
 
@@ -88,6 +88,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
     result["group"] = {
         "launcher": group.place.launcher,
         "hosts": {host: hosts.count(host) for host in dict.fromkeys(hosts)},
+        "interconnect": dict(zip(hosts, group.gather(system.interconnect()), strict=True)),
         "oversubscribed": backend.device == "cpu" and _oversubscribed(group),
         **backend.group_facts(),
     }

@@ -144,6 +144,18 @@ def cache_bytes() -> int | None:
     return sum(found.values()) or None
 
 
+def interconnect() -> dict[str, Any]:
+    """What ranks on this host may talk through: NUMA nodes, network interfaces with Mbit/s, InfiniBand devices."""
+    nodes = list(Path("/sys/devices/system/node").glob("node[0-9]*"))
+    networks = {}
+    for folder in sorted(Path("/sys/class/net").glob("*")):
+        speed = _read(folder / "speed") or ""  # -1 where the driver does not know
+        if folder.name != "lo" and _read(folder / "operstate") != "down":
+            networks[folder.name] = int(speed) if speed.isdecimal() and int(speed) else None
+    devices = sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))
+    return {"numa_nodes": len(nodes) or None, "networks_mbit_per_s": networks, "infiniband": devices}
+
+
 def openmp_runtimes() -> list[str]:
     """OpenMP libraries that this process has loaded; more than one fight for the cores."""
     maps = _read("/proc/self/maps") or ""

@@ -88,6 +88,8 @@ def test_what_an_honest_group_says(group_liar):
     assert "yes" == group["deterministic"]
     assert {os.uname().nodename: 3} == group["hosts"]
     assert 32 == len(group["hash"])
+    (seen,) = group["interconnect"].values()
+    assert {"numa_nodes", "networks_mbit_per_s", "infiniband"} == set(seen)
     assert record["check"]["after"]["covers"] == record["check"]["after"]["of"] == 40
     assert 4 / 3 == pytest.approx(record["notes"]["bus_factor"])
     assert 3 * 160 == record["notes"]["original_bytes"]

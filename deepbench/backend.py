@@ -251,11 +251,8 @@ class GroupBackend(Backend):
         """
         return None
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
-        """Variables that a rank needs before it loads anything; `rank` is None where a launcher starts all alike.
-
-        Raises `Unsupported` for a way that this library does not have.
-        """
+    def environment(self, case: Case) -> dict[str, str]:
+        """Variables that ranks need before they load anything; `Unsupported` for a way that this library lacks."""
         return {}
 
     def settle(self, group: Group) -> None:

@@ -116,10 +116,6 @@ class CollectiveOp(Op):
         """What is sent is received."""
         return case.precision.data
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """None: what a library does not have it refuses."""
-        return ()
-
     def bytes(self, case: Case) -> int:
         """Of the larger buffer of a rank."""
         return int(case.problem.n * BITS[case.precision.data] // 8)

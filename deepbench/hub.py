@@ -57,8 +57,6 @@ class GroupEnding:
     reason: str
     """Why there is no answer."""
     timed_out: bool
-    exit_codes: list[int]
-    """Of the processes that were started here."""
 
 
 @dataclass
@@ -68,8 +66,7 @@ class Hub:
     ranks: int
     request: dict[str, Any]
     launcher: Sequence[str] | None
-    environments: Sequence[Mapping[str, str]]
-    """One a rank, or a single one where a launcher starts them."""
+    environment: Mapping[str, str]
     timeout_s: float
     address: str = "127.0.0.1"
     """Where ranks reach this process."""
@@ -94,13 +91,13 @@ class Hub:
                 finally:
                     self._end()
         except OSError as error:
-            return GroupEnding(None, f"a group cannot be started from {self.address}: {error}", False, [])
+            return GroupEnding(None, f"a group cannot be started from {self.address}: {error}", False)
 
     def _start(self, listener: socket.socket, token: str, scratch: str, output: IO[bytes]) -> None:
         hub = f"{self.address}:{listener.getsockname()[1]}:{token}"
         command = launch.rank_command()
-        for rank, environment in enumerate(self.environments):
-            own = {**environment, group.HUB: hub, **({} if self.elsewhere else {"TMPDIR": scratch})}
+        for rank in range(self.ranks if self.launcher is None else 1):
+            own = {**self.environment, group.HUB: hub, **({} if self.elsewhere else {"TMPDIR": scratch})}
             words = command
             if self.launcher is None:
                 own |= {group.RANK: str(rank), group.RANKS: str(self.ranks)}
@@ -145,7 +142,7 @@ class Hub:
                             break
                         answer = self._message(rank, message)
                         if answer is not None:
-                            return GroupEnding(answer, "", False, [])
+                            return GroupEnding(answer, "", False)
                 if not events:
                     codes = [p.poll() for p in self._processes]
                     early = [c for c in codes if c is not None]
@@ -154,7 +151,7 @@ class Hub:
                         return self._ended(f"{who} ended", output)
                 if os.fstat(output.fileno()).st_size > LARGEST_OUTPUT_BYTES:
                     reason = f"the ranks printed more than {LARGEST_OUTPUT_BYTES} bytes"
-                    return GroupEnding(None, reason, False, [])
+                    return GroupEnding(None, reason, False)
                 now = time.monotonic()
                 if meet_by is None and self._seen:
                     meet_by = now + min(self.timeout_s, group.CONNECT_S)
@@ -163,7 +160,7 @@ class Hub:
                     words = _last_words(output) if len(self._seen) < self.ranks else ""
                     waited = min(self.timeout_s, group.CONNECT_S) if late else self.timeout_s
                     reason = self._silence(waited) + (f", last words: {words}" if words else "")
-                    return GroupEnding(None, reason, True, [])
+                    return GroupEnding(None, reason, True)
 
     def _welcome(self, rank: Rank, message: dict[str, Any], token: str) -> bool:
         """Whether this is a rank of ours that says who it is."""
@@ -213,7 +210,7 @@ class Hub:
         elif first is not None:
             reason += f", exit code {first}"
         words = _last_words(output)
-        return GroupEnding(None, reason + (f", last words: {words}" if words else ""), False, codes)
+        return GroupEnding(None, reason + (f", last words: {words}" if words else ""), False)
 
     def _silence(self, waited_s: float) -> str:
         """Who is waited for."""

@@ -79,11 +79,7 @@ def measure_case(
     request = {"case": case.text, "round": round_number, "rules": asdict(rules)}
     ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
     if ending.answer is not None and "record" in ending.answer:
-        found: Record = ending.answer["record"]
-        misfit = record.misfit(found)
-        if misfit is None:
-            return found
-        return record.make(case, round_number, "crashed", f"its record does not fit the schema: {misfit}")
+        return _fitting(ending.answer["record"], case, round_number)
     status = "timeout" if ending.timed_out else "crashed"
     reason = f"{_cause(ending, timeout_s)} during: {ending.phase}"
     killed = ending.exit_code == -signal.SIGKILL and not ending.timed_out
@@ -92,13 +88,20 @@ def measure_case(
     return record.make(case, round_number, status, reason)
 
 
+def _fitting(found: Record, case: Case, round_number: int) -> Record:
+    """What a worker sent, if it fits the schema; else a record that says why not."""
+    misfit = record.misfit(found)
+    if misfit is None:
+        return found
+    return record.make(case, round_number, "crashed", f"its record does not fit the schema: {misfit}")
+
+
 def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float, hosts: Sequence[str]) -> Record:
     """The record of a case in which one process a rank takes part."""
     kills = system.kills_for_memory()
     backend: Any = backends.find(case.backend)
     ranks, cpus = case.problem.ranks, system.cores()
     base = launch.worker_environment(case.threads, "none", cpus, os.environ)
-    base["DEEPBENCH_PARENT"] = str(os.getpid())
     for name in group.LAUNCHED:  # what started us must not stand for what starts the ranks
         base.pop(name, None)
     request = {"case": case.text, "round": round_number, "rules": asdict(rules), "cpus": None}
@@ -113,20 +116,15 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
         launcher = backend.launcher(processes, hosts)
         if launcher is None and hosts:
             launcher = mpi.hydra(mpi.MPICH, processes, hosts)
-        numbers = [None] if launcher is not None else list(range(processes))
-        environments = [{**base, **backend.environment(case, number)} for number in numbers]
+        environment = {**base, **backend.environment(case)}
     except Unavailable as error:
         return record.make(case, round_number, "unavailable", str(error))
     except Unsupported as error:
         return record.make(case, round_number, "unsupported", str(error))
     address = hub.reachable_address(hosts)
-    ending = hub.Hub(processes, request, launcher, environments, timeout_s, address, bool(hosts)).serve()
+    ending = hub.Hub(processes, request, launcher, environment, timeout_s, address, bool(hosts)).serve()
     if ending.answer is not None and "record" in ending.answer:
-        found: Record = ending.answer["record"]
-        misfit = record.misfit(found)
-        if misfit is None:
-            return found
-        return record.make(case, round_number, "crashed", f"its record does not fit the schema: {misfit}")
+        return _fitting(ending.answer["record"], case, round_number)
     if ending.answer is not None:
         return record.make(case, round_number, "unavailable", ending.answer["failed"])
     status, reason = "timeout" if ending.timed_out else "crashed", ending.reason

@@ -33,8 +33,8 @@ class Summary:
 
     @property
     def flop_per_s(self) -> float | None:
-        """Rate at the estimated time, on the unpadded problem; None unless status is ok."""
-        if self.estimate is None or self.status != "ok":
+        """Rate at the estimated time, on the unpadded problem; None unless status is ok and something is computed."""
+        if self.estimate is None or self.status != "ok" or not self.record["flop"]:
             return None
         return float(self.record["flop"] / self.estimate.time_s)
 

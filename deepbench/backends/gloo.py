@@ -61,7 +61,7 @@ class Gloo(GroupBackend):
         self.distributed: Any = distributed
         return {"name": "Gloo of PyTorch", "version": torch.__version__, "path": torch.__file__}
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         if case.settings["algorithm"] != "default":
             raise Unsupported("Gloo offers no choice of algorithm (it is a ring); choose algorithm=default")
         return {}

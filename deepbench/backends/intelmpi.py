@@ -34,9 +34,9 @@ class IntelMPI(MPIBackend):
         """Where it is: it is asked for by installing it beside MPICH."""
         return mpi.present(self.flavour)
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         """It finds its own files by this; and it pins ranks unless told not to."""
-        return {"I_MPI_ROOT": mpi.find(self.flavour).prefix, "I_MPI_PIN": "0", **super().environment(case, rank)}
+        return {"I_MPI_ROOT": mpi.find(self.flavour).prefix, "I_MPI_PIN": "0", **super().environment(case)}
 
 
 BACKEND = IntelMPI()

@@ -33,7 +33,7 @@ class MPIBackend(GroupBackend):
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
         return mpi.hydra(self.flavour, ranks, hosts)
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         return {"MPI4PY_LIBMPI": mpi.find(self.flavour).library, **self.algorithm(case)}
 
     def algorithm(self, case: Case) -> dict[str, str]:

@@ -33,7 +33,7 @@ class NCCL(GroupBackend, GpuBackend):
     title = "NCCL"
     part = "ccl"
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         wanted = case.settings["algorithm"]
         if case.settings.get("overlap", "none") != "none":
             raise Unsupported("overlap is measured on CPUs only so far; choose overlap=none")

@@ -85,7 +85,7 @@ class OneCCL(GroupBackend):
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
         return hydra_words(os.path.join(prefix(), "bin", "mpiexec.hydra"), ranks, hosts)
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         """It finds Intel MPI by these. Each rank has a thread beside it: without a core for both, both must yield."""
         if case.settings.get("overlap", "none") != "none":
             raise Unsupported("overlap is measured with MPI and Gloo; choose overlap=none")

@@ -58,10 +58,10 @@ class OpenMPI(MPIBackend):
         """Where it is: it is asked for by installing it beside MPICH."""
         return mpi.present(self.flavour)
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         """As root it runs only when told so twice; probing for fast networks that are not there costs a second."""
         allowed = dict.fromkeys(ALLOWED, "1")
-        return {"OMPI_MCA_btl": "^ofi,uct", **allowed, **super().environment(case, rank)}
+        return {"OMPI_MCA_btl": "^ofi,uct", **allowed, **super().environment(case)}
 
 
 BACKEND = OpenMPI()

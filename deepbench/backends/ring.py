@@ -33,7 +33,7 @@ class Ring(GroupBackend):
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
         return mpi.hydra(mpi.MPICH, ranks, hosts)
 
-    def environment(self, case: Case, rank: int | None) -> dict[str, str]:
+    def environment(self, case: Case) -> dict[str, str]:
         if case.settings["overlap"] != "none":
             raise Unsupported("the ring does nothing while something else runs; choose overlap=none")
         if case.settings["algorithm"] != "default":

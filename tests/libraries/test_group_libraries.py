@@ -4,6 +4,7 @@ import pytest
 
 from deepbench import backend as backends
 from deepbench import case, measure, run
+from deepbench import op as ops
 from deepbench.summary import summarize
 
 SHORT = measure.Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
@@ -52,7 +53,7 @@ def test_the_sum_is_right_and_deterministic(measured, name, text):
 def test_the_kin_of_all_reduce(measured, name, op):
     if not backends.find(name).supports(op, "f32", "forward"):
         pytest.skip(f"{name} has no {op}")
-    record = measured(name, op + " n=999 ranks=3 forward f32 {}")
+    record = measured(name, f"{op} {ops.find(op).smoke[-1].text} forward f32 {{}}")
 
     assert ("ok", None) == (record["status"], record["reason"])
 

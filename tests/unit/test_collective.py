@@ -108,6 +108,16 @@ def test_a_process_learns_its_rank_from_its_launcher(environment, wanted):
     assert wanted == (found and (found.launcher, found.ranks and found.rank, found.ranks))
 
 
+def test_what_computes_nothing_has_no_rate():
+    from deepbench.summary import summarize
+    from tests.unit import samples
+
+    (found,) = summarize([samples.measured(text="broadcast n=4000 ranks=2 forward f32 mpich threads=1")])
+
+    assert found.flop_per_s is None
+    assert found.bytes_per_s > 0
+
+
 def cases_of(*words, cores=2, **choices):
     entries = plan.read_words(words)
     return [p.case for p in plan.expand(entries, plan.Choices(backends=("mpich",), **choices), cores)]

@@ -22,6 +22,7 @@ from deepbench.errors import BadInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deepbench.group import Place
     from deepbench.measure import Rules
     from deepbench.plan import Choices, Planned, Rounds
     from deepbench.report.views import View
@@ -220,7 +221,7 @@ def run(
       deepbench run --resume -o train.jsonl
     """
     from deepbench.record import cleaned
-    from deepbench.store import Store, read
+    from deepbench.store import Store, default_path, read
 
     _check_environment()
     if resume:
@@ -229,21 +230,23 @@ def run(
         given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy, hostfile) if n]
         if words or given:
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
-        store = Store.reopen(Path(output))
-        found = read(Path(output))
-        _refuse_other_machine(found)
-        store.go_on(found)
-        return _go_on(found, store, _seconds(timeout), full)
+        with _place_of(_launched(), True) as hosts:
+            store = Store.reopen(Path(output))
+            found = read(Path(output))
+            _refuse_other_machine(found, hosts)
+            store.go_on(found)
+            return _go_on(found, store, _seconds(timeout), full)
+    where = _launched()
+    if hostfile and where is not None:
+        raise BadInput(f"leave out --hostfile: {where.launcher} has started deepbench on the hosts to use")
     planned = _plan(words, filters)
-    _refuse_as_a_rank(planned)
-    hosts = _hosts(hostfile, planned) if hostfile else []
-    header = _header(planned, mode or "default", rounds, energy, _seconds(timeout), hosts)
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    from deepbench.store import default_path
-
-    path = Path(output) if output else default_path(Path(), stamp)
-    store = Store.create(path, cleaned(header))
-    return _go_on(read(path), store, None, full)
+    with _place_of(where, _groups(planned)) as hosts:
+        hosts = _hosts(hostfile, planned) if hostfile else hosts
+        header = _header(planned, mode or "default", rounds, energy, _seconds(timeout), hosts)
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        path = Path(output) if output else default_path(Path(), stamp)
+        store = Store.create(path, cleaned(header))
+        return _go_on(read(path), store, None, full)
 
 
 @cli.command(context_settings=HELP)
@@ -390,6 +393,7 @@ def _choices(filters: dict[str, Any]) -> Choices:
         applications=filters["application"],
         threads=tuple(map(cases.thread_count, filters["threads"])),
         ranks=tuple(cases.whole_number("ranks", n) for n in filters["ranks"]),
+        most_ranks=where.ranks if (where := _launched()) else None,
         device=_device(filters["device"]),
         settings=settings,
     )
@@ -422,32 +426,57 @@ def _rounds(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules
     return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
 
 
-def _refuse_as_a_rank(planned: list[Planned]) -> None:
-    """`BadInput` where a launcher has started several of us: each would start groups of its own."""
+def _launched() -> Place | None:
+    """Which of how many processes this is, None where no launcher has started several."""
     from deepbench import group
-    from deepbench import op as ops
 
     where = group.place(os.environ)
-    if where is None or where.ranks < 2 or not any(ops.find(p.case.op).group for p in planned):
-        return
-    raise BadInput(
-        f"started as rank {where.rank} of {where.ranks} by {where.launcher}, but groups are started from here: "
-        "run deepbench once, and --hostfile for several machines (under Slurm: salloc, then deepbench run)"
-    )
+    return where if where is not None and where.ranks > 1 else None
+
+
+def _groups(planned: list[Planned]) -> bool:
+    from deepbench import op as ops
+
+    return any(ops.find(p.case.op).group for p in planned)
+
+
+@contextmanager
+def _place_of(where: Place | None, groups: bool) -> Iterator[list[str]]:
+    """Take the place that a launcher gave: rank 0 goes on, with the hosts of all; the others serve it, and leave."""
+    from deepbench import allocation
+
+    if where is None:
+        yield []
+    elif not groups:
+        if where.rank:
+            raise click.exceptions.Exit(0)
+        print(
+            f"deepbench: started {where.ranks} times by {where.launcher}: this one measures, the others have ended; "
+            "deepbench fleet measures on all hosts",
+            file=sys.stderr,
+        )
+        yield []
+    elif where.rank:
+        allocation.lend(where)
+        raise click.exceptions.Exit(0)
+    else:
+        with allocation.gather(where) as given:
+            yield list(given.hosts.values()) if len(given.hosts) > 1 else []
 
 
 def _hosts(path: str, planned: list[Planned]) -> list[str]:
     """The hosts of a file, one a line; what stands behind the name, such as `slots=4`, is left to launchers."""
-    from deepbench import op as ops
-    from deepbench import plan
+    from deepbench import allocation, launch, plan
 
-    if not any(ops.find(p.case.op).group for p in planned):
+    if not _groups(planned):
         raise BadInput("--hostfile is for ops in which several processes take part, such as all_reduce")
     lines = (line.partition("#")[0].split() for line in plan.text_of(Path(path)).splitlines())
     hosts = [re.split("[: ]", words[0])[0] for words in lines if words]
     wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)
     if not hosts or wrong is not None:
         raise BadInput(f"{path}: wanted a host a line, found {wrong[:60]!r}" if wrong else f"{path} names no host")
+    if shell := os.environ.get(launch.REMOTE_SHELL):
+        os.environ.update(allocation.remote_shell(shell))
     return list(dict.fromkeys(hosts))
 
 
@@ -468,8 +497,8 @@ def _seconds(text: str | None) -> float | None:
 
 def _check_environment() -> None:
     """Say it when the environment asks for threads that the settings decide."""
-    text = os.environ.get("OMP_NUM_THREADS")
-    if text is None:
+    text, where = os.environ.get("OMP_NUM_THREADS"), _launched()
+    if text is None or (where is not None and where.rank):
         return
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):
         raise BadInput(f"OMP_NUM_THREADS is {text[:60]!r}, wanted a whole number; unset it, and say --threads N")
@@ -542,11 +571,14 @@ def _open_backends(names: list[str]) -> dict[str, Any]:
         return dict(zip(names, threads.map(lambda name: runs.open_backend(name, 60.0), names), strict=True))
 
 
-def _refuse_other_machine(found: ResultFile) -> None:
-    """`BadInput` naming what differs between the machine or libraries of the file and those here."""
+def _refuse_other_machine(found: ResultFile, hosts: list[str]) -> None:
+    """`BadInput` naming what differs between the machine, hosts or libraries of the file and those here."""
     from deepbench import system
 
     differs = system.differences(found.header["machine"], system.describe())
+    then_hosts = found.header["plan"].get("hosts") or []
+    if hosts and hosts != then_hosts:
+        differs.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
     here = _open_backends(sorted(found.header["libraries"]))
     for name, then in found.header["libraries"].items():
         old, new = then.get("library"), here[name].get("library")

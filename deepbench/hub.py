@@ -70,8 +70,8 @@ class Hub:
     timeout_s: float
     address: str = "127.0.0.1"
     """Where ranks reach this process."""
-    elsewhere: bool = False
-    """Whether some of them run on other hosts, which do not have this machine's folders."""
+    hosts: Sequence[str] = ()
+    """Where the ranks run, which do not have this machine's folders; none: here."""
     _seen: dict[int, Rank] = field(default_factory=dict)
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -97,10 +97,12 @@ class Hub:
         hub = f"{self.address}:{listener.getsockname()[1]}:{token}"
         command = launch.rank_command()
         for rank in range(self.ranks if self.launcher is None else 1):
-            own = {**self.environment, group.HUB: hub, **({} if self.elsewhere else {"TMPDIR": scratch})}
+            own = {**self.environment, group.HUB: hub, **({} if self.hosts else {"TMPDIR": scratch})}
             words = command
             if self.launcher is None:
                 own |= {group.RANK: str(rank), group.RANKS: str(self.ranks)}
+                if self.hosts:
+                    words = launch.on_host(self.hosts[rank * len(self.hosts) // self.ranks], own, command)
             else:
                 words = [*self.launcher, *command]
             self._processes.append(

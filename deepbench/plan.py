@@ -60,7 +60,9 @@ class Choices:
     applications: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
-    """Of problems that a group solves; empty: as many as there are cores, where a suite names more."""
+    """Of problems that a group solves; empty: up to `most_ranks`, or the number of cores, where a suite names more."""
+    most_ranks: int | None = None
+    """As many processes as a launcher has started, None without one."""
     device: str = "cpu"
     """Of the libraries that run where none is named."""
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -275,7 +277,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     for entry in entries:
         if not _application_chosen(entry, choices):
             continue
-        if not _ranks_chosen(entry, choices, default_threads):
+        if not _ranks_chosen(entry, choices, choices.most_ranks or default_threads):
             continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))

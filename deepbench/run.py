@@ -114,15 +114,14 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
             request["cpus"] = cpus
         processes = backend.processes(case)
         launcher = backend.launcher(processes, hosts)
-        if launcher is None and hosts:
-            launcher = mpi.hydra(mpi.MPICH, processes, hosts)
+        used, _ = mpi.spread(processes, hosts)
         environment = {**base, **backend.environment(case)}
     except Unavailable as error:
         return record.make(case, round_number, "unavailable", str(error))
     except Unsupported as error:
         return record.make(case, round_number, "unsupported", str(error))
     address = hub.reachable_address(hosts)
-    ending = hub.Hub(processes, request, launcher, environment, timeout_s, address, bool(hosts)).serve()
+    ending = hub.Hub(processes, request, launcher, environment, timeout_s, address, used).serve()
     if ending.answer is not None and "record" in ending.answer:
         return _fitting(ending.answer["record"], case, round_number)
     if ending.answer is not None:

@@ -369,14 +369,3 @@ def test_a_bad_hostfile_is_one_sentence(deepbench, tmp_path, content, words, wan
     assert 64 == done.returncode
     assert wanted in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_as_one_of_many_ranks_it_says_how_groups_are_started(deepbench, tmp_path):
-    launched = {"PMI_RANK": "1", "PMI_SIZE": "4"}
-    done = deepbench("run", "all_reduce n=4 ranks=2", "-o", "out.jsonl", **launched)
-
-    assert 64 == done.returncode
-    assert "started as rank 1 of 4 by hydra" in done.stderr
-    assert "run deepbench once" in done.stderr
-    alone = deepbench("run", "gemm m=4 n=4 k=4 i8 null threads=1", "--quick", "-o", "own.jsonl", **launched)
-    assert 0 == alone.returncode, alone.stderr  # a host of a fleet on its own kernels

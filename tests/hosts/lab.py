@@ -36,6 +36,8 @@ class Lab:
 
     def _build(self, rate: str | None) -> None:
         switch = f"{self._mark}sw"
+        names = self.folder / "etc-hosts"
+        names.write_text("127.0.0.1 localhost\n" + "".join(f"{self.address(n)} {n}\n" for n in self.names))
         _sh(f"ip netns add {switch}; ip -n {switch} link add br0 type bridge; ip -n {switch} link set br0 up")
         for i, name in enumerate(self.names):
             space, port = f"{self._mark}{name}", f"v{i}"
@@ -47,7 +49,8 @@ class Lab:
             )
             # A process that holds a name, shared memory and mounts of the host's own: libraries look at these.
             ready = self.folder / f"{name}.ready"
-            script = f"hostname {name} && mount -t tmpfs t /dev/shm && touch {ready} && exec sleep 100000"
+            own = f"hostname {name} && mount -t tmpfs t /dev/shm && mount --bind {names} /etc/hosts"
+            script = f"{own} && touch {ready} && exec sleep 100000"
             holder = subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-u", "-i", "-m", "sh", "-c", script])
             self._pids[name] = holder.pid
             self._holders.append(holder)

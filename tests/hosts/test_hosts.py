@@ -116,3 +116,20 @@ def test_a_rank_killed_on_another_host_is_told_and_the_run_goes_on():
 
     assert ["crashed", "ok"] == [r["status"] for r in records], text
     assert "rank 1 on h1 ended during" in records[0]["reason"]
+
+
+def test_inside_a_running_mpirun_ranks_are_started_afresh_on_its_hosts():
+    """Without ssh: the processes that mpirun has started serve their hosts."""
+    from deepbench.native import mpi
+
+    with Lab(2) as lab:
+        hosts = ",".join(lab.address(n) for n in lab.names)
+        words = ["all_reduce n=1000 ranks=4", "--rounds", "1", "--backend", "mpich,ring", "-o", "out.jsonl"]
+        launcher = [mpi.find(mpi.MPICH).mpiexec, "-hosts", hosts, "-ppn", "2", "-n", "4"]
+        process = lab.start([*launcher, sys.executable, "-m", "deepbench", "run", *words], PYTHONPATH=str(ROOT))
+        text = process.communicate(timeout=120)[0]
+        records = records_of(lab.folder / "out.jsonl")
+        _until(lambda: not lab.ranks("h0") and not lab.ranks("h1"))
+
+    assert ["ok", "ok"] == [r["status"] for r in records], text
+    assert [{"h0": 2, "h1": 2}] * 2 == [r["group"]["hosts"] for r in records]

@@ -25,6 +25,9 @@ CORE = TYPES | {
     "run",
     "hub",
     "scaling",
+    "allocation",
+    "outliers",
+    "fleet",
 }
 ALLOWED = {
     "ops": TYPES,

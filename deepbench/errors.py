@@ -7,7 +7,7 @@
     ├── OutOfMemory        the case does not fit, or an allocation failed
     └── LibraryError       a C function returned a bad status
 
-Only `cli.py` turns a `BadInput` into an exit code; all the others end in the record of one case.
+Only `cli/` turns a `BadInput` into an exit code; all the others end in the record of one case.
 """
 
 from __future__ import annotations

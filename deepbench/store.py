@@ -123,9 +123,9 @@ class Store:
 
 def read(path: Path) -> ResultFile:
     """Read and check a result file; `BadInput` in one sentence for anything else."""
-    content = _content(path)
-    *lines, rest = content.split(b"\n")
-    found = ResultFile(path, {}, whole_bytes=len(content) - len(rest), torn=bool(rest))
+    whole = content(path)
+    *lines, rest = whole.split(b"\n")
+    found = ResultFile(path, {}, whole_bytes=len(whole) - len(rest), torn=bool(rest))
     if not lines:
         raise BadInput(f"{path} has no complete line: it is not a result file, or was cut off at once")
     for number, line in enumerate(lines, 1):
@@ -133,7 +133,8 @@ def read(path: Path) -> ResultFile:
     return found
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """All of a file that may be one of ours; `BadInput` for what cannot be read or is too large."""
     try:
         if not path.is_file():
             kind = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"

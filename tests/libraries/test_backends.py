@@ -52,9 +52,9 @@ def pairs():
 @pytest.fixture(scope="session")
 def opened():
     """Which libraries are here; the answers of `open`."""
-    from deepbench.cli import _open_backends
+    from deepbench.cli.run import open_backends
 
-    return _open_backends(list(backends.all_backends()))
+    return open_backends(list(backends.all_backends()))
 
 
 def marked_pairs():

@@ -15,9 +15,9 @@ LIBRARIES = [
 
 @pytest.fixture(scope="module")
 def opened():
-    from deepbench.cli import _open_backends
+    from deepbench.cli.run import open_backends
 
-    return _open_backends(LIBRARIES)
+    return open_backends(LIBRARIES)
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""`deepbench info`: this machine, its libraries, and what they serve."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    pass
+
+from deepbench.cli.choose import DEFAULT_DEVICE
+from deepbench.cli.printing import make_console, print_card, print_library, print_machine
+from deepbench.cli.root import HELP, cli, end_with_the_reader
+from deepbench.cli.run import open_backends
+
+
+@cli.command(context_settings=HELP)
+@click.option("--matrix", is_flag=True, help="Which library serves which op, precision and direction.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
+def info(matrix: bool, as_json: bool) -> None:
+    """This machine, the libraries found here, and for each missing one why and the remedy.
+
+    \b
+    Example: deepbench info --matrix
+    """
+    from deepbench import backend as backends
+    from deepbench import system
+    from deepbench.native import callloop
+
+    end_with_the_reader()
+    table = _matrix()
+    if matrix and not as_json:
+        _print_matrix(table)
+        return
+    machine, opened = system.describe(), open_backends(list(backends.all_backends()))
+    loop = "native" if callloop.native_library() else "python"
+    if as_json:
+        content = {"machine": machine, "libraries": opened, "loop": loop, "support": table}
+        print(json.dumps(content, ensure_ascii=False, indent=1))
+        return
+    console = make_console()
+    print_machine(console, machine)
+    text = (
+        "compiled"
+        if loop == "native"
+        else (
+            "Python (about 0.5 µs a call): no C compiler when deepbench was installed; "
+            "install gcc, then install deepbench again"
+        )
+    )
+    console.print(f"call loop  {text}", markup=False, highlight=False)
+    console.print()
+    cards = [answer.get("library", {}).get("card") for answer in opened.values()]
+    for card in {card["bus_id"]: card for card in cards if card}.values():
+        print_card(console, card)
+    for name, answer in opened.items():
+        print_library(console, backends.find(name).title, answer)
+
+
+def _matrix() -> list[dict[str, Any]]:
+    """Rows of the support table, read from the marks."""
+    from deepbench import backend as backends
+    from deepbench import op as ops
+    from deepbench import precision
+
+    return [
+        {
+            "op": op.name,
+            "direction": direction,
+            "precision": name,
+            "backends": [b.name for b in backends.all_backends().values() if b.supports(op.name, name, direction)],
+        }
+        for op in ops.all_ops().values()
+        for direction in op.directions
+        for name in precision.PRECISIONS
+    ]
+
+
+# They serve whatever an op allows, and are no libraries.
+OURS = ("null", "reference")
+
+
+def _print_matrix(rows: list[dict[str, Any]]) -> None:
+    import itertools
+
+    from rich.table import Table
+
+    from deepbench import backend as backends
+    from deepbench import op as ops
+
+    console = make_console()
+    for device, group in itertools.product(backends.DEVICES, (False, True)):
+        of_kind = [r for r in rows if ops.find(r["op"]).group == group]
+        serving = {name for r in of_kind for name in r["backends"]}
+        names = [n for n, b in backends.all_backends().items() if b.device == device and n in serving]
+        table = Table("op", "direction", "precision", *names, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for row in of_kind:
+            marks = ["yes" if name in row["backends"] else "–" for name in names]
+            if set(names) & set(row["backends"]) - set(OURS):
+                table.add_row(row["op"], row["direction"], row["precision"], *marks)
+        words = [f"--device {device}"] if device != DEFAULT_DEVICE else []
+        words += ["one process a rank"] if group else []
+        if words:
+            console.print(f"\n{', '.join(words)}", markup=False)
+        console.print(table)
+    console.print("yes: the library has a kernel for it; whether this machine does shows when it runs.")

@@ -1,0 +1,110 @@
+"""What several commands print: the console, and who was measured."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deepbench.report.views import View
+    from deepbench.store import ResultFile
+
+
+def make_console() -> Console:
+    """For standard output."""
+    from rich.console import Console
+
+    # Piped output is plain and is not folded to some width nobody asked for.
+    return Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+
+
+def print_head(console: Console, found: ResultFile) -> None:
+    """Machine, libraries, number of cases: a reader of a log must never wonder which library it was."""
+    header = found.header
+    print_machine(console, header["machine"])
+    used = {word for planned in header["plan"]["cases"] for word in planned["case"].split()}
+    cards = [a["library"].get("card") for n, a in header["libraries"].items() if n in used and "library" in a]
+    if card := next(filter(None, cards), None):
+        print_card(console, card)
+    for name, answer in header["libraries"].items():
+        if name in used:
+            print_library(console, _title(name), answer)
+    plan_line = header["plan"]
+    rounds = plan_line["rounds"]
+    times = f"{rounds['least']}" if rounds["least"] == rounds["most"] else f"{rounds['least']} to {rounds['most']}"
+    count = len(plan_line["cases"])
+    console.print(
+        f"cases      {count}, each measured in {times} fresh process{'es' if times != '1' else ''}"
+        f" ({plan_line['mode']}), to {found.path}",
+        markup=False,
+    )
+
+
+def _title(name: str) -> str:
+    from deepbench.report.table import library_title
+
+    return library_title(name)
+
+
+def print_machine(console: Console, machine: dict[str, Any]) -> None:
+    """CPU, cores, memory, system and instructions, on two lines."""
+    from deepbench import units
+
+    allowed = machine.get("cores_allowed")
+    has = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
+    parts = [
+        str(machine.get("cpu")),
+        f"{allowed} core{'s' if allowed != 1 else ''}",
+        units.data_bytes(machine.get("memory_bytes")),
+        str(machine.get("system")),
+    ]
+    console.print(f"machine    {', '.join(parts)}", markup=False)
+    console.print(f"           {' '.join(has)}", markup=False)
+
+
+def print_library(console: Console, title: str, answer: dict[str, Any]) -> None:
+    """One line: which version from where, or why it is not here."""
+    if "library" in answer:
+        library = answer["library"]
+        threading = f", {library['threading']}" if library.get("threading") else ""
+        text = f"{library['version'] or ''}{threading}  {library['path'] or ''}".strip() or str(library["name"])
+    else:
+        missing = answer["unavailable"]
+        text = f"not here: {missing['reason']}\n{'':11}remedy: {missing['remedy']}"
+    console.print(f"{title:10} {text}", markup=False, soft_wrap=True)
+
+
+def print_card(console: Console, card: dict[str, Any]) -> None:
+    """One line about a GPU."""
+    from deepbench import units
+
+    parts = [
+        f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
+        f"{card.get('processors')} multiprocessors",
+        units.data_bytes(card.get("memory_bytes")),
+        f"driver {card.get('driver')}",
+    ]
+    console.print(f"card       {', '.join(parts)}", markup=False)
+
+
+def print_table(console: Console, found: ResultFile, full: bool) -> None:
+    """The table of cases."""
+    from deepbench.report import table
+    from deepbench.summary import summarize
+
+    console.print()
+    table.render(summarize(found.records, found.order), console, full)
+
+
+def print_view(view: View, form: str | None) -> None:
+    """A view in the form that was asked for; None: a table for people."""
+    if form is not None:
+        print({"json": view.json, "csv": view.csv, "markdown": view.markdown}[form](), end="")
+        return
+    console = make_console()
+    console.print(view.table(), soft_wrap=not console.is_terminal)
+    for line in view.notes:
+        console.print(line, markup=False)

@@ -1,0 +1,85 @@
+"""The command `deepbench` itself: how it starts, how it ends, and what it says of bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from deepbench import __version__
+from deepbench.errors import BadInput
+
+if TYPE_CHECKING:
+    pass
+
+
+EXIT_WRONG = 1
+
+
+EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
+
+
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def main() -> NoReturn:
+    """Run the command and leave with its exit code; bad input is one sentence on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no µ gets a ?
+    try:
+        code = cli.main(standalone_mode=False, prog_name="deepbench")
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.ctx.get_help() if error.ctx else "")
+        sys.exit(0)
+    except click.UsageError as error:
+        hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        _fail(f"{error.format_message().rstrip('.')}{hint}")
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except BadInput as error:
+        _fail(str(error))
+    except (click.Abort, KeyboardInterrupt):
+        print("deepbench: interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    except OSError as error:
+        # Only output gets here: files are read and written where an error can be told in a better sentence.
+        drop_output()
+        _fail(f"cannot write the output: {error.strerror or error}")
+
+
+def drop_output() -> None:
+    """What is still buffered cannot be written; Python would try again at exit and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def end_with_the_reader() -> None:
+    """Let `| head` end us in silence, as it ends other programs. Not while measuring: a run keeps its file."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def _fail(sentence: str) -> NoReturn:
+    from deepbench.record import printable
+
+    print(f"deepbench: {printable(sentence)}", file=sys.stderr)
+    sys.exit(EXIT_BAD_INPUT)
+
+
+@click.group(context_settings=HELP)
+@click.version_option(__version__, "-V", "--version", message="deepbench %(version)s")
+def cli() -> None:
+    """How fast do hardware and libraries run the basic operations of deep learning?
+
+    \b
+    deepbench run                                 the suite `quick`, on every library here
+    deepbench run deepbench/server                DeepBench's inference problems
+    deepbench run gemm m=1760 n=128 k=1760 f32    one problem
+    deepbench show FILE                           the table of a result file
+    """

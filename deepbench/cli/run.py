@@ -1,0 +1,338 @@
+"""`deepbench run`: where the steps of the pipe meet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepbench import __version__
+from deepbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deepbench.measure import Rules
+    from deepbench.plan import Planned, Rounds
+    from deepbench.store import ResultFile, Store
+
+from deepbench.cli.choose import DEFAULT_DEVICE, case_options, plan_of
+from deepbench.cli.place import any_group, check_environment, launched, read_hosts, taking_place
+from deepbench.cli.printing import make_console, print_head, print_table
+from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output
+
+
+@cli.command(context_settings=HELP)
+@click.argument("words", nargs=-1, metavar="[SUITE|FILE|CASE]...")
+@case_options
+@click.option("--quick", "mode", flag_value="quick", help="One round, short samples.")
+@click.option("--rigorous", "mode", flag_value="rigorous", help="Ten to twenty rounds, ±0.5 %.")
+@click.option("--rounds", metavar="N", help="Exactly so many rounds, each in fresh processes.")
+@click.option("--energy", is_flag=True, help="Joules a call, on devices that count energy (2 s more a case).")
+@click.option("--hostfile", metavar="FILE", help="Hosts for groups, one a line; ranks are spread evenly over them.")
+@click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
+@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
+@click.option("--resume", is_flag=True, help="Go on with FILE where it stops.")
+@click.option("--full", is_flag=True, help="A line for each library in the table.")
+def run(
+    words: tuple[str, ...],
+    mode: str | None,
+    rounds: str | None,
+    energy: bool,
+    hostfile: str | None,
+    timeout: str | None,
+    output: str | None,
+    resume: bool,
+    full: bool,
+    **filters: Any,
+) -> int:
+    """Measure cases, keep every record in a file, print the table. Without words: the suite `quick`.
+
+    \b
+    Examples:
+      deepbench run
+      deepbench run deepbench/train --backend mkl,onednn --precision f32 -o train.jsonl
+      deepbench run my_problems.csv --set weights=plain,packed --threads 1,2
+      deepbench run --resume -o train.jsonl
+    """
+    from deepbench.record import cleaned
+    from deepbench.store import Store, default_path, read
+
+    check_environment()
+    if resume:
+        if not output:
+            raise BadInput("--resume needs the file to go on with: deepbench run --resume -o FILE")
+        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy, hostfile) if n]
+        if words or given:
+            raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
+        with taking_place(launched(), True) as hosts:
+            store = Store.reopen(Path(output))
+            found = read(Path(output))
+            _refuse_other_machine(found, hosts)
+            store.go_on(found)
+            return _go_on(found, store, seconds(timeout), full)
+    where = launched()
+    if hostfile and where is not None:
+        raise BadInput(f"leave out --hostfile: {where.launcher} has started deepbench on the hosts to use")
+    planned = plan_of(words, filters)
+    with taking_place(where, any_group(planned)) as hosts:
+        hosts = read_hosts(hostfile, planned) if hostfile else hosts
+        header = _header(planned, mode or "default", rounds, energy, seconds(timeout), hosts)
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        path = Path(output) if output else default_path(Path(), stamp)
+        store = Store.create(path, cleaned(header))
+        return _go_on(read(path), store, None, full)
+
+
+def rules_of(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules]:
+    """How many rounds, and how each process samples."""
+    from dataclasses import replace
+
+    from deepbench import measure, plan
+    from deepbench.case import whole_number
+
+    rounds = {"quick": plan.QUICK, "default": plan.DEFAULT, "rigorous": plan.RIGOROUS}[mode]
+    rules = {"quick": measure.QUICK, "default": measure.DEFAULT, "rigorous": measure.RIGOROUS}[mode]
+    if exactly is not None:
+        number = whole_number("--rounds", exactly)
+        if not 1 <= number <= 1000:
+            raise BadInput(f"--rounds must be from 1 to 1000, found {number}")
+        rounds = replace(rounds, least=number, most=number)
+    return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
+
+
+DEFAULT_TIMEOUT_S = 600.0
+
+
+def seconds(text: str | None) -> float | None:
+    """The value of --timeout."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e6:
+        raise BadInput(f"--timeout must be a number of seconds above 0, found {text[:60]!r}")
+    return value
+
+
+def _header(
+    planned: list[Planned],
+    mode: str,
+    rounds: str | None,
+    energy: bool,
+    timeout_s: float | None,
+    hosts: list[str],
+) -> dict[str, Any]:
+    import random
+
+    from deepbench import backend as backends
+    from deepbench import system
+    from deepbench.record import SCHEMA
+
+    how, rules = rules_of(mode, rounds, energy)
+    names = {p.case.backend for p in planned}
+    devices = {backends.find(name).device for name in names}
+    # Those that may set a roof.
+    names |= {
+        name
+        for name, b in backends.all_backends().items()
+        if b.default and b.device in devices and not isinstance(b, backends.GroupBackend)
+    }
+    libraries = open_backends(sorted(names))
+    _refuse_without_device(planned, libraries)
+    return {
+        "schema": SCHEMA,
+        "tool": f"deepbench {__version__}",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv[1:],
+        "machine": system.describe(),
+        "libraries": libraries,
+        "plan": {
+            "rounds": asdict(how),
+            "mode": mode,
+            "order_seed": random.SystemRandom().randrange(2**31),
+            "timeout_s": timeout_s or DEFAULT_TIMEOUT_S,
+            "rules": asdict(rules),
+            "hosts": hosts,
+            "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
+        },
+    }
+
+
+def _refuse_without_device(planned: list[Planned], libraries: dict[str, Any]) -> None:
+    """`BadInput` in one sentence where all cases are for a device that is not here."""
+    from deepbench import backend as backends
+
+    names = {p.case.backend for p in planned}
+    missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
+    if len(missing) == len(names) and all(backends.find(n).device != DEFAULT_DEVICE for n in names):
+        raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}")
+
+
+def open_backends(names: list[str]) -> dict[str, Any]:
+    """Facts about libraries, or why they are not here, each from a process of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from deepbench import run as runs
+
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:  # each waits for a process
+        return dict(zip(names, threads.map(lambda name: runs.open_backend(name, 60.0), names), strict=True))
+
+
+def _refuse_other_machine(found: ResultFile, hosts: list[str]) -> None:
+    """`BadInput` naming what differs between the machine, hosts or libraries of the file and those here."""
+    from deepbench import system
+
+    differs = system.differences(found.header["machine"], system.describe())
+    then_hosts = found.header["plan"].get("hosts") or []
+    if hosts and hosts != then_hosts:
+        differs.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
+    here = open_backends(sorted(found.header["libraries"]))
+    for name, then in found.header["libraries"].items():
+        old, new = then.get("library"), here[name].get("library")
+        if old != new:
+            differs.append(f"library {name} was {_library_words(old)} and is {_library_words(new)}")
+    if differs:
+        raise BadInput(f"{found.path} was measured elsewhere: {'; '.join(differs)}; start a new file instead")
+
+
+def _library_words(library: dict[str, Any] | None) -> str:
+    if library is None:
+        return "unavailable"
+    build = library.get("cpu_kernels") or library.get("build") or "-"
+    return f"{library.get('version')} at {library.get('path')} ({build})"
+
+
+def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool) -> int:
+    """Measure what the plan of the file still lacks; returns the exit code."""
+    from deepbench.report.progress import Bar
+
+    console, plan_line = make_console(), found.header["plan"]
+    print_head(console, found)
+    try:
+        with Bar(console) as bar, interruptible():
+            _measure_remaining(console, found, store, bar, timeout_s or plan_line["timeout_s"])
+    except BrokenPipeError:
+        drop_output()
+        raise BadInput(
+            f"the output was closed; {found.path} is whole up to here; "
+            f"go on with: deepbench run --resume -o {found.path}"
+        ) from None
+    except KeyboardInterrupt:
+        store.close()
+        console.print()
+        if any(r["status"] != "interrupted" for r in found.records):
+            print_table(console, found, full)
+        console.print(
+            f"interrupted; {found.path} is whole up to here. Go on with:\n  deepbench run --resume -o {found.path}",
+            markup=False,
+            highlight=False,
+        )
+        return EXIT_INTERRUPTED
+    store.close()
+    print_table(console, found, full)
+    console.print(f"\n{found.path} keeps every sample. Next:", markup=False, highlight=False)
+    console.print(f"  deepbench show {found.path} --full", markup=False, highlight=False)
+    return EXIT_WRONG if any(r["status"] == "wrong" for r in found.records) else 0
+
+
+def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: Any, timeout_s: float) -> None:
+    """The loop where plan, run, roof and store meet."""
+    from deepbench import backend as backends
+    from deepbench import case as cases
+    from deepbench import measure, plan, record
+    from deepbench import op as ops
+    from deepbench import run as runs
+    from deepbench.roof import Roofs
+
+    header = found.header
+    rounds, rules = plan.Rounds(**header["plan"]["rounds"]), measure.Rules(**header["plan"]["rules"])
+    seed = header["plan"]["order_seed"]
+    planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
+    sources = {p.case.text: p.sources for p in planned}
+    opened = header["libraries"]
+    unavailable = {
+        n: f"{a['unavailable']['reason']}; {a['unavailable']['remedy']}"
+        for n, a in opened.items()
+        if "unavailable" in a
+    }
+
+    def keep(line: dict[str, Any]) -> None:
+        store.append(line)
+        if "roof" in line:
+            found.roofs.append(line["roof"])
+        else:
+            found.records.append(line)
+
+    hosts = header["plan"].get("hosts") or []
+
+    def probe(case: cases.Case, number: int) -> record.Record:
+        return runs.measure_case(case, number, measure.QUICK, timeout_s)
+
+    def probe_again(case: cases.Case, number: int) -> record.Record:
+        return runs.measure_case(case, number, measure.DEFAULT, timeout_s)
+
+    def queue() -> list[tuple[cases.Case, int]]:
+        return plan.queue(planned, found.records, rounds, seed)
+
+    defaults = [n for n, b in backends.all_backends().items() if b.default]
+    roofs = Roofs(found.roofs, [n for n in defaults if n in opened and n not in unavailable])
+    left = [case for case, _ in queue()]
+    used = {(c.precision.name, backends.find(c.backend), c.threads) for c in left if not ops.find(c.op).group}
+    needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
+    for precision, device, threads in sorted(needed):
+        for name in roofs.missing(precision, device, threads):
+            bar.say(f"roof of {name}")
+            line = roofs.probe(name, device, threads, probe)
+            if line is not None:
+                keep({"roof": line})
+
+    def estimate(case: cases.Case) -> float:
+        if case.backend in unavailable:
+            return 0.0
+        roof = roofs.highest(case.precision.name, backends.find(case.backend).device, case.threads)
+        return plan.estimated_s(case, roof, rules)
+
+    bar.start(planned, found.records, rounds, estimate)
+    events = runs.measure_all(
+        queue, unavailable, lambda case, number: runs.measure_case(case, number, rules, timeout_s, hosts)
+    )
+    current: tuple[cases.Case, int] | None = None
+    try:
+        for event in events:
+            if isinstance(event, runs.Started):
+                current = (event.case, event.round)
+                bar.started(event.case, event.round)
+            else:
+                judged = roofs.judge(event.record, probe_again, keep)
+                keep({**judged, "sources": sources[judged["case"]]})
+                current = None
+                bar.finished(judged)
+    except KeyboardInterrupt:
+        if current is not None:
+            keep(record.make(*current, "interrupted", "stopped by the user (Ctrl-C)"))
+        raise
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A polite `kill` ends a run as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,120 @@
+"""`deepbench show` and `deepbench scale`: tables of a result file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deepbench.errors import BadInput
+
+if TYPE_CHECKING:
+    from deepbench.store import ResultFile
+    from deepbench.summary import Summary
+
+from deepbench.cli.choose import comma_list
+from deepbench.cli.printing import make_console, print_head, print_table, print_view
+from deepbench.cli.root import HELP, cli, end_with_the_reader
+
+
+@cli.command(context_settings=HELP)
+@click.argument("file", metavar="FILE")
+@click.option("--json", "form", flag_value="json", help="Header, roofs and a row a case.")
+@click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
+@click.option("--markdown", "form", flag_value="markdown", help="A table to paste into a page.")
+@click.option("--full", is_flag=True, help="A line for each library instead of the fastest only.")
+@click.option(
+    "--by",
+    metavar="WHAT",
+    help="application: sums of an application's kernels; backend: side by side; ranks: all-reduce.",
+)
+@click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
+def show(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
+    """The table of a result file; checks every line of it first.
+
+    \b
+    Examples:
+      deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
+      deepbench show new.jsonl --by application --against old.jsonl
+    """
+    from deepbench.report import export
+    from deepbench.store import read
+    from deepbench.summary import summarize
+
+    end_with_the_reader()
+    found = read(Path(file))
+    if found.torn:
+        print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
+    summaries = summarize(found.records, found.order)
+    if by is not None or against is not None:
+        _show_view(found, summaries, by, against, form)
+        return
+    if form == "json":
+        print(export.to_json(found, summaries), end="")
+    elif form == "csv":
+        print(export.to_csv(summaries), end="")
+    elif form == "markdown":
+        print(export.to_markdown(summaries), end="")
+    else:
+        console = make_console()
+        print_head(console, found)
+        print_table(console, found, full)
+
+
+def _show_view(
+    found: ResultFile, summaries: list[Summary], by: str | None, against: str | None, form: str | None
+) -> None:
+    from deepbench.report import views
+    from deepbench.store import read
+    from deepbench.summary import summarize
+
+    if by not in ("application", "backend", "ranks"):
+        raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
+    if against is not None and by != "application":
+        raise BadInput("--against goes with --by application")
+    if by == "application":
+        other = read(Path(against)) if against is not None else None
+        view = views.by_application(summaries, summarize(other.records, other.order) if other else None)
+        if not view.rows:
+            raise BadInput(f"no case of {found.path} comes from a suite that names applications; run deepbench/server")
+    elif by == "ranks":
+        from deepbench.report import groups
+
+        view = groups.by_ranks(summaries)
+        if not view.rows:
+            raise BadInput(f"no all-reduce of {found.path} has a time; run all_reduce n=100000 ranks=2")
+    else:
+        view = views.by_backend(summaries)
+        if not view.rows:
+            raise BadInput(f"no case of {found.path} has a time; see deepbench show {found.path}")
+    print_view(view, form)
+
+
+@cli.command(context_settings=HELP)
+@click.argument("file", metavar="FILE")
+@click.option("--ranks", multiple=True, metavar="N", callback=comma_list, help="Group sizes to predict. Repeatable.")
+@click.option("--json", "form", flag_value="json", help="For programs.")
+@click.option("--csv", "form", flag_value="csv", help="For spreadsheets.")
+@click.option("--markdown", "form", flag_value="markdown", help="To paste into a page.")
+def scale(file: str, ranks: tuple[str, ...], form: str | None) -> None:
+    """Predict all-reduce of larger groups from a file that has several sizes at two or more numbers of ranks.
+
+    \b
+    Example: deepbench scale deepbench-20261121-113000.jsonl --ranks 64,1024
+    """
+    from deepbench.case import whole_number
+    from deepbench.report import groups
+    from deepbench.store import read
+    from deepbench.summary import summarize
+
+    end_with_the_reader()
+    found = read(Path(file))
+    wanted = [whole_number("--ranks", n) for n in ranks] or groups.DEFAULT_RANKS
+    if not all(2 <= n <= 10**6 for n in wanted):
+        raise BadInput("--ranks must be from 2 to 1000000")
+    view = groups.scaled(summarize(found.records, found.order), wanted)
+    if not view.rows:
+        raise BadInput(f"{found.path} gives no model: {view.notes[0]}")
+    print_view(view, form)

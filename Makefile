@@ -16,8 +16,9 @@ test-torch: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
 	$(BIN)/python -m pytest tests/libraries -k 'torch or gloo'
 
-# Groups over several hosts, as network namespaces with slow links: needs root and iproute2, else it is skipped.
+# Groups and fleets over several hosts, as network namespaces with slow links: needs root and iproute2, else skipped.
 test-hosts: .venv/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fleet]'
 	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
 
 # For developers, under a minute: format, lint, strict types, the fast tests.

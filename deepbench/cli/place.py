@@ -59,11 +59,16 @@ def taking_place(where: Place | None, groups: bool) -> Iterator[list[str]]:
 
 
 def read_hosts(path: str, planned: list[Planned]) -> list[str]:
-    """The hosts of a file, one a line; what stands behind the name, such as `slots=4`, is left to launchers."""
-    from deepbench import allocation, launch, plan
-
+    """The hosts of a file, for groups."""
     if not any_group(planned):
         raise BadInput("--hostfile is for ops in which several processes take part, such as all_reduce")
+    return hosts_of_file(path)
+
+
+def hosts_of_file(path: str) -> list[str]:
+    """Hosts, one a line; what stands behind the name, such as `slots=4`, is left to launchers."""
+    from deepbench import allocation, launch, plan
+
     lines = (line.partition("#")[0].split() for line in plan.text_of(Path(path)).splitlines())
     hosts = [re.split("[: ]", words[0])[0] for words in lines if words]
     wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)

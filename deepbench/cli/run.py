@@ -112,8 +112,8 @@ def rules_of(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rule
 DEFAULT_TIMEOUT_S = 600.0
 
 
-def seconds(text: str | None) -> float | None:
-    """The value of --timeout."""
+def seconds(text: str | None, name: str = "--timeout") -> float | None:
+    """The value of an option that is a time."""
     if text is None:
         return None
     try:
@@ -121,7 +121,7 @@ def seconds(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 < value < 1e6:
-        raise BadInput(f"--timeout must be a number of seconds above 0, found {text[:60]!r}")
+        raise BadInput(f"{name} must be a number of seconds above 0, found {text[:60]!r}")
     return value
 
 

@@ -31,7 +31,8 @@ from deepbench.cli.root import HELP, cli, end_with_the_reader
     help="application: sums of an application's kernels; backend: side by side; ranks: all-reduce.",
 )
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
-def show(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
+@click.option("--host", metavar="NAME", help="Of a fleet file: the results of one host, as those of any file.")
+def show(file: str, form: str | None, full: bool, by: str | None, against: str | None, host: str | None) -> None:
     """The table of a result file; checks every line of it first.
 
     \b
@@ -39,12 +40,19 @@ def show(file: str, form: str | None, full: bool, by: str | None, against: str |
       deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
       deepbench show new.jsonl --by application --against old.jsonl
     """
+    from deepbench import fleet
     from deepbench.report import export
     from deepbench.store import read
     from deepbench.summary import summarize
 
     end_with_the_reader()
-    found = read(Path(file))
+    of_fleet = fleet.is_fleet(Path(file))
+    if of_fleet and host is None:
+        _show_fleet(file, form, full, by, against)
+        return
+    if host is not None and not of_fleet:
+        raise BadInput(f"--host is for files of a fleet, and {file} is of one machine")
+    found = fleet.of_host(fleet.read(Path(file)), host) if host is not None else read(Path(file))
     if found.torn:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
     summaries = summarize(found.records, found.order)
@@ -61,6 +69,25 @@ def show(file: str, form: str | None, full: bool, by: str | None, against: str |
         console = make_console()
         print_head(console, found)
         print_table(console, found, full)
+
+
+def _show_fleet(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
+    import json
+
+    from deepbench import fleet
+    from deepbench.cli.fleet import print_fleet
+    from deepbench.report import fleet as report
+
+    if full or by is not None or against is not None:
+        raise BadInput(f"{file} is of a fleet; choose one of its hosts: deepbench show {file} --host NAME")
+    found = fleet.read(Path(file))
+    judged = fleet.judge(found)
+    if form == "json":
+        print(json.dumps(report.to_json(found, judged), ensure_ascii=False, indent=1))
+    elif form is not None:
+        print_view(report.by_host(found, judged), form)
+    else:
+        print_fleet(make_console(), found)
 
 
 def _show_view(

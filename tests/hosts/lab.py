@@ -21,7 +21,9 @@ NETWORK = "10.77.93"
 class Lab:
     """Hosts `h0`, `h1` … behind one switch. Needs root, `ip`, `tc`, `nsenter` and `unshare`."""
 
-    def __init__(self, count: int, rate: str | None = None) -> None:
+    def __init__(self, count: int, rate: str | None = None, shares: dict[str, float] | None = None) -> None:
+        """`shares`: CPUs that a host may use, such as 0.9; the others have all."""
+        self.shares = shares or {}
         self.names = [f"h{i}" for i in range(count)]
         self._mark = f"db{os.getpid() % 10000}"
         self._pids: dict[str, int] = {}
@@ -62,9 +64,11 @@ class Lab:
             if rate:
                 shape = f"root tbf rate {rate} burst 64kb latency 50ms"
                 _sh(f"tc -n {space} qdisc add dev eth0 {shape}; tc -n {switch} qdisc add dev {port} {shape}")
+        for name in self.names:
+            self._limit(name)
         self.ssh = self.folder / "ssh"
         cases = "\n".join(
-            f'{self.address(n)}|{n}) exec nsenter -t {pid} -n -u -i -m sh -c "cd {self.folder}; $*";;'
+            f'{self.address(n)}|{n}) {self._enter(n)} exec nsenter -t {pid} -n -u -i -m sh -c "cd {self.folder}; $*";;'
             for n, pid in self._pids.items()
         )
         # Options of ssh are dropped; the first word that is none is the host.
@@ -76,15 +80,43 @@ class Lab:
         self.ssh.chmod(0o755)
         (self.folder / "hosts").write_text("".join(f"{self.address(n)}\n" for n in self.names))
 
+    def _group(self, name: str) -> Path:
+        """The control group of a host whose CPUs are limited."""
+        root = Path(f"/proc/{os.getpid()}/root/sys/fs/cgroup/cpu")  # seen from a host, which has a /sys of its own
+        return (root if root.is_dir() else root.parent) / f"{self._mark}{name}"
+
+    def _limit(self, name: str) -> None:
+        if name not in self.shares:
+            return
+        group, period_us = self._group(name), 10000
+        quota_us = int(period_us * self.shares[name])
+        group.mkdir()
+        if (group / "cpu.cfs_quota_us").exists():  # version 1
+            (group / "cpu.cfs_period_us").write_text(str(period_us))
+            (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+
+    def _enter(self, name: str) -> str:
+        """What a shell does to be limited as its host is."""
+        return f"echo $$ > {self._group(name)}/cgroup.procs;" if name in self.shares else ""
+
     def address(self, name: str) -> str:
         """The address of a host."""
         return f"{NETWORK}.{10 + self.names.index(name)}"
 
     def start(self, words: list[str], on: str = "h0", **environment: str) -> subprocess.Popen[str]:
         """Start a command on a host, in the lab's folder."""
-        known = {**os.environ, "HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(self.ssh), **environment}
+        known = {
+            **os.environ,
+            "DEEPBENCH_REMOTE_SHELL": str(self.ssh),
+            "HYDRA_LAUNCHER": "ssh",
+            "HYDRA_LAUNCHER_EXEC": str(self.ssh),
+            **environment,
+        }
         go = ["sh", "-c", f'cd {self.folder} && exec "$@"', "sh", *words]  # nsenter begins in the root folder
-        command = ["nsenter", "-t", str(self._pids[on]), "-n", "-u", "-i", "-m", *go]
+        command = ["sh", "-c", f'{self._enter(on)} exec "$@"', "sh"]
+        command += ["nsenter", "-t", str(self._pids[on]), "-n", "-u", "-i", "-m", *go]
         return subprocess.Popen(command, env=known, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def cut(self, name: str) -> None:
@@ -117,6 +149,9 @@ class Lab:
             subprocess.run(["ip", "netns", "del", space], capture_output=True)
         for holder in self._holders:
             holder.wait()
+        for name in self.shares:
+            with contextlib.suppress(OSError):
+                self._group(name).rmdir()
         self._folder.cleanup()
 
     def __enter__(self) -> Lab:

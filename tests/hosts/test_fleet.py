@@ -1,0 +1,144 @@
+"""A fleet whose hosts are processes of this machine: what comes, what is missing, what is lost on the way."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, lines_of
+from tests.harness.conftest import NO_LIBRARIES
+from tests.hosts.lab import Lab, missing
+
+if not os.environ.get("DEEPBENCH_TEST_HOSTS"):
+    pytest.skip("fleets are opt-in: make test-hosts", allow_module_level=True)
+pytest.importorskip("distributed", reason="Dask distributed is not installed (extra fleet)")
+
+CASE = "gemm m=33 n=17 k=9 i8 null threads=1"
+
+# In the place of ssh: every host is this machine, but one that is not there.
+SHELL = """#!/bin/sh
+host=$1; shift
+[ "$host" = absent ] && exit 255
+export DEEPBENCH_TEST_HOST=$host
+exec sh -c "$*"
+"""
+
+
+@pytest.fixture(scope="session")
+def plugins(tmp_path_factory):
+    """A folder with one library of one's own."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "backends").mkdir()
+    text = "from tests.harness.liars import Honest\nclass Own(Honest):\n    name = title = 'honest'\nBACKEND = Own()\n"
+    (folder / "backends" / "honest.py").write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{text}")
+    return folder
+
+
+@pytest.fixture
+def fleet(deepbench, tmp_path, plugins):
+    """Run the command on hosts of these names."""
+    (tmp_path / "shell").write_text(SHELL)
+    (tmp_path / "shell").chmod(0o700)
+
+    def run(hosts, *words, **environment):
+        (tmp_path / "hosts").write_text("".join(f"{h}\n" for h in hosts))
+        known = {"DEEPBENCH_REMOTE_SHELL": str(tmp_path / "shell"), "DEEPBENCH_PLUGINS": str(plugins), **NO_LIBRARIES}
+        words = ("fleet", *words, "--hostfile", "hosts", "--links", "none", "-o", "fleet.jsonl")
+        done = deepbench(*words, **known, **environment)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return run
+
+
+def test_equal_hosts_give_one_file_that_show_reads(fleet, deepbench, tmp_path):
+    done = fleet(["a", "b"], CASE, "--quick", "--runs", "2")
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "all 2 hosts gave their results, and none of them is slow" in done.stdout
+    header, *results = lines_of(tmp_path / "fleet.jsonl")
+    assert "deepbench-fleet/1" == header["schema"]
+    assert {("a", 1, "ok"), ("b", 1, "ok"), ("a", 2, "ok"), ("b", 2, "ok")} == {
+        (r["host"], r["run"], r["status"]) for r in results
+    }
+    shown = deepbench("show", "fleet.jsonl")
+    assert done.stdout.split("•")[1].split("fleet.jsonl")[0].strip() in shown.stdout
+    found = json.loads(deepbench("show", "fleet.jsonl", "--json").stdout)
+    assert ["a", "b"] == [row["host"] for row in found["hosts"]]
+    one = deepbench("show", "fleet.jsonl", "--host", "b")
+    assert "33×17×9" in one.stdout or "33 × 17 × 9" in one.stdout, one.stdout
+    assert 64 == deepbench("show", "fleet.jsonl", "--host", "c").returncode
+
+
+def test_a_host_that_is_not_there_is_the_first_thing_said(fleet):
+    done = fleet(["a", "absent", "b"], CASE, "--quick", "--runs", "1", "--wait", "6")
+
+    assert 1 == done.returncode
+    assert "missing: absent" in done.stdout
+    assert "• absent gave no result: run 1: no worker has joined from there" in done.stdout
+
+
+def test_a_host_that_fails_is_told_with_its_own_words(fleet, tmp_path):
+    """It lacks the library that the others have."""
+    without = SHELL.replace('exec sh -c "$*"', 'exec sh -c "$(echo "$*" | sed s/DEEPBENCH_PLUGINS/NO_PLUGINS/)"')
+    (tmp_path / "shell").write_text(f'{SHELL.rpartition("exec")[0]}[ "$host" = a ] && exec sh -c "$*"\n{without}')
+    done = fleet(["a", "b"], CASE.replace("null", "honest"), "--quick", "--runs", "1")
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert "• b gave no result: run 1: deepbench: no library named 'honest'" in done.stdout, done.stdout
+
+
+def test_a_host_that_is_lost_in_the_middle_leaves_the_others(fleet, tmp_path):
+    """Its worker is killed as soon as it measures; nobody else gets its task."""
+    import threading
+
+    def kill():
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            for path in Path("/proc").glob("[0-9]*/environ"):
+                try:
+                    mine = (
+                        b"DEEPBENCH_TEST_HOST=b\0" in path.read_bytes() and str(tmp_path).encode() in path.read_bytes()
+                    )
+                    words = path.with_name("cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue
+                if mine and b"deepbench" in words and b"run" in words:  # the payload: its parent is the worker
+                    stat = path.with_name("stat").read_text().rpartition(")")[2].split()
+                    os.kill(int(stat[1]), signal.SIGKILL)
+                    return
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    done = fleet(["a", "b"], CASE, "--quick", "--runs", "3")
+    killer.join()
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    results = {(r["host"], r["run"]): r for r in lines_of(tmp_path / "fleet.jsonl")[1:]}
+    assert ["ok"] * 3 == [results["a", run]["status"] for run in (1, 2, 3)]
+    assert "failed" in {results["b", run]["status"] for run in (1, 2, 3)}
+    assert "• b " in done.stdout
+
+
+def test_a_host_at_nine_tenths_of_a_core_is_found():
+    """Three hosts in turn on this machine, one of them held back by its control group."""
+    if reason := missing():
+        pytest.skip(reason)
+    try:
+        lab = Lab(3, None, {"h1": 0.9})
+    except OSError as error:
+        pytest.skip(f"CPU shares of control groups cannot be set here ({error})")
+    with lab:
+        case = "gemm m=1024 n=1024 k=1024 f32 openblas threads=1"
+        words = ["fleet", case, "--hostfile", "hosts", "--apart", "--links", "none", "-o", "fleet.jsonl"]
+        process = lab.start([sys.executable, "-m", "deepbench", *words], PYTHONPATH=str(ROOT))
+        text = process.communicate(timeout=900)[0]
+
+    assert f"• {lab.address('h1')} is slow: 1." in text, text
+    assert 1 == process.returncode
+    assert f"{lab.address('h0')} is slow" not in text

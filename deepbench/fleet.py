@@ -535,7 +535,7 @@ def judge(found: FleetFile) -> Judgement:
     whole = outliers.standings(outliers.together(by_kernel), outliers.KERNEL_RATIO)
     # One correction over hosts and kernels together: asking more questions must not accuse more hosts.
     kernels = {case: outliers.standings(t, outliers.KERNEL_RATIO) for case, t in by_kernel.items()}
-    chances = outliers.holm({f"{case}\0{h}": s.p for case, of_case in kernels.items() for h, s in of_case.items()})
+    chances = stats.holm({f"{case}\0{h}": s.p for case, of_case in kernels.items() for h, s in of_case.items()})
     wrong, by_link = bad(found.results), link_times(found.links)
     by_host: dict[str, list[float]] = {}
     for pair, values in by_link.items():

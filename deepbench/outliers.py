@@ -63,7 +63,7 @@ def standings(times: Mapping[str, Sequence[float]], ratio: float) -> dict[str, S
     typical = {name: stats.lower_quartile(values) for name, values in timed.items()}
     ratios = {name: t / median(v for n, v in typical.items() if n != name) for name, t in typical.items()}
     spread = max(LEAST_SPREAD, 1.4826 * median(abs(r - 1) for r in ratios.values()))
-    chances = holm({name: precedence_p(timed[name], _others(timed, name)) for name in timed})
+    chances = stats.holm({name: precedence_p(timed[name], _others(timed, name)) for name in timed})
     found = {}
     for name, r in ratios.items():
         apart = len(timed) < LEAST_FOR_SPREAD or (r - 1) / spread > MOST_Z
@@ -83,15 +83,6 @@ def precedence_p(ours: Sequence[float], others: Sequence[float]) -> float:
     below = sum(v < bound for v in (*ours, *others))
     ways = sum(math.comb(below, i) * math.comb(count - below, n - i) for i in range(k))
     return ways / math.comb(count, n)
-
-
-def holm(chances: Mapping[str, float]) -> dict[str, float]:
-    """Chances of single tests, corrected so that all of them together err no more often (Holm, 1979)."""
-    corrected, largest = {}, 0.0
-    for i, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
-        largest = max(largest, min(1.0, p * (len(chances) - i)))
-        corrected[name] = largest
-    return corrected
 
 
 def together(times: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:

@@ -1,7 +1,6 @@
 """The parent: a case goes to a fresh worker process, and a record comes back whatever happens to it.
 
-Knows processes and time-outs; knows nothing of files or terminals. `measure_all` yields events that the command
-writes to the file and shows as progress.
+Knows processes and time-outs; knows nothing of files or terminals.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import selectors
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
@@ -235,40 +234,3 @@ def _cause(ending: Ending, timeout_s: float) -> str:
 def _last_words(ending: Ending) -> str:
     lines = ending.output.splitlines()
     return f", last words: {record.printable(lines[-1][:200])}" if lines else ""
-
-
-@dataclass(frozen=True)
-class Started:
-    """A case is about to be measured."""
-
-    case: Case
-    round: int
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A case has been measured in one round."""
-
-    record: Record
-
-
-Event = Started | Finished
-Measure = Callable[[Case, int], Record]
-
-
-def measure_all(
-    queue: Callable[[], list[tuple[Case, int]]], unavailable: dict[str, str], measure: Measure
-) -> Iterator[Event]:
-    """Measure round after round until `queue` is empty.
-
-    `queue` gives the cases of the next round with its number; it is asked again after each round, when the records
-    of the round are in. `unavailable` maps the backends that did not open to the reason.
-    """
-    while batch := queue():
-        for case, round_number in batch:
-            yield Started(case, round_number)
-            if case.backend in unavailable:
-                reason = unavailable[case.backend]
-                yield Finished(record.make(case, round_number, "unavailable", reason))
-            else:
-                yield Finished(measure(case, round_number))

@@ -7,9 +7,9 @@ Between processes: one number a process, and an interval from how far these numb
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median, quantiles
+from statistics import NormalDist, mean, median, quantiles, stdev, variance
 
 # Reach of a 95 % interval around the lower quartile of so many numbers, in units of their spread (see `spread`).
 # From 400,000 simulated sets of normal numbers each: benchmarks/interval.py prints this table.
@@ -136,3 +136,111 @@ def between_processes(numbers: Sequence[float], clean_fractions: Sequence[float]
         reach = factor * spread(list(map(math.log, numbers)))
         low, high = time * math.exp(-reach), time * math.exp(reach)
     return Estimate(time, low, high, n, sum(clean_fractions) / len(clean_fractions))
+
+
+def t_tail(t: float, freedom: float) -> float:
+    """Chance that Student's t with so many degrees of freedom is beyond ±|t|: the two-sided p-value.
+
+    By the regularized incomplete beta function, as its continued fraction (Numerical Recipes, 6.4).
+    """
+    if math.isinf(t):
+        return 0.0
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def t_reach(freedom: float, level: float = 0.95) -> float:
+    """How far Student's t goes to both sides with this probability."""
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_tail(middle, freedom) > 1 - level else (low, middle)
+    return high
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x) - math.log(a)
+    )
+    # Lentz's method.
+    tiny, c, d = 1e-300, 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d or tiny)
+    fraction = d
+    for m in range(1, 500):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / ((1 + numerator * d) or tiny)
+            c = (1 + numerator / c) or tiny
+            fraction *= c * d
+        if abs(c * d - 1) < 1e-14:
+            break
+    return front * fraction
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean of the logarithms of one side's times less those of the other, and what is known of it."""
+
+    mean: float
+    error: float
+    """Standard error of the mean."""
+    freedom: float
+    """Degrees of freedom of that."""
+
+    @property
+    def p(self) -> float:
+        """Two-sided chance of a mean so far from 0 by accident."""
+        if self.error == 0:
+            return 0.0 if self.mean else 1.0
+        return t_tail(self.mean / self.error, self.freedom)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Where the true mean lies, with this confidence."""
+        reach = t_reach(self.freedom, level) * self.error
+        return self.mean - reach, self.mean + reach
+
+
+def welch(a: Sequence[float], b: Sequence[float], between: float = 0.0) -> Difference | None:
+    """The difference of logarithms, b's mean less a's, of two sets of processes (Welch, 1947); None below two each.
+
+    `between` is the standard deviation of the logarithm from one session to another, where both sets are of different
+    ones: no number of processes makes that smaller.
+    """
+    if len(a) < 2 or len(b) < 2:
+        return None
+    logs_a, logs_b = [math.log(v) for v in a], [math.log(v) for v in b]
+    va, vb = variance(logs_a) / len(a), variance(logs_b) / len(b)
+    total = va + vb
+    freedom = total**2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1)) if total else len(a) + len(b) - 2
+    return Difference(mean(logs_b) - mean(logs_a), math.sqrt(total + 2 * between**2), freedom)
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> Difference | None:
+    """The same of pairs of processes that ran one right after the other: what both met cancels. None below two."""
+    if len(a) < 2:
+        return None
+    logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
+    return Difference(mean(logs), stdev(logs) / math.sqrt(len(logs)), len(logs) - 1)
+
+
+def holm(chances: Mapping[str, float]) -> dict[str, float]:
+    """Chances of single tests, corrected so that all of them together err no more often (Holm, 1979)."""
+    corrected, largest = {}, 0.0
+    for i, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, p * (len(chances) - i)))
+        corrected[name] = largest
+    return corrected
+
+
+def false_discovery(chances: Mapping[str, float]) -> dict[str, float]:
+    """Chances corrected so that of what is called different only such a share is not (Benjamini, Hochberg, 1995)."""
+    corrected, smallest = {}, 1.0
+    for i, (name, p) in sorted(enumerate(sorted(chances.items(), key=lambda item: item[1]), 1), reverse=True):
+        smallest = min(smallest, p * len(chances) / i)
+        corrected[name] = smallest
+    return corrected

@@ -72,7 +72,7 @@ def plan_of(words: tuple[str, ...], filters: dict[str, Any]) -> list[Planned]:
     """The cases that words and filters choose, as many as there are; `BadInput` for none."""
     from deepbench import plan, system
 
-    choices = _choices(filters)
+    choices = choices_of(filters)
     entries = plan.read_words(words or ("quick",))
     planned = plan.expand(entries, choices, system.default_threads())
     if not planned:
@@ -80,7 +80,8 @@ def plan_of(words: tuple[str, ...], filters: dict[str, Any]) -> list[Planned]:
     return planned
 
 
-def _choices(filters: dict[str, Any]) -> Choices:
+def choices_of(filters: dict[str, Any]) -> Choices:
+    """The filters of the command line, checked as words."""
     from deepbench import case as cases
     from deepbench import plan, precision
 

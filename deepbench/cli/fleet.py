@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import click
 from deepbench import __version__
 from deepbench.cli.choose import case_options, plan_of
 from deepbench.cli.place import hosts_of_file, launched
-from deepbench.cli.printing import make_console
+from deepbench.cli.printing import make_console, steps_bar
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli
 from deepbench.cli.run import interruptible, open_backends
 from deepbench.cli.run import seconds as timeout_of
@@ -204,7 +203,7 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
     console.print(f"links      {fleet.library or 'not timed'}", markup=False)
     code = 0
     try:
-        with interruptible(), _bar(console, (exactly or LEAST_RUNS) * fleet.steps()) as step:
+        with interruptible(), steps_bar(console, (exactly or LEAST_RUNS) * fleet.steps()) as step:
             for number in range(1, (exactly or MOST_RUNS) + 1):
                 for what in fleet.run(number):
                     step(what, number * fleet.steps())
@@ -244,35 +243,6 @@ def print_fleet(console: Console, found: FleetFile) -> None:
             console.print(view.table(), soft_wrap=not console.is_terminal)
             for note in view.notes:
                 console.print(note, markup=False)
-
-
-@contextmanager
-def _bar(console: Console, steps: int) -> Iterator[Any]:
-    """A bar that is drawn when something has ended, never beside a measurement; without a terminal nothing."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from deepbench import units
-
-    columns = (TextColumn("{task.fields[left]}"), BarColumn(bar_width=24), MofNCompleteColumn())
-    progress = Progress(*columns, TextColumn("{task.description}"), console=console, auto_refresh=False, transient=True)
-    live, begin = console.is_terminal, time.monotonic()
-    task = progress.add_task("", total=steps, left="measuring")
-
-    def step(what: str, at_least: int) -> None:
-        progress.update(task, advance=1, description=what, total=max(steps, at_least))
-        done = progress.tasks[0].completed
-        left = (time.monotonic() - begin) / done * (progress.tasks[0].total or 0) - (time.monotonic() - begin)
-        progress.update(task, left=f"{units.duration(max(0.0, left))} left")
-        if live:
-            progress.refresh()
-
-    if live:
-        progress.start()
-    try:
-        yield step
-    finally:
-        if live:
-            progress.stop()
 
 
 def _link_library(wanted: str | None, hosts: int) -> str | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -108,3 +111,35 @@ def print_view(view: View, form: str | None) -> None:
     console.print(view.table(), soft_wrap=not console.is_terminal)
     for line in view.notes:
         console.print(line, markup=False)
+
+
+@contextmanager
+def steps_bar(console: Console, steps: int) -> Iterator[Any]:
+    """A bar that is drawn when something has ended, never beside a measurement; without a terminal nothing.
+
+    What is yielded takes what has ended, and how many steps there are by now.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from deepbench import units
+
+    columns = (TextColumn("{task.fields[left]}"), BarColumn(bar_width=24), MofNCompleteColumn())
+    progress = Progress(*columns, TextColumn("{task.description}"), console=console, auto_refresh=False, transient=True)
+    live, begin = console.is_terminal, time.monotonic()
+    task = progress.add_task("", total=steps, left="measuring")
+
+    def step(what: str, total: int) -> None:
+        progress.update(task, advance=1, description=what, total=total)
+        done = progress.tasks[0].completed
+        left = (time.monotonic() - begin) / done * (progress.tasks[0].total or 0) - (time.monotonic() - begin)
+        progress.update(task, left=f"{units.duration(max(0.0, left))} left")
+        if live:
+            progress.refresh()
+
+    if live:
+        progress.start()
+    try:
+        yield step
+    finally:
+        if live:
+            progress.stop()

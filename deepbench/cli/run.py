@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -18,10 +18,11 @@ from deepbench import __version__
 from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from deepbench.case import Case
     from deepbench.measure import Rules
     from deepbench.plan import Planned, Rounds
+    from deepbench.record import Record
+    from deepbench.report.progress import Bar
     from deepbench.store import ResultFile, Store
 
 from deepbench.cli.choose import DEFAULT_DEVICE, case_options, plan_of
@@ -38,6 +39,8 @@ from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_out
 @click.option("--rounds", metavar="N", help="Exactly so many rounds, each in fresh processes.")
 @click.option("--energy", is_flag=True, help="Joules a call, on devices that count energy (2 s more a case).")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one a line; ranks are spread evenly over them.")
+@click.option("--ab", metavar="NAME=A,B", help="Both values in turn: a setting, threads, backend, or a VARIABLE.")
+@click.option("--against", metavar="FILE", help="The cases of FILE with its libraries, in turn with those of now.")
 @click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with FILE where it stops.")
@@ -48,6 +51,8 @@ def run(
     rounds: str | None,
     energy: bool,
     hostfile: str | None,
+    ab: str | None,
+    against: str | None,
     timeout: str | None,
     output: str | None,
     resume: bool,
@@ -61,8 +66,10 @@ def run(
       deepbench run
       deepbench run deepbench/train --backend mkl,onednn --precision f32 -o train.jsonl
       deepbench run my_problems.csv --set weights=plain,packed --threads 1,2
+      deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine    # mine.a.jsonl and mine.b.jsonl, compared
       deepbench run --resume -o train.jsonl
     """
+    from deepbench.cli import interleave
     from deepbench.record import cleaned
     from deepbench.store import Store, default_path, read
 
@@ -70,7 +77,7 @@ def run(
     if resume:
         if not output:
             raise BadInput("--resume needs the file to go on with: deepbench run --resume -o FILE")
-        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy, hostfile) if n]
+        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy, hostfile, ab, against) if n]
         if words or given:
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
         with taking_place(launched(), True) as hosts:
@@ -79,13 +86,17 @@ def run(
             _refuse_other_machine(found, hosts)
             store.go_on(found)
             return _go_on(found, store, seconds(timeout), full)
+    if ab or against:
+        if (ab and against) or hostfile or launched():
+            raise BadInput("--ab and --against stand alone: one of them, on one host")
+        return interleave.measure(words, filters, ab, against, mode, rounds, energy, seconds(timeout), output)
     where = launched()
     if hostfile and where is not None:
         raise BadInput(f"leave out --hostfile: {where.launcher} has started deepbench on the hosts to use")
     planned = plan_of(words, filters)
     with taking_place(where, any_group(planned)) as hosts:
         hosts = read_hosts(hostfile, planned) if hostfile else hosts
-        header = _header(planned, mode or "default", rounds, energy, seconds(timeout), hosts)
+        header = header_of(planned, mode or "default", rounds, energy, seconds(timeout), hosts)
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(output) if output else default_path(Path(), stamp)
         store = Store.create(path, cleaned(header))
@@ -125,7 +136,7 @@ def seconds(text: str | None, name: str = "--timeout") -> float | None:
     return value
 
 
-def _header(
+def header_of(
     planned: list[Planned],
     mode: str,
     rounds: str | None,
@@ -133,6 +144,7 @@ def _header(
     timeout_s: float | None,
     hosts: list[str],
 ) -> dict[str, Any]:
+    """The first line of a new result file."""
     import random
 
     from deepbench import backend as backends
@@ -221,7 +233,7 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool)
     print_head(console, found)
     try:
         with Bar(console) as bar, interruptible():
-            _measure_remaining(console, found, store, bar, timeout_s or plan_line["timeout_s"])
+            _measure_remaining(found, store, bar, timeout_s or plan_line["timeout_s"])
     except BrokenPipeError:
         drop_output()
         raise BadInput(
@@ -246,82 +258,105 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool)
     return EXIT_WRONG if any(r["status"] == "wrong" for r in found.records) else 0
 
 
-def _measure_remaining(console: Console, found: ResultFile, store: Store, bar: Any, timeout_s: float) -> None:
-    """The loop where plan, run, roof and store meet."""
-    from deepbench import backend as backends
-    from deepbench import case as cases
-    from deepbench import measure, plan, record
-    from deepbench import op as ops
-    from deepbench import run as runs
-    from deepbench.roof import Roofs
+class Measuring:
+    """A result file that is being measured: each record is judged by the roofs and kept."""
 
-    header = found.header
-    rounds, rules = plan.Rounds(**header["plan"]["rounds"]), measure.Rules(**header["plan"]["rules"])
-    seed = header["plan"]["order_seed"]
-    planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
-    sources = {p.case.text: p.sources for p in planned}
-    opened = header["libraries"]
-    unavailable = {
-        n: f"{a['unavailable']['reason']}; {a['unavailable']['remedy']}"
-        for n, a in opened.items()
-        if "unavailable" in a
-    }
+    def __init__(self, found: ResultFile, store: Store, timeout_s: float) -> None:
+        from deepbench import backend as backends
+        from deepbench import measure
+        from deepbench.roof import Roofs
 
-    def keep(line: dict[str, Any]) -> None:
-        store.append(line)
+        header = found.header
+        self.found, self._store, self._timeout_s = found, store, timeout_s
+        self.rules = measure.Rules(**header["plan"]["rules"])
+        self.sources = {p["case"]: p["sources"] for p in header["plan"]["cases"]}
+        self.unavailable = {
+            n: f"{a['unavailable']['reason']}; {a['unavailable']['remedy']}"
+            for n, a in header["libraries"].items()
+            if "unavailable" in a
+        }
+        self._hosts = header["plan"].get("hosts") or []
+        defaults = [n for n, b in backends.all_backends().items() if b.default]
+        here = [n for n in defaults if n in header["libraries"] and n not in self.unavailable]
+        self.roofs = Roofs(found.roofs, here)
+
+    def keep(self, line: dict[str, Any]) -> None:
+        """Into the file, and into what is known of it."""
+        self._store.append(line)
         if "roof" in line:
-            found.roofs.append(line["roof"])
+            self.found.roofs.append(line["roof"])
         else:
-            found.records.append(line)
+            self.found.records.append(line)
 
-    hosts = header["plan"].get("hosts") or []
+    def probe(self, cases: Iterable[Case], say: Callable[[str], None]) -> None:
+        """Measure the roofs that these cases need and the file does not have."""
+        from deepbench import backend as backends
+        from deepbench import measure
+        from deepbench import op as ops
+        from deepbench import run as runs
 
-    def probe(case: cases.Case, number: int) -> record.Record:
-        return runs.measure_case(case, number, measure.QUICK, timeout_s)
+        def quick(case: Case, number: int) -> Record:
+            return runs.measure_case(case, number, measure.QUICK, self._timeout_s)
 
-    def probe_again(case: cases.Case, number: int) -> record.Record:
-        return runs.measure_case(case, number, measure.DEFAULT, timeout_s)
+        used = {(c.precision.name, backends.find(c.backend), c.threads) for c in cases if not ops.find(c.op).group}
+        needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
+        for precision, device, threads in sorted(needed):
+            for name in self.roofs.missing(precision, device, threads):
+                say(f"roof of {name}")
+                line = self.roofs.probe(name, device, threads, quick)
+                if line is not None:
+                    self.keep({"roof": line})
 
-    def queue() -> list[tuple[cases.Case, int]]:
-        return plan.queue(planned, found.records, rounds, seed)
+    def estimate(self, case: Case) -> float:
+        """Seconds that a round of a case will take, roughly."""
+        from deepbench import backend as backends
+        from deepbench import plan
 
-    defaults = [n for n, b in backends.all_backends().items() if b.default]
-    roofs = Roofs(found.roofs, [n for n in defaults if n in opened and n not in unavailable])
-    left = [case for case, _ in queue()]
-    used = {(c.precision.name, backends.find(c.backend), c.threads) for c in left if not ops.find(c.op).group}
-    needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
-    for precision, device, threads in sorted(needed):
-        for name in roofs.missing(precision, device, threads):
-            bar.say(f"roof of {name}")
-            line = roofs.probe(name, device, threads, probe)
-            if line is not None:
-                keep({"roof": line})
-
-    def estimate(case: cases.Case) -> float:
-        if case.backend in unavailable:
+        if case.backend in self.unavailable:
             return 0.0
-        roof = roofs.highest(case.precision.name, backends.find(case.backend).device, case.threads)
-        return plan.estimated_s(case, roof, rules)
+        roof = self.roofs.highest(case.precision.name, backends.find(case.backend).device, case.threads)
+        return plan.estimated_s(case, roof, self.rules)
 
-    bar.start(planned, found.records, rounds, estimate)
-    events = runs.measure_all(
-        queue, unavailable, lambda case, number: runs.measure_case(case, number, rules, timeout_s, hosts)
-    )
-    current: tuple[cases.Case, int] | None = None
-    try:
-        for event in events:
-            if isinstance(event, runs.Started):
-                current = (event.case, event.round)
-                bar.started(event.case, event.round)
-            else:
-                judged = roofs.judge(event.record, probe_again, keep)
-                keep({**judged, "sources": sources[judged["case"]]})
-                current = None
-                bar.finished(judged)
-    except KeyboardInterrupt:
-        if current is not None:
-            keep(record.make(*current, "interrupted", "stopped by the user (Ctrl-C)"))
-        raise
+    def measure(self, case: Case, number: int) -> Record:
+        """One round of a case, in a fresh process; where its library is not here, a record that says so."""
+        from deepbench import record
+        from deepbench import run as runs
+
+        if case.backend in self.unavailable:
+            return record.make(case, number, "unavailable", self.unavailable[case.backend])
+        return runs.measure_case(case, number, self.rules, self._timeout_s, self._hosts)
+
+    def finish(self, measured: Record) -> Record:
+        """Judge a record by the roofs and keep it; returns what was kept."""
+        from deepbench import measure
+        from deepbench import run as runs
+
+        def longer(case: Case, number: int) -> Record:
+            return runs.measure_case(case, number, measure.DEFAULT, self._timeout_s)
+
+        judged = {**self.roofs.judge(measured, longer, self.keep), "sources": self.sources[measured["case"]]}
+        self.keep(judged)
+        return judged
+
+
+def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: float) -> None:
+    """The loop where plan, run, roof and store meet."""
+    from deepbench import case as cases
+    from deepbench import plan, record
+
+    header, measuring = found.header, Measuring(found, store, timeout_s)
+    rounds, seed = plan.Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
+    planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
+    measuring.probe([case for case, _ in plan.queue(planned, found.records, rounds, seed)], bar.say)
+    bar.start(planned, found.records, rounds, measuring.estimate)
+    while batch := plan.queue(planned, found.records, rounds, seed):
+        for case, number in batch:
+            bar.started(case, number)
+            try:
+                bar.finished(measuring.finish(measuring.measure(case, number)))
+            except KeyboardInterrupt:
+                measuring.keep(record.make(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
+                raise
 
 
 @contextmanager

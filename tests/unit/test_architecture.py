@@ -28,6 +28,9 @@ CORE = TYPES | {
     "allocation",
     "outliers",
     "fleet",
+    "comparison",
+    "sides",
+    "gate",
 }
 ALLOWED = {
     "ops": TYPES,

@@ -57,12 +57,6 @@ def test_nothing_is_said_of_one_alone_or_of_what_has_no_times():
     assert {"a", "b"} == set(outliers.standings({"a": [1.0], "b": [1.0], "c": []}, 1.05))
 
 
-def test_holm_corrects_the_smallest_most():
-    assert {"a": pytest.approx(0.03), "b": pytest.approx(0.04), "c": 0.5} == outliers.holm(
-        {"a": 0.01, "b": 0.02, "c": 0.5}
-    )
-
-
 def test_kernels_together_weigh_alike_and_gaps_are_left_out():
     times = {
         "long": {"a": [100.0, 100.0], "b": [110.0, 110.0]},

@@ -1,0 +1,291 @@
+"""Two result files → for each case in both, which side is faster, and how sure that is.
+
+The unit is the process: one number each, the median of its clean samples. Where both files come from one run in which
+the sides took turns, rounds are compared pair by pair; else by Welch's test on logarithms.
+
+`faster`, `slower`: the ratio is beyond the margin, and the chance of such a ratio by accident, corrected for the number
+of cases, is below 5 %. `same`: the whole 95 % interval of the ratio lies within the margin. `cannot tell`: all else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deepbench import launch, stats, system
+from deepbench.record import MEASURED, Record
+from deepbench.store import ResultFile
+from deepbench.summary import Summary, process_number, summarize
+
+LEVEL = 0.95
+MARGIN = 0.02
+
+VERDICTS = ("faster", "slower", "same", "cannot tell")
+
+# Beyond this many more rounds it is no use to say how many.
+MOST_ROUNDS = 1000
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One case on both sides. Ratios are the second side's time over the first's: above 1, the second is slower."""
+
+    case: str
+    a: Summary
+    b: Summary
+    difference: stats.Difference | None
+    """Of logarithms of times; None where a side has one process only."""
+    paired: bool
+    q: float | None
+    """Chance of so large a difference by accident, corrected for the number of cases."""
+    margin: float
+
+    @property
+    def ratio(self) -> float:
+        """Geometric mean over processes of the second side's time, over that of the first's."""
+        if self.difference is not None:
+            return math.exp(self.difference.mean)
+        return numbers(self.b.rounds)[0] / numbers(self.a.rounds)[0]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the ratio, of this case alone."""
+        if self.difference is None:
+            return None
+        low, high = self.difference.interval(LEVEL)
+        return math.exp(low), math.exp(high)
+
+    @property
+    def verdict(self) -> str:
+        """One of VERDICTS."""
+        if self.difference is None or self.interval is None or self.q is None:
+            return "cannot tell"
+        low, high = self.interval
+        if self.q < 1 - LEVEL and not 1 / (1 + self.margin) <= self.ratio <= 1 + self.margin:
+            return "slower" if self.ratio > 1 else "faster"
+        if 1 / (1 + self.margin) <= low and high <= 1 + self.margin:
+            return "same"
+        return "cannot tell"
+
+    @property
+    def more_rounds(self) -> int | None:
+        """How many more rounds of each side would probably decide; None when it is decided, or nobody can say."""
+        if self.verdict != "cannot tell" or self.difference is None or self.difference.error == 0:
+            return None
+        count = min(len(self.a.rounds), len(self.b.rounds))
+        far, limit = abs(self.difference.mean), math.log1p(self.margin)
+        wanted = far if far > limit else limit - far  # to exclude no change, or to fit within the margin
+        spread = self.difference.error * math.sqrt(count)
+        for more in range(1, MOST_ROUNDS + 1):
+            freedom = (count + more - 1) * (1 if self.paired else 2)
+            if stats.t_reach(freedom, LEVEL) * spread / math.sqrt(count + more) < wanted:
+                return more
+        return MOST_ROUNDS
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A geometric mean of ratios over cases."""
+
+    name: str
+    count: int
+    ratio: float
+    interval: tuple[float, float] | None
+    """From how sure each ratio is; None where one of them says nothing."""
+
+
+@dataclass
+class Comparison:
+    """All that two files say together."""
+
+    cases: list[Compared]
+    apart: list[str]
+    """What differs between the sides, in words: machines, libraries, how it was measured."""
+    left_out: list[str] = field(default_factory=list)
+    """Cases of which there is no ratio, in words."""
+    broken: list[str] = field(default_factory=list)
+    """Of these, those that the first side did and the second does not."""
+    neither: int = 0
+    """Cases without a time on either side."""
+    interleaved: bool = False
+    between: float = 0.0
+    """Standard deviation of the logarithm of a time from session to session, as far as it is known."""
+
+    def means(self) -> list[Mean]:
+        """Overall, by op, and by application."""
+        groups: dict[str, list[Compared]] = {"all": self.cases}
+        for c in self.cases:
+            groups.setdefault(c.a.record["op"], []).append(c)
+        for c in self.cases:
+            for application in dict.fromkeys(s.get("application") for s in c.a.record["sources"]):
+                if application:
+                    groups.setdefault(str(application), []).append(c)
+        return [_mean(name, cases, self.between) for name, cases in groups.items() if cases]
+
+    def count(self, verdict: str) -> int:
+        """Cases with this verdict."""
+        return sum(c.verdict == verdict for c in self.cases)
+
+
+def compare(
+    a: ResultFile, b: ResultFile, margin: float = MARGIN, unchecked: bool = False, between: float = 0.0
+) -> Comparison:
+    """Compare the cases that both files have.
+
+    Args:
+        a, b: the first side, which is the measure, and the second.
+        margin: share of the time that does not matter.
+        unchecked: whether times of results that nobody checked count.
+        between: standard deviation of the logarithm of a time from one session of a machine to another.
+
+    """
+    interleaved = _same_run(a, b)
+    left, right = _by_key(a, b), _by_key(b, a)
+    found = Comparison([], _apart(a, b), interleaved=interleaved, between=0.0 if interleaved else between)
+    compared: list[Compared] = []
+    for key, s in left.items():
+        other = right.get(key)
+        if other is None:
+            found.left_out.append(f"{s.record['case']}: not in {b.path.name}")
+            continue
+        wrong = [_why_not(x, unchecked) for x in (s, other)]
+        if wrong[0] and wrong[1]:
+            found.neither += 1
+            continue
+        if wrong[0] or wrong[1]:
+            where = a.path.name if wrong[0] else b.path.name
+            found.left_out.append(f"{s.record['case']}: {wrong[0] or wrong[1]} in {where}")
+            if not wrong[0] and other.status != "unchecked":
+                found.broken.append(f"{s.record['case']}: {wrong[1]}")
+            continue
+        difference = _difference(s, other, interleaved, between)
+        compared.append(Compared(s.record["case"], s, other, difference, interleaved, None, margin))
+    found.left_out += [f"{s.record['case']}: not in {a.path.name}" for k, s in right.items() if k not in left]
+    corrected = stats.false_discovery({c.case: c.difference.p for c in compared if c.difference is not None})
+    found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
+    return found
+
+
+def numbers(rounds: Sequence[Record]) -> list[float]:
+    """One number a process, in the order of rounds."""
+    return [process_number(r["measurement"])[0] for r in sorted(rounds, key=lambda r: r["round"])]
+
+
+def _difference(a: Summary, b: Summary, interleaved: bool, between: float) -> stats.Difference | None:
+    if interleaved:
+        by_round = [{r["round"]: r for r in s.rounds} for s in (a, b)]
+        both = sorted(set(by_round[0]) & set(by_round[1]))
+        return stats.paired(*(numbers([side[n] for n in both]) for side in by_round))
+    return stats.welch(numbers(a.rounds), numbers(b.rounds), between)
+
+
+def _same_run(a: ResultFile, b: ResultFile) -> bool:
+    """Whether both are sides of one run."""
+    sides = [f.header["plan"].get("interleaved") or {} for f in (a, b)]
+    return bool(sides[0].get("run")) and sides[0].get("run") == sides[1].get("run")
+
+
+def _why_not(s: Summary, unchecked: bool) -> str | None:
+    """Why a case has no time that counts."""
+    if s.status == "unchecked" and not unchecked:
+        return "unchecked"
+    if s.status not in MEASURED or s.estimate is None:
+        return f"{s.status}, {s.record['reason'] or 'no reason given'}"
+    return None
+
+
+def _by_key(found: ResultFile, other: ResultFile) -> dict[str, Summary]:
+    """Summaries by what must agree: the case, less what is compared on purpose or belongs to the machine."""
+    side = found.header["plan"].get("interleaved") or {}
+    threads = [{r["threads"] for r in f.records} for f in (found, other)]
+    # Two machines with other numbers of cores: all of its cores against all of theirs.
+    free = {"threads"} if len(threads[0]) == len(threads[1]) == 1 and threads[0] != threads[1] else set()
+    free |= set(side.get("choices") or {})
+    return {_key(s.record, free): s for s in summarize(found.records, found.order)}
+
+
+def _key(record: Record, free: set[str]) -> str:
+    settings = {n: v for n, v in record["settings"].items() if n not in free}
+    parts = [record[n] for n in ("op", "direction", "precision")] + [record["problem"], settings]
+    parts += [] if "backend" in free else [record["backend"]]
+    return repr(parts + ([] if "threads" in free else [record["threads"]]))
+
+
+# How a number came about: what differs here may explain any ratio.
+MACHINE = (*system.IDENTITY[1:], "cpu_quota", "governor", "turbo_off", "huge_pages", "libc", "python")
+
+
+def _apart(a: ResultFile, b: ResultFile) -> list[str]:
+    """What differs between machines, libraries and measurement, in words."""
+    found = []
+    machines = [f.header["machine"] for f in (a, b)]
+    for name in ("host", *MACHINE):
+        one, other = (m.get(name) for m in machines)
+        if one != other:
+            found.append(f"{name.replace('_', ' ')}: {_words(one)} and {_words(other)}")
+    libraries = [f.header["libraries"] for f in (a, b)]
+    used = {r["backend"] for f in (a, b) for r in f.records}
+    for name in sorted(used):
+        one, other = (_library(side.get(name)) for side in libraries)
+        if one != other:
+            found.append(f"{name}: {one} and {other}")
+    plans = [f.header["plan"] for f in (a, b)]
+    for name, words in (("mode", "mode"), ("rules", "sampling rules")):
+        if plans[0].get(name) != plans[1].get(name):
+            shown = [_words(p.get(name)) if name == "mode" else _rules(p, plans) for p in plans]
+            found.append(f"{words}: {shown[0]} and {shown[1]}")
+    threads = [sorted({r["threads"] for r in f.records}) for f in (a, b)]
+    if threads[0] != threads[1]:
+        found.append(f"threads: {_words(threads[0])} and {_words(threads[1])}")
+    tuning = [_tuning(f) for f in (a, b)]
+    for name in sorted(set(tuning[0]) | set(tuning[1])):
+        if tuning[0].get(name) != tuning[1].get(name):
+            found.append(f"{name}: {_words(tuning[0].get(name))} and {_words(tuning[1].get(name))}")
+    return found
+
+
+def _tuning(found: ResultFile) -> Mapping[str, str]:
+    """Variables that change how libraries run, as the first record has them."""
+    processes = (r["process"] for r in found.records if r["process"])
+    first: dict[str, Any] = next(processes, {})
+    every: Mapping[str, str] = first.get("environment") or {}
+    return {n: v for n, v in every.items() if n not in launch.THREAD_VARIABLES}
+
+
+def _rules(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> str:
+    every = [p.get("rules") or {} for p in plans]
+    names = [n for n in plan.get("rules") or {} if every[0].get(n) != every[1].get(n)]
+    return ", ".join(f"{n} {plan['rules'][n]}" for n in names) or "others"
+
+
+def _library(answer: Mapping[str, Any] | None) -> str:
+    library = (answer or {}).get("library")
+    if not library:
+        return "not there"
+    return " ".join(str(library[n]) for n in ("version", "cpu_kernels", "build", "path") if library.get(n))
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def _mean(name: str, cases: Sequence[Compared], between: float) -> Mean:
+    differences = [c.difference for c in cases if c.difference is not None]
+    middle = sum(math.log(c.ratio) for c in cases) / len(cases)
+    if len(differences) < len(cases):
+        return Mean(name, len(cases), math.exp(middle), None)
+    # A session's own pace is in every ratio alike: it does not become less by averaging over cases.
+    common = 2 * between**2
+    own = [max(0.0, d.error**2 - common) for d in differences]
+    total = sum(own) / len(cases) ** 2
+    fourth = sum(v**2 / d.freedom for v, d in zip(own, differences, strict=True)) / len(cases) ** 4
+    freedom = total**2 / fourth if fourth else 1e6
+    reach = stats.t_reach(min(freedom, 1e6), LEVEL) * math.sqrt(total + common)
+    return Mean(name, len(cases), math.exp(middle), (math.exp(middle - reach), math.exp(middle + reach)))

@@ -90,10 +90,10 @@ def parse(text: str) -> tuple[Side, Side]:
     return sides[0], sides[1]
 
 
-def of_file(found: ResultFile, here: Mapping[str, Any]) -> tuple[Side, Side]:
+def of_file(found: ResultFile, here: Mapping[str, Any], other: ResultFile | None = None) -> tuple[Side, Side]:
     """A file's libraries and environment against those of now; `BadInput` where nothing differs, or nothing is left.
 
-    `here` has the facts of libraries as a header has them.
+    `here` has the facts of libraries as a header has them. With another file, its environment stands for that of now.
     """
     environment: dict[str, str] = {}
     for name in sorted({r["backend"] for r in found.records}):
@@ -107,18 +107,23 @@ def of_file(found: ResultFile, here: Mapping[str, Any]) -> tuple[Side, Side]:
                 "compare the files instead: deepbench compare"
             )
         environment[PATHS[name]] = path
-    processes = [r["process"] for r in found.records if r["process"]]
-    first: dict[str, Any] = processes[0] if processes else {}
-    tuned = {n: v for n, v in (first.get("environment") or {}).items() if n not in launch.THREAD_VARIABLES}
-    environment |= {
-        n: v for n, v in tuned.items() if os.environ.get(n) != v and n not in ("OMP_DYNAMIC", "MKL_DYNAMIC")
-    }
+    tuned = _tuned(found)
+    now_tuned = _tuned(other) if other is not None else {n: os.environ[n] for n in tuned if n in os.environ}
+    environment |= {n: v for n, v in tuned.items() if now_tuned.get(n) != v}
     if not environment:
         raise BadInput(
             f"libraries and environment of {found.path} are those of now, so there are no two sides; "
             "measure again and compare the files: deepbench compare"
         )
-    return Side("a", environment=environment), Side("b")
+    return Side("a", environment=environment), Side("b", environment={n: v for n, v in now_tuned.items() if n in tuned})
+
+
+def _tuned(found: ResultFile) -> dict[str, str]:
+    """Variables that users set to change how libraries run, as the first record has them."""
+    processes = [r["process"] for r in found.records if r["process"]]
+    ours = {*launch.THREAD_VARIABLES, "OMP_DYNAMIC", "MKL_DYNAMIC"}
+    known = processes[0].get("environment") or {} if processes else {}
+    return {n: v for n, v in known.items() if n not in ours}
 
 
 @dataclass(frozen=True)

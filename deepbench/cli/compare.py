@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
     from deepbench.comparison import Comparison
+    from deepbench.store import ResultFile
 
 
 @cli.command(context_settings=HELP)
@@ -35,6 +37,95 @@ def compare(first: str, second: str, margin: str, unchecked: bool, form: str | N
     end_with_the_reader()
     found = compared(first, second, share("--margin", margin), unchecked)
     print_comparison(found, (Path(first).name, Path(second).name), form)
+
+
+@cli.command(context_settings=HELP)
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--margin", metavar="P", default="5%", help="What may be lost without notice, such as 5% (the default).")
+@click.option("--rerun", is_flag=True, help="Measure what looks slower again, here, and judge it by that alone.")
+@click.option("--unchecked", is_flag=True, help="Compare times of results that nobody checked, too.")
+@click.option("--junit", metavar="FILE", help="Write JUnit's XML for a CI system.")
+@click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
+def gate(
+    first: str,
+    second: str,
+    margin: str,
+    rerun: bool,
+    unchecked: bool,
+    junit: str | None,
+    markdown: str | None,
+) -> int:
+    """Is B slower than A anywhere? Exit code 0: no; 1: yes; 2: cannot tell.
+
+    \b
+    Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
+    """
+    from deepbench import gate as gates
+
+    allowed = share("--margin", margin)
+    found = compared(first, second, comparison_margin(allowed), unchecked)
+    outcome = gates.judge(found, allowed)
+    flagged = [j.case for j in outcome.of(gates.REGRESSION)]
+    if rerun and flagged:
+        print(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
+        outcome = gates.confirmed(outcome, gates.judge(_again(first, second, flagged, unchecked), allowed))
+    names = (Path(first).name, Path(second).name)
+    lines = gates.sentences(outcome)
+    for line in [*lines, *(f"differs: {text}" for text in found.apart)]:
+        print(line)
+    if junit is not None:
+        _write(junit, gates.junit(outcome))
+    if markdown is not None:
+        _write(markdown, _gate_markdown(found, names, lines))
+    return outcome.exit_code
+
+
+def comparison_margin(allowed: float) -> float:
+    """What counts as the same where something more may be lost: no more than usual."""
+    from deepbench import comparison
+
+    return min(allowed, comparison.MARGIN)
+
+
+def _gate_markdown(found: Comparison, names: tuple[str, str], lines: list[str]) -> str:
+    from deepbench.report import comparison as report
+    from deepbench.report.export import escaped
+
+    parts = [f"**{escaped(lines[0])}**", ""]
+    parts += [f"- {escaped(line)}" for line in [*lines[1:], *report.heading(found, names)]]
+    return "\n".join([*parts, "", report.cases(found).markdown()])
+
+
+def _again(first: str, second: str, flagged: list[str], unchecked: bool) -> Comparison:
+    """The flagged cases measured afresh: both sides in turn where the first one's libraries are still here."""
+    import tempfile
+
+    from deepbench import comparison, sides, store
+    from deepbench.cli import interleave, run
+
+    before, after = store.read(Path(first)), store.read(Path(second))
+    run.refuse_other_machine(after, [])
+    with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
+        try:
+            both = sides.of_file(before, after.header["libraries"], after)
+        except BadInput:  # nothing of the first side is left to run
+            path = Path(folder) / "again.jsonl"
+            fresh = run.measure_again(after, flagged, path)
+            return comparison.compare(_only(before, flagged), fresh, unchecked=unchecked)
+        files = interleave.measure_sides(both, tuple(flagged), Path(folder) / "again")
+        return comparison.compare(*files, unchecked=unchecked)
+
+
+def _only(found: ResultFile, cases: list[str]) -> ResultFile:
+    return replace(found, records=[r for r in found.records if r["case"] in cases])
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None
 
 
 def compared(first: str, second: str, margin: float, unchecked: bool) -> Comparison:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG
 from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from deepbench.sides import Pair, Side
-    from deepbench.store import ResultFile, Store
+    from deepbench.store import ResultFile
 
 # More than a lone file needs: an interval of a ratio takes more rounds than one of a time.
 ROUNDS = {"quick": (3, 5), "default": (5, 15), "rigorous": (10, 40)}
@@ -34,33 +37,83 @@ def measure(
     output: str | None,
 ) -> int:
     """Measure both sides in turn and print what they say; the exit code is that of `run`."""
+    from deepbench import comparison
+
+    a, b, words = _sides(words, filters, ab, against)
+    stem = Path(output).with_suffix("") if output else _stem()
+    chosen = Chosen(words or ("quick",), filters, mode or "default", rounds, energy, timeout_s)
+    files, paired = _begin((a, b), chosen, stem)
+    console = make_console()
+    least, most = (files[0].header["plan"]["rounds"][n] for n in ("least", "most"))
+    console.print(f"first side   {a.words}, to {files[0].path}", markup=False)
+    console.print(f"second side  {b.words}, to {files[1].path}", markup=False)
+    console.print(
+        f"cases        {len(paired)}, {limits['least']} to {limits['most']} rounds of each side", markup=False
+    )
+    code = 0
+    try:
+        _take_turns(paired, (a, b), files, console)
+    except KeyboardInterrupt:
+        console.print("interrupted; both files are whole up to here", markup=False)
+        code = EXIT_INTERRUPTED
+    found = comparison.compare(files[0], files[1])
+    if found.cases:
+        print_comparison(found, (a.words, b.words), None)
+    else:
+        console.print(f"no case has a time on both sides: {'; '.join(found.left_out[:3])}", markup=False)
+    console.print(f"\nNext:\n  deepbench compare {files[0].path} {files[1].path}", markup=False, highlight=False)
+    wrong = any(r["status"] == "wrong" for f in files for r in f.records)
+    return code or (EXIT_WRONG if wrong else 0)
+
+
+def measure_sides(both: tuple[Side, Side], words: tuple[str, ...], stem: Path) -> tuple[ResultFile, ResultFile]:
+    """Cases of both sides in turn, without a word."""
+    files, paired = _begin(both, Chosen(words), stem)
+    _take_turns(paired, both, files, make_console(quiet=True))
+    return files
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the command line says of both sides."""
+
+    words: tuple[str, ...]
+    filters: dict[str, Any] = field(default_factory=dict)
+    mode: str = "default"
+    rounds: str | None = None
+    energy: bool = False
+    timeout_s: float | None = None
+
+
+def _begin(
+    both: tuple[Side, Side], chosen: Chosen, stem: Path | str
+) -> tuple[tuple[ResultFile, ResultFile], list[Pair]]:
+    """The cases of both sides, and their files with a first line each."""
     from deepbench import plan, record, sides, store, system
     from deepbench.cli import run
 
-    a, b, words = _sides(words, filters, ab, against)
-    entries = plan.read_words(words or ("quick",))
-    expanded = [plan.expand(entries, side.applied(choices_of(filters)), system.default_threads()) for side in (a, b)]
-    paired = sides.pairs(expanded[0], expanded[1], set(a.choices))
-    mark, stem = secrets.token_hex(8), Path(output).with_suffix("") if output else _stem()
-    with ExitStack() as stack:
-        stores: list[Store] = []
-        files: list[ResultFile] = []
-        for side in (a, b):
-            with side.at_work():
-                planned = [plan.Planned(getattr(p, side.name), p.sources) for p in paired]
-                header = run.header_of(planned, mode or "default", rounds, energy, timeout_s, [])
-            header["plan"]["rounds"] |= _rounds(mode or "default", rounds)
-            header["plan"]["interleaved"] = {
-                "run": mark,
-                "side": side.name,
-                "choices": side.choices,
-                "environment": side.environment,
-            }
-            path = Path(f"{stem}.{side.name}.jsonl")
-            stores.append(store.Store.create(path, record.cleaned(header)))
-            stack.callback(stores[-1].close)
-            files.append(store.read(path))
-        return _take_turns(paired, (a, b), files, stores)
+    entries = plan.read_words(chosen.words)
+    filters = choices_of({**NO_FILTERS, **chosen.filters})
+    expanded = [plan.expand(entries, side.applied(filters), system.default_threads()) for side in both]
+    paired, mark = sides.pairs(expanded[0], expanded[1], set(both[0].choices)), secrets.token_hex(8)
+    files = []
+    for side in both:
+        with side.at_work():
+            planned = [plan.Planned(getattr(p, side.name), p.sources) for p in paired]
+            header = run.header_of(planned, chosen.mode, chosen.rounds, chosen.energy, chosen.timeout_s, [])
+        header["plan"]["rounds"] |= _rounds(chosen.mode, chosen.rounds)
+        own = {"side": side.name, "choices": side.choices, "environment": side.environment}
+        header["plan"]["interleaved"] = {"run": mark, **own}
+        path = Path(f"{stem}.{side.name}.jsonl")
+        store.Store.create(path, record.cleaned(header)).close()
+        files.append(store.read(path))
+    return (files[0], files[1]), paired
+
+
+NO_FILTERS: dict[str, Any] = {
+    **dict.fromkeys(("op", "backend", "precision", "direction", "application", "threads", "ranks", "set"), ()),
+    "device": None,
+}
 
 
 def _sides(
@@ -85,51 +138,38 @@ def _rounds(mode: str, exactly: str | None) -> dict[str, int]:
     return {"least": least, "most": most}
 
 
-def _take_turns(paired: list[Pair], both: tuple[Side, Side], files: list[ResultFile], stores: list[Store]) -> int:
+def _take_turns(
+    paired: list[Pair], both: tuple[Side, Side], files: tuple[ResultFile, ResultFile], console: Console
+) -> None:
     import random
 
     from deepbench import comparison, plan, sides
     from deepbench.cli.run import Measuring, interruptible
+    from deepbench.store import Store
 
-    console = make_console()
-    header = files[0].header
-    rounds, seed = plan.Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
-    console.print(f"first side   {both[0].words}, to {files[0].path}", markup=False)
-    console.print(f"second side  {both[1].words}, to {files[1].path}", markup=False)
-    console.print(f"cases        {len(paired)}, {rounds.least} to {rounds.most} rounds of each side", markup=False)
-    timeout_s = header["plan"]["timeout_s"]
-    judges = [Measuring(f, s, timeout_s) for f, s in zip(files, stores, strict=True)]
-    done = 0
-    coin = random.Random(seed)
-    code = 0
-    try:
-        with interruptible(), steps_bar(console, len(paired) * rounds.least) as step:
-            for side, judge, number in zip(both, judges, (0, 1), strict=True):
-                with side.at_work():
-                    judge.probe([(p.a, p.b)[number] for p in paired], lambda _: None)
-            while batch := sides.queue(paired, files[0], files[1], rounds, seed, comparison.MARGIN):
-                for i, (pair, number) in enumerate(batch):
-                    turns = [(both[0], judges[0], pair.a), (both[1], judges[1], pair.b)]
-                    coin.shuffle(turns)
-                    for side, judge, case in turns:
-                        with side.at_work():
-                            judge.finish(judge.measure(case, number))
-                    done += 1
-                    step(
-                        f"round {number}  {pair.a.text}",
-                        done + len(batch) - 1 - i + max(0, rounds.least - number) * len(batch),
-                    )
-    except KeyboardInterrupt:
-        console.print("interrupted; both files are whole up to here", markup=False)
-        code = EXIT_INTERRUPTED
-    found = comparison.compare(files[0], files[1])
-    if found.cases:
-        print_comparison(found, (both[0].words, both[1].words), None)
-    else:
-        console.print(f"no case has a time on both sides: {'; '.join(found.left_out[:3])}", markup=False)
-    console.print(f"\nNext:\n  deepbench compare {files[0].path} {files[1].path}", markup=False, highlight=False)
-    wrong = any(r["status"] == "wrong" for f in files for r in f.records)
-    return code or (EXIT_WRONG if wrong else 0)
+    plan_line = files[0].header["plan"]
+    rounds, seed = plan.Rounds(**plan_line["rounds"]), plan_line["order_seed"]
+    coin, done = random.Random(seed), 0
+    with ExitStack() as stack:
+        sides_at_work = []
+        for side, found in zip(both, files, strict=True):
+            store = Store.reopen(found.path)
+            stack.callback(store.close)
+            store.go_on(found)
+            sides_at_work.append((side, Measuring(found, store, plan_line["timeout_s"])))
+        stack.enter_context(interruptible())
+        step = stack.enter_context(steps_bar(console, len(paired) * rounds.least))
+        for side, measuring in sides_at_work:
+            with side.at_work():
+                measuring.probe([getattr(p, side.name) for p in paired], lambda _: None)
+        while batch := sides.queue(paired, files[0], files[1], rounds, seed, comparison.MARGIN):
+            for i, (pair, number) in enumerate(batch):
+                for side, measuring in coin.sample(sides_at_work, 2):
+                    with side.at_work():
+                        measuring.finish(measuring.measure(getattr(pair, side.name), number))
+                done += 1
+                left = len(batch) * (1 + max(0, rounds.least - number)) - 1 - i
+                step(f"round {number}  {pair.a.text}", done + left)
 
 
 def _stem() -> str:

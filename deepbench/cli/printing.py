@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from deepbench.store import ResultFile
 
 
-def make_console() -> Console:
+def make_console(quiet: bool = False) -> Console:
     """For standard output."""
     from rich.console import Console
 
     # Piped output is plain and is not folded to some width nobody asked for.
-    return Console(width=None if sys.stdout.isatty() else 400, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
 
 
 def print_head(console: Console, found: ResultFile) -> None:

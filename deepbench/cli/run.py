@@ -83,7 +83,7 @@ def run(
         with taking_place(launched(), True) as hosts:
             store = Store.reopen(Path(output))
             found = read(Path(output))
-            _refuse_other_machine(found, hosts)
+            refuse_other_machine(found, hosts)
             store.go_on(found)
             return _go_on(found, store, seconds(timeout), full)
     if ab or against:
@@ -201,7 +201,7 @@ def open_backends(names: list[str]) -> dict[str, Any]:
         return dict(zip(names, threads.map(lambda name: runs.open_backend(name, 60.0), names), strict=True))
 
 
-def _refuse_other_machine(found: ResultFile, hosts: list[str]) -> None:
+def refuse_other_machine(found: ResultFile, hosts: list[str]) -> None:
     """`BadInput` naming what differs between the machine, hosts or libraries of the file and those here."""
     from deepbench import system
 
@@ -223,6 +223,29 @@ def _library_words(library: dict[str, Any] | None) -> str:
         return "unavailable"
     build = library.get("cpu_kernels") or library.get("build") or "-"
     return f"{library.get('version')} at {library.get('path')} ({build})"
+
+
+def measure_again(found: ResultFile, flagged: list[str], path: Path) -> ResultFile:
+    """Cases of a file in fresh processes, as many rounds as a comparison takes, into a file of their own."""
+    from deepbench import case as cases
+    from deepbench import plan
+    from deepbench.cli.interleave import ROUNDS
+    from deepbench.store import Store, read
+
+    kept = [p for p in found.header["plan"]["cases"] if p["case"] in flagged]
+    least, most = ROUNDS[found.header["plan"]["mode"]]
+    rounds = {**found.header["plan"]["rounds"], "least": least, "most": most}
+    header = {**found.header, "plan": {**found.header["plan"], "cases": kept, "rounds": rounds}}
+    store = Store.create(path, header)
+    fresh = read(path)
+    measuring = Measuring(fresh, store, header["plan"]["timeout_s"])
+    planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in kept]
+    measuring.probe([p.case for p in planned], lambda _: None)
+    while batch := plan.queue(planned, fresh.records, plan.Rounds(**rounds), header["plan"]["order_seed"]):
+        for case, number in batch:
+            measuring.finish(measuring.measure(case, number))
+    store.close()
+    return fresh
 
 
 def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool) -> int:

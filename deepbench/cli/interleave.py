@@ -47,9 +47,7 @@ def measure(
     least, most = (files[0].header["plan"]["rounds"][n] for n in ("least", "most"))
     console.print(f"first side   {a.words}, to {files[0].path}", markup=False)
     console.print(f"second side  {b.words}, to {files[1].path}", markup=False)
-    console.print(
-        f"cases        {len(paired)}, {limits['least']} to {limits['most']} rounds of each side", markup=False
-    )
+    console.print(f"cases        {len(paired)}, {least} to {most} rounds of each side", markup=False)
     code = 0
     try:
         _take_turns(paired, (a, b), files, console)

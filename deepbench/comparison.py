@@ -61,14 +61,9 @@ class Compared:
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        if self.difference is None or self.interval is None or self.q is None:
+        if self.difference is None or self.q is None:
             return "cannot tell"
-        low, high = self.interval
-        if self.q < 1 - LEVEL and not 1 / (1 + self.margin) <= self.ratio <= 1 + self.margin:
-            return "slower" if self.ratio > 1 else "faster"
-        if 1 / (1 + self.margin) <= low and high <= 1 + self.margin:
-            return "same"
-        return "cannot tell"
+        return verdict_of(self.difference, self.q, self.margin)
 
     @property
     def more_rounds(self) -> int | None:
@@ -167,6 +162,14 @@ def compare(
     corrected = stats.false_discovery({c.case: c.difference.p for c in compared if c.difference is not None})
     found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
     return found
+
+
+def verdict_of(difference: stats.Difference, q: float, margin: float) -> str:
+    """One of VERDICTS; `q` is the chance of so large a difference by accident, corrected for what else was asked."""
+    limit, (low, high) = math.log1p(margin), difference.interval(LEVEL)
+    if q < 1 - LEVEL and abs(difference.mean) > limit:
+        return "slower" if difference.mean > 0 else "faster"
+    return "same" if -limit <= low and high <= limit else "cannot tell"
 
 
 def numbers(rounds: Sequence[Record]) -> list[float]:

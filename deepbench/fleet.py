@@ -524,9 +524,16 @@ class Judgement:
         return {pair: s for pair, s in self.pairs.items() if s.slower}
 
     @property
-    def undecided(self) -> bool:
+    def open(self) -> bool:
         """Whether more runs might find another outlier."""
-        return any(v.undecided for v in self.hosts)
+        return any(v.whole is not None and v.whole.open and not v.slower for v in self.hosts)
+
+    @property
+    def unseen(self) -> float | None:
+        """How much slower a host could be without having been called so, as a share; None where nothing is known."""
+        wholes = [v.whole for v in self.hosts if v.whole is not None and not v.slower]
+        highs = [w.high for w in wholes if w.high is not None]
+        return max(0.0, max(highs) - 1) if highs and len(highs) == len(wholes) else None
 
 
 def judge(found: FleetFile) -> Judgement:

@@ -39,6 +39,10 @@ class Standing:
     """How often chance would put its times as high; of several things together, by Holm's correction."""
     matters: bool
     """Whether it is so much slower that it matters, if it is no chance."""
+    high: float | None
+    """Upper end of the 95 % interval of the ratio, None with one time."""
+    limit: float
+    """The ratio that matters."""
 
     @property
     def slower(self) -> bool:
@@ -49,6 +53,11 @@ class Standing:
     def undecided(self) -> bool:
         """Slow enough to matter, not yet sure: more runs would tell."""
         return self.matters and self.p >= ALPHA
+
+    @property
+    def open(self) -> bool:
+        """Neither slower nor shown not to be: more runs would tell."""
+        return not self.slower and (self.high is None or self.high > self.limit)
 
     def corrected(self, p: float) -> Standing:
         """The same, when more was asked."""
@@ -61,13 +70,18 @@ def standings(times: Mapping[str, Sequence[float]], ratio: float) -> dict[str, S
     if len(timed) < 2:
         return {}
     typical = {name: stats.lower_quartile(values) for name, values in timed.items()}
-    ratios = {name: t / median(v for n, v in typical.items() if n != name) for name, t in typical.items()}
+    rest = {name: median(v for n, v in typical.items() if n != name) for name in typical}
+    ratios = {name: t / rest[name] for name, t in typical.items()}
+    highs = {name: stats.between_processes(v, [1.0] * len(v)).high_s for name, v in timed.items()}
     spread = max(LEAST_SPREAD, 1.4826 * median(abs(r - 1) for r in ratios.values()))
     chances = stats.holm({name: precedence_p(timed[name], _others(timed, name)) for name in timed})
     found = {}
     for name, r in ratios.items():
         apart = len(timed) < LEAST_FOR_SPREAD or (r - 1) / spread > MOST_Z
-        found[name] = Standing(r, chances[name], r > ratio and apart)
+        high = highs[name]
+        found[name] = Standing(
+            r, chances[name], r > ratio and apart, None if high is None else high / rest[name], ratio
+        )
     return found
 
 

@@ -79,10 +79,11 @@ def _die_with_parent() -> None:
 def _open(name: str) -> dict[str, Any]:
     """Facts about a library, or why it is not here."""
     from deepbench import backend as backends
+    from deepbench import system
     from deepbench.errors import DeepBenchError, Unavailable
 
     try:
-        return {"library": backends.find(name).open()}
+        return {"library": backends.find(name).open(), "openmp": system.openmp_runtimes()}
     except Unavailable as error:
         return {"unavailable": {"reason": error.reason, "remedy": error.remedy}}
     except DeepBenchError as error:

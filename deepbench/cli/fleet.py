@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from deepbench.fleet import Engine, FleetFile
     from deepbench.store import Store
 
-# Runs of every host, and how many more there may be while a host looks slow and chance cannot be excluded.
-LEAST_RUNS, MOST_RUNS = 5, 20
+# Runs of every host, and how many there may be while one of them could still be slow.
+LEAST_RUNS, MOST_RUNS = 5, 30
 
 # The message whose time tells a link: 16 MiB are limited by bandwidth on any network.
 LINK_CASE = "all_reduce n=4194304 ranks=2 forward f32 {library} threads=1"
@@ -208,7 +208,7 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
                 for what in fleet.run(number):
                     step(what, number * fleet.steps())
                 enough = exactly is not None or number < LEAST_RUNS
-                if not enough and not fleets.judge(fleet.found).undecided:
+                if not enough and not fleets.judge(fleet.found).open:
                     break
     except KeyboardInterrupt:
         console.print(f"interrupted; {fleet.found.path} has what was measured", markup=False)

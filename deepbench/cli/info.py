@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 from deepbench.cli.choose import DEFAULT_DEVICE
 from deepbench.cli.printing import make_console, print_card, print_library, print_machine
 from deepbench.cli.root import HELP, cli, end_with_the_reader
-from deepbench.cli.run import open_backends
+from deepbench.cli.run import open_backends, open_fully
 
 
 @cli.command(context_settings=HELP)
 @click.option("--matrix", is_flag=True, help="Which library serves which op, precision and direction.")
+@click.option("--doctor", is_flag=True, help="What makes numbers worse here than they need be, and the remedy.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, for programs.")
-def info(matrix: bool, as_json: bool) -> None:
+def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     """This machine, the libraries found here, and for each missing one why and the remedy.
 
     \b
@@ -30,6 +31,9 @@ def info(matrix: bool, as_json: bool) -> None:
     from deepbench.native import callloop
 
     end_with_the_reader()
+    if doctor:
+        _examine(as_json)
+        return
     table = _matrix()
     if matrix and not as_json:
         _print_matrix(table)
@@ -57,6 +61,30 @@ def info(matrix: bool, as_json: bool) -> None:
         print_card(console, card)
     for name, answer in opened.items():
         print_library(console, backends.find(name).title, answer)
+
+
+def _examine(as_json: bool) -> None:
+    """The doctor's findings, what is wrong first. Nothing is changed."""
+    from dataclasses import asdict
+
+    from deepbench import backend as backends
+    from deepbench import doctor
+
+    libraries = open_fully([n for n, b in backends.all_backends().items() if b.default])
+    findings = [*doctor.examine(), doctor.openmp(libraries)]
+    if as_json:
+        print(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=1))
+        return
+    console = make_console()
+    bad = [f for f in findings if not f.good]
+    for f in [*bad, *(f for f in findings if f.good)]:
+        console.print(f"{'✗' if not f.good else '✓'} {f.what:17} {f.text}", markup=False, soft_wrap=True)
+        if f.remedy:
+            console.print(f"{'':20}→ {f.remedy}", markup=False, soft_wrap=True)
+    count = f"{len(bad)} thing{'s' if len(bad) != 1 else ''} to mend" if bad else "nothing to mend"
+    console.print(
+        f"\n{count}; nothing was changed. deepbench selftest says what comparisons are worth here.", markup=False
+    )
 
 
 def _matrix() -> list[dict[str, Any]]:

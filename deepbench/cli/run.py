@@ -192,7 +192,13 @@ def _refuse_without_device(planned: list[Planned], libraries: dict[str, Any]) ->
 
 
 def open_backends(names: list[str]) -> dict[str, Any]:
-    """Facts about libraries, or why they are not here, each from a process of its own."""
+    """Facts about libraries, or why they are not here, as a header has them."""
+    opened = open_fully(names)
+    return {n: {k: v for k, v in answer.items() if k in ("library", "unavailable")} for n, answer in opened.items()}
+
+
+def open_fully(names: list[str]) -> dict[str, Any]:
+    """The same with the OpenMP runtimes each brings, every one from a process of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
     from deepbench import run as runs

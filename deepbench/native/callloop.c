@@ -109,3 +109,16 @@ int64_t deepbench_time_each(const struct call *calls, int64_t n_before, int64_t 
     }
     return 0;
 }
+
+/* So many additions, each of which waits for the one before: a core takes a cycle for each, whatever it is called. */
+int64_t deepbench_additions(int64_t count)
+{
+    uint64_t x = 1;
+    for (int64_t i = 0; i < count; i++) {
+        x += (uint64_t)i;
+#if defined(__GNUC__)
+        __asm__ volatile("" : "+r"(x)); /* or the loop would be worked out at once */
+#endif
+    }
+    return (int64_t)x;
+}

@@ -123,6 +123,8 @@ def native_library() -> ctypes.CDLL | None:
             continue
         library.deepbench_most_words.restype = ctypes.c_int64
         library.deepbench_time_calls.restype = library.deepbench_time_each.restype = ctypes.c_int64
+        library.deepbench_additions.restype = ctypes.c_int64
+        library.deepbench_additions.argtypes = [ctypes.c_int64]
         return library
     return None
 

@@ -41,7 +41,8 @@ def sentences(found: fleet.FleetFile, judged: fleet.Judgement) -> list[str]:
         told.append(f"not sure about {', '.join(undecided)}: more runs would tell (--runs)")
     if not told:
         count = len(judged.hosts)
-        told.append(f"all {count} hosts gave their results, and none of them is slow")
+        unseen = f" (less than {units.percent(judged.unseen)} would not have been seen)" if judged.unseen else ""
+        told.append(f"all {count} hosts gave their results, and none of them is slow{unseen}")
     return told + _differences(found)
 
 

@@ -31,6 +31,8 @@ CORE = TYPES | {
     "comparison",
     "sides",
     "gate",
+    "state",
+    "selftest",
 }
 ALLOWED = {
     "ops": TYPES,

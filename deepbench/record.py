@@ -1,9 +1,9 @@
 """Record: one line of a result file, and the format's history.
 
-    deepbench/1    first format. Line 1 is a header; then records, and roofs as they are measured.
+    deepbench/1    first format. Line 1 is a header; then records, and roofs and limits as they are measured.
 
-A line of a file is one JSON object. The header has `schema`, a record has `case`, a roof has `roof`. The JSON Schema
-in `schema.json` describes all three; `docs/results.md` tells each field with its unit.
+A line of a file is one JSON object. The header has `schema`, a record has `case`, a roof has `roof`, a limit `limit`.
+The JSON Schema in `schema.json` describes all four; `docs/results.md` tells each field with its unit.
 """
 
 from __future__ import annotations

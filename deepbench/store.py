@@ -27,6 +27,7 @@ class ResultFile:
     header: dict[str, Any]
     records: list[Record] = field(default_factory=list)
     roofs: list[dict[str, Any]] = field(default_factory=list)
+    limits: list[dict[str, Any]] = field(default_factory=list)
     whole_bytes: int = 0
     """Length up to the last complete line."""
     torn: bool = False
@@ -151,7 +152,7 @@ def content(path: Path) -> bytes:
 
 
 def _add(found: ResultFile, number: int, line: bytes) -> None:
-    """Sort one line into header, records or roofs."""
+    """Sort one line into header, records, roofs or limits."""
     try:
         value = cleaned(from_line(line.decode("utf-8")))
     except (ValueError, RecursionError):
@@ -168,13 +169,15 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         found.header = value
     elif "roof" in value:
         found.roofs.append(value["roof"])
+    elif "limit" in value:
+        found.limits.append(value["limit"])
     else:
         found.records.append(value)
 
 
 def _nonsense(value: dict[str, Any]) -> str | None:
     """What the schema cannot say: what is wrong with a line that fits it, or None."""
-    if "schema" in value or "roof" in value:
+    if "schema" in value or "roof" in value or "limit" in value:
         return None
     if value["status"] in MEASURED and not (value["measurement"] and value["process"]):
         return f"status {value['status']} without a measurement"

@@ -13,6 +13,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_memory(tmp_path_factory):
+    """Tests neither use nor change what is remembered of this machine."""
+    os.environ["DEEPBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture
 def deepbench(tmp_path):
     """Run the command in an empty folder; returns the finished process with text output."""

@@ -1,6 +1,6 @@
 """The command `deepbench`, a file a verb or two; the only part that talks to a person."""
 
-from deepbench.cli import choose, compare, fleet, info, run, selftest, show
+from deepbench.cli import choose, compare, fleet, info, roofline, run, selftest, show
 from deepbench.cli.root import cli, main
 
-__all__ = ["choose", "cli", "compare", "fleet", "info", "main", "run", "selftest", "show"]
+__all__ = ["choose", "cli", "compare", "fleet", "info", "main", "roofline", "run", "selftest", "show"]

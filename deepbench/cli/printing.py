@@ -72,8 +72,8 @@ def print_library(console: Console, title: str, answer: dict[str, Any]) -> None:
     """One line: which version from where, or why it is not here."""
     if "library" in answer:
         library = answer["library"]
-        threading = f", {library['threading']}" if library.get("threading") else ""
-        text = f"{library['version'] or ''}{threading}  {library['path'] or ''}".strip() or str(library["name"])
+        about = ", ".join(filter(None, (library["version"], library.get("threading"))))
+        text = f"{about}  {library['path'] or ''}".strip() or str(library["name"])
     else:
         missing = answer["unavailable"]
         text = f"not here: {missing['reason']}\n{'':11}remedy: {missing['remedy']}"
@@ -95,11 +95,14 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
 
 def print_table(console: Console, found: ResultFile, full: bool) -> None:
     """The table of cases."""
+    from deepbench.limits import Limits
     from deepbench.report import table
     from deepbench.summary import summarize
 
     console.print()
-    table.render(summarize(found.records, found.order), console, full)
+    summaries = summarize(found.records, found.order)
+    limits = Limits(found.limits, found.roofs, summaries, found.header["machine"])
+    table.render(summaries, console, full, limits)
 
 
 def print_view(view: View, form: str | None) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -41,6 +43,7 @@ from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_out
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one a line; ranks are spread evenly over them.")
 @click.option("--ab", metavar="NAME=A,B", help="Both values in turn: a setting, threads, backend, or a VARIABLE.")
 @click.option("--against", metavar="FILE", help="The cases of FILE with its libraries, in turn with those of now.")
+@click.option("--budget", metavar="TIME", help="Stop after so long, such as 10min, with the most that can be known.")
 @click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with FILE where it stops.")
@@ -53,6 +56,7 @@ def run(
     hostfile: str | None,
     ab: str | None,
     against: str | None,
+    budget: str | None,
     timeout: str | None,
     output: str | None,
     resume: bool,
@@ -74,10 +78,15 @@ def run(
     from deepbench.store import Store, default_path, read
 
     check_environment()
+    begin, budget_s = time.monotonic(), duration_of(budget)
+    if budget_s is not None and rounds is not None:
+        raise BadInput("--budget decides how many rounds there are; leave out --rounds")
     if resume:
         if not output:
             raise BadInput("--resume needs the file to go on with: deepbench run --resume -o FILE")
-        given = [n for n, v in filters.items() if v] + [n for n in (mode, rounds, energy, hostfile, ab, against) if n]
+        given = [n for n, v in filters.items() if v] + [
+            n for n in (mode, rounds, energy, hostfile, ab, against, budget) if n
+        ]
         if words or given:
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
         with taking_place(launched(), True) as hosts:
@@ -85,10 +94,10 @@ def run(
             found = read(Path(output))
             refuse_other_machine(found, hosts)
             store.go_on(found)
-            return _go_on(found, store, seconds(timeout), full)
+            return _go_on(found, store, seconds(timeout), full, begin)
     if ab or against:
-        if (ab and against) or hostfile or launched():
-            raise BadInput("--ab and --against stand alone: one of them, on one host")
+        if (ab and against) or hostfile or budget or launched():
+            raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
         return interleave.measure(words, filters, ab, against, mode, rounds, energy, seconds(timeout), output)
     where = launched()
     if hostfile and where is not None:
@@ -97,10 +106,11 @@ def run(
     with taking_place(where, any_group(planned)) as hosts:
         hosts = read_hosts(hostfile, planned) if hostfile else hosts
         header = header_of(planned, mode or "default", rounds, energy, seconds(timeout), hosts)
+        header["plan"]["budget_s"] = budget_s
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(output) if output else default_path(Path(), stamp)
         store = Store.create(path, cleaned(header))
-        return _go_on(read(path), store, None, full)
+        return _go_on(read(path), store, None, full, begin)
 
 
 def rules_of(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules]:
@@ -118,6 +128,19 @@ def rules_of(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rule
             raise BadInput(f"--rounds must be from 1 to 1000, found {number}")
         rounds = replace(rounds, least=number, most=number)
     return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
+
+
+UNITS_S = {"s": 1, "min": 60, "h": 3600}
+
+
+def duration_of(text: str | None) -> float | None:
+    """`90s`, `10min` or `1.5h` in seconds."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(s|min|h)", text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise BadInput(f"--budget wants a time such as 90s, 10min or 1.5h, found {text[:60]!r}")
+    return float(found[1]) * UNITS_S[found[2]]
 
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -254,7 +277,7 @@ def measure_again(found: ResultFile, flagged: list[str], path: Path) -> ResultFi
     return fresh
 
 
-def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool) -> int:
+def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool, begin: float) -> int:
     """Measure what the plan of the file still lacks; returns the exit code."""
     from deepbench.report.progress import Bar
 
@@ -262,7 +285,7 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool)
     print_head(console, found)
     try:
         with Bar(console) as bar, interruptible():
-            _measure_remaining(found, store, bar, timeout_s or plan_line["timeout_s"])
+            _measure_remaining(found, store, bar, timeout_s or plan_line["timeout_s"], begin)
     except BrokenPipeError:
         drop_output()
         raise BadInput(
@@ -314,13 +337,15 @@ class Measuring:
         self._store.append(line)
         if "roof" in line:
             self.found.roofs.append(line["roof"])
+        elif "limit" in line:
+            self.found.limits.append(line["limit"])
         else:
             self.found.records.append(line)
 
-    def probe(self, cases: Iterable[Case], say: Callable[[str], None]) -> None:
-        """Measure the roofs that these cases need and the file does not have."""
+    def probe(self, cases: Sequence[Case], say: Callable[[str], None]) -> None:
+        """Measure the roofs and limits that these cases need and nobody has measured."""
         from deepbench import backend as backends
-        from deepbench import measure
+        from deepbench import limits, measure, state, summary
         from deepbench import op as ops
         from deepbench import run as runs
 
@@ -335,6 +360,23 @@ class Measuring:
                 line = self.roofs.probe(name, device, threads, quick)
                 if line is not None:
                     self.keep({"roof": line})
+        machine = self.found.header["machine"]
+        known = [*state.remembered(machine, "limits"), *state.remembered(machine, "peaks"), *self.found.limits]
+        here = [case for case in cases if case.backend not in self.unavailable]
+        missing = limits.probes_missing(here, known, limits.COARSE)
+        for case in missing if self.found.header["plan"].get("budget_s") is None else ():
+            say(f"limit: {case.text}")
+            measured = quick(case, 1)
+            line = limits.line_of(measured)
+            if line is None:
+                continue  # no compiler was there, or no memory: what is known will do
+            if not summary.disturbed(measured["measurement"]):  # else the next run measures it again
+                state.remember(machine, "limits", line)
+            known.append(line)
+        have = {line["case"] for line in self.found.limits}
+        for line in limits.relevant(known, here):
+            if line["case"] not in have:
+                self.keep({"limit": line})
 
     def estimate(self, case: Case) -> float:
         """Seconds that a round of a case will take, roughly."""
@@ -368,8 +410,8 @@ class Measuring:
         return judged
 
 
-def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: float) -> None:
-    """The loop where plan, run, roof and store meet."""
+def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: float, begin: float) -> None:
+    """The loop where plan, run, roof and store meet. `begin` is when the command began, for a budget."""
     from deepbench import case as cases
     from deepbench import plan, record
 
@@ -377,8 +419,18 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
     rounds, seed = plan.Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
     planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
     measuring.probe([case for case, _ in plan.queue(planned, found.records, rounds, seed)], bar.say)
-    bar.start(planned, found.records, rounds, measuring.estimate)
-    while batch := plan.queue(planned, found.records, rounds, seed):
+    budget_s = header["plan"].get("budget_s")
+    widths: dict[tuple[str, int], float] = {}
+
+    def queue() -> list[tuple[Case, int]]:
+        if budget_s is None:
+            return plan.queue(planned, found.records, rounds, seed)
+        left_s = begin + budget_s - time.monotonic()
+        chosen = plan.within(planned, found.records, measuring.estimate, left_s, seed, widths)
+        return [chosen] if chosen is not None else []
+
+    bar.start(planned, found.records, rounds, measuring.estimate, begin + budget_s if budget_s else None)
+    while batch := queue():
         for case, number in batch:
             bar.started(case, number)
             try:

@@ -38,6 +38,7 @@ class Bar:
         self._rounds: Rounds | None = None
         self._started = self._said = time.monotonic()
         self._done_s = 0.0
+        self._ends: float | None = None
 
     def __enter__(self) -> Bar:
         if self._live:
@@ -64,8 +65,10 @@ class Bar:
         records: Sequence[Record],
         rounds: Rounds,
         estimate: Callable[[Case], float],
+        ends: float | None = None,
     ) -> None:
-        """Begin to count; `records` are those of an earlier run."""
+        """Begin to count; `records` are those of an earlier run, `ends` when a budget is spent (monotonic clock)."""
+        self._ends = ends
         self._rounds = rounds
         self._weights = {p.case.text: estimate(p.case) for p in planned}
         for record in records:
@@ -120,4 +123,6 @@ class Bar:
         return done, done + sum(self._remaining.values())
 
     def _left_text(self, pace: float) -> str:
+        if self._ends is not None:
+            return units.duration(max(0.0, self._ends - time.monotonic()))
         return units.duration(pace * sum(self._weights[text] * n for text, n in self._remaining.items()))

@@ -15,6 +15,7 @@ from deepbench import op as ops
 from deepbench import units
 from deepbench.case import known_settings
 from deepbench.errors import BadInput
+from deepbench.limits import Limits
 from deepbench.record import MEASURED
 from deepbench.summary import Baseline, Summary, baselines, disturbed
 
@@ -144,10 +145,10 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
     return found + [short.get(w["code"], w["code"]) for w in s.warnings]
 
 
-def render(summaries: Sequence[Summary], console: Console, every: bool = False) -> None:
+def render(summaries: Sequence[Summary], console: Console, every: bool = False, limits: Limits | None = None) -> None:
     """Print the table. `every`: a line for each library instead of one for the fastest."""
     grouped = rivals(summaries)
-    table = (_full_table if every else _table)(grouped, baselines(summaries))
+    table = (_full_table if every else _table)(grouped, baselines(summaries), limits or Limits((), (), (), {}))
     console.print(table, soft_wrap=not console.is_terminal)
     console.print(Group(*map(Text, _footnotes(summaries))))
 
@@ -158,20 +159,26 @@ def _columns(table: Table, names: Sequence[str]) -> None:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "beside it")
 
 
-def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table:
+def limit_words(s: Summary, limits: Limits) -> str:
+    """`compute 64 %`: the limit a case stands at, and its share of that roof."""
+    standing = limits.standing(s)
+    return f"{standing.bound} {units.percent(standing.share)}" if standing else "–"
+
+
+def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], limits: Limits) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     everything = [s for group in grouped for s in (*group.ranked, *group.others)]
     rates = {"TFLOP/s": any(not by_group(s) for s in everything), "bus GB/s": any(map(by_group, everything))}
     _columns(
         table,
-        ("problem", "precision", "fastest", "time", "± 95 %", *(n for n, shown in rates.items() if shown), "clean",
-         "beside it", "notes"),
+        ("problem", "precision", "fastest", "time", "± 95 %", *(n for n, shown in rates.items() if shown), "limit",
+         "clean", "beside it", "notes"),
     )  # fmt: skip
     for group in grouped:
         rest = ", ".join(dict.fromkeys(map(_without_number, group.others)))
         if not group.ranked:
             first = group.others[0]
-            empty = ["–"] * (3 + sum(rates.values()))
+            empty = ["–"] * (4 + sum(rates.values()))
             table.add_row(
                 Text(title(first)), Text(first.record["precision"]), Text("–", "dim"), *empty, Text(rest, "dim"), ""
             )
@@ -187,6 +194,7 @@ def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table
             time,
             interval,
             *(value for name, value in shown.items() if rates[name]),
+            limit_words(best, limits),
             clean,
             Text(", ".join(filter(None, (beside, rest)))),
             Text(", ".join(notes(best, compared)), "yellow"),
@@ -194,11 +202,11 @@ def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table
     return table
 
 
-def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> Table:
+def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], limits: Limits) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     _columns(
         table,
-        ("problem", "precision", "", "library", "time", "± 95 %", "TFLOP/s", "GB/s", "clean", "notes"),
+        ("problem", "precision", "", "library", "time", "± 95 %", "TFLOP/s", "GB/s", "limit", "clean", "notes"),
     )
     for group in grouped:
         for i, s in enumerate([*group.ranked, *group.others]):
@@ -215,7 +223,7 @@ def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline]) -> 
                 Text(s.record["precision"] if i == 0 else ""),
                 Text("▶" if i == 0 and s.status == "ok" else "", "bold green"),
                 Text(rival_title(s)),
-                *(time, interval, tflop, rate, clean),
+                *(time, interval, tflop, rate, limit_words(s, limits), clean),
                 Text(", ".join(said), "yellow"),
             )
     return table
@@ -258,6 +266,11 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
     said = {note for s in summaries for note in notes(s, compared)}
     if any(s.estimate and s.estimate.half_width is not None for s in summaries):
         lines.append("± 95 %: interval of the time between processes; ≈ or tie: the intervals overlap.")
+    if any(by_group(s) is False and s.status == "ok" for s in summaries):
+        lines.append(
+            "limit: what a case stands at (arithmetic, a level of memory, the least a call takes), and its share of "
+            "that roof; deepbench roofline has the roofs."
+        )
     if any(s.within for s in summaries):
         lines.append("*: one process only, so the interval is from inside it and too narrow.")
     if "disturbed" in said:

@@ -26,7 +26,7 @@ def refused(done, expected):
         (
             ["run", "--op", "nosuch"],
             "unknown op 'nosuch'; there are all_gather, all_reduce, all_to_all, broadcast, "
-            "conv, gemm, recurrent, reduce_scatter, send_receive, sparse_gemm",
+            "conv, gemm, memory, recurrent, reduce_scatter, send_receive, sparse_gemm",
         ),
         (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
         (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; there are cublas"),

@@ -159,10 +159,10 @@ def test_info_as_json_has_machine_libraries_and_support(deepbench):
 def test_the_matrix_is_read_from_the_marks(deepbench):
     rows = [line.split() for line in deepbench("info", "--matrix").stdout.splitlines()]
 
-    assert ["op", "direction", "precision", "mkl", "null", "onednn", "openblas", "reference", "scipy", "torch"] == rows[
-        0
-    ]
-    assert ["gemm", "forward", "i8", "–", "yes", "yes", "–", "yes", "–", "yes"] in rows
+    names = ["loops", "mkl", "null", "onednn", "openblas", "reference", "scipy", "torch"]
+    assert ["op", "direction", "precision", *names] == rows[0]
+    assert ["gemm", "forward", "i8", "–", "–", "yes", "yes", "–", "yes", "–", "yes"] in rows
+    assert ["memory", "forward", "f32", "yes", "–", "yes", "–", "–", "yes", "–", "–"] in rows
 
 
 def test_an_unavailable_library_is_said_once_with_the_remedy(deepbench, tmp_path):

@@ -32,6 +32,8 @@ CORE = TYPES | {
     "sides",
     "gate",
     "state",
+    "limits",
+    "doctor",
     "selftest",
 }
 ALLOWED = {

@@ -1,0 +1,82 @@
+"""`deepbench roofline`: what this machine can do at most."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from deepbench.cli.choose import comma_list
+from deepbench.cli.printing import make_console, print_machine, steps_bar
+from deepbench.cli.root import HELP, cli
+from deepbench.cli.run import interruptible, open_backends
+
+
+@cli.command(context_settings=HELP)
+@click.option("--threads", multiple=True, metavar="N", callback=comma_list, help="Default: 1 and all cores.")
+@click.option("--quick", is_flag=True, help="Fewer sizes, one process each.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
+    """Measure the roofs: FLOP/s of each precision, bytes a second of each level of memory, the least a call takes.
+
+    Takes some minutes (--quick: one). What it finds is kept, and used by every run on this machine.
+    """
+    from deepbench import backend as backends
+    from deepbench import case as cases
+    from deepbench import limits, measure, state, system
+    from deepbench import precision as precisions
+    from deepbench import run as runs
+    from deepbench.report import limits as report
+    from deepbench.roof import probe_cases
+
+    machine = system.describe()
+    counts = [cases.thread_count(t) for t in threads] or sorted({1, system.default_threads()})
+    names = [n for n, b in backends.all_backends().items() if b.default and b.device == "cpu"]
+    lone = [n for n in names if not isinstance(backends.find(n), backends.GroupBackend)]
+    opened = open_backends(lone)
+    here = [n for n in lone if "library" in opened[n]]
+    console = make_console(quiet=as_json)
+    print_machine(console, machine)
+    rules, rounds = (measure.QUICK, 1) if quick else (measure.DEFAULT, 3)
+    wanted: list[cases.Case] = []
+    for count in counts:
+        for name in precisions.PRECISIONS:
+            wanted += [c for c in probe_cases(name, "cpu", count, here) if c.backend != "loops"]
+        wanted += [limits.floor_case(n, count) for n in here if backends.find(n).supports("gemm", "f32", "forward")]
+        if "loops" in here:
+            wanted += [limits.memory_case("read", size, count) for size in (limits.COARSE if quick else limits.FINE)]
+            wanted += [limits.memory_case(kind, limits.FINE[-1], count) for kind in ("copy", "triad")]
+    lines: list[dict[str, Any]] = []
+    with interruptible(), steps_bar(console, rounds * len(wanted)) as step:
+        done = 0
+        for number in range(1, rounds + 1):
+            for case in wanted:
+                record = runs.measure_case(case, number, rules, 120.0)
+                line = limits.line_of(record) if _is_limit(case) else limits.peak_of(record)
+                if line is not None:
+                    lines.append(line)
+                    state.remember(machine, "limits" if _is_limit(case) else "peaks", line)
+                done += 1
+                step(case.text, rounds * len(wanted))
+    known = limits.Limits(limits.best(lines + state.remembered(machine, "limits")), (), (), machine)
+    peaks = limits.best_peaks([*lines, *state.remembered(machine, "peaks")])
+    views = {
+        "compute": report.peaks(peaks, counts),
+        "memory": report.memory(known, counts, machine),
+        "calls": report.calls(lines, counts),
+    }
+    if as_json:
+        print(json.dumps({name: view.rows for name, view in views.items()}, ensure_ascii=False, indent=1))
+        return
+    for view in views.values():
+        if view.rows:
+            console.print()
+            console.print(view.table(), soft_wrap=not console.is_terminal)
+            for note in view.notes:
+                console.print(note, markup=False, soft_wrap=True)
+
+
+def _is_limit(case: Any) -> bool:
+    """Whether it tells a limit of memory or of calls, rather than a peak of arithmetic."""
+    return bool(case.op == "memory" or (case.op == "gemm" and case.problem.m == case.problem.n == case.problem.k == 1))

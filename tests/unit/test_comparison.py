@@ -1,0 +1,202 @@
+"""Comparing two files: verdicts, intervals, what differs, what is left out."""
+
+import random
+
+import pytest
+
+from deepbench import comparison, stats, store
+from tests.unit import samples
+
+
+def file_of(tmp_path, name, times, interleaved=None, **machine):
+    """A result file with a case a key, and a round for each of its times."""
+    header = samples.header()
+    header["machine"] |= machine
+    texts = [f"gemm m={i + 2} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2" for i in range(len(times))]
+    header["plan"]["cases"] = [{"case": t, "sources": []} for t in texts]
+    if interleaved:
+        header["plan"]["interleaved"] = {
+            "run": interleaved[0],
+            "side": interleaved[1],
+            "choices": {},
+            "environment": {},
+        }
+    records = [
+        samples.measured(seconds=s, round_number=i, text=text)
+        for text, values in zip(texts, times, strict=True)
+        for i, s in enumerate(values, 1)
+    ]
+    path = tmp_path / name
+    from deepbench.record import to_line
+
+    path.write_text("".join(to_line(line) for line in [header, *records]))
+    return store.read(path)
+
+
+FAST = [1.00, 1.01, 0.99, 1.005, 0.995]
+
+
+def slower(times, by):
+    return [t * by for t in times]
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(1.0, "same"), (1.1, "slower"), (0.9, "faster"), (1.015, "cannot tell")])
+def test_a_verdict_for_each_ratio(tmp_path, by, verdict):
+    found = comparison.compare(file_of(tmp_path, "a", [FAST]), file_of(tmp_path, "b", [slower(FAST, by)]))
+
+    (case,) = found.cases
+    assert verdict == case.verdict, case
+    assert by == pytest.approx(case.ratio)
+    low, high = case.interval
+    assert low < by < high
+    assert (case.more_rounds is None) == (verdict != "cannot tell")
+
+
+def test_equal_code_is_hardly_ever_called_different(tmp_path):
+    """200 cases whose processes differ by 5 %: one in twenty calls may be wrong, and all of them here are."""
+    rng = random.Random(3)
+    sides = [[[rng.lognormvariate(0, 0.05) for _ in range(5)] for _ in range(200)] for _ in "ab"]
+    found = comparison.compare(*(file_of(tmp_path, n, side) for n, side in zip("ab", sides, strict=True)))
+
+    assert found.count("slower") + found.count("faster") <= 2
+    (overall, *_) = found.means()
+    assert overall.interval[0] < 1 < overall.interval[1]
+    assert overall.interval[1] - overall.interval[0] < 0.03
+
+
+def test_one_process_a_side_says_nothing_of_chance(tmp_path):
+    found = comparison.compare(file_of(tmp_path, "a", [[1.0]]), file_of(tmp_path, "b", [[2.0]]))
+
+    (case,) = found.cases
+    assert ("cannot tell", None, 2.0) == (case.verdict, case.interval, case.ratio)
+
+
+def test_sides_of_one_run_are_compared_round_by_round(tmp_path):
+    """A machine that doubles its times from round to round hides 5 % from Welch, not from pairs."""
+    drift = [1.0, 2.0, 1.5, 3.0, 1.2]
+    wobble = [1.000, 1.002, 0.999, 1.001, 0.998]
+    times = [d * 1.05 * w for d, w in zip(drift, wobble, strict=True)]
+    a = file_of(tmp_path, "a", [drift], ("run1", "a"))
+    b = file_of(tmp_path, "b", [times], ("run1", "b"))
+    other = file_of(tmp_path, "c", [times], ("run2", "b"))
+
+    assert comparison.compare(a, b).interleaved
+    assert "slower" == comparison.compare(a, b).cases[0].verdict
+    assert not comparison.compare(a, other).interleaved
+    assert "cannot tell" == comparison.compare(a, other).cases[0].verdict
+
+
+def test_what_one_session_differs_from_the_next_widens_intervals(tmp_path):
+    files = file_of(tmp_path, "a", [FAST, FAST]), file_of(tmp_path, "b", [slower(FAST, 1.05)] * 2)
+    narrow, wide = comparison.compare(*files), comparison.compare(*files, between=0.05)
+
+    assert ["slower"] * 2 == [c.verdict for c in narrow.cases]
+    assert ["cannot tell"] * 2 == [c.verdict for c in wide.cases]
+    widths = [m.interval[1] - m.interval[0] for f in (narrow, wide) for m in f.means()[:1]]
+    assert widths[1] > 10 * widths[0]  # it does not average out over cases
+
+
+def test_what_differs_is_said_and_what_is_not_there_is_left_out(tmp_path):
+    a = file_of(tmp_path, "a", [FAST, FAST, FAST], cpu="One CPU")
+    b = file_of(tmp_path, "b", [FAST, FAST], cpu="Another CPU")
+    for r in b.records:
+        if r["problem"]["m"] == 3:
+            r["status"], r["reason"] = "wrong", "element 0"
+    found = comparison.compare(a, b)
+
+    assert "cpu: One CPU and Another CPU" in found.apart
+    assert 1 == len(found.cases)
+    assert any("not in b" in text for text in found.left_out)
+    assert [text for text in found.broken if "wrong, element 0" in text]
+
+
+def test_unchecked_results_are_left_out_unless_asked_for(tmp_path):
+    files = file_of(tmp_path, "a", [FAST]), file_of(tmp_path, "b", [FAST])
+    for f in files:
+        for r in f.records:
+            r["status"] = "unchecked"
+
+    assert [] == comparison.compare(*files).cases
+    assert 1 == comparison.compare(*files).neither
+    assert 1 == len(comparison.compare(*files, unchecked=True).cases)
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "p"), [(0.0, 3, 1.0), (1.0, 1, 0.5), (2.0, 2, 0.18350342), (2.5, 3.7, 0.0717), (12.706, 1, 0.05)]
+)
+def test_students_t_is_that_of_the_tables(t, freedom, p):
+    assert p == pytest.approx(stats.t_tail(t, freedom), rel=2e-3)
+    if 0 < p < 1:
+        assert t == pytest.approx(stats.t_reach(freedom, 1 - p), rel=2e-3)
+
+
+def test_holm_corrects_the_smallest_most():
+    assert {"a": pytest.approx(0.03), "b": pytest.approx(0.04), "c": 0.5} == stats.holm(
+        {"a": 0.01, "b": 0.02, "c": 0.5}
+    )
+
+
+def test_false_discovery_is_that_of_benjamini_and_hochberg():
+    given = {"a": 0.01, "b": 0.02, "c": 0.5, "d": 0.03}
+
+    assert {"a": 0.04, "b": 0.04, "d": 0.04, "c": 0.5} == {
+        n: pytest.approx(p) for n, p in stats.false_discovery(given).items()
+    }
+
+
+class TestGate:
+    """Three answers and their exit codes."""
+
+    def outcome(self, tmp_path, sides, **more):
+        from deepbench import gate
+
+        found = comparison.compare(file_of(tmp_path, "a", sides[0]), file_of(tmp_path, "b", sides[1]))
+        return gate.judge(found, **more)
+
+    def test_no_regression(self, tmp_path):
+        outcome = self.outcome(tmp_path, ([FAST], [slower(FAST, 1.01)]))
+        assert ("passed", 0) == (outcome.verdict, outcome.exit_code)
+
+    def test_regression(self, tmp_path):
+        outcome = self.outcome(tmp_path, ([FAST, FAST], [FAST, slower(FAST, 1.2)]))
+        assert ("regression", 1) == (outcome.verdict, outcome.exit_code)
+        assert ["gemm m=3 n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"] == [j.case for j in outcome.of("regression")]
+
+    def test_cannot_tell(self, tmp_path):
+        loud = [1.0, 1.5, 0.8, 1.3, 0.9]
+        outcome = self.outcome(tmp_path, ([loud], [slower(loud, 1.05)]))
+        assert ("cannot tell", 2) == (outcome.verdict, outcome.exit_code)
+
+    def test_a_case_that_breaks_is_a_regression(self, tmp_path):
+        from deepbench import gate
+
+        a, b = file_of(tmp_path, "a", [FAST, FAST]), file_of(tmp_path, "b", [FAST, FAST])
+        for r in b.records[:5]:
+            r["status"], r["reason"], r["measurement"] = "crashed", "killed by SIGSEGV", None
+        outcome = gate.judge(comparison.compare(a, b))
+        assert 1 == outcome.exit_code
+        assert ["crashed, killed by SIGSEGV"] == [j.reason for j in outcome.of("regression")]
+
+    def test_what_is_measured_again_is_judged_by_that_alone(self, tmp_path):
+        from deepbench import gate
+
+        flagged = self.outcome(tmp_path, ([FAST, FAST], [FAST, slower(FAST, 1.2)]))
+        again = gate.Outcome([gate.Judged(j.case, "passed", "fresh", None) for j in flagged.of("regression")])
+        assert 0 == gate.confirmed(flagged, again).exit_code
+
+    def test_junit_has_a_failure_and_escapes_what_files_say(self, tmp_path):
+        import xml.etree.ElementTree as xml
+
+        from deepbench import gate
+
+        outcome = gate.Outcome(
+            [
+                gate.Judged('gemm <x> & "y"', "regression", "<slow>", None),
+                gate.Judged("b", "cannot tell", "?", None),
+                gate.Judged("c", "passed", "fine", None),
+            ]
+        )
+        suite = xml.fromstring(gate.junit(outcome))
+        assert {"tests": "3", "failures": "1", "skipped": "1"}.items() <= suite.attrib.items()
+        assert 'gemm <x> & "y"' == suite[0].attrib["name"]
+        assert "<slow>" == suite[0].find("failure").attrib["message"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,11 +75,12 @@ class Compared:
         far, limit = abs(self.difference.mean), math.log1p(self.margin)
         wanted = far if far > limit else limit - far  # to exclude no change, or to fit within the margin
         spread = self.difference.error * math.sqrt(count)
-        for more in range(1, MOST_ROUNDS + 1):
+
+        def enough(more: int) -> bool:
             freedom = (count + more - 1) * (1 if self.paired else 2)
-            if stats.t_reach(freedom, LEVEL) * spread / math.sqrt(count + more) < wanted:
-                return more
-        return MOST_ROUNDS
+            return stats.Difference(0.0, spread / math.sqrt(count + more), freedom).reaches(wanted, LEVEL)
+
+        return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough)
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,10 @@ def compare(
 
 def verdict_of(difference: stats.Difference, q: float, margin: float) -> str:
     """One of VERDICTS; `q` is the chance of so large a difference by accident, corrected for what else was asked."""
-    limit, (low, high) = math.log1p(margin), difference.interval(LEVEL)
-    if q < 1 - LEVEL and abs(difference.mean) > limit:
+    limit, far = math.log1p(margin), abs(difference.mean)
+    if q < 1 - LEVEL and far > limit:
         return "slower" if difference.mean > 0 else "faster"
-    return "same" if -limit <= low and high <= limit else "cannot tell"
+    return "same" if far < limit and difference.reaches(limit - far, LEVEL) else "cannot tell"
 
 
 def numbers(rounds: Sequence[Record]) -> list[float]:

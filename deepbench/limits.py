@@ -145,13 +145,16 @@ class Limits:
         machine: Mapping[str, Any],
     ) -> None:
         self._memory: dict[int, list[tuple[int, float]]] = {}
+        self._dram: dict[int, tuple[int, float]] = {}
         self._calls: dict[tuple[str, int], float] = {}
         self._peaks: dict[tuple[str, str, int], float] = {}
         self._caches = machine.get("caches") or []
         self._times: dict[tuple[str, int], float] = {}
         for line in lines:
             if line["what"] == "memory":
-                self._memory.setdefault(line["threads"], []).append((line["bytes"], line["bytes_per_s"]))
+                point = line["bytes"], line["bytes_per_s"]
+                self._memory.setdefault(line["threads"], []).append(point)
+                self._dram[line["threads"]] = max(point, self._dram.get(line["threads"], point))
             elif line["what"] == "compute":
                 self._peak((line["precision"], "cpu", line["threads"]), line["flop_per_s"])
             else:
@@ -186,13 +189,14 @@ class Limits:
 
     def memory(self, size: int, threads: int) -> float | None:
         """Bytes a second for a working set of this size: the highest seen for one as large, or larger."""
-        points = self._memory.get(threads, [])
-        return max((rate for known, rate in points if known >= size), default=self.dram(threads))
+        slowest = self.dram(threads)
+        if slowest is None:
+            return None
+        return max([slowest, *(rate for known, rate in self._memory[threads] if known >= size)])
 
     def dram(self, threads: int) -> float | None:
-        """Bytes a second of the largest working set."""
-        points = self._memory.get(threads)
-        return max(points)[1] if points else None
+        """Bytes a second of the largest working set that our loops have read."""
+        return self._dram[threads][1] if threads in self._dram else None
 
     def level(self, size: int, threads: int) -> str:
         """Where a working set of this size lies: by the caches that the CPU says it has, if they are really faster."""
@@ -245,6 +249,25 @@ class Limits:
             return None
         count, slower = max(others)
         return count, slower / time_s
+
+
+def measured_cache(lines: Iterable[Mapping[str, Any]]) -> int | None:
+    """Bytes that caches hold for sure: the smallest working set from which on reading is no faster than from memory.
+
+    None where nobody has measured.
+    """
+    points: dict[int, list[tuple[int, float]]] = {}
+    for line in lines:
+        if line.get("what") == "memory" and line.get("kind") == "read":
+            points.setdefault(line["threads"], []).append((line["bytes"], line["bytes_per_s"]))
+    found = []
+    for of_threads in points.values():
+        slowest = max(of_threads)[1]
+        fast = [size for size, rate in of_threads if rate > FASTER_THAN_MEMORY * slowest]
+        if fast and len(of_threads) >= len(COARSE):
+            larger = [size for size, _ in of_threads if size > max(fast)]
+            found.append(min(larger))
+    return max(found, default=None)
 
 
 def probes_missing(cases: Iterable[Case], known: Iterable[Mapping[str, Any]], sizes: Sequence[int]) -> list[Case]:

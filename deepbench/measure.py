@@ -32,7 +32,7 @@ class Rules:
     first_call_counts_s: float | None = None
     """A first call that takes longer than this is the only sample; None: never."""
     energy_s: float | None = None
-    """On a device that counts energy: how long to run for joules a call; None: not at all."""
+    """Where CPU or device count energy: how long to run for joules a call; None: not at all."""
 
 
 # The three lengths of a run. Two calls of a long kernel would double the time of a quick run; and what a library loads

@@ -20,7 +20,7 @@ from typing import Any
 from deepbench import comparison, stats
 
 # Processes of a side, as `run --ab` takes at first, and pairs of sides that are dealt out.
-PROCESSES, DEALS = 5, 1000
+PROCESSES, DEALS = 5, 400
 
 # Changes whose discovery is tried, and how often one must be found to count.
 CHANGES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.30, 0.50)
@@ -98,7 +98,7 @@ def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float
     """
     if len(sessions) < 2:
         return None
-    common = set.intersection(*(set(s) for s in sessions))
+    common = sorted(set.intersection(*(set(s) for s in sessions)))
     excess = []
     for case in common:
         logs = [[math.log(t) for t in s[case]] for s in sessions]
@@ -110,6 +110,18 @@ def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float
         between = sum((m - centre) ** 2 for m in means) / (len(means) - 1)
         excess.append(between - own)
     return math.sqrt(max(0.0, median(excess))) if excess else None
+
+
+def times_of(line: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Times by case of a remembered self-test; empty for a line that is none."""
+    times = line.get("times")
+    if not isinstance(times, dict):
+        return {}
+    return {
+        case: values
+        for case, values in times.items()
+        if isinstance(values, list) and values and all(isinstance(v, float) and v > 0 for v in values)
+    }
 
 
 def pace(blocks_s: Sequence[float]) -> dict[str, float]:

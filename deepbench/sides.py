@@ -77,7 +77,7 @@ def parse(text: str) -> tuple[Side, Side]:
     """The sides of `NAME=a,b`: a setting, `threads` or `backend`; or, in capitals, a variable of the environment."""
     name, equals, rest = text.partition("=")
     values = rest.split(",")
-    if not equals or len(values) != 2 or values[0] == values[1]:
+    if not name or not equals or len(values) != 2 or values[0] == values[1]:
         raise BadInput(f"--ab wants NAME=ONE,OTHER, found {text[:60]!r}")
     sides = []
     for letter, value in zip("ab", values, strict=True):

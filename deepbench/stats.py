@@ -199,6 +199,10 @@ class Difference:
             return 0.0 if self.mean else 1.0
         return t_tail(self.mean / self.error, self.freedom)
 
+    def reaches(self, distance: float, level: float = 0.95) -> bool:
+        """Whether the interval with this confidence goes no further than so much to each side of the mean."""
+        return self.error == 0 or t_tail(distance / self.error, self.freedom) <= 1 - level
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Where the true mean lies, with this confidence."""
         reach = t_reach(self.freedom, level) * self.error

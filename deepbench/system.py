@@ -134,8 +134,18 @@ def caches(cpu: int = 0) -> list[dict[str, Any]]:
     return found
 
 
+# What was measured of the caches, where that is less than what the CPU says: guests are told of what they cannot use.
+MEASURED_CACHES = "DEEPBENCH_CACHE_BYTES"
+
+
 def cache_bytes() -> int | None:
-    """Bytes of all caches from level 2 up that the allowed CPUs can use together; None where unknown."""
+    """Bytes of all caches from level 2 up that the allowed CPUs can use together; None where unknown.
+
+    `DEEPBENCH_CACHE_BYTES` says otherwise.
+    """
+    named = os.environ.get(MEASURED_CACHES, "")
+    if named.isdecimal() and int(named) > 0:
+        return int(named)
     found: dict[tuple[int, str], int] = {}
     for cpu in os.sched_getaffinity(0):
         for cache in caches(cpu):

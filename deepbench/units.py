@@ -29,6 +29,11 @@ def seconds(value: float | None) -> str:
     return scaled(value, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
 
 
+def joules(value: float) -> str:
+    """`12.3 mJ`."""
+    return scaled(value, ((1, "J"), (1e-3, "mJ"), (1e-6, "µJ"), (1e-9, "nJ")))
+
+
 def duration(value: float) -> str:
     """A length of time for people: `45 s`, `3 min 20 s`, `1 h 05 min`."""
     whole = round(value)

@@ -124,7 +124,7 @@ def recorded(result: dict[str, Any]) -> Iterator[None]:
 def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[str]) -> None:
     """Measure into `result`; raises when that is not possible, keeping what was found until then."""
     from deepbench import backend as backends
-    from deepbench import errors, measure, record, system, units
+    from deepbench import energy, errors, measure, record, system, units
     from deepbench import op as ops
     from deepbench.backend import in_turn
     from deepbench.check import fingerprint
@@ -180,6 +180,9 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         seen = {"before": before, "after": device.conditions(), **facts}
         result["measurement"]["device"] = seen
         result["warnings"] += [record.warning(*w) for w in device.warnings(seen)]
+    elif rules.energy_s is not None:
+        call_s = min(measurement.samples_s) * len(sets)
+        result["measurement"]["energy"] = energy.measure(timer, call_s, rules.energy_s)
     if not backend.computes:
         result["status"] = "unchecked"
         result["reason"] = f"{backend.title} computes nothing; this is the time of the harness"
@@ -189,7 +192,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     say(pipe, {"phase": "check again"})
     calls = measurement.warm_up_calls + len(measurement.samples_s) * measurement.calls_per_sample
     overwrites = op.overwrites(case) and kernels[0].repeats
-    left_by_timing = overwrites or (fresh and calls == 1 and device is None)  # a device's timer calls again
+    left_by_timing = overwrites or (fresh and calls == 1 and device is None and rules.energy_s is None)
     for i in sorted({0, len(sets) // 2, len(sets) - 1}):
         if not left_by_timing:
             _put_back(op, case, [sets[i]], [kernels[i]])

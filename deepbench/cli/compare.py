@@ -132,11 +132,23 @@ def compared(first: str, second: str, margin: float, unchecked: bool) -> Compari
     """Two files, read and compared; `BadInput` where they have nothing in common."""
     from deepbench import comparison, store
 
-    found = comparison.compare(store.read(Path(first)), store.read(Path(second)), margin, unchecked)
+    files = store.read(Path(first)), store.read(Path(second))
+    found = comparison.compare(*files, margin, unchecked, _between(*files))
     if not found.cases:
         reason = f" ({found.left_out[0]})" if found.left_out else ""
         raise BadInput(f"{first} and {second} have no measured case in common{reason}")
     return found
+
+
+def _between(a: ResultFile, b: ResultFile) -> float:
+    """How much times move from one session of this machine to the next, as far as its self-tests know."""
+    from deepbench import selftest, state
+
+    machines = [f.header["machine"] for f in (a, b)]
+    if state.fingerprint(machines[0]) != state.fingerprint(machines[1]):
+        return 0.0
+    lines = state.remembered(machines[0], "selftest")
+    return selftest.between_sessions([times for line in lines if (times := selftest.times_of(line))]) or 0.0
 
 
 def print_comparison(found: Comparison, names: tuple[str, str], form: str | None) -> None:

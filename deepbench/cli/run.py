@@ -39,7 +39,7 @@ from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_out
 @click.option("--quick", "mode", flag_value="quick", help="One round, short samples.")
 @click.option("--rigorous", "mode", flag_value="rigorous", help="Ten to twenty rounds, ±0.5 %.")
 @click.option("--rounds", metavar="N", help="Exactly so many rounds, each in fresh processes.")
-@click.option("--energy", is_flag=True, help="Joules a call, on devices that count energy (2 s more a case).")
+@click.option("--energy", is_flag=True, help="Joules a call, where CPU or device count energy (2 s more a case).")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one a line; ranks are spread evenly over them.")
 @click.option("--ab", metavar="NAME=A,B", help="Both values in turn: a setting, threads, backend, or a VARIABLE.")
 @click.option("--against", metavar="FILE", help="The cases of FILE with its libraries, in turn with those of now.")
@@ -109,6 +109,7 @@ def run(
         header["plan"]["budget_s"] = budget_s
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(output) if output else default_path(Path(), stamp)
+        _require_cold(planned, header["machine"])
         store = Store.create(path, cleaned(header))
         return _go_on(read(path), store, None, full, begin)
 
@@ -252,6 +253,31 @@ def _library_words(library: dict[str, Any] | None) -> str:
         return "unavailable"
     build = library.get("cpu_kernels") or library.get("build") or "-"
     return f"{library.get('version')} at {library.get('path')} ({build})"
+
+
+def _require_cold(planned: list[Planned], machine: dict[str, Any]) -> None:
+    """`BadInput` where cold caches are asked for and a measurement shows that there are none; measures if need be."""
+    from deepbench import backend as backends
+    from deepbench import limits, state, system
+    from deepbench.cli.selftest import prove_cold
+
+    cold = [p for p in planned if p.case.settings["cache"] != "hot" and backends.find(p.case.backend).device == "cpu"]
+    if not cold:
+        return
+    measured, told = limits.measured_cache(state.remembered(machine, "limits")), system.cache_bytes()
+    if measured is not None and (told is None or measured < told):
+        os.environ[system.MEASURED_CACHES] = str(measured)
+    proofs = [line for line in state.remembered(machine, "cold") if isinstance(line.get("cold_is_cold"), bool)]
+    if not proofs:
+        print("deepbench: measuring first whether cold is cold here (once)", file=sys.stderr)
+    proof = proofs[-1] if proofs else prove_cold(machine)
+    if proof is not None and not proof["cold_is_cold"]:
+        rates = [proof.get(f"{n}_bytes_per_s") or 0.0 for n in ("small_cold", "large_hot")]
+        raise BadInput(
+            "cache=cold and cache=weights are refused: a measurement here showed that cold is not cold "
+            f"({rates[0] / 1e9:.1f} GB/s cold, {rates[1] / 1e9:.1f} from memory); "
+            "name the size of the caches in DEEPBENCH_CACHE_BYTES, and run deepbench selftest again"
+        )
 
 
 def measure_again(found: ResultFile, flagged: list[str], path: Path) -> ResultFile:

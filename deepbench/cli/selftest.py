@@ -99,7 +99,8 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
     fastest = min(min(v) for v in cores.values()) if cores else 1.0
     null = runs.measure_case(cases.parse(NULL_CASE), 1, measure.DEFAULT, 60.0)
     margin = comparison.MARGIN
-    earlier = [line["times"] for line in state.remembered(machine, "selftest") if isinstance(line.get("times"), dict)]
+    lines = state.remembered(machine, "selftest")
+    earlier = [found for line in lines if (found := selftests.times_of(line))]
     return selftests.Findings(
         times,
         [selftests.sensitivity(text, values, False, margin) for text, values in times.items()],

@@ -31,8 +31,11 @@ from deepbench.cli.root import HELP, cli, end_with_the_reader
     help="application: sums of an application's kernels; backend: side by side; ranks: all-reduce.",
 )
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
+@click.option("--price", metavar="N/h", help="With --by application: what an hour of the machine costs, such as 2.5/h.")
 @click.option("--host", metavar="NAME", help="Of a fleet file: the results of one host, as those of any file.")
-def show(file: str, form: str | None, full: bool, by: str | None, against: str | None, host: str | None) -> None:
+def show(
+    file: str, form: str | None, full: bool, by: str | None, against: str | None, price: str | None, host: str | None
+) -> None:
     """The table of a result file; checks every line of it first.
 
     \b
@@ -56,8 +59,8 @@ def show(file: str, form: str | None, full: bool, by: str | None, against: str |
     if found.torn:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
     summaries = summarize(found.records, found.order)
-    if by is not None or against is not None:
-        _show_view(found, summaries, by, against, form)
+    if by is not None or against is not None or price is not None:
+        _show_view(found, summaries, by, against, form, price)
         return
     if form == "json":
         print(export.to_json(found, summaries), end="")
@@ -69,6 +72,19 @@ def show(file: str, form: str | None, full: bool, by: str | None, against: str |
         console = make_console()
         print_head(console, found)
         print_table(console, found, full)
+
+
+def _price(text: str | None) -> float | None:
+    """`2.5/h`, in whatever money."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("/h"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise BadInput(f"--price wants what an hour costs, such as 2.5/h, found {text[:60]!r}")
+    return value
 
 
 def _show_fleet(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
@@ -91,7 +107,12 @@ def _show_fleet(file: str, form: str | None, full: bool, by: str | None, against
 
 
 def _show_view(
-    found: ResultFile, summaries: list[Summary], by: str | None, against: str | None, form: str | None
+    found: ResultFile,
+    summaries: list[Summary],
+    by: str | None,
+    against: str | None,
+    form: str | None,
+    price: str | None,
 ) -> None:
     from deepbench.report import views
     from deepbench.store import read
@@ -99,11 +120,12 @@ def _show_view(
 
     if by not in ("application", "backend", "ranks"):
         raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
-    if against is not None and by != "application":
-        raise BadInput("--against goes with --by application")
+    if (against is not None or price is not None) and by != "application":
+        raise BadInput("--against and --price go with --by application")
     if by == "application":
         other = read(Path(against)) if against is not None else None
-        view = views.by_application(summaries, summarize(other.records, other.order) if other else None)
+        others = summarize(other.records, other.order) if other else None
+        view = views.by_application(summaries, others, _price(price))
         if not view.rows:
             raise BadInput(f"no case of {found.path} comes from a suite that names applications; run deepbench/server")
     elif by == "ranks":

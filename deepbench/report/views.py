@@ -70,7 +70,9 @@ class View:
         ]
 
 
-def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None = None) -> View:
+def by_application(
+    summaries: Sequence[Summary], other: Sequence[Summary] | None = None, price_per_h: float | None = None
+) -> View:
     """What each application's kernels take together, every listed row at its fastest library.
 
     A row that a suite lists twice counts twice. Gradients that training does not need are left out. With `other`, the
@@ -108,6 +110,8 @@ def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None
             if total
             else None,
         }
+        if price_per_h is not None:
+            row["cost of a million"] = 1e6 * total / 3600 * price_per_h if measured else None
         if other is not None:
             # The other machine may have another number of cores; that is part of what is compared.
             ratios = [t / o for k, t in measured.items() if (o := there.get(replace(k, threads=0))) is not None]
@@ -126,12 +130,16 @@ def by_application(summaries: Sequence[Summary], other: Sequence[Summary] | None
         "share": units.percent,
         "of which": str,
     }
+    if price_per_h is not None:
+        columns["cost of a million"] = units.significant
     if other is not None:
         columns |= {"in both": _count, "× other": units.significant}
     notes = [
         f"kernels: rows that a suite lists and a network needs; each counts once, at its fastest{_merged(summaries)}.",
         "time: one pass over them, a sum of kernels alone, not the time of a network.",
     ]
+    if price_per_h is not None:
+        notes.append(f"cost of a million: of a million passes, at {price_per_h:g} an hour for this machine.")
     if other is not None:
         notes.append(
             "× other: geometric mean of this file's time over the other's, kernel by kernel; below 1 is faster."

@@ -34,6 +34,7 @@ CORE = TYPES | {
     "state",
     "limits",
     "doctor",
+    "energy",
     "selftest",
 }
 ALLOWED = {

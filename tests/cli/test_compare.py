@@ -1,0 +1,128 @@
+"""compare, gate, run --ab and --budget as a user meets them."""
+
+import json
+import time
+import xml.etree.ElementTree as xml
+
+import pytest
+
+from deepbench.record import to_line
+from tests.conftest import records_of
+from tests.unit import samples
+
+TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"
+STEADY = [1.00, 1.01, 0.99, 1.005, 0.995]
+
+
+@pytest.fixture
+def file_of(tmp_path):
+    """Write a result file: seconds of each round, a list a case."""
+
+    def write(name, *times):
+        texts = [TEXT.format(i) for i in range(2, 2 + len(times))]
+        records = [
+            samples.measured(seconds=s, round_number=i, text=text)
+            for text, values in zip(texts, times, strict=True)
+            for i, s in enumerate(values, 1)
+        ]
+        (tmp_path / name).write_text("".join(to_line(line) for line in [samples.header(texts), *records]))
+
+    return write
+
+
+def test_compare_says_what_differs_then_means_then_each_case(deepbench, file_of):
+    file_of("a.jsonl", STEADY, STEADY, STEADY)
+    file_of("b.jsonl", STEADY, [t * 1.2 for t in STEADY], [t * 0.9 for t in STEADY])
+    done = deepbench("compare", "a.jsonl", "b.jsonl")
+
+    assert 0 == done.returncode, done.stderr
+    assert "time of b.jsonl over time of a.jsonl" in done.stdout
+    assert "3 cases compared: 1 slower, 1 faster, 1 same" in done.stdout
+    found = json.loads(deepbench("compare", "a.jsonl", "b.jsonl", "--json").stdout)
+    assert ["slower", "faster", "same"] == [row["verdict"] for row in found["cases"]]
+    assert 1.2 == pytest.approx(found["cases"][0]["ratio"], rel=1e-6)
+    assert deepbench("compare", "a.jsonl", "b.jsonl", "--csv").stdout.startswith("case,precision,library")
+    assert "| case |" in deepbench("compare", "a.jsonl", "b.jsonl", "--markdown").stdout
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "words"),
+    [
+        (STEADY, 0, "no regression: 1 passed"),
+        ([t * 1.3 for t in STEADY], 1, "REGRESSION: 1 regression"),
+        ([0.8, 1.4, 0.9, 1.3, 1.0], 2, "cannot tell: 1 cannot tell"),
+    ],
+)
+def test_the_gate_has_three_answers(deepbench, file_of, tmp_path, second, code, words):
+    file_of("a.jsonl", STEADY)
+    file_of("b.jsonl", second)
+    done = deepbench("gate", "a.jsonl", "b.jsonl", "--junit", "gate.xml", "--markdown", "gate.md")
+
+    assert (code, words) == (done.returncode, done.stdout.splitlines()[0]), done.stdout
+    suite = xml.fromstring((tmp_path / "gate.xml").read_text())
+    assert (str(int(code == 1)), str(int(code == 2))) == (suite.attrib["failures"], suite.attrib["skipped"])
+    assert words in (tmp_path / "gate.md").read_text()
+
+
+def test_a_library_robbed_of_a_thread_fails_the_gate(deepbench, tmp_path):
+    """For real: both sides of one run, and what each of them is to the other."""
+    words = ["gemm m=512 n=512 k=512 f32 openblas", "--ab", "threads=2,1", "--rounds", "5", "--quick", "-o", "two"]
+    done = deepbench("run", *words)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert "both sides took turns in one run" in done.stdout
+    files = [tmp_path / f"two.{side}.jsonl" for side in "ab"]
+    assert [5, 5] == [len(records_of(f)) for f in files]
+
+    assert 0 == deepbench("gate", "two.a.jsonl", "two.a.jsonl").returncode
+    gate = deepbench("gate", "two.a.jsonl", "two.b.jsonl")
+    assert gate.returncode in (1, 2), gate.stdout  # a busy machine may hide it, but never pass it
+    assert "threads: 2 and 1" in gate.stdout
+
+
+def test_a_budget_is_kept(deepbench, tmp_path):
+    begin = time.monotonic()
+    done = deepbench("run", "quick", "--backend", "null", "--budget", "8s", "-o", "out.jsonl")
+    took = time.monotonic() - begin
+
+    assert 0 == done.returncode, done.stderr
+    assert 5 < took < 10, took
+    rounds = {}
+    for r in records_of(tmp_path / "out.jsonl"):
+        rounds[r["case"]] = rounds.get(r["case"], 0) + 1
+    planned = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])["plan"]["cases"]
+    assert len(rounds) == len(planned) or max(rounds.values()) == 1  # all of them once before any twice
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["compare", "a.jsonl", "none.jsonl"], "none.jsonl does not exist"),
+        (["compare", "a.jsonl", "a.jsonl", "--margin", "lots"], "--margin must be a share such as 2%"),
+        (["compare", "a.jsonl", "other.jsonl"], "have no measured case in common"),
+        (["gate", "a.jsonl", "a.jsonl", "--junit", "/no/such/folder/x"], "cannot write /no/such/folder/x"),
+        (["run", "quick", "--ab", "threads"], "--ab wants NAME=ONE,OTHER"),
+        (["run", "quick", "--ab", "weights=plain,nothing"], "weights is one of"),
+        (["run", "--against", "a.jsonl", "quick"], "--against takes its cases from the file"),
+        (["run", "quick", "--budget", "soon"], "--budget wants a time"),
+        (["run", "quick", "--budget", "1min", "--rounds", "3"], "leave out --rounds"),
+        (["show", "a.jsonl", "--by", "application", "--price", "free"], "--price wants what an hour costs"),
+    ],
+)
+def test_bad_input_is_one_sentence(deepbench, file_of, words, wanted):
+    file_of("a.jsonl", STEADY)
+    file_of("other.jsonl")
+    done = deepbench(*words)
+
+    assert 64 == done.returncode, done.stdout
+    assert wanted in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines()), done.stderr
+
+
+def test_the_doctor_says_what_it_saw_and_changes_nothing(deepbench):
+    done = deepbench("info", "--doctor")
+
+    assert 0 == done.returncode, done.stderr
+    assert "nothing was changed" in done.stdout
+    found = json.loads(deepbench("info", "--doctor", "--json").stdout)
+    assert all(f["text"] for f in found)
+    assert all(f["remedy"] for f in found if not f["good"] and f["what"] != "running now")

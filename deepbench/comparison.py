@@ -1,7 +1,9 @@
 """Two result files → for each case in both, which side is faster, and how sure that is.
 
-The unit is the process: one number each, the median of its clean samples. Where both files come from one run in which
-the sides took turns, rounds are compared pair by pair; else by Welch's test on logarithms.
+The unit is the process: one number each, the median of its clean samples. Of each side the faster half of the
+processes counts, on logarithms, because what disturbs a process only adds time (`stats.faster_halves`). Where both
+files come from one run in which the sides took turns, and rounds that were slow for one were slow for the other, they
+are compared pair by pair.
 
 `faster`, `slower`: the ratio is beyond the margin, and the chance of such a ratio by accident, corrected for the number
 of cases, is below 5 %. `same`: the whole 95 % interval of the ratio lies within the margin. `cannot tell`: all else.
@@ -14,6 +16,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import correlation
 from typing import Any
 
 from deepbench import launch, stats, system
@@ -46,7 +49,7 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """Geometric mean over processes of the second side's time, over that of the first's."""
+        """The second side's time over the first's, as the verdict has it; of single processes as they are."""
         if self.difference is not None:
             return math.exp(self.difference.mean)
         return numbers(self.b.rounds)[0] / numbers(self.a.rounds)[0]
@@ -74,11 +77,13 @@ class Compared:
         count = min(len(self.a.rounds), len(self.b.rounds))
         far, limit = abs(self.difference.mean), math.log1p(self.margin)
         wanted = far if far > limit else limit - far  # to exclude no change, or to fit within the margin
-        spread = self.difference.error * math.sqrt(count)
+        terms = _pair_terms if self.paired else stats.faster_half
+        half, scale, _ = terms(count)
+        spread = self.difference.error * math.sqrt(half) / scale
 
         def enough(more: int) -> bool:
-            freedom = (count + more - 1) * (1 if self.paired else 2)
-            return stats.Difference(0.0, spread / math.sqrt(count + more), freedom).reaches(wanted, LEVEL)
+            half, scale, freedom = terms(count + more)
+            return stats.Difference(0.0, scale * spread / math.sqrt(half), freedom).reaches(wanted, LEVEL)
 
         return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough)
 
@@ -158,8 +163,8 @@ def compare(
             if not wrong[0] and other.status != "unchecked":
                 found.broken.append(f"{s.record['case']}: {wrong[1]}")
             continue
-        difference = _difference(s, other, interleaved, between)
-        compared.append(Compared(s.record["case"], s, other, difference, interleaved, None, margin))
+        found_here, by_pair = _difference(s, other, interleaved, between)
+        compared.append(Compared(s.record["case"], s, other, found_here, by_pair, None, margin))
     found.left_out += [f"{s.record['case']}: not in {a.path.name}" for k, s in right.items() if k not in left]
     corrected = stats.false_discovery({c.case: c.difference.p for c in compared if c.difference is not None})
     found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
@@ -179,12 +184,32 @@ def numbers(rounds: Sequence[Record]) -> list[float]:
     return [process_number(r["measurement"])[0] for r in sorted(rounds, key=lambda r: r["round"])]
 
 
-def _difference(a: Summary, b: Summary, interleaved: bool, between: float) -> stats.Difference | None:
-    if interleaved:
-        by_round = [{r["round"]: r for r in s.rounds} for s in (a, b)]
-        both = sorted(set(by_round[0]) & set(by_round[1]))
-        return stats.paired(*(numbers([side[n] for n in both]) for side in by_round))
-    return stats.welch(numbers(a.rounds), numbers(b.rounds), between)
+# Rounds that rise and fall together on both sides: then pairs say more than halves.
+CORRELATED, LEAST_PAIRS = 0.7, 5
+
+
+def difference_of(
+    a: Sequence[float], b: Sequence[float], in_turn: bool, between: float = 0.0
+) -> tuple[stats.Difference | None, bool]:
+    """The difference of two sides, and whether pair by pair. Which of the two does not depend on the difference."""
+    if in_turn and len(a) == len(b) >= LEAST_PAIRS:
+        logs = [math.log(v) for v in a], [math.log(v) for v in b]
+        if all(max(side) > min(side) for side in logs) and correlation(*logs) > CORRELATED:
+            return stats.paired(a, b), True
+    return stats.faster_halves(a, b, 0.0 if in_turn else between), False
+
+
+def _difference(a: Summary, b: Summary, interleaved: bool, between: float) -> tuple[stats.Difference | None, bool]:
+    if not interleaved:
+        return difference_of(numbers(a.rounds), numbers(b.rounds), False, between)
+    by_round = [{r["round"]: r for r in s.rounds} for s in (a, b)]
+    both = sorted(set(by_round[0]) & set(by_round[1]))
+    one, other = (numbers([side[n] for n in both]) for side in by_round)
+    return difference_of(one, other, True)
+
+
+def _pair_terms(n: int) -> tuple[int, float, float]:
+    return n, 1.0, float(n - 1)
 
 
 def _same_run(a: ResultFile, b: ResultFile) -> bool:

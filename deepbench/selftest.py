@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import median, pstdev
 from typing import Any
 
-from deepbench import comparison, stats
+from deepbench import comparison
 
 # Processes of a side, as `run --ab` takes at first, and pairs of sides that are dealt out.
 PROCESSES, DEALS = 5, 400
@@ -53,37 +53,36 @@ class Sensitivity:
     """The smallest change of CHANGES that is found nine times out of ten; None: none of them."""
 
 
-def sensitivity(case: str, times: Sequence[float], paired: bool, margin: float, seed: int = 1) -> Sensitivity:
+def sensitivity(case: str, times: Sequence[float], in_turn: bool, margin: float, seed: int = 1) -> Sensitivity:
     """False alarms and power of comparing `PROCESSES` processes a side, dealt from these times.
 
     Args:
         case: its text.
         times: seconds, a number a process, in the order they were measured.
-        paired: whether sides take turns: then neighbours make a pair.
+        in_turn: whether sides take turns: then neighbours are of one round.
         margin: as in `compare`.
         seed: of the deals.
 
     """
-    rates = verdicts(times, 0.0, paired, margin, seed)
-    smallest = next((c for c in CHANGES if verdicts(times, c, paired, margin, seed).slower >= POWER), None)
+    rates = verdicts(times, 0.0, in_turn, margin, seed)
+    smallest = next((c for c in CHANGES if verdicts(times, c, in_turn, margin, seed).slower >= POWER), None)
     return Sensitivity(case, rates, smallest)
 
 
-def verdicts(times: Sequence[float], change: float, paired: bool, margin: float, seed: int) -> Rates:
+def verdicts(times: Sequence[float], change: float, in_turn: bool, margin: float, seed: int) -> Rates:
     """How often each verdict comes out when the second side is slower by this share."""
     rng = random.Random(seed)
     counts = dict.fromkeys(comparison.VERDICTS, 0)
     for _ in range(DEALS):
-        a, b = _dealt(times, paired, rng)
-        slowed = [t * (1 + change) for t in b]
-        difference = stats.paired(a, slowed) if paired else stats.welch(a, slowed)
+        a, b = _dealt(times, in_turn, rng)
+        difference, _ = comparison.difference_of(a, [t * (1 + change) for t in b], in_turn)
         if difference is not None:
             counts[comparison.verdict_of(difference, difference.p, margin)] += 1
     return Rates(*(counts[v] / DEALS for v in comparison.VERDICTS))
 
 
-def _dealt(times: Sequence[float], paired: bool, rng: random.Random) -> tuple[list[float], list[float]]:
-    if not paired:
+def _dealt(times: Sequence[float], in_turn: bool, rng: random.Random) -> tuple[list[float], list[float]]:
+    if not in_turn:
         drawn = rng.sample(list(times), 2 * PROCESSES)
         return drawn[:PROCESSES], drawn[PROCESSES:]
     pairs = [times[i : i + 2] for i in range(0, len(times) - 1, 2)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench import case as cases
-from deepbench import comparison, launch, plan, stats
+from deepbench import comparison, launch, plan
 from deepbench.case import Case
 from deepbench.errors import BadInput
 from deepbench.record import MEASURED, Record
@@ -174,12 +174,11 @@ def queue(
 
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     """Whether the rounds so far tell the sides apart, or show that they are the same."""
-    difference = stats.paired(comparison.numbers(a), comparison.numbers(b))
+    difference, _ = comparison.difference_of(comparison.numbers(a), comparison.numbers(b), True)
     if difference is None:
         return False
-    low, high = difference.interval()
     # Looked at after every round, so a difference must be clearer than one that is looked at once.
-    return (-margin < low and high < margin) or difference.p < EARLY
+    return comparison.verdict_of(difference, 1.0, margin) == "same" or difference.p < EARLY
 
 
 def _by_case(found: ResultFile) -> dict[str, list[Record]]:

@@ -31,7 +31,7 @@ def heading(found: Comparison, names: tuple[str, str]) -> list[str]:
     """What a reader must know before any ratio."""
     lines = [f"ratio: time of {names[1]} over time of {names[0]}, so above 1 the second is slower"]
     if found.interleaved:
-        lines.append("both sides took turns in one run: rounds are compared pair by pair")
+        lines.append("both sides took turns in one run, so what the machine did met both")
     else:
         lines.append(
             "not interleaved: what the machine did meanwhile is in the ratios (run --against or --ab take turns)"

@@ -72,7 +72,7 @@ def test_one_process_a_side_says_nothing_of_chance(tmp_path):
 
 
 def test_sides_of_one_run_are_compared_round_by_round(tmp_path):
-    """A machine that doubles its times from round to round hides 5 % from Welch, not from pairs."""
+    """A machine that doubles its times from round to round hides 5 % from two files, not from pairs."""
     drift = [1.0, 2.0, 1.5, 3.0, 1.2]
     wobble = [1.000, 1.002, 0.999, 1.001, 0.998]
     times = [d * 1.05 * w for d, w in zip(drift, wobble, strict=True)]
@@ -119,6 +119,36 @@ def test_unchecked_results_are_left_out_unless_asked_for(tmp_path):
     assert [] == comparison.compare(*files).cases
     assert 1 == comparison.compare(*files).neither
     assert 1 == len(comparison.compare(*files, unchecked=True).cases)
+
+
+def test_slow_processes_do_not_hide_a_difference():
+    """Two of five processes of each side met something that took half as long again."""
+    a, b = [1.0, 1.5, 1.01, 1.6, 0.99], [1.6, 1.06, 1.07, 1.05, 1.7]
+    difference = stats.faster_halves(a, b)
+
+    assert "slower" == comparison.verdict_of(difference, difference.p, 0.02)
+    assert 0.058 == pytest.approx(difference.mean, abs=0.002)
+
+
+def test_a_side_with_more_processes_is_not_faster_for_that():
+    rng = random.Random(5)
+    means = []
+    for _ in range(2000):
+        a, b = ([rng.lognormvariate(0, 0.1) for _ in range(n)] for n in (3, 12))
+        means.append(stats.faster_halves(a, b).mean)
+
+    assert 0.0 == pytest.approx(sum(means) / len(means), abs=0.006)
+
+
+@pytest.mark.parametrize("n", [3, 5, 8, 20, 40])
+def test_of_equal_normal_sides_one_in_twenty_looks_different(n):
+    """Beyond the table, too."""
+    rng = random.Random(n)
+    chances = [
+        stats.faster_halves(*([rng.lognormvariate(0, 0.05) for _ in range(n)] for _ in "ab")).p for _ in range(3000)
+    ]
+
+    assert 0.05 == pytest.approx(sum(p < 0.05 for p in chances) / len(chances), abs=0.015)
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,11 @@ def next_of(times_a, times_b):
 
 
 def test_rounds_go_on_until_the_sides_are_told_apart():
-    equal, quiet, loud = [1.0, 1.1, 1.2], [0.5, 0.551, 0.599], [0.9, 1.2, 1.1]
+    equal, quiet, loud = [1.0, 1.1, 1.2, 1.05, 1.15], [0.5, 0.551, 0.599, 0.526, 0.574], [0.9, 1.2, 1.1, 1.3, 1.0]
 
     assert [1] == next_of([], [])
     assert [3] == next_of(equal[:2], quiet[:2])  # the least first
     assert [] == next_of(equal, quiet)
-    assert [4] == next_of(equal, loud)
+    assert [6] == next_of(equal, loud)
     assert [] == next_of(equal, [t * 1.0001 for t in equal])  # the same is an answer too
     assert [] == next_of([1.0] * 10, [0.9, 1.2, 1.1, 0.8, 1.3] * 2)  # enough is enough

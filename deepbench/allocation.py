@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ PREFIXES = (
 )
 
 # What tells two jobs apart, where a launcher has it.
-JOBS = ("TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "I_MPI_HYDRA_UUID", "SLURM_JOB_ID", "SLURM_STEP_ID")
+JOBS = ("DEEPBENCH_JOB", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "I_MPI_HYDRA_UUID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 # A shell's last words: the exit code of what it ran, behind everything that was printed.
 LAST_WORDS = struct.Struct(">4sB")
@@ -136,9 +136,9 @@ def _listener(where: Place) -> tuple[socket.socket, Path | None]:
 
 def _publish(path: Path, content: dict[str, Any]) -> None:
     """Write a file that others see whole or not at all, and nobody else may read."""
-    draft = path.with_suffix(f".{os.getpid()}")
+    draft = path.with_suffix(f".{secrets.token_hex(4)}")
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
             json.dump(content, file)
         draft.replace(path)
     except OSError as error:
@@ -165,7 +165,8 @@ def _welcome(
                 f"If not, set {MEET}=host:port of rank 0 for all"
             ) from None
         hello = _line(line, 10.0)
-        if hello is None or hello.get("token") != token or hello.get("rank") in lines:
+        rank = (hello or {}).get("rank")
+        if hello is None or hello.get("token") != token or not isinstance(rank, int) or rank in lines:
             line.close()  # a stranger
             continue
         lines[hello["rank"]], hellos[hello["rank"]] = line, hello
@@ -194,7 +195,7 @@ def _find(where: Place, hello: dict[str, Any]) -> socket.socket:
     while time.monotonic() < end:
         with contextlib.suppress(OSError, ValueError, KeyError):  # a file of an earlier job, or not written yet
             said: dict[str, Any] = {"addresses": [fixed[0]], "port": fixed[1], "token": ""} if fixed else {}
-            said = said or json.loads(_file(where).read_text())
+            said = said or json.loads(_own(_file(where)))
             for host in said["addresses"]:
                 with contextlib.suppress(OSError):
                     last = f"it does not answer at {host}:{said['port']}"
@@ -208,17 +209,26 @@ def _find(where: Place, hello: dict[str, Any]) -> socket.socket:
     )
 
 
+def _own(path: Path) -> str:
+    """The text of a file of ours that nobody else may read or write: who plants one would command this process."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+        facts = os.fstat(file.fileno())
+        if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+            raise OSError(f"{path} belongs to somebody else")
+        return file.read()
+
+
 def _serve(line: socket.socket, shells: socket.socket, key: str) -> None:
     """Start what is asked for, end it when who asked has gone, and leave when rank 0 has."""
     running: dict[socket.socket, subprocess.Popen[bytes]] = {}
-    with selectors.DefaultSelector() as selector:
+    with contextlib.ExitStack() as stack:
+        stack.callback(lambda: _kill_all(running.values()))
+        selector = stack.enter_context(selectors.DefaultSelector())
         selector.register(line, selectors.EVENT_READ)
         selector.register(shells, selectors.EVENT_READ)
         while True:
             for event, _ in selector.select():
                 if event.fileobj is line:
-                    for process in running.values():
-                        _kill(process)
                     return
                 if event.fileobj is shells:
                     asker, _ = shells.accept()
@@ -257,11 +267,15 @@ def _start(asker: socket.socket, command: str) -> subprocess.Popen[bytes]:
     )
 
 
+def _kill_all(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        _kill(process)
+
+
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # also when its leader has ended: what it started may go on
+    process.wait()
 
 
 # ---- what launchers start in the place of ssh

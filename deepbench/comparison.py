@@ -27,6 +27,10 @@ from deepbench.summary import Summary, process_number, summarize
 LEVEL = 0.95
 MARGIN = 0.02
 
+# Where a run looked after every round whether to go on, each chance counts so many times: with `sides.EARLY`, one in
+# twenty equal sides is then called different, by simulation of 5 to 15 rounds.
+LOOKS = 2.0
+
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
 # Beyond this many more rounds it is no use to say how many.
@@ -46,6 +50,8 @@ class Compared:
     q: float | None
     """Chance of so large a difference by accident, corrected for the number of cases."""
     margin: float
+    between: float = 0.0
+    """What of the difference's error no round makes smaller: of the logarithm, from session to session."""
 
     @property
     def ratio(self) -> float:
@@ -77,13 +83,17 @@ class Compared:
         count = min(len(self.a.rounds), len(self.b.rounds))
         far, limit = abs(self.difference.mean), math.log1p(self.margin)
         wanted = far if far > limit else limit - far  # to exclude no change, or to fit within the margin
+        if self.between and not stats.Difference(0.0, math.sqrt(2) * self.between, 1e6).reaches(wanted, LEVEL):
+            return None  # no number of rounds makes sessions more alike
         terms = _pair_terms if self.paired else stats.faster_half
         half, scale, _ = terms(count)
-        spread = self.difference.error * math.sqrt(half) / scale
+        own = math.sqrt(max(0.0, self.difference.error**2 - 2 * self.between**2))
+        spread = own * math.sqrt(half) / scale
 
         def enough(more: int) -> bool:
             half, scale, freedom = terms(count + more)
-            return stats.Difference(0.0, scale * spread / math.sqrt(half), freedom).reaches(wanted, LEVEL)
+            error = math.hypot(scale * spread / math.sqrt(half), math.sqrt(2) * self.between)
+            return stats.Difference(0.0, error, freedom).reaches(wanted, LEVEL)
 
         return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough)
 
@@ -119,12 +129,12 @@ class Comparison:
     def means(self) -> list[Mean]:
         """Overall, by op, and by application."""
         groups: dict[str, list[Compared]] = {"all": self.cases}
-        for c in self.cases:
-            groups.setdefault(c.a.record["op"], []).append(c)
-        for c in self.cases:
+        for c in list(self.cases):
+            groups.setdefault(f"op {c.a.record['op']}", []).append(c)
+        for c in list(self.cases):
             for application in dict.fromkeys(s.get("application") for s in c.a.record["sources"]):
                 if application:
-                    groups.setdefault(str(application), []).append(c)
+                    groups.setdefault(f"application {application}", []).append(c)
         return [_mean(name, cases, self.between) for name, cases in groups.items() if cases]
 
     def count(self, verdict: str) -> int:
@@ -152,6 +162,8 @@ def compare(
         other = right.get(key)
         if other is None:
             found.left_out.append(f"{s.record['case']}: not in {b.path.name}")
+            if _why_not(s, unchecked) is None:
+                found.broken.append(f"{s.record['case']}: not measured")
             continue
         wrong = [_why_not(x, unchecked) for x in (s, other)]
         if wrong[0] and wrong[1]:
@@ -160,13 +172,17 @@ def compare(
         if wrong[0] or wrong[1]:
             where = a.path.name if wrong[0] else b.path.name
             found.left_out.append(f"{s.record['case']}: {wrong[0] or wrong[1]} in {where}")
-            if not wrong[0] and other.status != "unchecked":
+            if not wrong[0]:
                 found.broken.append(f"{s.record['case']}: {wrong[1]}")
             continue
         found_here, by_pair = _difference(s, other, interleaved, between)
-        compared.append(Compared(s.record["case"], s, other, found_here, by_pair, None, margin))
+        compared.append(Compared(s.record["case"], s, other, found_here, by_pair, None, margin, found.between))
     found.left_out += [f"{s.record['case']}: not in {a.path.name}" for k, s in right.items() if k not in left]
-    corrected = stats.false_discovery({c.case: c.difference.p for c in compared if c.difference is not None})
+    rounds = a.header["plan"]["rounds"]
+    looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
+    corrected = stats.false_discovery(
+        {c.case: min(1.0, looks * c.difference.p) for c in compared if c.difference is not None}
+    )
     found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
     return found
 
@@ -229,7 +245,7 @@ def _why_not(s: Summary, unchecked: bool) -> str | None:
 
 def _by_key(found: ResultFile, other: ResultFile) -> dict[str, Summary]:
     """Summaries by what must agree: the case, less what is compared on purpose or belongs to the machine."""
-    side = found.header["plan"].get("interleaved") or {}
+    side = (found.header["plan"].get("interleaved") or {}) if _same_run(found, other) else {}
     threads = [{r["threads"] for r in f.records} for f in (found, other)]
     # Two machines with other numbers of cores: all of its cores against all of theirs.
     free = {"threads"} if len(threads[0]) == len(threads[1]) == 1 and threads[0] != threads[1] else set()
@@ -238,10 +254,11 @@ def _by_key(found: ResultFile, other: ResultFile) -> dict[str, Summary]:
 
 
 def _key(record: Record, free: set[str]) -> str:
-    settings = {n: v for n, v in record["settings"].items() if n not in free}
-    parts = [record[n] for n in ("op", "direction", "precision")] + [record["problem"], settings]
-    parts += [] if "backend" in free else [record["backend"]]
-    return repr(parts + ([] if "threads" in free else [record["threads"]]))
+    # The text leaves settings at their default out, so that a file from before there was a setting is understood.
+    words = [w for w in record["case"].split() if w.partition("=")[0] not in free]
+    if "backend" in free and record["backend"] in words:
+        words.remove(record["backend"])
+    return " ".join(words)
 
 
 # How a number came about: what differs here may explain any ratio.
@@ -281,7 +298,8 @@ def _tuning(found: ResultFile) -> Mapping[str, str]:
     """Variables that change how libraries run, as the first record has them."""
     processes = (r["process"] for r in found.records if r["process"])
     first: dict[str, Any] = next(processes, {})
-    every: Mapping[str, str] = first.get("environment") or {}
+    told = first.get("environment")
+    every: Mapping[str, str] = told if isinstance(told, dict) else {}
     return {n: v for n, v in every.items() if n not in launch.THREAD_VARIABLES}
 
 

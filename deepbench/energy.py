@@ -58,20 +58,20 @@ class Counters:
 
 
 def measure(
-    call: Callable[[int], object], call_s: float, window_s: float, counters: Counters | None = None
+    turn: Callable[[int], object], turn_s: float, calls_a_turn: int, window_s: float, counters: Counters | None = None
 ) -> dict[str, Any]:
     """Joules of a call over a window without a pause; `valid`, or the reason why not.
 
-    `call` makes so many calls; each takes about `call_s` seconds.
+    `turn` makes so many turns of `calls_a_turn` calls, one for each set of buffers; each takes about `turn_s` seconds.
     """
     counters = counters or Counters()
     if counters.why_not is not None:
         return {"joules_per_call": None, "watts": None, "calls": 0, "window_s": 0.0, "valid": counters.why_not}
-    batch = max(1, round(0.05 / call_s))
+    batch = max(1, round(0.05 / turn_s))
     before, start, calls = counters.read(), time.perf_counter(), 0
     while time.perf_counter() - start < window_s:
-        call(batch)
-        calls += batch
+        turn(batch)
+        calls += batch * calls_a_turn
     after, seconds = counters.read(), time.perf_counter() - start
     joules = counters.joules(before, after)
     valid: bool | str = True

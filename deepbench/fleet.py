@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deepbench import launch, outliers, record, stats, store, summary
+from deepbench import allocation, launch, outliers, record, stats, store, summary
 from deepbench.errors import BadInput
 from deepbench.outliers import Standing
 from deepbench.record import Record
@@ -37,6 +37,9 @@ MOST_ROUNDS = 15
 
 # One pair's messages take a second or so; a link that does not carry them is found soon.
 LINK_TIMEOUT_S = 30.0
+
+# Where nobody says how many hosts there are: those that are there when none has come for so long.
+SETTLE_S = 3.0
 
 # A worker that does not send a sign of life for so long is lost: its host, or the way to it.
 LOST_S = 15.0
@@ -99,7 +102,8 @@ def measure_here(words: Sequence[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         path = Path(folder) / "out.jsonl"
         command = [sys.executable, "-P", "-m", "deepbench", "run", *words, "-o", str(path)]
-        environment = launch.package_path(os.environ)
+        # The worker may be one of many that srun has started; what it runs is alone.
+        environment = launch.package_path(allocation.without_launcher(os.environ))
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
         lines = path.read_text(encoding="utf-8") if path.exists() else ""
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
@@ -130,11 +134,16 @@ class Engine:
         )
 
         def wait() -> dict[str, Any]:
-            try:
-                found: dict[str, Any] = future.result()
-            except Exception as error:  # whatever happened over there
-                raise Lost(f"{type(error).__name__}: {_first_line(error)}") from None
-            return found
+            while True:
+                try:
+                    found: dict[str, Any] = future.result(timeout=LOST_S)
+                except TimeoutError:  # still at it, or gone: a scheduler of others may wait for ever
+                    if address not in self._client.scheduler_info(n_workers=-1)["workers"]:
+                        raise Lost("its worker has left") from None
+                except Exception as error:  # whatever happened over there
+                    raise Lost(f"{type(error).__name__}: {_first_line(error)}") from None
+                else:
+                    return found
 
         return wait
 
@@ -162,16 +171,21 @@ def _raise(error: Exception) -> Callable[[], Any]:
 def connect(address: str, wait_s: float, expected: int | None) -> Engine:
     """Take the workers of a scheduler that runs already; one worker a host."""
     _answers(address)
-    client = _client(address)
+    client, known = _client(address), 0
     end = time.monotonic() + wait_s
     while True:
         workers = client.scheduler_info(n_workers=-1)["workers"]
         names = {w: str(info.get("host") or info["name"]) for w, info in workers.items()}
-        told = {w: client.run(_hostname, workers=[w]).get(w) for w in workers} if workers else {}
+        try:
+            told = client.run(_hostname, workers=list(workers)) if workers else {}
+        except Exception as error:  # whatever happened over there
+            raise BadInput(f"a worker of {address} cannot be used: {_first_line(error)}; is deepbench there?") from None
         found = {str(told.get(w) or name): w for w, name in sorted(names.items())}
-        if len(found) >= (expected or 1) or time.monotonic() > end:
+        settled = expected is None and len(found) >= 2 and len(found) == known
+        if settled or (expected is not None and len(found) >= expected) or time.monotonic() > end:
             break
-        time.sleep(0.2)
+        known = len(found)
+        time.sleep(0.2 if expected is not None else SETTLE_S)
     if not found:
         raise BadInput(f"no worker has joined {address} within {wait_s:g} s; start one a host: dask worker {address}")
     return Engine(client, found, ())
@@ -284,10 +298,13 @@ def run_once(engine: Engine, hosts: Sequence[str], run: int, words: Sequence[str
         return
     from concurrent.futures import as_completed
 
-    with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as threads:
+    threads = ThreadPoolExecutor(max_workers=max(1, len(hosts)))
+    try:
         futures = [threads.submit(_result, engine, host, run, words) for host in hosts]
         for future in as_completed(futures):
             yield future.result()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what runs elsewhere
 
 
 def time_links(
@@ -318,7 +335,7 @@ def _result(engine: Engine, host: str, run: int, words: Sequence[str]) -> Result
     except Lost as lost:
         return Result(host, run, "failed", str(lost), [])
     try:
-        lines = [_checked(line) for line in found["lines"].splitlines()]
+        lines = _checked_file(found["lines"].splitlines())
     except (ValueError, RecursionError) as error:
         return Result(host, run, "failed", f"its file is no result file: {_first_line(error)}", [])
     if not lines or found["exit_code"] not in (0, 1):
@@ -326,14 +343,24 @@ def _result(engine: Engine, host: str, run: int, words: Sequence[str]) -> Result
     return Result(host, run, "ok", None, lines)
 
 
-def _checked(text: str) -> dict[str, Any]:
-    """A line of a result file that may have come from anywhere; `ValueError` where it is none."""
+def _checked(text: str, kind: str | None = None) -> dict[str, Any]:
+    """A line of a result file that may have come from anywhere; `ValueError` where it is none, or not of this kind."""
     value = record.cleaned(record.from_line(text))
-    wrong = record.misfit(value) if isinstance(value, dict) else "no JSON object"
+    wrong = (record.misfit(value) or store.nonsense(value)) if isinstance(value, dict) else "no JSON object"
+    if not wrong and kind is not None and kind not in value:
+        wrong = f"no line with {kind}"
     if wrong:
         raise ValueError(wrong)
     assert isinstance(value, dict), "misfit would have said so"
     return value
+
+
+def _checked_file(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """The lines of a result file: a header, and what follows one."""
+    found = [_checked(line, "schema" if i == 0 else None) for i, line in enumerate(lines)]
+    if any("schema" in line for line in found[1:]):
+        raise ValueError("a second first line")
+    return found
 
 
 # ---- the file
@@ -351,7 +378,7 @@ def read(path: Path) -> FleetFile:
                 found = FleetFile(path, _header(value), torn=bool(rest))
             elif "link" in value:
                 a, b = value["link"]
-                found.links.append(((str(a), str(b)), _checked(json.dumps(value["record"]))))
+                found.links.append(((str(a), str(b)), _checked(json.dumps(value["record"]), "case")))
             else:
                 found.results.append(_read_result(value))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -383,7 +410,7 @@ def _header(value: Any) -> dict[str, Any]:
 def _read_result(value: dict[str, Any]) -> Result:
     if value["status"] not in ("ok", "failed", "missing") or not isinstance(value["run"], int):
         raise ValueError("unknown status or run")
-    lines = [_checked(json.dumps(line)) for line in value["lines"]]
+    lines = _checked_file([json.dumps(line) for line in value["lines"]])
     reason = value["reason"]
     return Result(str(value["host"]), value["run"], value["status"], reason and str(reason), lines)
 
@@ -396,6 +423,7 @@ def of_host(found: FleetFile, host: str) -> store.ResultFile:
     merged = store.ResultFile(found.path, results[0].lines[0])
     for result in results:
         merged.roofs += [line["roof"] for line in result.lines if "roof" in line]
+        merged.limits += [line["limit"] for line in result.lines if "limit" in line]
         merged.records += [{**line, "round": result.run} for line in result.lines if "case" in line]
     return merged
 
@@ -444,6 +472,11 @@ KIND = (
     *("cpu", "cpu_ids", "instructions", "cores_allowed", "cpu_quota", "memory_bytes", "caches", "numa_nodes"),
     *("governor", "turbo_off", "huge_pages", "kernel", "system"),
 )
+
+
+def bad_links(links: Sequence[tuple[tuple[str, str], Record]]) -> dict[tuple[str, str], str]:
+    """Pairs between which messages failed, with what the last of them says."""
+    return {pair: f"{line['status']}, {line['reason']}" for pair, line in links if line["status"] != "ok"}
 
 
 def unlike(results: Sequence[Result]) -> dict[str, dict[str, list[str]]]:
@@ -517,6 +550,8 @@ class Judgement:
     pairs: dict[tuple[str, str], Standing]
     """Single links, of hosts whose links are not slow as a whole."""
     pair_times: dict[tuple[str, str], float]
+    failed_pairs: dict[tuple[str, str], str]
+    """Links that did not carry a message, with the reason."""
 
     @property
     def slow_pairs(self) -> dict[tuple[str, str], Standing]:
@@ -541,7 +576,7 @@ def judge(found: FleetFile) -> Judgement:
     by_kernel = times(found.results)
     whole = outliers.standings(outliers.together(by_kernel), outliers.KERNEL_RATIO)
     # One correction over hosts and kernels together: asking more questions must not accuse more hosts.
-    kernels = {case: outliers.standings(t, outliers.KERNEL_RATIO) for case, t in by_kernel.items()}
+    kernels = {case: outliers.standings(t, outliers.KERNEL_RATIO, False) for case, t in by_kernel.items()}
     chances = stats.holm({f"{case}\0{h}": s.p for case, of_case in kernels.items() for h, s in of_case.items()})
     wrong, by_link = bad(found.results), link_times(found.links)
     by_host: dict[str, list[float]] = {}
@@ -560,4 +595,4 @@ def judge(found: FleetFile) -> Judgement:
         good = sum(r.status == "ok" for r in own)
         hosts.append(Verdict(host, good, whole.get(host), of_host, linked.get(host), failed, wrong.get(host, [])))
     named = {(a, b): s for key, s in pairs.items() for a, b in [key.split("\0")]}
-    return Judgement(hosts, named, {p: stats.lower_quartile(v) for p, v in by_link.items()})
+    return Judgement(hosts, named, {p: stats.lower_quartile(v) for p, v in by_link.items()}, bad_links(found.links))

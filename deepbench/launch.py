@@ -18,6 +18,9 @@ OVERRIDES = (
     *("GOTO_NUM_THREADS", "OPENBLAS_MAIN_FREE", "MKL_DOMAIN_NUM_THREADS", "MKL_THREADING_LAYER", "MKL_INTERFACE_LAYER"),
 )
 
+# Set for every worker.
+FIXED = ("OMP_DYNAMIC", "MKL_DYNAMIC")
+
 # What users may have set to change how fast a library runs; the record repeats it.
 TUNING_PREFIXES = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "MALLOC_"),

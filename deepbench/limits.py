@@ -152,6 +152,8 @@ class Limits:
         self._times: dict[tuple[str, int], float] = {}
         for line in lines:
             if line["what"] == "memory":
+                if line["kind"] != "read":
+                    continue  # for people; working sets are judged by reading
                 point = line["bytes"], line["bytes_per_s"]
                 self._memory.setdefault(line["threads"], []).append(point)
                 self._dram[line["threads"]] = max(point, self._dram.get(line["threads"], point))
@@ -204,7 +206,7 @@ class Limits:
         if rate is None or slowest is None or rate < FASTER_THAN_MEMORY * slowest:
             return "memory"
         for cache in sorted(self._caches, key=lambda c: c["level"]):
-            copies = threads if (cache.get("shared_by") or "").isdecimal() else 1
+            copies = -(-threads // _sharers(cache.get("shared_by") or ""))
             if size <= cache["bytes"] * copies:
                 return f"L{cache['level']}"
         return "memory"
@@ -233,7 +235,7 @@ class Limits:
         if call_s is not None:
             evidence.append(f"a call {_percent(min(1.0, call_s / time_s))}")
             if call_s > FIXED_SHARE * time_s:
-                bound = "latency"
+                bound, share = "latency", min(1.0, call_s / time_s)
         fewer = self._fewer(r, time_s)
         if fewer is not None and bound != "latency":
             count, times = fewer
@@ -244,7 +246,8 @@ class Limits:
 
     def _fewer(self, r: Record, time_s: float) -> tuple[int, float] | None:
         """The time with fewer threads over this one, where the file has it."""
-        others = [(n, t) for (key, n), t in self._times.items() if key == _without_threads(r) and n < r["threads"]]
+        own = _without_threads(r)
+        others = [(n, t) for (key, n), t in self._times.items() if key == own and n < r["threads"]]
         if not others:
             return None
         count, slower = max(others)
@@ -293,6 +296,16 @@ def _device(record: Record) -> str:
 
 def _without_threads(record: Record) -> str:
     return repr([record[n] for n in ("op", "problem", "direction", "precision", "backend", "settings")])
+
+
+def _sharers(cpus: str) -> int:
+    """How many CPUs a list such as `0-3,8` names."""
+    count = 0
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal():
+            count += (int(last) - int(first) if last.isdecimal() else 0) + 1
+    return max(1, count)
 
 
 def _percent(share: float) -> str:

@@ -64,8 +64,11 @@ class Standing:
         return replace(self, p=max(p, self.p))
 
 
-def standings(times: Mapping[str, Sequence[float]], ratio: float) -> dict[str, Standing]:
-    """The standing of each thing by its times; things without times have none, and one alone has nothing to say."""
+def standings(times: Mapping[str, Sequence[float]], ratio: float, correct: bool = True) -> dict[str, Standing]:
+    """The standing of each thing by its times; things without times have none, and one alone has nothing to say.
+
+    `correct`: whether chances are corrected here for the number of things; else whoever asks more has to do it.
+    """
     timed = {name: list(values) for name, values in times.items() if values}
     if len(timed) < 2:
         return {}
@@ -74,7 +77,8 @@ def standings(times: Mapping[str, Sequence[float]], ratio: float) -> dict[str, S
     ratios = {name: t / rest[name] for name, t in typical.items()}
     highs = {name: stats.between_processes(v, [1.0] * len(v)).high_s for name, v in timed.items()}
     spread = max(LEAST_SPREAD, 1.4826 * median(abs(r - 1) for r in ratios.values()))
-    chances = stats.holm({name: precedence_p(timed[name], _others(timed, name)) for name in timed})
+    chances = {name: precedence_p(timed[name], _others(timed, name)) for name in timed}
+    chances = stats.holm(chances) if correct else chances
     found = {}
     for name, r in ratios.items():
         apart = len(timed) < LEAST_FOR_SPREAD or (r - 1) / spread > MOST_Z

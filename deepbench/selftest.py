@@ -108,7 +108,7 @@ def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float
         centre = sum(means) / len(means)
         between = sum((m - centre) ** 2 for m in means) / (len(means) - 1)
         excess.append(between - own)
-    return math.sqrt(max(0.0, median(excess))) if excess else None
+    return math.sqrt(max(0.0, sum(excess) / len(excess))) if excess else None
 
 
 def times_of(line: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -177,6 +177,9 @@ def clock_s(count: int = 20_000) -> float:
         best = min(best, (time.perf_counter_ns() - start) / count)
     return best * 2e-9
 
+
+# Where the system does not say how large the caches are.
+GUESSED_CACHE_BYTES = 64 * 2**20
 
 # Cold must be no faster than memory by more than clocks and neighbours explain, and slower than what a cache holds.
 COLD_AT_MOST, HOT_AT_LEAST = 1.15, 1.5

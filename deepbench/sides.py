@@ -27,8 +27,12 @@ from deepbench.store import ResultFile
 PATHS = {"onednn": "DEEPBENCH_ONEDNN_PATH", "mkl": "DEEPBENCH_MKL_PATH", "openblas": "DEEPBENCH_OPENBLAS_PATH"}
 
 
-# Chance of a difference by accident below which no further round is needed: Pocock's bound for some ten looks.
-EARLY = 0.01
+# Variables that make a library load a program: a file from elsewhere must not name one.
+LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|TOOL|_FILE|=", re.IGNORECASE)
+
+# Chance of a difference by accident below which no further round is needed. Looked at after every round, so a
+# difference must be clearer than one that is looked at once; comparison.LOOKS is the other half of that.
+EARLY = 0.005
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ def parse(text: str) -> tuple[Side, Side]:
         if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
             if name in launch.THREAD_VARIABLES:
                 raise BadInput("threads are a setting: --ab threads=1,2")
+            if name in (*launch.OVERRIDES, *launch.FIXED):
+                raise BadInput(f"{name} is decided by the settings (see --set pin=cores), so both sides would be equal")
             sides.append(Side(letter, environment={name: value}))
         else:
             sides.append(Side(letter, choices={name: value}))
@@ -121,9 +127,10 @@ def of_file(found: ResultFile, here: Mapping[str, Any], other: ResultFile | None
 def _tuned(found: ResultFile) -> dict[str, str]:
     """Variables that users set to change how libraries run, as the first record has them."""
     processes = [r["process"] for r in found.records if r["process"]]
-    ours = {*launch.THREAD_VARIABLES, "OMP_DYNAMIC", "MKL_DYNAMIC"}
-    known = processes[0].get("environment") or {} if processes else {}
-    return {n: v for n, v in known.items() if n not in ours}
+    known = processes[0].get("environment") if processes else None
+    texts = {n: v for n, v in known.items() if isinstance(v, str)} if isinstance(known, dict) else {}
+    ours = {*launch.THREAD_VARIABLES, *launch.FIXED}
+    return {n: v for n, v in launch.tuning(texts).items() if n not in ours and not LOADS_CODE.search(n)}
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,8 @@ def pairs(a: Sequence[plan.Planned], b: Sequence[plan.Planned], names: set[str])
     """The cases that both sides have, told by all but what the sides say otherwise; `BadInput` for none."""
     right = {_key(p.case, names): p for p in b}
     found = [Pair(p.case, right[key].case, p.sources) for p in a if (key := _key(p.case, names)) in right]
+    # What a setting does not touch would be compared with itself.
+    found = [p for p in found if not names or p.a != p.b]
     if not found:
         raise BadInput("the two sides have no case in common; see deepbench list with either value")
     return found
@@ -177,8 +186,8 @@ def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     difference, _ = comparison.difference_of(comparison.numbers(a), comparison.numbers(b), True)
     if difference is None:
         return False
-    # Looked at after every round, so a difference must be clearer than one that is looked at once.
-    return comparison.verdict_of(difference, 1.0, margin) == "same" or difference.p < EARLY
+    clear = difference.p < EARLY and comparison.verdict_of(difference, difference.p, margin) != "cannot tell"
+    return clear or comparison.verdict_of(difference, 1.0, margin) == "same"
 
 
 def _by_case(found: ResultFile) -> dict[str, list[Record]]:

@@ -52,7 +52,8 @@ def remembered(machine: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """All lines under this name, the oldest first; lines that are none are left out."""
     found = []
     with contextlib.suppress(OSError):
-        for text in (folder() / fingerprint(machine) / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
+        path = folder() / fingerprint(machine) / f"{name}.jsonl"
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 value = record.cleaned(record.from_line(text))
                 if isinstance(value, dict):

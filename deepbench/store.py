@@ -162,7 +162,7 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         _check_schema_name(found.path, value)
     elif isinstance(value, dict) and "schema" in value:
         raise BadInput(f"{found.path}, line {number}: a second first line; was the file concatenated?")
-    reason = misfit(value) or _nonsense(value)
+    reason = misfit(value) or nonsense(value)
     if reason:
         raise BadInput(f"{found.path}, line {number}: {reason}; see docs/results.md")
     if number == 1:
@@ -175,7 +175,7 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         found.records.append(value)
 
 
-def _nonsense(value: dict[str, Any]) -> str | None:
+def nonsense(value: dict[str, Any]) -> str | None:
     """What the schema cannot say: what is wrong with a line that fits it, or None."""
     if "schema" in value or "roof" in value or "limit" in value:
         return None

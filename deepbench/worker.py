@@ -181,8 +181,9 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         result["measurement"]["device"] = seen
         result["warnings"] += [record.warning(*w) for w in device.warnings(seen)]
     elif rules.energy_s is not None:
-        call_s = min(measurement.samples_s) * len(sets)
-        result["measurement"]["energy"] = energy.measure(timer, call_s, rules.energy_s)
+        say(pipe, {"phase": "energy"})
+        turn_s = min(measurement.samples_s) * len(sets)
+        result["measurement"]["energy"] = energy.measure(timer, turn_s, len(sets), rules.energy_s)
     if not backend.computes:
         result["status"] = "unchecked"
         result["reason"] = f"{backend.title} computes nothing; this is the time of the harness"

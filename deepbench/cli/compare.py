@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,15 +65,17 @@ def gate(
     from deepbench import gate as gates
 
     allowed = share("--margin", margin)
-    found = compared(first, second, comparison_margin(allowed), unchecked)
+    found = compared(first, second, comparison_margin(allowed), unchecked, broken=True)
     outcome = gates.judge(found, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
     if rerun and flagged:
         print(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
-        outcome = gates.confirmed(outcome, gates.judge(_again(first, second, flagged, unchecked), allowed))
+        again = _again(first, second, flagged, comparison_margin(allowed), unchecked)
+        outcome = gates.confirmed(outcome, gates.judge(again, allowed))
     names = (Path(first).name, Path(second).name)
     lines = gates.sentences(outcome)
-    for line in [*lines, *(f"differs: {text}" for text in found.apart)]:
+    others = [text for text in found.left_out if not any(text.startswith(b.partition(": ")[0]) for b in found.broken)]
+    for line in [*lines, *(f"differs: {t}" for t in found.apart), *(f"not compared: {t}" for t in others[:5])]:
         print(line)
     if junit is not None:
         _write(junit, gates.junit(outcome))
@@ -97,7 +100,7 @@ def _gate_markdown(found: Comparison, names: tuple[str, str], lines: list[str]) 
     return "\n".join([*parts, "", report.cases(found).markdown()])
 
 
-def _again(first: str, second: str, flagged: list[str], unchecked: bool) -> Comparison:
+def _again(first: str, second: str, flagged: list[str], margin: float, unchecked: bool) -> Comparison:
     """The flagged cases measured afresh: both sides in turn where the first one's libraries are still here."""
     import tempfile
 
@@ -105,6 +108,8 @@ def _again(first: str, second: str, flagged: list[str], unchecked: bool) -> Comp
     from deepbench.cli import interleave, run
 
     before, after = store.read(Path(first)), store.read(Path(second))
+    if after.header["plan"].get("interleaved") or not set(flagged) <= set(after.order):
+        raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
     run.refuse_other_machine(after, [])
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         try:
@@ -112,9 +117,10 @@ def _again(first: str, second: str, flagged: list[str], unchecked: bool) -> Comp
         except BadInput:  # nothing of the first side is left to run
             path = Path(folder) / "again.jsonl"
             fresh = run.measure_again(after, flagged, path)
-            return comparison.compare(_only(before, flagged), fresh, unchecked=unchecked)
+            old = _only(before, flagged)
+            return comparison.compare(old, fresh, margin, unchecked, _between(old, fresh))
         files = interleave.measure_sides(both, tuple(flagged), Path(folder) / "again")
-        return comparison.compare(*files, unchecked=unchecked)
+        return comparison.compare(*files, margin, unchecked)
 
 
 def _only(found: ResultFile, cases: list[str]) -> ResultFile:
@@ -128,13 +134,16 @@ def _write(path: str, text: str) -> None:
         raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None
 
 
-def compared(first: str, second: str, margin: float, unchecked: bool) -> Comparison:
-    """Two files, read and compared; `BadInput` where they have nothing in common."""
+def compared(first: str, second: str, margin: float, unchecked: bool, broken: bool = False) -> Comparison:
+    """Two files, read and compared; `BadInput` where they have nothing in common, not even what is `broken` now."""
     from deepbench import comparison, store
 
     files = store.read(Path(first)), store.read(Path(second))
     found = comparison.compare(*files, margin, unchecked, _between(*files))
-    if not found.cases:
+    for file in files:
+        if file.torn:
+            print(f"deepbench: {file.path}: the last line is incomplete and was ignored", file=sys.stderr)
+    if not found.cases and not (broken and found.broken):
         reason = f" ({found.left_out[0]})" if found.left_out else ""
         raise BadInput(f"{first} and {second} have no measured case in common{reason}")
     return found

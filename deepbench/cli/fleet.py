@@ -16,8 +16,8 @@ from deepbench import __version__
 from deepbench.cli.choose import case_options, plan_of
 from deepbench.cli.place import hosts_of_file, launched
 from deepbench.cli.printing import make_console, steps_bar
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli
-from deepbench.cli.run import interruptible, open_backends
+from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
+from deepbench.cli.run import open_backends
 from deepbench.cli.run import seconds as timeout_of
 from deepbench.errors import BadInput
 
@@ -82,7 +82,8 @@ def fleet(
             f"(found {'none' if where is None and hostfile is None and scheduler is None else 'several'})"
         )
     if where is not None and where.rank:
-        allocation.lend(where)
+        with interruptible():
+            allocation.lend(where)
         return 0
     plan_of(words, filters)  # says what is wrong with the words before any host is asked
     exactly = _whole("--runs", runs, 1000)
@@ -198,7 +199,7 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
     console = make_console()
     missing = [h for h in fleet.hosts if h not in fleet.engine.hosts]
     joined = len(fleet.engine.hosts)
-    console.print(f"hosts      {joined} joined{f', missing: {chr(44).join(missing)}' if missing else ''}", markup=False)
+    console.print(f"hosts      {joined} joined{', missing: ' if missing else ''}{', '.join(missing)}", markup=False)
     console.print(f"each runs  deepbench run {' '.join(fleet.payload)}", markup=False, soft_wrap=True)
     console.print(f"links      {fleet.library or 'not timed'}", markup=False)
     code = 0
@@ -207,8 +208,7 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
             for number in range(1, (exactly or MOST_RUNS) + 1):
                 for what in fleet.run(number):
                     step(what, number * fleet.steps())
-                enough = exactly is not None or number < LEAST_RUNS
-                if not enough and not fleets.judge(fleet.found).open:
+                if exactly is None and number >= LEAST_RUNS and not fleets.judge(fleet.found).open:
                     break
     except KeyboardInterrupt:
         console.print(f"interrupted; {fleet.found.path} has what was measured", markup=False)
@@ -224,7 +224,7 @@ def stands_out(found: FleetFile) -> list[str]:
     from deepbench import fleet as fleets
 
     judged = fleets.judge(found)
-    pairs = [f"{a} – {b}" for a, b in judged.slow_pairs]
+    pairs = [f"{a} – {b}" for a, b in (*judged.slow_pairs, *judged.failed_pairs)]
     return [v.host for v in judged.hosts if not v.fine] + pairs
 
 

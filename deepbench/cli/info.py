@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    pass
 
 from deepbench.cli.choose import DEFAULT_DEVICE
 from deepbench.cli.printing import make_console, print_card, print_library, print_machine

@@ -142,7 +142,8 @@ def _take_turns(
     import random
 
     from deepbench import comparison, plan, sides
-    from deepbench.cli.run import Measuring, interruptible
+    from deepbench.cli.root import interruptible
+    from deepbench.cli.run import Measuring
     from deepbench.store import Store
 
     plan_line = files[0].header["plan"]

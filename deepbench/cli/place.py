@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deepbench.cli.root import interruptible
 from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def taking_place(where: Place | None, groups: bool) -> Iterator[list[str]]:
         )
         yield []
     elif where.rank:
-        allocation.lend(where)
+        with interruptible():
+            allocation.lend(where)
         raise click.exceptions.Exit(0)
     else:
         with allocation.gather(where) as given:

@@ -9,8 +9,8 @@ import click
 
 from deepbench.cli.choose import comma_list
 from deepbench.cli.printing import make_console, print_machine, steps_bar
-from deepbench.cli.root import HELP, cli
-from deepbench.cli.run import interruptible, open_backends
+from deepbench.cli.root import HELP, cli, interruptible
+from deepbench.cli.run import limits_of, open_backends
 
 
 @cli.command(context_settings=HELP)
@@ -59,8 +59,11 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
                     state.remember(machine, "limits" if _is_limit(case) else "peaks", line)
                 done += 1
                 step(case.text, rounds * len(wanted))
-    known = limits.Limits(limits.best(lines + state.remembered(machine, "limits")), (), (), machine)
-    peaks = limits.best_peaks([*lines, *state.remembered(machine, "peaks")])
+    remembered = limits_of(machine)
+    known = limits.Limits(
+        limits.best([line for line in lines + remembered if line.get("kind", "read") == "read"]), (), (), machine
+    )
+    peaks = limits.best_peaks([*lines, *remembered])
     views = {
         "compute": report.peaks(peaks, counts),
         "memory": report.memory(known, counts, machine),

@@ -5,25 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 import click
 
 from deepbench import __version__
 from deepbench.errors import BadInput
 
-if TYPE_CHECKING:
-    pass
-
-
 EXIT_WRONG = 1
-
-
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
-
-
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -83,3 +76,17 @@ def cli() -> None:
     deepbench run gemm m=1760 n=128 k=1760 f32    one problem
     deepbench show FILE                           the table of a result file
     """
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A polite `kill` ends a run as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 from deepbench.cli.choose import DEFAULT_DEVICE, case_options, plan_of
 from deepbench.cli.place import any_group, check_environment, launched, read_hosts, taking_place
 from deepbench.cli.printing import make_console, print_head, print_table
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output
+from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
 
 
 @cli.command(context_settings=HELP)
@@ -92,6 +90,8 @@ def run(
         with taking_place(launched(), True) as hosts:
             store = Store.reopen(Path(output))
             found = read(Path(output))
+            if found.header["plan"].get("interleaved"):
+                raise BadInput(f"{output} is one side of two that took turns; measure both again: deepbench run --ab")
             refuse_other_machine(found, hosts)
             store.go_on(found)
             return _go_on(found, store, seconds(timeout), full, begin)
@@ -107,6 +107,8 @@ def run(
         hosts = read_hosts(hostfile, planned) if hostfile else hosts
         header = header_of(planned, mode or "default", rounds, energy, seconds(timeout), hosts)
         header["plan"]["budget_s"] = budget_s
+        if budget_s is not None and timeout is None:  # what hangs must not take the rest of it
+            header["plan"]["timeout_s"] = min(DEFAULT_TIMEOUT_S, max(10.0, budget_s / 4))
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(output) if output else default_path(Path(), stamp)
         _require_cold(planned, header["machine"])
@@ -258,16 +260,21 @@ def _library_words(library: dict[str, Any] | None) -> str:
 def _require_cold(planned: list[Planned], machine: dict[str, Any]) -> None:
     """`BadInput` where cold caches are asked for and a measurement shows that there are none; measures if need be."""
     from deepbench import backend as backends
-    from deepbench import limits, state, system
+    from deepbench import limits, selftest, state, system
     from deepbench.cli.selftest import prove_cold
 
     cold = [p for p in planned if p.case.settings["cache"] != "hot" and backends.find(p.case.backend).device == "cpu"]
     if not cold:
         return
-    measured, told = limits.measured_cache(state.remembered(machine, "limits")), system.cache_bytes()
-    if measured is not None and (told is None or measured < told):
+    measured, told = limits.measured_cache(limits_of(machine)), system.cache_bytes()
+    if system.MEASURED_CACHES not in os.environ and measured is not None and (told is None or measured < told):
         os.environ[system.MEASURED_CACHES] = str(measured)
-    proofs = [line for line in state.remembered(machine, "cold") if isinstance(line.get("cold_is_cold"), bool)]
+    size = system.cache_bytes() or selftest.GUESSED_CACHE_BYTES
+    proofs = [
+        line
+        for line in state.remembered(machine, "cold")
+        if isinstance(line.get("cold_is_cold"), bool) and line.get("cache_bytes") == size
+    ]
     if not proofs:
         print("deepbench: measuring first whether cold is cold here (once)", file=sys.stderr)
     proof = proofs[-1] if proofs else prove_cold(machine)
@@ -336,6 +343,14 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool,
     return EXIT_WRONG if any(r["status"] == "wrong" for r in found.records) else 0
 
 
+def limits_of(machine: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is remembered of a machine's limits, as far as it fits a result file: others may have touched it."""
+    from deepbench import record, state
+
+    lines = [*state.remembered(machine, "limits"), *state.remembered(machine, "peaks")]
+    return [line for line in lines if record.misfit({"limit": line}) is None]
+
+
 class Measuring:
     """A result file that is being measured: each record is judged by the roofs and kept."""
 
@@ -387,7 +402,7 @@ class Measuring:
                 if line is not None:
                     self.keep({"roof": line})
         machine = self.found.header["machine"]
-        known = [*state.remembered(machine, "limits"), *state.remembered(machine, "peaks"), *self.found.limits]
+        known = [*limits_of(machine), *self.found.limits]
         here = [case for case in cases if case.backend not in self.unavailable]
         missing = limits.probes_missing(here, known, limits.COARSE)
         for case in missing if self.found.header["plan"].get("budget_s") is None else ():
@@ -464,17 +479,3 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
             except KeyboardInterrupt:
                 measuring.keep(record.make(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
                 raise
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """A polite `kill` ends a run as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

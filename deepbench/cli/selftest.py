@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepbench.cli.printing import make_console, print_machine, steps_bar
-from deepbench.cli.root import HELP, cli
-from deepbench.cli.run import interruptible
+from deepbench.cli.root import HELP, cli, interruptible
 from deepbench.errors import BadInput
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def prove_cold(machine: dict[str, Any]) -> dict[str, Any] | None:
             found.append(summary.process_number(record["measurement"])[0])
         return float(record["traffic_bytes"] / stats.lower_quartile(found))
 
-    found = selftests.cold_proof(rate, system.cache_bytes() or 64 * 2**20)
+    found = selftests.cold_proof(rate, system.cache_bytes() or selftests.GUESSED_CACHE_BYTES)
     if found is not None:
         state.remember(machine, "cold", {"at": datetime.now(UTC).isoformat(timespec="seconds"), **found})
     return found

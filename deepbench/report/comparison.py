@@ -22,11 +22,6 @@ def ratio_words(ratio: float) -> str:
     return f"{ratio:.3f}"
 
 
-def interval_words(interval: tuple[float, float] | None) -> str:
-    """`1.021 to 1.047`."""
-    return "–" if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
-
-
 def heading(found: Comparison, names: tuple[str, str]) -> list[str]:
     """What a reader must know before any ratio."""
     lines = [f"ratio: time of {names[1]} over time of {names[0]}, so above 1 the second is slower"]

@@ -31,6 +31,8 @@ def sentences(found: fleet.FleetFile, judged: fleet.Judgement) -> list[str]:
     for v in judged.hosts:
         if v.slower:
             told.append(f"{v.host} is slow: {_evidence(v)}")
+    for (a, b), reason in judged.failed_pairs.items():
+        told.append(f"the link between {a} and {b} failed: {reason}")
     for (a, b), s in judged.slow_pairs.items():
         told.append(f"the link between {a} and {b} is slow: {_times(s)} of the other links'")
     strangers = [h for h in found.hosts if h not in found.header["expected"]]

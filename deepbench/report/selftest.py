@@ -16,7 +16,7 @@ GOOD_CHANGE = 0.05
 def page(found: Findings) -> list[str]:
     """The page, a line a sentence; remedies begin with an arrow."""
     return [
-        *_alarms("one file after the other", found.apart),
+        *_alarms("two files of one session", found.apart),
         *_alarms("two sides in turn (run --ab, --against)", found.in_turn),
         *_power(found),
         *_sessions(found),
@@ -46,7 +46,7 @@ def _alarms(how: str, cases: list[Sensitivity]) -> list[str]:
 
 def _power(found: Findings) -> list[str]:
     lines = []
-    for how, cases in (("one file after the other", found.apart), ("in turn", found.in_turn)):
+    for how, cases in (("two files of one session", found.apart), ("in turn", found.in_turn)):
         known = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
         if not known:
             continue

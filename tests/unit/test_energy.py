@@ -33,12 +33,12 @@ def test_joules_of_all_sockets_over_calls_without_a_pause(sockets):
         made.append(count)
         sockets(600_100, 400_200)
 
-    found = energy.measure(call, 0.05, 0.01, counters)
+    found = energy.measure(call, 0.05, 3, 0.01, counters)
 
     assert 1.0 == pytest.approx(found["joules_per_call"] * found["calls"])
-    assert sum(made) == found["calls"]
+    assert 3 * sum(made) == found["calls"]
     assert "too short for the counters" in found["valid"]
-    assert energy.measure(call, 0.5, 1.01, sockets(0, 0))["valid"] is True
+    assert energy.measure(call, 0.5, 1, 1.01, sockets(0, 0))["valid"] is True
 
 
 def test_a_counter_that_wrapped_around(sockets):
@@ -48,10 +48,10 @@ def test_a_counter_that_wrapped_around(sockets):
 
 
 def test_counters_that_do_not_move_or_are_not_there_are_no_joules(sockets, tmp_path):
-    still = energy.measure(lambda count: None, 0.05, 0.01, sockets(5, 5))
+    still = energy.measure(lambda count: None, 0.05, 1, 0.01, sockets(5, 5))
     assert (None, None) == (still["joules_per_call"], still["watts"])
     assert still["valid"] is not True
 
-    nothing = energy.measure(lambda count: None, 0.05, 0.01, energy.Counters(tmp_path / "none"))
+    nothing = energy.measure(lambda count: None, 0.05, 1, 0.01, energy.Counters(tmp_path / "none"))
     assert nothing["joules_per_call"] is None
     assert "no energy counters" in nothing["valid"]

@@ -16,10 +16,10 @@ test-torch: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
 	$(BIN)/python -m pytest tests/libraries -k 'torch or gloo'
 
-# Groups and fleets over several hosts, as network namespaces with slow links: needs root and iproute2, else skipped.
+# Long tests: groups, fleets, launchers and comparisons for real; groups and fleets over several hosts, as network namespaces with slow links: needs root and iproute2, else skipped.
 test-hosts: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fleet]'
-	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
+	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts tests/harness/test_launched.py
 
 # For developers, under a minute: format, lint, strict types, the fast tests.
 check: .venv/check

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deepbench import backend as backends
 from deepbench.case import Case, parse
 from deepbench.record import Record
-from deepbench.summary import Summary
+from deepbench.summary import Summary, disturbed
 
 # Bytes of all arrays together: from the smallest first-level cache to what no cache holds.
 COARSE = tuple(2**e for e in (14, 16, 18, 20, 22, 24, 26, 28, 29))
@@ -33,6 +33,9 @@ NO_GAIN = 1.25
 FASTER_THAN_MEMORY = 1.25
 
 WIDEST = "f32"
+
+# A probe beside other work is too low, and is made again after this time.
+DISTURBED_COUNTS = timedelta(hours=1)
 
 
 def memory_case(kind: str, size: int, threads: int) -> Case:
@@ -54,10 +57,12 @@ def wanted(cases: Iterable[Case], sizes: Sequence[int] = COARSE) -> list[Case]:
         backend = backends.find(case.backend)
         if backend.device != "cpu" or isinstance(backend, backends.GroupBackend) or not backend.computes:
             continue
+        if not backend.default:  # frameworks, and what users bring: who names one knows what for
+            continue
         for size in sizes:
             probe = memory_case("read", size, case.threads)
             found[probe.text] = probe
-        if backend.supports("gemm", WIDEST, "forward") and not backend.framework:
+        if backend.supports("gemm", WIDEST, "forward"):
             probe = floor_case(case.backend, case.threads)
             found[probe.text] = probe
     return list(found.values())
@@ -73,6 +78,7 @@ def line_of(record: Record) -> dict[str, Any] | None:
         "threads": record["threads"],
         "seconds": float(f"{fastest:.6g}"),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "disturbed": disturbed(record["measurement"]),
     }
     if record["op"] == "memory":
         kind, size = record["problem"]["kind"], record["traffic_bytes"]
@@ -275,7 +281,13 @@ def measured_cache(lines: Iterable[Mapping[str, Any]]) -> int | None:
 
 def probes_missing(cases: Iterable[Case], known: Iterable[Mapping[str, Any]], sizes: Sequence[int]) -> list[Case]:
     """What `wanted` asks for and nobody has measured yet."""
-    have = {str(line.get("case")) for line in known}
+    now = datetime.now(UTC)
+
+    def good(line: Mapping[str, Any]) -> bool:
+        """Measured undisturbed, or a short while ago."""
+        return not line.get("disturbed") or now - datetime.fromisoformat(str(line["at"])) < DISTURBED_COUNTS
+
+    have = {str(line.get("case")) for line in known if good(line)}
     return [case for case in wanted(cases, sizes) if case.text not in have]
 
 

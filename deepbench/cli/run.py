@@ -386,7 +386,7 @@ class Measuring:
     def probe(self, cases: Sequence[Case], say: Callable[[str], None]) -> None:
         """Measure the roofs and limits that these cases need and nobody has measured."""
         from deepbench import backend as backends
-        from deepbench import limits, measure, state, summary
+        from deepbench import limits, measure, state
         from deepbench import op as ops
         from deepbench import run as runs
 
@@ -411,8 +411,7 @@ class Measuring:
             line = limits.line_of(measured)
             if line is None:
                 continue  # no compiler was there, or no memory: what is known will do
-            if not summary.disturbed(measured["measurement"]):  # else the next run measures it again
-                state.remember(machine, "limits", line)
+            state.remember(machine, "limits", line)
             known.append(line)
         have = {line["case"] for line in self.found.limits}
         for line in limits.relevant(known, here):

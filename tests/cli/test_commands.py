@@ -80,7 +80,7 @@ def test_show_by_application_and_by_backend(deepbench, tmp_path):
     [
         (["--by", "colour"], "--by is application, backend or ranks, found colour"),
         (["--against", "out.jsonl"], "--by is application, backend or ranks, found nothing"),
-        (["--by", "backend", "--against", "out.jsonl"], "--against goes with --by application"),
+        (["--by", "backend", "--against", "out.jsonl"], "--against and --price go with --by application"),
         (["--by", "application", "--against", "none.jsonl"], "none.jsonl"),
         (["--by", "application"], "no case of out.jsonl comes from a suite that names applications"),
         (["--by", "backend"], "no case of out.jsonl has a time"),

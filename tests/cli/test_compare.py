@@ -64,28 +64,13 @@ def test_the_gate_has_three_answers(deepbench, file_of, tmp_path, second, code, 
     assert words in (tmp_path / "gate.md").read_text()
 
 
-def test_a_library_robbed_of_a_thread_fails_the_gate(deepbench, tmp_path):
-    """For real: both sides of one run, and what each of them is to the other."""
-    words = ["gemm m=512 n=512 k=512 f32 openblas", "--ab", "threads=2,1", "--rounds", "5", "--quick", "-o", "two"]
-    done = deepbench("run", *words)
-    assert 0 == done.returncode, done.stdout + done.stderr
-    assert "both sides took turns in one run" in done.stdout
-    files = [tmp_path / f"two.{side}.jsonl" for side in "ab"]
-    assert [5, 5] == [len(records_of(f)) for f in files]
-
-    assert 0 == deepbench("gate", "two.a.jsonl", "two.a.jsonl").returncode
-    gate = deepbench("gate", "two.a.jsonl", "two.b.jsonl")
-    assert gate.returncode in (1, 2), gate.stdout  # a busy machine may hide it, but never pass it
-    assert "threads: 2 and 1" in gate.stdout
-
-
 def test_a_budget_is_kept(deepbench, tmp_path):
     begin = time.monotonic()
-    done = deepbench("run", "quick", "--backend", "null", "--budget", "8s", "-o", "out.jsonl")
+    done = deepbench("run", "quick", "--backend", "null", "--budget", "5s", "-o", "out.jsonl")
     took = time.monotonic() - begin
 
     assert 0 == done.returncode, done.stderr
-    assert 5 < took < 10, took
+    assert 3 < took < 7, took
     rounds = {}
     for r in records_of(tmp_path / "out.jsonl"):
         rounds[r["case"]] = rounds.get(r["case"], 0) + 1
@@ -118,11 +103,7 @@ def test_bad_input_is_one_sentence(deepbench, file_of, words, wanted):
     assert 1 == len(done.stderr.strip().splitlines()), done.stderr
 
 
-def test_the_doctor_says_what_it_saw_and_changes_nothing(deepbench):
-    done = deepbench("info", "--doctor")
-
-    assert 0 == done.returncode, done.stderr
-    assert "nothing was changed" in done.stdout
+def test_the_doctor_has_a_remedy_for_what_it_minds(deepbench):
     found = json.loads(deepbench("info", "--doctor", "--json").stdout)
     assert all(f["text"] for f in found)
     assert all(f["remedy"] for f in found if not f["good"] and f["what"] != "running now")

@@ -109,6 +109,8 @@ def test_only_what_nobody_has_measured_is_missing():
 
     assert {"memory", "gemm"} == {c.op for c in first}
     assert [] == limits.probes_missing(chosen, [{"case": c.text} for c in first], limits.COARSE)
+    old = [{"case": c.text, "disturbed": True, "at": "2026-01-01T00:00:00+00:00"} for c in first]
+    assert first == limits.probes_missing(chosen, old, limits.COARSE)
     assert [] == limits.probes_missing([case.parse("gemm m=9 n=9 k=9 i8 forward null threads=1")], [], limits.COARSE)
 
 

@@ -83,13 +83,14 @@ def test_a_host_that_is_not_there_is_the_first_thing_said(fleet):
 
 
 def test_a_host_that_fails_is_told_with_its_own_words(fleet, tmp_path):
-    """It lacks the library that the others have."""
-    without = SHELL.replace('exec sh -c "$*"', 'exec sh -c "$(echo "$*" | sed s/DEEPBENCH_PLUGINS/NO_PLUGINS/)"')
-    (tmp_path / "shell").write_text(f'{SHELL.rpartition("exec")[0]}[ "$host" = a ] && exec sh -c "$*"\n{without}')
+    """It lacks a library that the others have."""
+    begin, _, run = SHELL.rpartition("exec")
+    without = 'unset DEEPBENCH_PLUGINS; exec sh -c "$(echo "$*" | sed s/DEEPBENCH_PLUGINS/NO_PLUGINS/)"\n'
+    (tmp_path / "shell").write_text(f'{begin}[ "$host" = a ] && exec{run}{without}')
     done = fleet(["a", "b"], CASE.replace("null", "honest"), "--quick", "--runs", "1")
 
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "• b gave no result: run 1: deepbench: no library named 'honest'" in done.stdout, done.stdout
+    assert "• b gave no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
 
 
 def test_a_host_that_is_lost_in_the_middle_leaves_the_others(fleet, tmp_path):

@@ -125,6 +125,8 @@ class Comparison:
     interleaved: bool = False
     between: float = 0.0
     """Standard deviation of the logarithm of a time from session to session, as far as it is known."""
+    looks: float = 1.0
+    """How often each chance counts: LOOKS where the run could stop early."""
 
     def means(self) -> list[Mean]:
         """Overall, by op, and by application."""
@@ -179,9 +181,9 @@ def compare(
         compared.append(Compared(s.record["case"], s, other, found_here, by_pair, None, margin, found.between))
     found.left_out += [f"{s.record['case']}: not in {a.path.name}" for k, s in right.items() if k not in left]
     rounds = a.header["plan"]["rounds"]
-    looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
+    found.looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
     corrected = stats.false_discovery(
-        {c.case: min(1.0, looks * c.difference.p) for c in compared if c.difference is not None}
+        {c.case: min(1.0, found.looks * c.difference.p) for c in compared if c.difference is not None}
     )
     found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
     return found

@@ -56,7 +56,7 @@ class Outcome:
 
 def judge(found: Comparison, margin: float = MARGIN) -> Outcome:
     """Judge every case that the first side did."""
-    slower = {c.case: _slower_p(c.difference) for c in found.cases if c.difference is not None}
+    slower = {c.case: min(1.0, found.looks * _slower_p(c.difference)) for c in found.cases if c.difference is not None}
     chances = stats.holm(slower)
     judged = [_judge(c, chances.get(c.case), margin) for c in found.cases]
     broken = [Judged(text.partition(": ")[0], REGRESSION, text.partition(": ")[2], None) for text in found.broken]

@@ -197,6 +197,17 @@ class TestGate:
         outcome = self.outcome(tmp_path, ([loud], [slower(loud, 1.05)]))
         assert ("cannot tell", 2) == (outcome.verdict, outcome.exit_code)
 
+    def test_a_run_that_could_stop_early_pays_for_its_looks(self, tmp_path):
+        from deepbench import gate
+
+        sides = [FAST], [[1.13, 1.02, 1.08, 1.06, 1.10]]
+        files = [file_of(tmp_path, n, s, ("run", n)) for n, s in zip("ab", sides, strict=True)]
+        once = gate.judge(comparison.compare(*files), 0.01)
+        files[0].header["plan"]["rounds"] = {**files[0].header["plan"]["rounds"], "most": 15}
+        looked = gate.judge(comparison.compare(*files), 0.01)
+
+        assert ("regression", "cannot tell") == (once.verdict, looked.verdict)
+
     def test_a_case_that_breaks_is_a_regression(self, tmp_path):
         from deepbench import gate
 

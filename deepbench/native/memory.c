@@ -42,19 +42,24 @@ WIDEST static void triad_floats(const float *restrict a, const float *restrict b
         c[i] = a[i] + 3.0f * b[i];
 }
 
-static int64_t begin_of(int64_t part, int64_t parts, int64_t n) { return n / parts * part + (part < n % parts ? part : n % parts); }
+/* The stretch of the calling thread: where it begins, and how long it is. */
+static int64_t stretch(int64_t n, int64_t *begin)
+{
+    int64_t part = 0, parts = 1;
+#ifdef _OPENMP
+    part = omp_get_thread_num(), parts = omp_get_num_threads();
+#endif
+    *begin = n / parts * part + (part < n % parts ? part : n % parts);
+    return n / parts + (part < n % parts);
+}
 
 int64_t deepbench_read(const uint64_t *a, uint64_t *bits, int64_t n)
 {
     uint64_t all = 0;
 #pragma omp parallel reduction(^ : all)
     {
-        int64_t part = 0, parts = 1;
-#ifdef _OPENMP
-        part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
-        int64_t begin = begin_of(part, parts, n);
-        all ^= read_words(a + begin, begin_of(part + 1, parts, n) - begin);
+        int64_t begin, count = stretch(n, &begin);
+        all ^= read_words(a + begin, count);
     }
     *bits = all;
     return 0;
@@ -64,12 +69,8 @@ int64_t deepbench_copy(const float *a, float *c, int64_t n)
 {
 #pragma omp parallel
     {
-        int64_t part = 0, parts = 1;
-#ifdef _OPENMP
-        part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
-        int64_t begin = begin_of(part, parts, n);
-        memcpy(c + begin, a + begin, (size_t)(begin_of(part + 1, parts, n) - begin) * sizeof *a);
+        int64_t begin, count = stretch(n, &begin);
+        memcpy(c + begin, a + begin, (size_t)count * sizeof *a);
     }
     return 0;
 }
@@ -78,12 +79,8 @@ int64_t deepbench_triad(const float *a, const float *b, float *c, int64_t n)
 {
 #pragma omp parallel
     {
-        int64_t part = 0, parts = 1;
-#ifdef _OPENMP
-        part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
-        int64_t begin = begin_of(part, parts, n);
-        triad_floats(a + begin, b + begin, c + begin, begin_of(part + 1, parts, n) - begin);
+        int64_t begin, count = stretch(n, &begin);
+        triad_floats(a + begin, b + begin, c + begin, count);
     }
     return 0;
 }

@@ -17,6 +17,7 @@ from typing import Any
 from deepbench import backend as backends
 from deepbench.case import Case, parse
 from deepbench.record import Record
+from deepbench.store import ResultFile
 from deepbench.summary import Summary, disturbed
 
 # Bytes of all arrays together: from the smallest first-level cache to what no cache holds.
@@ -258,6 +259,11 @@ class Limits:
             return None
         count, slower = max(others)
         return count, slower / time_s
+
+
+def of_file(found: ResultFile, summaries: Sequence[Summary]) -> Limits:
+    """What a result file knows of its machine's limits."""
+    return Limits(found.limits, found.roofs, summaries, found.header["machine"])
 
 
 def measured_cache(lines: Iterable[Mapping[str, Any]]) -> int | None:

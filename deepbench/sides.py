@@ -44,12 +44,13 @@ class Side:
     choices: dict[str, str] = field(default_factory=dict)
     """`threads`, `backend`, or a setting of cases."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables of workers."""
+    """Variables of workers; an empty text: the variable is not there."""
 
     @property
     def words(self) -> str:
         """`threads=1`."""
-        return ", ".join(f"{n}={v}" for n, v in {**self.choices, **self.environment}.items()) or "as it is here"
+        words = [f"{n}={v}" if v else f"without {n}" for n, v in {**self.choices, **self.environment}.items()]
+        return ", ".join(words) or "as it is here"
 
     def applied(self, choices: plan.Choices) -> plan.Choices:
         """The filters of the command line, with what this side says otherwise."""
@@ -66,15 +67,20 @@ class Side:
     def at_work(self) -> Iterator[None]:
         """Workers started meanwhile are of this side."""
         before = {name: os.environ.get(name) for name in self.environment}
-        os.environ.update(self.environment)
+        for name, value in self.environment.items():
+            _set(name, value or None)
         try:
             yield
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+            for name, earlier in before.items():
+                _set(name, earlier)
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def parse(text: str) -> tuple[Side, Side]:
@@ -113,24 +119,27 @@ def of_file(found: ResultFile, here: Mapping[str, Any], other: ResultFile | None
                 "compare the files instead: deepbench compare"
             )
         environment[PATHS[name]] = path
-    tuned = _tuned(found)
-    now_tuned = _tuned(other) if other is not None else {n: os.environ[n] for n in tuned if n in os.environ}
-    environment |= {n: v for n, v in tuned.items() if now_tuned.get(n) != v}
+    then_tuned, now_tuned = _tuned(found), _tuned(other) if other is not None else _users(os.environ)
+    changed = [n for n in {**then_tuned, **now_tuned} if then_tuned.get(n) != now_tuned.get(n)]
+    environment |= {n: then_tuned.get(n, "") for n in changed}
     if not environment:
         raise BadInput(
             f"libraries and environment of {found.path} are those of now, so there are no two sides; "
             "measure again and compare the files: deepbench compare"
         )
-    return Side("a", environment=environment), Side("b", environment={n: v for n, v in now_tuned.items() if n in tuned})
+    return Side("a", environment=environment), Side("b", environment={n: now_tuned.get(n, "") for n in changed})
 
 
 def _tuned(found: ResultFile) -> dict[str, str]:
     """Variables that users set to change how libraries run, as the first record has them."""
     processes = [r["process"] for r in found.records if r["process"]]
     known = processes[0].get("environment") if processes else None
-    texts = {n: v for n, v in known.items() if isinstance(v, str)} if isinstance(known, dict) else {}
+    return _users({n: v for n, v in known.items() if isinstance(v, str)} if isinstance(known, dict) else {})
+
+
+def _users(environment: Mapping[str, str]) -> dict[str, str]:
     ours = {*launch.THREAD_VARIABLES, *launch.FIXED}
-    return {n: v for n, v in launch.tuning(texts).items() if n not in ours and not LOADS_CODE.search(n)}
+    return {n: v for n, v in launch.tuning(environment).items() if v and n not in ours and not LOADS_CODE.search(n)}
 
 
 @dataclass(frozen=True)

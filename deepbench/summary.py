@@ -91,6 +91,12 @@ class Summary:
         return count / self.estimate.time_s
 
     @property
+    def joules_per_call(self) -> float | None:
+        """The least of its rounds, of those that measured long enough to mean something."""
+        told = [(r["measurement"] or {}).get("energy") or {} for r in self.rounds]
+        return min((e["joules_per_call"] for e in told if e.get("valid") is True), default=None)
+
+    @property
     def warnings(self) -> list[dict[str, str]]:
         """The warnings of all rounds, each code once."""
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())

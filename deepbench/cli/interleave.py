@@ -40,7 +40,7 @@ def measure(
     from deepbench import comparison
 
     a, b, words = _sides(words, filters, ab, against)
-    stem = Path(output).with_suffix("") if output else _stem()
+    stem = Path(output.removesuffix(".jsonl")) if output else _stem()
     chosen = Chosen(words or ("quick",), filters, mode or "default", rounds, energy, timeout_s)
     files, paired = _begin((a, b), chosen, stem)
     console = make_console()
@@ -97,6 +97,7 @@ def _begin(
     files = []
     for side in both:
         with side.at_work():
+            run.require_cold([getattr(p, side.name) for p in paired], system.describe())
             planned = [plan.Planned(getattr(p, side.name), p.sources) for p in paired]
             header = run.header_of(planned, chosen.mode, chosen.rounds, chosen.energy, chosen.timeout_s, [])
         header["plan"]["rounds"] |= _rounds(chosen.mode, chosen.rounds)

@@ -95,14 +95,13 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
 
 def print_table(console: Console, found: ResultFile, full: bool) -> None:
     """The table of cases."""
-    from deepbench.limits import Limits
+    from deepbench import limits
     from deepbench.report import table
     from deepbench.summary import summarize
 
     console.print()
     summaries = summarize(found.records, found.order)
-    limits = Limits(found.limits, found.roofs, summaries, found.header["machine"])
-    table.render(summaries, console, full, limits)
+    table.render(summaries, console, full, limits.of_file(found, summaries))
 
 
 def print_view(view: View, form: str | None) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,6 +71,7 @@ def run(
       deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine    # mine.a.jsonl and mine.b.jsonl, compared
       deepbench run --resume -o train.jsonl
     """
+    from deepbench import case as cases
     from deepbench.cli import interleave
     from deepbench.record import cleaned
     from deepbench.store import Store, default_path, read
@@ -93,6 +94,8 @@ def run(
             if found.header["plan"].get("interleaved"):
                 raise BadInput(f"{output} is one side of two that took turns; measure both again: deepbench run --ab")
             refuse_other_machine(found, hosts)
+            wanted = [cases.parse(p["case"]) for p in found.header["plan"]["cases"]]
+            require_cold(wanted, found.header["machine"])
             store.go_on(found)
             return _go_on(found, store, seconds(timeout), full, begin)
     if ab or against:
@@ -111,7 +114,7 @@ def run(
             header["plan"]["timeout_s"] = min(DEFAULT_TIMEOUT_S, max(10.0, budget_s / 4))
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(output) if output else default_path(Path(), stamp)
-        _require_cold(planned, header["machine"])
+        require_cold([p.case for p in planned], header["machine"])
         store = Store.create(path, cleaned(header))
         return _go_on(read(path), store, None, full, begin)
 
@@ -257,14 +260,13 @@ def _library_words(library: dict[str, Any] | None) -> str:
     return f"{library.get('version')} at {library.get('path')} ({build})"
 
 
-def _require_cold(planned: list[Planned], machine: dict[str, Any]) -> None:
+def require_cold(wanted: Iterable[Case], machine: dict[str, Any]) -> None:
     """`BadInput` where cold caches are asked for and a measurement shows that there are none; measures if need be."""
     from deepbench import backend as backends
     from deepbench import limits, selftest, state, system
     from deepbench.cli.selftest import prove_cold
 
-    cold = [p for p in planned if p.case.settings["cache"] != "hot" and backends.find(p.case.backend).device == "cpu"]
-    if not cold:
+    if all(c.settings["cache"] == "hot" or backends.find(c.backend).device != "cpu" for c in wanted):
         return
     measured, told = limits.measured_cache(limits_of(machine)), system.cache_bytes()
     if system.MEASURED_CACHES not in os.environ and measured is not None and (told is None or measured < told):

@@ -65,7 +65,7 @@ def show(
     if form == "json":
         print(export.to_json(found, summaries), end="")
     elif form == "csv":
-        print(export.to_csv(summaries), end="")
+        print(export.to_csv(found, summaries), end="")
     elif form == "markdown":
         print(export.to_markdown(summaries), end="")
     else:

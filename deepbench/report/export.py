@@ -9,16 +9,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepbench import units
+from deepbench import limits as machine_limits
+from deepbench.limits import Limits
 from deepbench.report.table import notes, rival_title, rivals, title
 from deepbench.store import ResultFile
 from deepbench.summary import Baseline, Summary, baselines
 
 
-def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
+# What backends note of a kernel that is one value: seconds but for names and bytes.
+NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
+
+
+def row(s: Summary, baseline: Baseline | None = None, limits: Limits | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
+    standing = limits.standing(s) if limits else None
     library, check = r["library"] or {}, r["check"]["after"] or r["check"]["before"] or {}
     measured = [m["measurement"] for m in s.rounds if m["measurement"]]
+    processes = [m["process"] for m in s.rounds if m["process"]]
     applications = {source["application"] for source in r["sources"] if source["application"]}
     return {
         "case": r["case"],
@@ -45,6 +53,10 @@ def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
         "traffic_bytes": r["traffic_bytes"],
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
+        "flop_per_byte": r["flop"] / r["traffic_bytes"] if r["flop"] and r["traffic_bytes"] else None,
+        "limit": standing.bound if standing else None,
+        "share_of_limit": standing.share if standing else None,
+        "limit_evidence": standing.evidence if standing else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
         "hidden": s.hidden,
@@ -52,7 +64,11 @@ def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
         "hash": (s.group or {}).get("hash"),
         "error_in_tolerances": check.get("error"),
         "implementation": r["notes"].get("implementation"),
-        **{name: r["notes"].get(name) for name in ("algorithm", "pack_s", "convert_s", "optimize_s", "compression")},
+        **{name: r["notes"].get(name) for name in NOTES},
+        "peak_memory_bytes": max(
+            (p["peak_memory_bytes"] for p in processes if p.get("peak_memory_bytes")), default=None
+        ),
+        "joules_per_call": s.joules_per_call,
         "baseline": baseline.summary.record["case"] if baseline else None,
         "speed_up_over_baseline": baseline.speed_up if baseline else None,
         "break_even_density": baseline.break_even_density if baseline else None,
@@ -62,25 +78,27 @@ def row(s: Summary, baseline: Baseline | None = None) -> dict[str, Any]:
     }
 
 
-def _all_rows(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+def rows(summaries: Sequence[Summary], limits: Limits | None = None) -> list[dict[str, Any]]:
+    """A row a case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"])) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), limits) for s in summaries]
 
 
 def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
     """An object with the file's header, its roofs and a row a case."""
-    content = {"header": found.header, "roofs": found.roofs, "cases": _all_rows(summaries)}
+    cases = rows(summaries, machine_limits.of_file(found, summaries))
+    content = {"header": found.header, "roofs": found.roofs, "limits": found.limits, "cases": cases}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def to_csv(summaries: Sequence[Summary]) -> str:
+def to_csv(found: ResultFile, summaries: Sequence[Summary]) -> str:
     """A header and a row a case; columns of all ops together."""
-    rows = _all_rows(summaries)
-    names = list(dict.fromkeys(name for r in rows for name in r))
+    cases = rows(summaries, machine_limits.of_file(found, summaries))
+    names = list(dict.fromkeys(name for r in cases for name in r))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writerow({name: cell(name) for name in names})
-    for r in rows:
+    for r in cases:
         writer.writerow({name: cell(value) for name, value in r.items()})
     return text.getvalue()
 

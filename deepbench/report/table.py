@@ -137,8 +137,8 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
         elif clean < FEW_CLEAN:
             found.append("few clean")
     joules = [(r["measurement"] or {}).get("energy") or {} for r in s.rounds]
-    if valid := [e["joules_per_call"] for e in joules if e.get("valid") is True]:
-        found.append(f"{units.joules(min(valid))} a call")
+    if s.joules_per_call is not None:
+        found.append(f"{units.joules(s.joules_per_call)} a call")
     elif reason := next((e["valid"] for e in joules if isinstance(e.get("valid"), str)), None):
         found.append(f"no joules: {reason}")
     for name, word in (("pack_s", "packed in"), ("convert_s", "converted in"), ("optimize_s", "inspected in")):

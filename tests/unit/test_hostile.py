@@ -78,7 +78,7 @@ def test_a_file_that_passes_the_schema_can_be_used(tmp_path_factory, changes):
     summaries = summary.summarize(found.records, found.order)
     for every in (False, True):
         table.render(summaries, Console(file=io.StringIO(), width=200), every)
-    export.to_csv(summaries)
+    export.to_csv(found, summaries)
     json.loads(export.to_json(found, summaries))
     export.to_markdown(summaries)
     try:

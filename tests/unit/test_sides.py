@@ -84,3 +84,15 @@ def test_rounds_go_on_until_the_sides_are_told_apart():
     assert [6] == next_of(equal, loud)
     assert [] == next_of(equal, [t * 1.0001 for t in equal])  # the same is an answer too
     assert [] == next_of([1.0] * 10, [0.9, 1.2, 1.1, 0.8, 1.3] * 2)  # enough is enough
+
+
+def test_a_side_without_a_variable_takes_it_away(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    a, b = sides.parse("OMP_WAIT_POLICY=,passive")
+    with a.at_work():
+        assert "OMP_WAIT_POLICY" not in os.environ
+    with b.at_work():
+        assert "passive" == os.environ["OMP_WAIT_POLICY"]
+
+    assert "active" == os.environ["OMP_WAIT_POLICY"]
+    assert "without OMP_WAIT_POLICY" == a.words

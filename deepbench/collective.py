@@ -75,6 +75,7 @@ class CollectiveOp(Op):
 
     Problem = Collective
     group = True
+    varies = "n"
     outputs = ("receive",)
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "algorithm": ALGORITHMS,

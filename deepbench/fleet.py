@@ -368,14 +368,16 @@ def _checked_file(lines: Sequence[str]) -> list[dict[str, Any]]:
 
 def read(path: Path) -> FleetFile:
     """Read and check a fleet file; `BadInput` in one sentence for anything else."""
-    content = store.content(path)
-    *lines, rest = content.split(b"\n")
     found: FleetFile | None = None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(store.lines(path), 1):
+        if not line.endswith(b"\n"):
+            if found is not None:
+                found.torn = True
+            break
         try:
             value = record.cleaned(record.from_line(line.decode()))
             if found is None:
-                found = FleetFile(path, _header(value), torn=bool(rest))
+                found = FleetFile(path, _header(value))
             elif "link" in value:
                 a, b = value["link"]
                 found.links.append(((str(a), str(b)), _checked(json.dumps(value["record"]), "case")))

@@ -9,6 +9,8 @@ Williams, Waterman, Patterson: Roofline (CACM 2009) for the first two.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -156,7 +158,8 @@ class Limits:
         self._calls: dict[tuple[str, int], float] = {}
         self._peaks: dict[tuple[str, str, int], float] = {}
         self._caches = machine.get("caches") or []
-        self._times: dict[tuple[str, int], float] = {}
+        self._times: dict[str, dict[int, float]] = {}
+        self._rising: dict[int, tuple[list[int], list[float]]] = {}
         for line in lines:
             if line["what"] == "memory":
                 if line["kind"] != "read":
@@ -182,7 +185,7 @@ class Limits:
         if s.status != "ok" or s.estimate is None or s.group:
             return
         r, time_s = s.record, s.estimate.time_s
-        self._times[_without_threads(r), r["threads"]] = time_s
+        self._times.setdefault(_without_threads(r), {})[r["threads"]] = time_s
         call = r["backend"], r["threads"]
         if call in self._calls:  # no call takes longer at least than another one has taken
             self._calls[call] = min(time_s, self._calls[call])
@@ -201,7 +204,13 @@ class Limits:
         slowest = self.dram(threads)
         if slowest is None:
             return None
-        return max([slowest, *(rate for known, rate in self._memory[threads] if known >= size)])
+        if threads not in self._rising:  # once: sizes in order, and the highest rate from each on
+            points = sorted(self._memory[threads])
+            rates = list(itertools.accumulate((rate for _, rate in reversed(points)), max))[::-1]
+            self._rising[threads] = [known for known, _ in points], rates
+        sizes, highest = self._rising[threads]
+        at = bisect.bisect_left(sizes, size)
+        return max(slowest, highest[at]) if at < len(sizes) else slowest
 
     def dram(self, threads: int) -> float | None:
         """Bytes a second of the largest working set that our loops have read."""
@@ -217,6 +226,16 @@ class Limits:
             if size <= cache["bytes"] * copies:
                 return f"L{cache['level']}"
         return "memory"
+
+    def levels(self, threads: int) -> dict[str, float]:
+        """Bytes a second of each level of memory, the nearest first."""
+        found: dict[str, float] = {}
+        for size in FINE:
+            rate = self.memory(size, threads)
+            if rate is not None:
+                name = self.level(size, threads)
+                found[name] = max(rate, found.get(name, 0.0)) if name != "memory" else self.dram(threads) or rate
+        return found
 
     def standing(self, s: Summary) -> Standing | None:
         """Which limit a measured case stands at; None where too little is known."""
@@ -254,7 +273,7 @@ class Limits:
     def _fewer(self, r: Record, time_s: float) -> tuple[int, float] | None:
         """The time with fewer threads over this one, where the file has it."""
         own = _without_threads(r)
-        others = [(n, t) for (key, n), t in self._times.items() if key == own and n < r["threads"]]
+        others = [(n, t) for n, t in self._times.get(own, {}).items() if n < r["threads"]]
         if not others:
             return None
         count, slower = max(others)

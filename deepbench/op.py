@@ -113,6 +113,8 @@ class Op:
     ways: ClassVar[tuple[str, ...]] = ()
     """Settings that say how a library does the same work, such as its algorithm: cases that differ in them alone are
     rivals, and the fastest is the library's answer."""
+    varies: ClassVar[str | None] = None
+    """The size that problems of one family differ in, such as the batch: rates are drawn against it."""
     group: ClassVar[bool] = False
     """Whether one process a rank takes part (`collective.py`); then the problem has `ranks`."""
     smoke: ClassVar[tuple[BaseProblem, ...]]

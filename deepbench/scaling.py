@@ -15,11 +15,8 @@ Adding costs time in proportion to bytes too, and is in beta. What comes out is 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from math import log2
 from statistics import median
 
@@ -139,23 +136,3 @@ def _squares(made: Fit) -> float:
 def predicted_s(bound: int | None, fits: Sequence[Fit], ranks: int, count: int) -> float:
     """By the fit of that size."""
     return fits[-1 if bound is None or count >= bound else 0].time_s(ranks, count)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A row of the original's all-reduce tables (2017–2018)."""
-
-    machine: str
-    implementation: str
-    n: int
-    ranks: int
-    time_s: float
-
-
-def published() -> list[Published]:
-    """The original's published all-reduce times, in f32."""
-    text = resources.files("deepbench").joinpath("published/all_reduce.csv").read_text(encoding="utf-8")
-    return [
-        Published(r["machine"], r["implementation"], int(r["n"]), int(r["ranks"]), float(r["time_ms"]) / 1e3)
-        for r in csv.DictReader(io.StringIO(text))
-    ]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from deepbench.errors import BadInput
-from deepbench.record import MEASURED, SCHEMA, Record, cleaned, from_line, misfit, printable, to_line
+from deepbench.record import MEASURED, SCHEMA, Record, cleaned, from_line, misfit, printable, to_bytes, to_line
 
 # The longest run so far imagined (all suites, --rigorous, three libraries, two precisions) stays below.
 LARGEST_FILE_BYTES = 512 * 2**20
@@ -28,6 +29,8 @@ class ResultFile:
     records: list[Record] = field(default_factory=list)
     roofs: list[dict[str, Any]] = field(default_factory=list)
     limits: list[dict[str, Any]] = field(default_factory=list)
+    alike: dict[bytes, Any] = field(default_factory=dict, repr=False)
+    """Parts of records that several have, by their JSON."""
     whole_bytes: int = 0
     """Length up to the last complete line."""
     torn: bool = False
@@ -124,18 +127,20 @@ class Store:
 
 def read(path: Path) -> ResultFile:
     """Read and check a result file; `BadInput` in one sentence for anything else."""
-    whole = content(path)
-    *lines, rest = whole.split(b"\n")
-    found = ResultFile(path, {}, whole_bytes=len(whole) - len(rest), torn=bool(rest))
-    if not lines:
+    found = ResultFile(path, {})
+    for number, line in enumerate(lines(path), 1):
+        if not line.endswith(b"\n"):
+            found.torn = True
+            break
+        _add(found, number, line[:-1])
+        found.whole_bytes += len(line)
+    if not found.whole_bytes:
         raise BadInput(f"{path} has no complete line: it is not a result file, or was cut off at once")
-    for number, line in enumerate(lines, 1):
-        _add(found, number, line)
     return found
 
 
-def content(path: Path) -> bytes:
-    """All of a file that may be one of ours; `BadInput` for what cannot be read or is too large."""
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that may be one of ours; `BadInput` for what cannot be read or is too large."""
     try:
         if not path.is_file():
             kind = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
@@ -145,7 +150,8 @@ def content(path: Path) -> bytes:
             raise BadInput(f"{path} has {size} bytes; result files of up to {LARGEST_FILE_BYTES} bytes are read")
         if size == 0:
             raise BadInput(f"{path} is empty; wanted a result file that `deepbench run` wrote")
-        return path.read_bytes()
+        with open(path, "rb") as file:
+            yield from file
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) else error
         raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
@@ -154,7 +160,10 @@ def content(path: Path) -> bytes:
 def _add(found: ResultFile, number: int, line: bytes) -> None:
     """Sort one line into header, records, roofs or limits."""
     try:
-        value = cleaned(from_line(line.decode("utf-8")))
+        text = line.decode("utf-8")
+        value = from_line(line)
+        if "\\" in text or not text.isprintable():  # else there is nothing to clean, which is soon said
+            value = cleaned(value)
     except (ValueError, RecursionError):
         what = "binary or cut" if number > 1 else "not a result file of deepbench"
         raise BadInput(f"{found.path}, line {number}: not JSON ({what}); nothing of it was used") from None
@@ -172,7 +181,20 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
     elif "limit" in value:
         found.limits.append(value["limit"])
     else:
-        found.records.append(value)
+        found.records.append(_shared(found, value))
+
+
+# What most records of a file have alike: kept once, because a file may have a hundred thousand of them.
+ALIKE = ("problem", "settings", "types", "sources", "other_flop", "library", "notes", "warnings")
+ALIKE_IN_PROCESS = ("cpus", "openmp_runtimes", "environment", "rules")
+
+
+def _shared(found: ResultFile, value: Record) -> Record:
+    for whole, names in ((value, ALIKE), (value["process"] or {}, ALIKE_IN_PROCESS)):
+        for name in names:
+            if name in whole:
+                whole[name] = found.alike.setdefault(to_bytes(whole[name]), whole[name])
+    return value
 
 
 def nonsense(value: dict[str, Any]) -> str | None:

@@ -1,6 +1,19 @@
 """The command `deepbench`, a file a verb or two; the only part that talks to a person."""
 
-from deepbench.cli import choose, compare, fleet, info, roofline, run, selftest, show
+from deepbench.cli import choose, compare, fleet, info, reference, report, roofline, run, selftest, show
 from deepbench.cli.root import cli, main
 
-__all__ = ["choose", "cli", "compare", "fleet", "info", "main", "roofline", "run", "selftest", "show"]
+__all__ = [
+    "choose",
+    "cli",
+    "compare",
+    "fleet",
+    "info",
+    "main",
+    "reference",
+    "report",
+    "roofline",
+    "run",
+    "selftest",
+    "show",
+]

@@ -21,23 +21,48 @@ if TYPE_CHECKING:
 
 @cli.command(context_settings=HELP)
 @click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("second", metavar="B", required=False)
+@click.option("--all", "among_all", is_flag=True, help="In place of B: all published machines, a line each.")
 @click.option("--margin", metavar="P", default="2%", help="What does not matter, such as 2% (the default).")
 @click.option("--unchecked", is_flag=True, help="Compare times of results that nobody checked, too.")
 @click.option("--json", "form", flag_value="json", help="Everything, for programs.")
 @click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
 @click.option("--markdown", "form", flag_value="markdown", help="A table to paste into a page.")
-def compare(first: str, second: str, margin: str, unchecked: bool, form: str | None) -> None:
+def compare(first: str, second: str | None, among_all: bool, margin: str, unchecked: bool, form: str | None) -> None:
     """For each case in both files: is B faster or slower than A, the same, or can nobody tell?
+
+    B may be a machine of which the original DeepBench published results: deepbench reference list.
 
     \b
     Examples:
       deepbench compare before.jsonl after.jsonl
+      deepbench compare mine.jsonl V100
+      deepbench compare mine.jsonl --all
       deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2 -o mine    # mine.a.jsonl, mine.b.jsonl, compared
     """
     end_with_the_reader()
+    if second is None or among_all or not Path(second).exists():
+        _compare_published(first, second, among_all, form)
+        return
     found = compared(first, second, share("--margin", margin), unchecked)
     print_comparison(found, (Path(first).name, Path(second).name), form)
+
+
+def _compare_published(first: str, second: str | None, among_all: bool, form: str | None) -> None:
+    from deepbench import reference, store, summary
+    from deepbench.cli.reference import compare_with, compare_with_all
+
+    if (second is None) != among_all:
+        raise BadInput("compare wants two files, a file and a published machine, or a file and --all")
+    if second is not None and ("/" in second or second.endswith(".jsonl")):
+        raise BadInput(f"{second} does not exist; wanted a result file, or a machine of deepbench reference list")
+    machine = reference.find(second) if second is not None else None
+    found = store.read(Path(first))
+    summaries = summary.summarize(found.records, found.order)
+    if machine is None:
+        compare_with_all(Path(first).name, summaries, form)
+    else:
+        compare_with(Path(first).name, summaries, machine, form)
 
 
 @cli.command(context_settings=HELP)

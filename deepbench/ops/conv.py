@@ -130,6 +130,7 @@ class Conv(BaseProblem):
 
 class ConvOp(Op):
     name = "conv"
+    varies = "n"
     Problem = Conv
     directions = ("forward", "backward_data", "backward_weights")
     settings = {  # noqa: RUF012  (ClassVar in Op)

@@ -42,6 +42,7 @@ class Gemm(BaseProblem):
 
 class GemmOp(Op):
     name = "gemm"
+    varies = "n"
     Problem = Gemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "weights": ("plain", "packed"),

@@ -101,6 +101,7 @@ class Recurrent(BaseProblem):
 
 class RecurrentOp(Op):
     name = "recurrent"
+    varies = "batch"
     Problem = Recurrent
     directions = ("forward", "backward", "backward_data", "backward_weights")
     settings = {  # noqa: RUF012  (ClassVar in Op)

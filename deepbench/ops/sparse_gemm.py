@@ -68,6 +68,7 @@ class SparseGemm(BaseProblem):
 
 class SparseGemmOp(Op):
     name = "sparse_gemm"
+    varies = "n"
     Problem = SparseGemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "beta": ("1", "0"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from deepbench import units
@@ -57,7 +57,7 @@ def _mean_row(m: Mean) -> dict[str, Cell]:
 
 def cases(found: Comparison) -> View:
     """A row a case."""
-    rows = [_row(c) for c in _sorted(found.cases)]
+    rows = [_row(c) for c in ordered(found)]
     columns: dict[str, Callable[[Any], str]] = {
         **dict.fromkeys(("case", "precision", "library"), str),
         **dict.fromkeys(("first", "second"), units.seconds),
@@ -69,8 +69,9 @@ def cases(found: Comparison) -> View:
     return View(columns, rows, [])
 
 
-def _sorted(compared: Sequence[Compared]) -> list[Compared]:
-    return sorted(compared, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
+def ordered(found: Comparison) -> list[Compared]:
+    """The decided ones first, the largest change on top."""
+    return sorted(found.cases, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
 
 
 def _row(c: Compared) -> dict[str, Cell]:
@@ -120,6 +121,6 @@ def to_json(found: Comparison) -> dict[str, Any]:
         "interleaved": found.interleaved,
         "differs": found.apart,
         "means": means(found).rows,
-        "cases": [{**_row(c), "case": c.case, "q": c.q} for c in _sorted(found.cases)],
+        "cases": [{**_row(c), "case": c.case, "q": c.q} for c in ordered(found)],
         "not_compared": found.left_out,
     }

@@ -8,13 +8,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from deepbench import units
 from deepbench import limits as machine_limits
+from deepbench import units
 from deepbench.limits import Limits
 from deepbench.report.table import notes, rival_title, rivals, title
 from deepbench.store import ResultFile
 from deepbench.summary import Baseline, Summary, baselines
-
 
 # What backends note of a kernel that is one value: seconds but for names and bytes.
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")

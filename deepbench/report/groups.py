@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-from deepbench import scaling, units
+from deepbench import reference, scaling, units
 from deepbench.report.table import rival_title
 from deepbench.report.views import Cell, View
 from deepbench.summary import Summary
@@ -28,10 +28,10 @@ def by_ranks(summaries: Sequence[Summary]) -> View:
         key = r["problem"]["n"], r["problem"]["ranks"], r["precision"], r["settings"].get("place", "out")
         if key not in best or _time(s) < _time(best[key]):
             best[key] = s
-    known = scaling.published()
+    known = reference.all_reduces()
     rows: list[dict[str, Cell]] = []
     for (n, ranks, precision, place), s in sorted(best.items()):
-        then = [p for p in known if precision == "f32" and (p.n, p.ranks) == (SAME_SIZE.get(n, n), ranks)]
+        then = [p for p in known if precision == "f32" and (p.values.n, p.values.ranks) == (SAME_SIZE.get(n, n), ranks)]
         phi = min((p.time_s for p in then if p.machine == CPU_MACHINE), default=None)
         gpus = sorted((p.time_s, p.machine) for p in then if p.machine != CPU_MACHINE)
         rows.append(
@@ -127,12 +127,13 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
 def check_on_published() -> str:
     """How far the models are off where the answer is known: fitted to 2 to 8 ranks, asked for 16 and 32."""
     errors: dict[int, list[float]] = {16: [], 32: []}
-    known = scaling.published()
+    known = reference.all_reduces()
     for machine in dict.fromkeys(p.machine for p in known):
         times: dict[tuple[int, int], float] = {}
         for p in known:
             if p.machine == machine:
-                times[p.n, p.ranks] = min(p.time_s, times.get((p.n, p.ranks), p.time_s))
+                size = p.values.n, p.values.ranks
+                times[size] = min(p.time_s, times.get(size, p.time_s))
         points = [scaling.Point(r, 4 * n, t) for (n, r), t in times.items()]
         bound, fits = scaling.two_ranges([p for p in points if p.ranks <= 8])
         for point in points:

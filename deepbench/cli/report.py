@@ -1,0 +1,68 @@
+"""`deepbench report`: a page to look at."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from deepbench.cli.root import HELP, cli
+from deepbench.errors import BadInput
+
+
+@cli.command(context_settings=HELP)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="MACHINE",
+    help="A published machine beside them: deepbench reference list. Repeatable.",
+)
+@click.option(
+    "--output", "-o", metavar="FILE", default="report.html", help="Where the page goes (default: report.html)."
+)
+@click.option("--title", metavar="TEXT", help="The page's heading.")
+def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title: str | None) -> None:
+    """One page of one or more result files: it needs no other file and no network.
+
+    The first file is compared with each of the others.
+
+    \b
+    Examples:
+      deepbench report deepbench-20261121-113000.jsonl -o report.html
+      deepbench report before.jsonl after.jsonl --against V100 --against "Xeon Phi"
+    """
+    from deepbench import reference, store
+    from deepbench.report.page import content, render
+
+    gc.disable()  # all that is read stays until the end: looking through it again and again is a third of the time
+    machines = [reference.find(name) for name in against]
+    render.plotly()  # before the work, not after it
+    names = [Path(f).name for f in files]
+    labels = names if len(set(names)) == len(names) else list(files)
+    found = []
+    for file in files:
+        read = store.read(Path(file))
+        if read.torn:
+            print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
+        found.append(read)
+    parts = [content.of_file(f, name) for f, name in zip(found, labels, strict=True)]
+    pairs = [content.of_pair(found[0], f, (labels[0], name)) for f, name in list(zip(found, labels, strict=True))[1:]]
+    pairs += [content.of_published(f, name, m) for f, name in zip(found, labels, strict=True) for m in machines]
+    whole = {"files": parts, "pairs": [p for p in pairs if p is not None]}
+    write(Path(output), render.page(whole, title or f"DeepBench: {', '.join(labels)}"))
+    print(f"wrote {output}")
+
+
+def write(path: Path, text: str) -> None:
+    """All of it, or what was there before."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None

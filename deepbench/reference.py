@@ -1,0 +1,340 @@
+"""What the original DeepBench published (2016–2019): 18 machines, 10,729 numbers, and our results beside them.
+
+A published number is the mean of calls made back to back, mostly in whole microseconds, of answers that nobody checked.
+Rates are worked out anew from the times, by the very count of FLOP that our own results have; where the sheet's own
+rate was wrong, both are here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from math import exp, log
+from typing import Any
+
+from deepbench import op as ops
+from deepbench import precision as precisions
+from deepbench.case import Case, known_settings, read_field, shorten
+from deepbench.errors import BadInput
+from deepbench.summary import Summary
+
+# Their precisions, and ours that do the same work: what is multiplied has as many bits.
+PRECISIONS = {
+    "float32": ("f32",),
+    "float16_mixed": ("f16", "bf16"),
+    "float16_storage": ("f16", "bf16"),
+    "int8": ("i8", "i8u8"),
+}
+
+# Rows that are sums of others.
+TOTAL = "total"
+
+# A published rate further from the one of its time than this was worked out wrongly, not rounded.
+WRONG_RATE = 0.02
+
+# What the sheets say of software, newest names first.
+SOFTWARE = {
+    **{"cuda": "CUDA", "cudnn": "cuDNN", "rocm": "ROCm", "miopen": "MIOpen", "mkl": "MKL", "libxsmm": "LIBXSMM"},
+    **{"mlsl": "MLSL", "eigen": "Eigen", "gemmlowp": "gemmlowp", "arm_compute_library": "ARM Compute Library"},
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a workbook says of how it was measured: a machine has one a suite."""
+
+    machine: str
+    suite: str
+    vendor: str
+    facts: dict[str, str]
+    """Every other cell that is filled, by its name."""
+
+    @property
+    def year(self) -> str:
+        """When it was last changed."""
+        return self.facts["last_changed"][:4]
+
+    @property
+    def software(self) -> str:
+        """`CUDA 8.0.88, cuDNN 6.0.20`; else the names of the libraries."""
+        told = [
+            f"{title} {self.facts[name].removeprefix(title).strip()}"
+            for name, title in SOFTWARE.items()
+            if name in self.facts
+        ]
+        return ", ".join(told) or self.facts["libraries"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One published number."""
+
+    op: str
+    machine: str
+    suite: str
+    row: int
+    """Of the suite."""
+    problem: str
+    """As a case's text has it: what was run, where the sheet lists something else."""
+    direction: str
+    """`total` is the sum of the others that the sheet shows."""
+    precision: str
+    """The original's word: float32, float16_mixed, float16_storage, int8."""
+    time_s: float
+    published_flop_per_s: float | None
+    published_bytes_per_s: float | None
+    """Of an all-reduce: ranks × bytes over the time."""
+    how: str
+    """Algorithm or implementation where the sheet says it, else empty."""
+    padded: bool
+    """Whether more was computed than the problem asks for; the rate counts the problem."""
+    dense_time_s: float | None
+    """Of a sparse product: the dense one of its shape."""
+    note: str
+    """What is known to be wrong or doubtful."""
+    sheet: str
+    sheet_row: int
+    """Where in the workbook."""
+
+    @cached_property
+    def values(self) -> Any:
+        """The problem, as its op has it."""
+        op = ops.find(self.op)
+        words = (word.partition("=") for word in self.problem.split())
+        return ops.make_problem(op, {name: read_field(op, name, value) for name, _, value in words})
+
+    @property
+    def title(self) -> str:
+        """The problem for people."""
+        extra = "" if self.direction == "forward" else f" {self.direction}"
+        return f"{ops.find(self.op).title(self.values)}{extra}"
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """From the time, and the count of FLOP that our own results have; None for an all-reduce and a total."""
+        if self.direction == TOTAL:
+            return None
+        op = ops.find(self.op)
+        own = precisions.find(PRECISIONS[self.precision][0])
+        flop = op.flop(Case(self.op, self.values, self.direction, own, "reference", 1))
+        return flop / self.time_s if flop else None
+
+    @property
+    def wrong_rate(self) -> bool:
+        """Whether the sheet's own rate is not that of its time. Recurrent rates left a little work out on purpose."""
+        mine, theirs = self.flop_per_s, self.published_flop_per_s
+        if mine is None or theirs is None or self.op == "recurrent":
+            return False
+        return abs(theirs / mine - 1) > WRONG_RATE
+
+
+@cache
+def sheets() -> tuple[Sheet, ...]:
+    """Every workbook."""
+    return tuple(
+        Sheet(row.pop("machine"), row.pop("suite"), row.pop("vendor"), {n: v for n, v in row.items() if v})
+        for row in _rows("machines.csv")
+    )
+
+
+@cache
+def results() -> tuple[Result, ...]:
+    """Every number, in the order of the sheets."""
+    return tuple(
+        Result(
+            op=r["op"],
+            machine=r["machine"],
+            suite=r["suite"],
+            row=int(r["row"]),
+            problem=r["problem"],
+            direction=r["direction"],
+            precision=r["precision"],
+            time_s=float(r["time_ms"]) / 1e3,
+            published_flop_per_s=float(r["published_tflops"]) * 1e12 if r["published_tflops"] else None,
+            published_bytes_per_s=float(r["published_gbytes_per_s"]) * 1e9 if r["published_gbytes_per_s"] else None,
+            how=r["how"],
+            padded=r["padded"] == "1",
+            dense_time_s=float(r["dense_time_ms"]) / 1e3 if r["dense_time_ms"] else None,
+            note=r["note"],
+            sheet=r["sheet"],
+            sheet_row=int(r["sheet_row"]),
+        )
+        for r in _rows("results.csv")
+    )
+
+
+def all_reduces() -> list[Result]:
+    """The times of all-reduce."""
+    return [r for r in results() if r.op == "all_reduce"]
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = resources.files("deepbench").joinpath("published", name).read_text(encoding="utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def machines() -> list[str]:
+    """Names, the newest first."""
+    newest = {s.machine: s.facts["last_changed"] for s in sorted(sheets(), key=lambda s: s.facts["last_changed"])}
+    return sorted(newest, key=lambda name: (newest[name], name), reverse=True)
+
+
+def find(text: str) -> str:
+    """The machine that this names, in part and in any case: `V100`, `xeon phi`. `BadInput` for none or several."""
+    known, wanted = machines(), _plain(text)
+    exact = [name for name in known if _plain(name) == wanted]
+    # Whole words first: P100 is no part of another name, but Titan Xp begins as Titan X does.
+    found = exact or [name for name in known if wanted and wanted in _plain(name)]
+    if len(found) != 1:
+        what = "is no published machine" if not found else f"may be {', '.join(found)}"
+        raise BadInput(f"{shorten(text)!r} {what}; see deepbench reference list")
+    return found[0]
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def of_machine(machine: str) -> list[Result]:
+    """Its results, and for recurrent layers and their two gradients the sum as `backward`, which our libraries have."""
+    found = [r for r in results() if r.machine == machine]
+    parts: dict[tuple[str, str, str, str], dict[str, Result]] = {}
+    for r in found:
+        if r.op == "recurrent":
+            parts.setdefault((r.suite, r.problem, r.precision, r.sheet), {})[r.direction] = r
+    for both in parts.values():
+        if {"backward_data", "backward_weights"} <= set(both):
+            one, other = both["backward_data"], both["backward_weights"]
+            found.append(
+                Result(
+                    **{
+                        **{n: getattr(one, n) for n in one.__dataclass_fields__},
+                        "direction": "backward",
+                        "time_s": one.time_s + other.time_s,
+                        "published_flop_per_s": None,
+                        "note": "sum of both gradients",
+                    }
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A case of ours and the published result of the same work."""
+
+    ours: Summary
+    """The fastest library at default settings."""
+    theirs: Result
+
+    @property
+    def ratio(self) -> float:
+        """Our time over theirs."""
+        assert self.ours.estimate is not None, "only measured cases are matched"
+        return self.ours.estimate.time_s / self.theirs.time_s
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the ratio, by our time alone: nobody knows that of theirs."""
+        e = self.ours.estimate
+        if e is None or e.low_s is None or e.high_s is None:
+            return None
+        return e.low_s / self.theirs.time_s, e.high_s / self.theirs.time_s
+
+
+def beside(summaries: Sequence[Summary], machine: str) -> list[Beside]:
+    """Our fastest of each problem, direction and precision beside the published one, in the order of our file.
+
+    Only results of default settings count (but for those that are another way to the same work), and of 16-bit and
+    8-bit ones each of ours: which it is says the record.
+    """
+    fastest: dict[tuple[str, str, str, str], Summary] = {}
+    for s in summaries:
+        if s.status != "ok" or s.estimate is None or not _default(s):
+            continue
+        key = _work(s)
+        known = fastest.get(key)
+        if known is None or known.estimate is None or s.estimate.time_s < known.estimate.time_s:
+            fastest[key] = s
+    theirs: dict[tuple[str, str, str, str], Result] = {}
+    for r in of_machine(machine):
+        for own in PRECISIONS[r.precision]:
+            # Two suites list some problems alike; the faster number, as the original took the best.
+            key = r.op, repr(r.values.values), r.direction, own
+            known_result = theirs.get(key)
+            if known_result is None or r.time_s < known_result.time_s:
+                theirs[key] = r
+    return [Beside(s, theirs[key]) for key, s in fastest.items() if key in theirs]
+
+
+def _work(s: Summary) -> tuple[str, str, str, str]:
+    r = s.record
+    try:
+        values = ops.make_problem(ops.find(r["op"]), r["problem"]).values
+    except BadInput:
+        values = r["problem"]
+    return r["op"], repr(values), r["direction"], r["precision"]
+
+
+def _default(s: Summary) -> bool:
+    try:
+        op = ops.find(s.record["op"])
+    except BadInput:
+        return False
+    defaults = {n: v[0] for n, v in known_settings(op.name).items() if n not in op.ways}
+    return all(s.record["settings"].get(n, v) == v for n, v in defaults.items())
+
+
+def geometric_mean(found: Sequence[Beside]) -> float | None:
+    """Of the ratios; None for none."""
+    return exp(sum(log(b.ratio) for b in found) / len(found)) if found else None
+
+
+# What is known of the original's programs; each line holds for results in these precisions and ops.
+CAVEATS = (
+    (
+        None,
+        None,
+        "theirs are means of calls made back to back, in whole microseconds mostly, and no answer was checked",
+    ),
+    (("float16_mixed", "int8"), None, "their 16-bit and 8-bit operands were zeros, up to 15 % too fast on a GPU"),
+    (("float16_mixed",), ("gemm",), "their 16-bit products were added up in 16 bits, though the sheets say 32"),
+    (
+        None,
+        ("recurrent",),
+        "their vanilla layers overflow to infinity, and gradients of AMD are those of the data alone",
+    ),
+    (None, ("sparse_gemm",), "their rates of sparse products count the zeros; ours, and those shown here, do not"),
+)
+
+
+def apart(found: Sequence[Beside], machine: str) -> list[str]:
+    """What differs between ours and theirs, to be read before any ratio."""
+    used = {b.theirs.suite for b in found}
+    lines = [
+        f"{s.machine}: {s.software}, {s.year} ({s.suite})" for s in sheets() if s.machine == machine and s.suite in used
+    ]
+    kinds = sorted({(b.ours.record["precision"], b.theirs.precision) for b in found})
+    lines += [
+        f"precision: ours {ours}, theirs {theirs}" for ours, theirs in kinds if (ours, theirs) != ("f32", "float32")
+    ]
+    for kinds_of, of_ops, text in CAVEATS:
+        if any(
+            (kinds_of is None or b.theirs.precision in kinds_of) and (of_ops is None or b.theirs.op in of_ops)
+            for b in found
+        ):
+            lines.append(text)
+    padded = sum(b.theirs.padded for b in found)
+    if padded:
+        lines.append(f"{padded} of theirs were padded to sizes that the card likes; rates count the problem without it")
+    short = sum(b.theirs.time_s < 50e-6 for b in found)
+    if short:
+        lines.append(f"{short} of theirs are below 50 µs, where a whole microsecond is over 2 %")
+    doubtful = [b for b in found if b.theirs.note]
+    if doubtful:
+        lines.append(f"{len(doubtful)} of theirs have a note, such as: {doubtful[0].theirs.note}")
+    return lines

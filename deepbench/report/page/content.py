@@ -1,0 +1,275 @@
+"""A result file → what its page knows: a column for each thing there is to say of a case.
+
+Every number comes from `summary.summarize` by way of `export.rows`; the page draws, sorts and filters, and works out
+nothing but what it shows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from deepbench import comparison, limits, reference, units
+from deepbench import op as ops
+from deepbench.errors import BadInput
+from deepbench.limits import Limits
+from deepbench.report import comparison as comparing
+from deepbench.report import export, views
+from deepbench.report import reference as published
+from deepbench.report.table import library_title, rival_title, rivals, settings_words, title
+from deepbench.store import ResultFile
+from deepbench.summary import Summary, summarize
+
+# Fields of `export.row` that a page has as they are.
+FIELDS = (
+    *("case", "op", "direction", "precision", "backend", "threads", "status", "reason"),
+    *("time_s", "low_s", "high_s", "processes", "clean_fraction", "first_call_s"),
+    *("flop", "traffic_bytes", "flop_per_s", "bytes_per_s", "bus_bytes_per_s"),
+    *("flop_per_byte", "limit", "share_of_limit", "limit_evidence"),
+    *("speed_up_over_baseline", "break_even_density", "joules_per_call", "peak_memory_bytes", "applications"),
+)
+
+# Samples of all processes in a page together, and of one process: more make a large page and no better picture.
+MOST_SAMPLES, MOST_OF_PROCESS, LEAST_OF_PROCESS = 60_000, 40, 4
+
+
+def of_file(found: ResultFile, name: str) -> dict[str, Any]:
+    """Everything a page shows of one file."""
+    summaries = summarize(found.records, found.order)
+    known = limits.of_file(found, summaries)
+    rows = _rows(summaries, known)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    measured = sum(1 for s in summaries for r in s.rounds if r["measurement"])
+    most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
+    return {
+        "name": name,
+        "machine": _machine(found),
+        "libraries": _libraries(found),
+        "sentences": sentences(summaries, known),
+        "columns": {key: [row.get(key) for row in rows] for key in columns},
+        "samples": [
+            [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
+        ],
+        "limits": _limits(known, summaries),
+        "applications": views.by_application(summaries).rows,
+    }
+
+
+def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
+    place = {}
+    for group in rivals(summaries):
+        ties = {s.record["case"] for s in group.tie}
+        for i, s in enumerate(group.ranked):
+            # 1: the fastest library of its problem; 2: its interval reaches that one's.
+            place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
+    found = []
+    for s, whole in zip(summaries, export.rows(summaries, known), strict=True):
+        family, size = _family(s)
+        found.append(
+            {
+                **{name: whole.get(name) for name in FIELDS},
+                "title": title(s),
+                "library": rival_title(s),
+                "version": whole["library_version"],
+                "place": place.get(s.record["case"], 0),
+                "family": family,
+                "size": size,
+                "ranks": s.record["problem"].get("ranks"),
+                "bytes": _message_bytes(s),
+                "notes": whole["notes"],
+            }
+        )
+    return found
+
+
+def _family(s: Summary) -> tuple[str | None, int | None]:
+    """What stays the same along a curve, in words, and the size that grows."""
+    r = s.record
+    try:
+        op = ops.find(r["op"])
+        said = ops.make_problem(op, r["problem"]).text.split()
+    except BadInput:
+        return None, None
+    varies = op.varies
+    if varies is None:
+        return None, None
+    fixed = [word for word in said if not word.startswith(f"{varies}=")]
+    extra = [] if r["direction"] == "forward" else [r["direction"]]
+    return " ".join([r["op"], *fixed, *extra, *settings_words(s)]), r["problem"][varies]
+
+
+def _message_bytes(s: Summary) -> float | None:
+    """Of a group: bytes that each rank holds."""
+    return float(s.record["traffic_bytes"]) if s.group else None
+
+
+def _thinned(samples_s: Sequence[float], most: int) -> list[float]:
+    """Every k-th sample, in the order they were taken."""
+    step = -(-len(samples_s) // most)
+    return [float(f"{v:.4g}") for v in samples_s[::step]]
+
+
+def _machine(found: ResultFile) -> dict[str, Any]:
+    machine = found.header["machine"]
+    cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
+    card = next(filter(None, cards), None)
+    return {
+        "host": machine.get("host"),
+        "cpu": machine.get("cpu"),
+        "cores": machine.get("cores_allowed"),
+        "memory": units.data_bytes(machine.get("memory_bytes")),
+        "system": machine.get("system"),
+        "card": f"{card.get('vendor')} {card.get('name')}" if card else None,
+        "started": found.header["started"],
+        "mode": found.header["plan"]["mode"],
+    }
+
+
+def _libraries(found: ResultFile) -> list[dict[str, Any]]:
+    used = {r["backend"] for r in found.records}
+    return [
+        {"name": library_title(name), "version": answer["library"]["version"], "build": answer["library"].get("build")}
+        for name, answer in found.header["libraries"].items()
+        if name in used and "library" in answer
+    ]
+
+
+def _limits(known: Limits, summaries: Sequence[Summary]) -> dict[str, Any]:
+    """Roofs of the largest number of threads that was measured: peaks by precision, rates by level of memory."""
+    ok = [s.record for s in summaries if s.status == "ok" and not s.group]
+    threads = max((r["threads"] for r in ok), default=1)
+    kinds = dict.fromkeys(r["precision"] for r in ok if r["flop"])
+    peaks = {p: peak for p in kinds if (peak := known.peak(p, "cpu", threads)) is not None}
+    return {"threads": threads, "peaks": peaks, "memory": known.levels(threads)}
+
+
+def sentences(summaries: Sequence[Summary], known: Limits) -> list[str]:
+    """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
+    ok = [s for s in summaries if s.status == "ok" and s.estimate]
+    told = [text for text in (_how_fast(ok, known), _which_library(ok), _how_near(ok, known)) if text]
+    counts: dict[str, int] = {}
+    for s in summaries:
+        counts[s.status] = counts.get(s.status, 0) + 1
+    others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
+    told.append(
+        f"{len(ok)} of {len(summaries)} cases have a checked time" + (f"; {', '.join(others)}." if others else ".")
+    )
+    return told
+
+
+def _how_fast(ok: Sequence[Summary], known: Limits) -> str | None:
+    best: dict[str, Summary] = {}
+    for s in ok:
+        rate = s.flop_per_s
+        if rate and (s.record["precision"] not in best or rate > (best[s.record["precision"]].flop_per_s or 0)):
+            best[s.record["precision"]] = s
+    if not best:
+        return None
+    rates = [f"{_tera(s.flop_per_s)} in {p}" for p, s in best.items()]
+    top = max(best.values(), key=lambda s: s.flop_per_s or 0.0)
+    memory = known.dram(max(s.record["threads"] for s in ok))
+    also = f", and reads memory at {units.significant(memory / 1e9)} GB/s" if memory else ""
+    return f"At its best this machine reaches {_listed(rates)} ({rival_title(top)}, {title(top)}){also}."
+
+
+def _tera(rate: float | None) -> str:
+    assert rate is not None, "only computed cases"
+    return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
+
+
+def _which_library(ok: Sequence[Summary]) -> str | None:
+    wins: dict[str, dict[str, int]] = {}
+    for group in rivals(ok):
+        if len({s.record["backend"] for s in group.ranked}) > 1:
+            best = group.ranked[0].record
+            counts = wins.setdefault(best["op"], {})
+            counts[best["backend"]] = counts.get(best["backend"], 0) + 1
+    if not wins:
+        return None
+    parts = []
+    for op, counts in wins.items():
+        first = max(counts, key=lambda name: counts[name])
+        parts.append(f"{library_title(first)} in {counts[first]} of {sum(counts.values())} of {op}")
+    return f"Where libraries compete, the fastest is {_listed(parts)}."
+
+
+def _how_near(ok: Sequence[Summary], known: Limits) -> str | None:
+    fastest = [group.ranked[0] for group in rivals(ok) if group.ranked]
+    standings = [found for s in fastest if (found := known.standing(s))]
+    if not standings:
+        return None
+    bounds: dict[str, list[float]] = {}
+    for found in standings:
+        bounds.setdefault(found.bound, []).append(found.share)
+    ordered = sorted(bounds.items(), key=lambda item: -len(item[1]))
+    names = {"compute": "arithmetic", "latency": "the least a call takes", "parallelism": "too little to share out"}
+    parts = [
+        f"{len(shares)} by {names.get(name, name)} (the middle one at {units.percent(median(shares))} of that roof)"
+        for name, shares in ordered
+    ]
+    return f"Of {len(standings)} problems, each at its fastest library, what limits: {_listed(parts)}."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any] | None:
+    """Two files beside each other; None where they have no case in common."""
+    found = comparison.compare(a, b)
+    if not found.cases:
+        return None
+    return {
+        "first": names[0],
+        "second": names[1],
+        "heading": comparing.heading(found, names),
+        "means": comparing.means(found).rows,
+        "cases": [
+            {**row, "case": c.case}
+            for row, c in zip(comparing.cases(found).rows, comparing.ordered(found), strict=True)
+        ],
+        "sentences": comparing.sentences(found),
+    }
+
+
+def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any] | None:
+    """A file beside a published machine; None where they have no case in common."""
+    matched = reference.beside(summarize(found.records, found.order), machine)
+    if not matched:
+        return None
+    rows = published.beside(matched).rows
+    return {
+        "first": name,
+        "second": machine,
+        "published": True,
+        "heading": [
+            f"ratio: time of {name} over time of {machine}, so above 1 {machine} is faster",
+            *(f"differs: {text}" for text in reference.apart(matched, machine)),
+        ],
+        "means": [
+            {
+                "geometric mean": f"{row['op']} {row['precision']}".replace("all all", "all"),
+                "cases": row["cases"],
+                "ratio": row["ratio"],
+            }
+            for row in published.means(matched, machine).rows
+        ],
+        "cases": [
+            {
+                "case": b.ours.record["case"],
+                "title": row["problem"],
+                "precision": row["precision"],
+                "library": row["library"],
+                "first": row["ours"],
+                "second": row["theirs"],
+                "ratio": row["ratio"],
+                "low": row["low"],
+                "high": row["high"],
+                "verdict": None,
+                "notes": row["notes"],
+            }
+            for row, b in zip(rows, matched, strict=True)
+        ],
+        "sentences": [],
+    }

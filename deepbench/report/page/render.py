@@ -1,0 +1,82 @@
+"""Content → HTML. Jinja2 escapes what files say; what scripts draw is data in the page, never markup.
+
+The page's own rules (content security policy) let it run the scripts that are in it, told by their hashes, and load
+nothing from anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources, util
+from pathlib import Path
+from typing import Any
+
+from deepbench import __version__
+from deepbench.errors import BadInput
+
+REMEDY = "a page needs Jinja2 and Plotly: pip install 'deepbench-kernels[report]'"
+
+
+def page(content: Mapping[str, Any], title: str) -> str:
+    """A page that needs no other file."""
+    html: str = _template("report.html").render(
+        title=title,
+        content=content,
+        version=__version__,
+        style=_asset("page.css"),
+        scripts=[plotly(), *_scripts()],
+        data=embedded(content),
+        policy=policy([plotly(), *_scripts()]),
+    )
+    return html
+
+
+def policy(scripts: Sequence[str]) -> str:
+    """What the page may do: run these scripts, show pictures that it drew itself, and nothing else."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    rest = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; script-src {hashes}; {rest}"
+
+
+def embedded(content: Any) -> str:
+    """JSON that can stand in a script element, whatever texts are in it."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def plotly() -> str:
+    """Plotly's script; `BadInput` with the remedy where it is not installed."""
+    found = util.find_spec("plotly")
+    if found is None or found.origin is None:
+        raise BadInput(REMEDY)
+    path = Path(found.origin).parent / "package_data" / "plotly.min.js"
+    try:
+        # A script element ends at its closing tag, even inside of a text.
+        return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
+    except OSError:
+        raise BadInput(f"Plotly is here without its script {path.name}; {REMEDY}") from None
+
+
+def _scripts() -> list[str]:
+    return [_asset("words.js"), _asset("charts.js"), _asset("page.js")]
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("deepbench").joinpath("report", "page", name).read_text(encoding="utf-8")
+
+
+def _template(name: str) -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise BadInput(REMEDY) from None
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template(name)

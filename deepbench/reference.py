@@ -187,8 +187,9 @@ def find(text: str) -> str:
     """The machine that this names, in part and in any case: `V100`, `xeon phi`. `BadInput` for none or several."""
     known, wanted = machines(), _plain(text)
     exact = [name for name in known if _plain(name) == wanted]
-    # Whole words first: P100 is no part of another name, but Titan Xp begins as Titan X does.
-    found = exact or [name for name in known if wanted and wanted in _plain(name)]
+    # What a name ends in comes before what is in it: TitanXp is no TitanX Pascal.
+    ends = [name for name in known if wanted and _plain(name).endswith(wanted)]
+    found = exact or ends or [name for name in known if wanted and wanted in _plain(name)]
     if len(found) != 1:
         what = "is no published machine" if not found else f"may be {', '.join(found)}"
         raise BadInput(f"{shorten(text)!r} {what}; see deepbench reference list")

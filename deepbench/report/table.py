@@ -33,7 +33,7 @@ class Rivals:
     @property
     def tie(self) -> list[Summary]:
         """Libraries whose interval reaches that of the fastest: the order among them is not certain."""
-        best = self.ranked[0].estimate
+        best = self.ranked[0].estimate if self.ranked else None
         if best is None or best.high_s is None:
             return []
         return [

@@ -36,6 +36,7 @@ CORE = TYPES | {
     "doctor",
     "energy",
     "selftest",
+    "reference",
 }
 ALLOWED = {
     "ops": TYPES,

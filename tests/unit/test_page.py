@@ -1,0 +1,77 @@
+"""The page of a report: what it knows is what the summaries say; strangers' texts are data; it loads nothing."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from deepbench import comparison, store
+from deepbench.report.page import content, render
+from deepbench.summary import summarize
+from tests.unit import samples
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>=cmd"
+
+
+def file(records, cases=()):
+    return store.ResultFile(Path("mine.jsonl"), samples.header(list(cases)), records)
+
+
+def test_columns_are_the_numbers_of_the_summaries():
+    text = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 {} threads=1"
+    records = [
+        samples.measured(b, s * n, text=text.format(n, b))
+        for n in (1, 2)
+        for b, s in (("mkl", 1e-3), ("openblas", 2e-3))
+    ]
+    found = content.of_file(file(records), "mine")
+    summaries = summarize(records)
+
+    assert [s.estimate.time_s for s in summaries] == found["columns"]["time_s"]
+    assert [s.flop_per_s for s in summaries] == found["columns"]["flop_per_s"]
+    assert [1, 0, 1, 0] == found["columns"]["place"]
+    assert ["gemm m=4 k=4 a_t=0 b_t=0"] * 4 == found["columns"]["family"]
+    assert [1, 1, 2, 2] == found["columns"]["size"]
+    assert "MKL in 2 of 2 of gemm" in " ".join(found["sentences"])
+    assert len(records) == len(found["samples"])
+
+
+def test_samples_are_thinned_and_keep_their_order():
+    assert [0.0, 3.0, 6.0, 9.0] == content._thinned([float(i) for i in range(10)], 4)
+    assert [1.0] == content._thinned([1.0], 4)
+
+
+def test_a_page_holds_hostile_texts_as_data_only():
+    pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+    bad = samples.failed("crashed", HOSTILE)
+    bad["problem"] = {"m": 1, HOSTILE: 2}
+    header = samples.header()
+    header["machine"]["cpu"] = HOSTILE
+    found = store.ResultFile(Path("mine.jsonl"), header, [bad, samples.measured()])
+    html = render.page({"files": [content.of_file(found, HOSTILE)], "pairs": []}, HOSTILE)
+
+    scripts = re.findall(r"<script[^>]*>", html)
+    # The data, Plotly and our three; what a stranger wrote opened none.
+    assert 5 == len([s for s in scripts if "alert" not in s]) == len(scripts)
+    assert "<img" not in html
+    data = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)[1]
+    assert HOSTILE == json.loads(data)["files"][0]["name"]
+
+
+def test_the_policy_names_each_script_by_its_hash():
+    policy = render.policy(["a", "b"])
+
+    assert "default-src 'none'" in policy
+    assert 2 == policy.count("sha256-")
+    assert "unsafe-eval" not in policy
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+
+
+def test_two_files_beside_each_other():
+    a, b = (file([samples.measured(seconds=s, round_number=i) for i in range(1, 6)]) for s in (1e-3, 2e-3))
+    found = content.of_pair(a, b, ("a", "b"))
+
+    assert found["cases"][0]["ratio"] == pytest.approx(2.0)
+    assert comparison.compare(a, b).cases[0].case == found["cases"][0]["case"]
+    assert content.of_pair(a, file([samples.measured("openblas")]), ("a", "b")) is None

@@ -31,6 +31,9 @@ MARGIN = 0.02
 # twenty equal sides is then called different, by simulation of 5 to 15 rounds.
 LOOKS = 2.0
 
+# Other programs kept so many more CPUs busy beside one side than beside the other that the ratio may be theirs.
+CROWDED = 0.3
+
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
 # Beyond this many more rounds it is no use to say how many.
@@ -69,9 +72,17 @@ class Compared:
         return math.exp(low), math.exp(high)
 
     @property
+    def crowded(self) -> tuple[float, float] | None:
+        """CPUs that other programs kept busy while each side was measured, where that alone may make a difference."""
+        one, other = other_cpus(self.a), other_cpus(self.b)
+        if one is None or other is None or abs(one - other) < CROWDED:
+            return None
+        return one, other
+
+    @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        if self.difference is None or self.q is None:
+        if self.difference is None or self.q is None or self.crowded:
             return "cannot tell"
         return verdict_of(self.difference, self.q, self.margin)
 
@@ -195,6 +206,13 @@ def verdict_of(difference: stats.Difference, q: float, margin: float) -> str:
     if q < 1 - LEVEL and far > limit:
         return "slower" if difference.mean > 0 else "faster"
     return "same" if far < limit and difference.reaches(limit - far, LEVEL) else "cannot tell"
+
+
+def other_cpus(s: Summary) -> float | None:
+    """CPUs that other programs kept busy, on average over the rounds that say so."""
+    told = [r["measurement"].get("other_cpus") for r in s.rounds if r["measurement"]]
+    known = [count for count in told if count is not None]
+    return sum(known) / len(known) if known else None
 
 
 def numbers(rounds: Sequence[Record]) -> list[float]:

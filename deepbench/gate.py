@@ -74,6 +74,10 @@ def _judge(c: Compared, p: float | None, margin: float) -> Judged:
         return Judged(c.case, CANNOT_TELL, "one process a side says nothing of chance", c)
     low, high = c.interval
     numbers = f"{c.ratio:.3f} times the time ({low:.3f} to {high:.3f})"
+    if c.crowded and high > 1 + margin:
+        one, other = c.crowded
+        reason = f"other programs kept {one:.1f} CPUs busy beside the first side and {other:.1f} beside the second"
+        return Judged(c.case, CANNOT_TELL, f"{numbers}, but {reason}", c)
     if p < 1 - LEVEL and c.ratio > 1 + margin:
         return Judged(c.case, REGRESSION, f"{numbers}, by chance 1 in {_one_in(p)}", c)
     if high <= 1 + margin:

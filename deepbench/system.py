@@ -9,6 +9,8 @@ import os
 import platform
 import re
 import socket
+import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,42 @@ def _os_name() -> str:
         return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     except OSError:
         return platform.system()
+
+
+# Ticks are 10 ms, so a shorter look says nothing; one of this length is good to a fifth of a CPU.
+LEAST_LOOK_S = 0.1
+
+
+class OtherPrograms:
+    """How many of the CPUs that this process may use other programs keep busy, from now until `cpus` is asked."""
+
+    def __init__(self) -> None:
+        self._allowed = os.sched_getaffinity(0)
+        self._begin = self._now()
+
+    def cpus(self) -> float | None:
+        """On average, such as 0.97; None where the system does not say, or the look was too short."""
+        end = self._now()
+        if self._begin is None or end is None or end[0] - self._begin[0] < LEAST_LOOK_S:
+            return None
+        wall_s, busy_s, own_s = (e - b for e, b in zip(end, self._begin, strict=True))
+        return float(f"{max(0.0, busy_s - own_s) / wall_s:.3g}")
+
+    def _now(self) -> tuple[float, float, float] | None:
+        """Seconds: by the clock, that the CPUs were at work, and that this process was."""
+        busy = busy_ticks(_read("/proc/stat") or "", self._allowed)
+        if busy is None:  # not Linux, or hidden by the container
+            return None
+        return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), time.process_time()
+
+
+def busy_ticks(stat: str, cpus: Collection[int]) -> int | None:
+    """Ticks that these CPUs have worked, by the text of /proc/stat; None where it does not name them."""
+    wanted, found = {f"cpu{n}" for n in cpus}, 0
+    for line in stat.splitlines():
+        name, _, rest = line.partition(" ")
+        if name in wanted:
+            wanted.discard(name)
+            user, nice, kernel, _, _, irq, softirq = map(int, rest.split()[:7])
+            found += user + nice + kernel + irq + softirq
+    return None if wanted else found

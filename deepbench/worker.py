@@ -173,8 +173,10 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         _put_back(op, case, sets, kernels)
     timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
     before = device.conditions() if device is not None else None
+    others = system.OtherPrograms()
     measurement = measure.measure(clock(timer, len(sets)), rules, first, loop)
-    result["measurement"] = measurement.as_dict()
+    busy = others.cpus()
+    result["measurement"] = {**measurement.as_dict(), "other_cpus": busy}
     if device is not None:
         facts = timer.facts(len(sets), rules.energy_s)  # type: ignore[attr-defined]  # a DeviceTimer, since there is a device
         seen = {"before": before, "after": device.conditions(), **facts}

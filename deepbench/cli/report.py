@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from deepbench.cli.root import HELP, cli
+from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.errors import BadInput
 
 
@@ -66,3 +66,33 @@ def write(path: Path, text: str) -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
+
+
+@cli.command(context_settings=HELP)
+@click.argument("folder", metavar="DIR")
+@click.option(
+    "--output", "-o", metavar="DIR", required=True, help="Where the site goes: a new folder, or one made before."
+)
+@click.option("--no-published", is_flag=True, help="Leave out the machines that the original DeepBench published.")
+def site(folder: str, output: str, no_published: bool) -> int:
+    """A static results site from a folder of result files; what has not changed is not made again.
+
+    Exit code 1 where a file could not be read: the others are in the site.
+
+    \b
+    Example: deepbench site results -o public
+    """
+    from deepbench.cli.printing import make_console, steps_bar
+    from deepbench.report import site as sites
+
+    gc.disable()
+    console = make_console()
+    with steps_bar(console, 1) as step:
+        built = sites.build(Path(folder), Path(output), not no_published, step)
+    for reason in built.refused:
+        print(f"deepbench: left out: {reason}", file=sys.stderr)
+    print(
+        f"wrote {output}: {built.machines} machines ({len(built.fresh)} made anew, {len(built.removed)} removed), "
+        f"{built.families} families ({built.written} made anew); open {Path(output) / 'index.html'}"
+    )
+    return EXIT_WRONG if built.refused else 0

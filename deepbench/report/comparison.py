@@ -108,6 +108,13 @@ def sentences(found: Comparison) -> list[str]:
             f"faster, slower: beyond ±{units.percent(margin, 1)}, and less than 1 in 20 such calls by chance; "
             "same: the whole 95 % interval (low, high) within it."
         )
+    crowded = [c.crowded for c in found.cases if c.crowded]
+    if crowded:
+        first, second = (sum(x) / len(x) for x in zip(*crowded, strict=True))
+        lines.append(
+            f"{len(crowded)} cases cannot be told: other programs kept {first:.1f} CPUs busy while the first side was "
+            f"measured and {second:.1f} while the second was; measure again when nothing else runs."
+        )
     if any(c.difference is None for c in found.cases):
         lines.append("one process a side says nothing of chance: measure without --quick, or with --rounds 5.")
     elif any(c.more_rounds for c in found.cases):

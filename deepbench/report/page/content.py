@@ -273,3 +273,68 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any] |
         ],
         "sentences": [],
     }
+
+
+def of_machine(machine: str) -> dict[str, Any]:
+    """A published machine, as a file is shown: no samples, no limits, and nobody checked an answer."""
+    sheets = [s for s in reference.sheets() if s.machine == machine]
+    results = [r for r in reference.of_machine(machine) if r.direction != reference.TOTAL]
+    fastest: dict[tuple[str, str, str, str], float] = {}
+    for r in results:
+        key = r.op, r.problem, r.direction, r.precision
+        fastest[key] = min(r.time_s, fastest.get(key, r.time_s))
+    rows = []
+    for r in results:
+        op = ops.find(r.op)
+        fixed = [word for word in r.values.text.split() if not word.startswith(f"{op.varies}=")]
+        extra = [] if r.direction == "forward" else [r.direction]
+        flop = r.flop_per_s
+        rows.append(
+            {
+                "case": f"{r.op} {r.problem} {r.direction} {r.precision}",
+                "op": r.op,
+                "direction": r.direction,
+                "precision": r.precision,
+                "status": "published",
+                "time_s": r.time_s,
+                "flop": flop * r.time_s if flop else None,
+                "flop_per_s": flop,
+                "title": r.title,
+                "library": " ".join(filter(None, [sheets[0].vendor, r.how])),
+                "place": int(r.time_s == fastest[r.op, r.problem, r.direction, r.precision]),
+                "family": " ".join([r.op, *fixed, *extra]),
+                "size": r.values.values.get(op.varies) if op.varies else None,
+                "ranks": r.values.values.get("ranks"),
+                "notes": ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None,
+            }
+        )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    best = {p: max(r.flop_per_s or 0.0 for r in results if r.precision == p) for p in {r.precision for r in results}}
+    top = _listed([f"{_tera(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate])
+    return {
+        "name": machine,
+        "machine": {
+            "cpu": sheets[0].facts.get("cpu"),
+            "card": sheets[0].facts.get("gpu"),
+            "cores": None,
+            "memory": None,
+            "system": sheets[0].facts.get("os"),
+            "started": ", ".join(f"{s.year} ({s.suite})" for s in sheets),
+            "mode": None,
+            "host": None,
+        },
+        "libraries": [
+            {"name": text, "version": None, "build": None} for text in dict.fromkeys(s.software for s in sheets)
+        ],
+        "sentences": [
+            f"At its best it reached {top}.",
+            "Published by Baidu's DeepBench: means of calls made back to back, mostly in whole microseconds, and no "
+            "answer was checked.",
+            f"{len(results)} times; {sum(r.wrong_rate for r in results)} of the sheets' own rates are not those of "
+            "their times, and were worked out anew.",
+        ],
+        "columns": {key: [row.get(key) for row in rows] for key in columns},
+        "samples": [[] for _ in rows],
+        "limits": {"threads": None, "peaks": {}, "memory": {}},
+        "applications": [],
+    }

@@ -7,13 +7,13 @@ const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImag
 const rows = content.files.flatMap((file, f) => {
   const names = Object.keys(file.columns), count = names.length ? file.columns[names[0]].length : 0;
   return Array.from({ length: count }, (_, i) => {
-    const row = { file: f, at: i };
+    const row = { file: file.name, from: f, at: i };
     for (const name of names) row[name] = file.columns[name][i];
     return row;
   });
 });
 rows.forEach((row, id) => { row.id = id; });
-const rowsOf = (f) => rows.filter((r) => r.file === f);
+const rowsOf = (f) => rows.filter((r) => r.from === f);
 
 /* Pictures are drawn when they come into view, and anew when the colours change. */
 const drawn = new Map();
@@ -67,7 +67,7 @@ function addChart(chart, f) {
 
 const many = content.files.length > 1;
 const COLUMNS = [
-  ...(many ? [["file", "File", (r) => content.files[r.file].name]] : []),
+  ...(many ? [["file", "File", (r) => r.file]] : []),
   ["op", "Operation", (r) => r.op],
   ["title", "Problem", (r) => r.title],
   ["precision", "Precision", (r) => r.precision],
@@ -82,121 +82,26 @@ const COLUMNS = [
   ["status", "Status", (r) => (r.status === "ok" ? "ok" : `${r.status.replaceAll("_", " ")}: ${r.reason ?? ""}`)],
   ["notes", "Notes", (r) => r.notes ?? ""],
 ];
-const state = { sort: null, down: false, shown: rows, from: -1 };
-const filters = { search: "", op: "", precision: "", library: "", status: "", limit: "", file: "" };
-const scroller = document.getElementById("scroller"), table = document.getElementById("table");
-const body = table.tBodies[0], ROW = 34, EXTRA = 20;
 
-function matches(row) {
-  for (const name of ["op", "precision", "library", "status", "limit"]) if (filters[name] && String(row[name]) !== filters[name]) return false;
-  if (filters.file && String(row.file) !== filters.file) return false;
-  if (!filters.search) return true;
-  row.words ??= [row.case, row.title, row.library, row.applications, row.notes, row.reason].join(" ").toLowerCase();
-  return filters.search.toLowerCase().split(/\s+/).every((w) => row.words.includes(w));
-}
-
-const collator = new Intl.Collator("en", { numeric: true });
-function order(a, b, value) {
-  const x = value(a), y = value(b);
-  if (x == null || y == null) return (x == null) - (y == null); // what is missing comes last, either way
-  const found = typeof x === "number" ? x - y : collator.compare(String(x), String(y));
-  return state.down ? -found : found;
-}
-
-function refresh() {
-  let shown = rows.filter(matches);
-  if (state.sort !== null) {
-    const [name, , text, , value] = COLUMNS[state.sort];
-    const get = value || ((r) => (typeof r[name] === "number" && name !== "file" ? r[name] : r[name] == null ? null : text(r)));
-    shown = [...shown].sort((a, b) => order(a, b, get) || a.id - b.id);
-  }
-  state.shown = shown;
-  state.from = -1;
-  document.getElementById("count").textContent = `${shown.length} of ${rows.length} cases`;
-  table.setAttribute("aria-rowcount", shown.length + 1);
-  head.forEach((th, i) => th.setAttribute("aria-sort", state.sort === i ? (state.down ? "descending" : "ascending") : "none"));
-  paint();
-}
-
-/* Only the rows in view are in the document: a hundred thousand scroll as ten do. */
-function paint(everything = false) {
-  const high = Math.ceil((scroller.clientHeight || 600) / ROW);
-  const from = everything ? 0 : Math.max(0, Math.min(Math.floor(scroller.scrollTop / ROW) - EXTRA, state.shown.length - high - 2 * EXTRA));
-  const start = Math.max(0, from - (from % 10));
-  if (start === state.from && !everything) return;
-  state.from = start;
-  const end = everything ? state.shown.length : Math.min(state.shown.length, start + high + 2 * EXTRA + 10);
-  const gap = (height) => element("tr", { "aria-hidden": "true" }, element("td", { colspan: COLUMNS.length, style: `height:${height}px;border:0;padding:0` }));
-  const made = state.shown.slice(start, end).map((row, i) => {
-    const tr = element("tr", { "aria-rowindex": start + i + 2 });
-    for (const [name, , text, kind] of COLUMNS) {
-      const td = element("td", { class: [kind, name === "library" && row.place === 1 ? "first" : "", name === "status" && row.status !== "ok" ? "bad" : ""].filter(Boolean).join(" ") || null });
-      if (name === "title") td.append(element("button", { type: "button", title: "All of this case", onclick: () => showDetails(row) }, text(row)));
-      else if (name === "share_of_limit" && row.share_of_limit != null) td.append(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }), text(row));
-      else td.textContent = text(row);
-      tr.append(td);
-    }
-    return tr;
+function addTable() {
+  return new Table(rows, COLUMNS, {
+    search: (r) => [r.case, r.title, r.library, r.applications, r.notes, r.reason],
+    filters: [...(many ? [["file", "File"]] : []), ["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Limit"], ["status", "Status"]],
+    exported: ["file", ...distinct(content.files.flatMap((f) => Object.keys(f.columns)))],
+    fileName: "deepbench.csv",
+    open: (row, text) => element("button", { type: "button", title: "All of this case", onclick: () => showDetails(row) }, text),
+    decorate(td, name, row) {
+      if (name === "library" && row.place === 1) td.classList.add("first");
+      if (name === "status" && row.status !== "ok" && row.status !== "published") td.classList.add("bad");
+      if (name === "share_of_limit" && row.share_of_limit != null) td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }));
+    },
   });
-  body.replaceChildren(...(start ? [gap(start * ROW)] : []), ...made, ...(end < state.shown.length ? [gap((state.shown.length - end) * ROW)] : []));
-}
-
-let head = [];
-function makeTable() {
-  const tr = element("tr", { "aria-rowindex": 1 });
-  head = COLUMNS.map(([, title, , kind], i) => {
-    const th = element("th", { scope: "col", class: kind || null, "aria-sort": "none" }, element("button", { type: "button", onclick: () => {
-      state.down = state.sort === i ? !state.down : false;
-      state.sort = i;
-      refresh();
-    } }, title));
-    tr.append(th);
-    return th;
-  });
-  table.tHead.append(tr);
-  let waiting = false;
-  scroller.addEventListener("scroll", () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; paint(); });
-  });
-  window.addEventListener("beforeprint", () => paint(true));
-  window.addEventListener("afterprint", () => { state.from = -1; paint(); });
-}
-
-function makeFilters() {
-  const form = document.getElementById("filters");
-  form.addEventListener("submit", (event) => event.preventDefault());
-  let timer;
-  const search = element("input", { type: "search", placeholder: "words of a case", oninput: () => { clearTimeout(timer); timer = setTimeout(() => { filters.search = search.value.trim(); scroller.scrollTop = 0; refresh(); }, 120); } });
-  form.append(element("label", {}, "Search", search));
-  const add = (name, label, pairs) => pairs.length > 1 && form.append(choice(label, [["", "all"], ...pairs], (v) => { filters[name] = v; scroller.scrollTop = 0; refresh(); }));
-  if (many) add("file", "File", content.files.map((f, i) => [String(i), f.name]));
-  const plain = (name) => distinct(rows.map((r) => r[name])).map((v) => [String(v), String(v).replaceAll("_", " ")]);
-  [["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Limit"], ["status", "Status"]].forEach(([name, label]) => add(name, label, plain(name)));
-  form.append(element("button", { type: "button", id: "export", onclick: download }, "Export CSV"));
-}
-
-/* What is in the table now, for spreadsheets: plain values, and no text that one takes for a formula. */
-function csv() {
-  const names = distinct(content.files.flatMap((f) => Object.keys(f.columns)));
-  const cell = (v) => {
-    const text = v == null ? "" : typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? `'${v}` : String(v);
-    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  const lines = state.shown.map((r) => [content.files[r.file].name, ...names.map((n) => r[n])].map(cell).join(","));
-  return [["file", ...names].map(cell).join(","), ...lines].join("\n") + "\n";
-}
-function download() {
-  const url = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
-  element("a", { href: url, download: "deepbench.csv" }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
 /* ---- one case ---- */
 
 function showDetails(row) {
-  const dialog = document.getElementById("details"), file = content.files[row.file];
+  const dialog = document.getElementById("details"), file = content.files[row.from];
   const facts = [
     ["Status", row.status === "ok" ? "ok" : `${row.status.replaceAll("_", " ")}: ${row.reason ?? ""}`],
     ["Time", row.time_s == null ? "–" : `${words.seconds(row.time_s)} (95 %: ${words.seconds(row.low_s)} to ${words.seconds(row.high_s)}), ${row.processes} fresh process${row.processes === 1 ? "" : "es"}, ${words.percent(row.clean_fraction)} of samples undisturbed`],
@@ -240,7 +145,5 @@ document.querySelectorAll("[data-pair]").forEach((parent) => {
 });
 content.files.forEach((_, f) => CHARTS.forEach((chart) => addChart(chart, f)));
 document.getElementById("sections").append(element("a", { href: "#cases" }, "All cases"));
-makeFilters();
-makeTable();
-refresh();
+const table = addTable();
 document.documentElement.dataset.ready = "yes";

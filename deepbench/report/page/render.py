@@ -18,28 +18,45 @@ from typing import Any
 from deepbench import __version__
 from deepbench.errors import BadInput
 
+SCRIPTS = ("words.js", "table.js", "charts.js", "page.js")
+
 REMEDY = "a page needs Jinja2 and Plotly: pip install 'deepbench-kernels[report]'"
 
 
 def page(content: Mapping[str, Any], title: str) -> str:
     """A page that needs no other file."""
-    html: str = _template("report.html").render(
+    scripts = [plotly(), *map(asset, SCRIPTS)]
+    return filled(
+        "report.html",
         title=title,
         content=content,
-        version=__version__,
-        style=_asset("page.css"),
-        scripts=[plotly(), *_scripts()],
+        style=asset("page.css"),
+        scripts=scripts,
         data=embedded(content),
-        policy=policy([plotly(), *_scripts()]),
+        policy=policy(scripts),
+        shared=None,
+        download=None,
     )
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template with its values; `BadInput` with the remedy without Jinja2."""
+    html: str = _template(template).render(version=__version__, **values)
     return html
 
 
+REST = "style-src 'unsafe-inline'{0}; img-src{0} data: blob:; base-uri 'none'; form-action 'none'"
+
+
 def policy(scripts: Sequence[str]) -> str:
-    """What the page may do: run these scripts, show pictures that it drew itself, and nothing else."""
+    """What a lone page may do: run these scripts, show pictures that it drew itself, and nothing else."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    rest = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
-    return f"default-src 'none'; script-src {hashes}; {rest}"
+    return f"default-src 'none'; script-src {hashes}; {REST.format('')}"
+
+
+def site_policy() -> str:
+    """What a page of a site may do: run the scripts that lie beside it, and nothing else."""
+    return f"default-src 'none'; script-src 'self'; {REST.format(' ' + chr(39) + 'self' + chr(39))}"
 
 
 def embedded(content: Any) -> str:
@@ -62,21 +79,19 @@ def plotly() -> str:
         raise BadInput(f"Plotly is here without its script {path.name}; {REMEDY}") from None
 
 
-def _scripts() -> list[str]:
-    return [_asset("words.js"), _asset("charts.js"), _asset("page.js")]
-
-
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the page's own."""
     return resources.files("deepbench").joinpath("report", "page", name).read_text(encoding="utf-8")
 
 
+@cache
 def _template(name: str) -> Any:
     try:
         import jinja2
     except ImportError:
         raise BadInput(REMEDY) from None
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FunctionLoader(asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     return environment.get_template(name)

@@ -27,12 +27,14 @@ const log = (title, more = {}) => ({ title, type: "log", dtick: 1, ...more });
 const PLAIN = { tickformat: "~g" };
 const TIMES = { type: "log", dtick: "D2", ...PLAIN };
 
+const threads = (row) => (row.threads == null ? "" : `, ${row.threads} thread${row.threads === 1 ? "" : "s"}`);
+
 function hover(row) {
-  const lines = [row.title, `${row.library}, ${row.precision}, ${row.threads} threads`];
+  const lines = [row.title, `${row.library}, ${row.precision}${threads(row)}`];
   if (row.time_s != null) lines.push(`${words.seconds(row.time_s)} ${words.plusMinus(words.half(row))}`);
   if (row.flop_per_s != null) lines.push(`${words.tera(row.flop_per_s)} TFLOP/s`);
   if (row.limit) lines.push(`${row.limit}: ${words.percent(row.share_of_limit)} of that roof`);
-  lines.push(`deepbench run ${row.case}`);
+  if (row.status !== "published") lines.push(`deepbench run ${row.case}`);
   return lines.map((l) => words.plain(l)).join("<br>");
 }
 
@@ -102,7 +104,7 @@ const CHARTS = [
     rows: (rows, chosen) => computed(rows).filter((r) => r.family && r.family === chosen.family),
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size);
-      return [points(sorted, (r) => `${r.library} ${r.precision} ${r.threads} threads`, (r) => r.size, (r) => r.flop_per_s / 1e12, (own) => ({ mode: "lines+markers", ...rateBars(own) })), layout({ title: "the size that grows", ...TIMES }, { title: "TFLOP/s", rangemode: "tozero" })];
+      return [points(sorted, (r) => `${r.library} ${r.precision}${threads(r)}`, (r) => r.size, (r) => r.flop_per_s / 1e12, (own) => ({ mode: "lines+markers", ...rateBars(own) })), layout({ title: "the size that grows", ...TIMES }, { title: "TFLOP/s", rangemode: "tozero" })];
     },
   },
   {

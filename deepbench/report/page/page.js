@@ -120,7 +120,7 @@ function showDetails(row) {
   dialog.replaceChildren(
     element("h2", { id: "details-title" }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
     element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
-    element("p", {}, "Measure it again: ", element("code", {}, command), " ", copy),
+    row.status === "published" ? "" : element("p", {}, "Measure it again: ", element("code", {}, command), " ", copy),
   );
   dialog.append(element("p", {}, element("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   dialog.showModal();

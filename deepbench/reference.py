@@ -255,7 +255,7 @@ def beside(summaries: Sequence[Summary], machine: str) -> list[Beside]:
     """
     fastest: dict[tuple[str, str, str, str], Summary] = {}
     for s in summaries:
-        if s.status != "ok" or s.estimate is None or not _default(s):
+        if s.estimate is None or not s.counts or not _default(s):
             continue
         key = _work(s)
         known = fastest.get(key)

@@ -32,16 +32,29 @@ class Summary:
         return str(self.record["status"])
 
     @property
+    def imported(self) -> str | None:
+        """The program that measured it, where that was not us."""
+        found = self.record["notes"].get("imported_from")
+        return found if isinstance(found, str) else None
+
+    @property
+    def counts(self) -> bool:
+        """Whether its time may be ranked and its rate shown: checked, or said by another program, and told so."""
+        return self.estimate is not None and (
+            self.status == "ok" or (self.status == "unchecked" and bool(self.imported))
+        )
+
+    @property
     def flop_per_s(self) -> float | None:
-        """Rate at the estimated time, on the unpadded problem; None unless status is ok and something is computed."""
-        if self.estimate is None or self.status != "ok" or not self.record["flop"]:
+        """Rate at the estimated time, on the unpadded problem; None where the time does not count or nothing is computed."""
+        if self.estimate is None or not self.counts or not self.record["flop"]:
             return None
         return float(self.record["flop"] / self.estimate.time_s)
 
     @property
     def bytes_per_s(self) -> float | None:
         """Least traffic at the estimated time; None where something else ran in that time too."""
-        if self.estimate is None or self.status != "ok" or self._overlaps:
+        if self.estimate is None or not self.counts or self._overlaps:
             return None
         return float(self.record["traffic_bytes"] / self.estimate.time_s)
 
@@ -86,7 +99,7 @@ class Summary:
     def original_bytes_per_s(self) -> float | None:
         """Of a group: ranks × bytes over the time, as the original DeepBench published it."""
         count = self.record["notes"].get("original_bytes")
-        if self.estimate is None or self.status != "ok" or self._overlaps or not isinstance(count, float | int):
+        if self.estimate is None or not self.counts or self._overlaps or not isinstance(count, float | int):
             return None
         return count / self.estimate.time_s
 
@@ -167,7 +180,7 @@ class Baseline:
 
 def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
     """The baseline of every measured case that has one, by the case's text."""
-    ok = [s for s in summaries if s.status == "ok" and s.estimate]
+    ok = [s for s in summaries if s.counts]
     parsed = {s.record["case"]: _parsed(s.record["case"]) for s in ok}
     by_work: dict[tuple[Any, ...], list[Summary]] = {}
     for s in ok:

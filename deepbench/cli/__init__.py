@@ -1,6 +1,6 @@
 """The command `deepbench`, a file a verb or two; the only part that talks to a person."""
 
-from deepbench.cli import choose, compare, fleet, info, reference, report, roofline, run, selftest, show
+from deepbench.cli import choose, compare, fleet, importing, info, reference, report, roofline, run, selftest, show
 from deepbench.cli.root import cli, main
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "cli",
     "compare",
     "fleet",
+    "importing",
     "info",
     "main",
     "reference",

@@ -59,13 +59,14 @@ def print_machine(console: Console, machine: dict[str, Any]) -> None:
     allowed = machine.get("cores_allowed")
     has = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
     parts = [
-        str(machine.get("cpu")),
-        f"{allowed} core{'s' if allowed != 1 else ''}",
-        units.data_bytes(machine.get("memory_bytes")),
-        str(machine.get("system")),
+        machine.get("cpu"),
+        f"{allowed} core{'s' if allowed != 1 else ''}" if allowed else None,
+        units.data_bytes(machine["memory_bytes"]) if machine.get("memory_bytes") else None,
+        machine.get("system"),
     ]
-    console.print(f"machine    {', '.join(parts)}", markup=False)
-    console.print(f"           {' '.join(has)}", markup=False)
+    console.print(f"machine    {', '.join(str(p) for p in parts if p) or 'not said'}", markup=False)
+    if has:
+        console.print(f"           {' '.join(has)}", markup=False)
 
 
 def print_library(console: Console, title: str, answer: dict[str, Any]) -> None:

@@ -183,7 +183,7 @@ def _machine(out: Path, name: str, kind: str, made: dict[str, Any], stamp: str, 
     timed = [
         r
         for r, status in zip(rows, columns.get("status", ()), strict=True)
-        if r["time_s"] is not None and status in ("ok", "published")
+        if r["time_s"] is not None and status in ("ok", "published", "imported")
     ]
     hardware = made["machine"]["card"] or made["machine"]["cpu"]
     libraries = ", ".join(" ".join(str(x[n]) for n in ("name", "version") if x[n]) for x in made["libraries"])

@@ -50,7 +50,7 @@ def rivals(summaries: Iterable[Summary]) -> list[Rivals]:
         groups.setdefault(work_text(s), []).append(s)
     found = []
     for group in groups.values():
-        ok = [s for s in group if s.status == "ok" and s.estimate]
+        ok = [s for s in group if s.counts]
         ranked = sorted(ok, key=lambda s: s.estimate.time_s if s.estimate else 0.0)
         found.append(Rivals(ranked, [s for s in group if s not in ok]))
     return found
@@ -146,6 +146,8 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append(f"{word} {units.seconds(float(s.record['notes'][name]))}")
     if s.record["sources"] and not any(source.get("needed", True) for source in s.record["sources"]):
         found.append("not needed by training")
+    if s.imported:
+        found.append(f"from {s.imported}, unchecked" if s.status == "unchecked" else f"from {s.imported}")
     short = {"converted": "converted", "two_openmp_runtimes": "two OpenMP runtimes", "not_cold": "not cold"}
     return found + [short.get(w["code"], w["code"]) for w in s.warnings]
 
@@ -191,7 +193,7 @@ def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], limits: 
         best = group.ranked[0]
         beside = ", ".join(_beside(s, best, s in group.tie) for s in group.ranked[1:])
         time, interval, tflop, clean = _numbers(best)
-        shown = {"TFLOP/s": tflop, "bus GB/s": _bytes_per_s(best) if best.group else "–"}
+        shown = {"TFLOP/s": tflop, "bus GB/s": _bytes_per_s(best) if by_group(best) else "–"}
         table.add_row(
             Text(title(best)),
             Text(best.record["precision"]),
@@ -219,7 +221,7 @@ def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], lim
             rate = _bytes_per_s(s)
             time, interval, tflop, clean = _numbers(s)
             said = notes(s, compared) if measured else []
-            if s.status != "ok":
+            if not s.counts:
                 said = [f"{s.status}: {s.record['reason'] or ''}", *said]
             elif s in group.tie:
                 said = ["tie", *said]
@@ -239,13 +241,14 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
     if e is None:
         return "–", "–", "–", "–"
     interval = units.plus_minus(e.half_width) + ("*" if s.within else "")
-    tflop = "–" if s.group else units.flop_per_s(s.flop_per_s)
-    return units.seconds(e.time_s), interval, tflop, units.percent(e.clean_fraction)
+    tflop = "–" if by_group(s) else units.flop_per_s(s.flop_per_s)
+    clean = "–" if s.imported else units.percent(e.clean_fraction)  # other programs keep no evidence
+    return units.seconds(e.time_s), interval, tflop, clean
 
 
 def _bytes_per_s(s: Summary) -> str:
     """Memory traffic, or of a group its bus bandwidth."""
-    rate = s.bus_bytes_per_s if s.group else s.bytes_per_s
+    rate = s.bus_bytes_per_s if by_group(s) else s.bytes_per_s
     return units.significant(rate / 1e9) if rate else "–"
 
 

@@ -61,7 +61,7 @@ const rateBars = (rows) => ({
   },
 });
 
-const ok = (rows) => rows.filter((r) => (r.status === "ok" || r.status === "published") && r.time_s != null);
+const ok = (rows) => rows.filter((r) => ["ok", "published", "imported"].includes(r.status) && r.time_s != null);
 const computed = (rows) => ok(rows).filter((r) => r.flop_per_s);
 const thinned = (rows) => {
   const step = Math.ceil(rows.length / MOST_POINTS);

@@ -17,7 +17,7 @@ from deepbench.limits import Limits
 from deepbench.report import comparison as comparing
 from deepbench.report import export, views
 from deepbench.report import reference as published
-from deepbench.report.table import library_title, rival_title, rivals, settings_words, title
+from deepbench.report.table import by_group, library_title, rival_title, rivals, settings_words, title
 from deepbench.store import ResultFile
 from deepbench.summary import Summary, summarize
 
@@ -69,6 +69,7 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
         found.append(
             {
                 **{name: whole.get(name) for name in FIELDS},
+                **({"status": "imported"} if s.imported and s.counts else {}),
                 "title": title(s),
                 "library": rival_title(s),
                 "version": whole["library_version"],
@@ -101,7 +102,7 @@ def _family(s: Summary) -> tuple[str | None, int | None]:
 
 def _message_bytes(s: Summary) -> float | None:
     """Of a group: bytes that each rank holds."""
-    return float(s.record["traffic_bytes"]) if s.group else None
+    return float(s.record["traffic_bytes"]) if by_group(s) else None
 
 
 def _thinned(samples_s: Sequence[float], most: int) -> list[float]:
@@ -146,15 +147,14 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> dict[str, Any]:
 
 def sentences(summaries: Sequence[Summary], known: Limits) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
-    ok = [s for s in summaries if s.status == "ok" and s.estimate]
+    ok = [s for s in summaries if s.counts]
     told = [text for text in (_how_fast(ok, known), _which_library(ok), _how_near(ok, known)) if text]
     counts: dict[str, int] = {}
     for s in summaries:
         counts[s.status] = counts.get(s.status, 0) + 1
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
-    told.append(
-        f"{len(ok)} of {len(summaries)} cases have a checked time" + (f"; {', '.join(others)}." if others else ".")
-    )
+    checked = counts.get("ok", 0)
+    told.append(f"{checked} of {len(summaries)} cases have a checked time{'; ' if others else ''}{', '.join(others)}.")
     return told
 
 

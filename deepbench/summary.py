@@ -46,7 +46,7 @@ class Summary:
 
     @property
     def flop_per_s(self) -> float | None:
-        """Rate at the estimated time, on the unpadded problem; None where the time does not count or nothing is computed."""
+        """Rate at the estimated time, on the unpadded problem; None where no time counts or nothing is computed."""
         if self.estimate is None or not self.counts or not self.record["flop"]:
             return None
         return float(self.record["flop"] / self.estimate.time_s)

@@ -62,6 +62,13 @@ def percent(value: float | None, digits: int = 0) -> str:
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
+def bar(share: float, width: int = 5) -> str:
+    """So much of a bar: `███▌ `, in eighths of a character."""
+    eighths = round(8 * width * min(1.0, max(0.0, share)))
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + ("" if rest == 0 else "▏▎▍▌▋▊▉"[rest - 1])).ljust(width)
+
+
 def plus_minus(value: float | None) -> str:
     """`±0.4 %`: half the width of an interval."""
     if value is None:

@@ -24,6 +24,10 @@ from deepbench.cli.root import HELP, cli, end_with_the_reader
 @click.option("--json", "form", flag_value="json", help="Header, roofs and a row a case.")
 @click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
 @click.option("--markdown", "form", flag_value="markdown", help="A table to paste into a page.")
+@click.option("--xlsx", metavar="OUT", help="A workbook: the original's sheets, and one with a row a case.")
+@click.option("--parquet", metavar="OUT", help="A row a case, for data frames.")
+@click.option("--sqlite", metavar="OUT", help="Tables of cases and samples, for SQL.")
+@click.option("--plot", is_flag=True, help="A roofline in the terminal.")
 @click.option("--full", is_flag=True, help="A line for each library instead of the fastest only.")
 @click.option(
     "--by",
@@ -34,7 +38,17 @@ from deepbench.cli.root import HELP, cli, end_with_the_reader
 @click.option("--price", metavar="N/h", help="With --by application: what an hour of the machine costs, such as 2.5/h.")
 @click.option("--host", metavar="NAME", help="Of a fleet file: the results of one host, as those of any file.")
 def show(
-    file: str, form: str | None, full: bool, by: str | None, against: str | None, price: str | None, host: str | None
+    file: str,
+    form: str | None,
+    xlsx: str | None,
+    parquet: str | None,
+    sqlite: str | None,
+    plot: bool,
+    full: bool,
+    by: str | None,
+    against: str | None,
+    price: str | None,
+    host: str | None,
 ) -> None:
     """The table of a result file; checks every line of it first.
 
@@ -42,6 +56,7 @@ def show(
     Examples:
       deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
       deepbench show new.jsonl --by application --against old.jsonl
+      deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
     from deepbench import fleet
     from deepbench.report import export
@@ -59,6 +74,12 @@ def show(
     if found.torn:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
     summaries = summarize(found.records, found.order)
+    if xlsx or parquet or sqlite:
+        _write(found, summaries, xlsx, parquet, sqlite)
+        return
+    if plot:
+        _plot(found, summaries)
+        return
     if by is not None or against is not None or price is not None:
         _show_view(found, summaries, by, against, form, price)
         return
@@ -72,6 +93,29 @@ def show(
         console = make_console()
         print_head(console, found)
         print_table(console, found, full)
+
+
+def _write(
+    found: ResultFile, summaries: list[Summary], xlsx: str | None, parquet: str | None, sqlite: str | None
+) -> None:
+    from deepbench.report import database, workbook
+
+    for path, writer in ((xlsx, workbook.write), (parquet, database.parquet), (sqlite, database.sqlite)):
+        if path:
+            writer(found, summaries, Path(path))
+            print(f"wrote {path}")
+
+
+def _plot(found: ResultFile, summaries: list[Summary]) -> None:
+    from deepbench import limits
+    from deepbench.report import plot
+
+    console = make_console()
+    lines = plot.roofline(summaries, limits.of_file(found, summaries), min(console.width, 160))
+    if not lines:
+        raise BadInput(f"nothing in {found.path} computes, so there is no roofline; see deepbench show {found.path}")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _price(text: str | None) -> float | None:

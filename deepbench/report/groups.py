@@ -163,7 +163,7 @@ def _range(bound: int | None, i: int, count: int) -> str:
 
 def _measured(summaries: Sequence[Summary]) -> list[Summary]:
     reduced = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None]
-    return [s for s in reduced if s.status == "ok" and s.estimate is not None]
+    return [s for s in reduced if s.counts]
 
 
 def _point(s: Summary) -> scaling.Point:

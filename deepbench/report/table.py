@@ -167,9 +167,9 @@ def _columns(table: Table, names: Sequence[str]) -> None:
 
 
 def limit_words(s: Summary, limits: Limits) -> str:
-    """`compute 64 %`: the limit a case stands at, and its share of that roof."""
+    """`███▏  compute 64 %`: the limit a case stands at, and its share of that roof."""
     standing = limits.standing(s)
-    return f"{standing.bound} {units.percent(standing.share)}" if standing else "–"
+    return f"{units.bar(standing.share)} {standing.bound} {units.percent(standing.share)}" if standing else "–"
 
 
 def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], limits: Limits) -> Table:

@@ -1,0 +1,87 @@
+"""A result file for programs that ask questions of tables: Parquet and SQLite."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deepbench import limits
+from deepbench.errors import BadInput
+from deepbench.report import export
+from deepbench.store import ResultFile
+from deepbench.summary import Summary
+
+REMEDY = "Parquet needs PyArrow: pip install 'deepbench-kernels[parquet]'"
+
+
+def _table(found: ResultFile, summaries: Sequence[Summary]) -> tuple[list[str], list[dict[str, Any]]]:
+    rows = export.rows(summaries, limits.of_file(found, summaries))
+    return list(dict.fromkeys(name for row in rows for name in row)), rows
+
+
+def parquet(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """A row a case; the file's header is in the metadata as `deepbench_header`."""
+    try:
+        import pyarrow
+        from pyarrow import parquet as writer
+    except ImportError:
+        raise BadInput(REMEDY) from None
+    names, rows = _table(found, summaries)
+    columns = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        kinds = {type(v) for v in values if v is not None}
+        if kinds == {int, float}:
+            values = [None if v is None else float(v) for v in values]
+        elif len(kinds) > 1:  # what the ops do not agree on is text
+            values = [None if v is None else str(v) for v in values]
+        try:
+            columns[name] = pyarrow.array(values)
+        except (pyarrow.ArrowInvalid, OverflowError):  # a whole number that no machine word holds
+            columns[name] = pyarrow.array([None if v is None else str(v) for v in values])
+    table = pyarrow.table(columns).replace_schema_metadata({"deepbench_header": json.dumps(found.header)})
+    try:
+        writer.write_table(table, path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror or error}; choose another name") from None
+
+
+def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """Tables `cases` (a row a case), `samples` (case, round, position, seconds) and `header` (JSON)."""
+    if path.exists():
+        raise BadInput(f"{path} is there already; choose another name")
+    names, rows = _table(found, summaries)
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    try:
+        with sqlite3.connect(path) as database:
+            database.execute("create table header (json text)")
+            database.execute("insert into header values (?)", (json.dumps(found.header, ensure_ascii=False),))
+            database.execute(f"create table cases ({', '.join(quoted) or 'nothing'})")
+            marks = ", ".join("?" * len(names))
+            values = ([_value(row.get(name)) for name in names] for row in rows)
+            database.executemany(f"insert into cases values ({marks})", values)
+            database.execute('create table samples ("case" text, round integer, position integer, seconds real)')
+            database.executemany(
+                "insert into samples values (?, ?, ?, ?)",
+                (
+                    (r["case"], r["round"], i, seconds)
+                    for s in summaries
+                    for r in s.rounds
+                    if r["measurement"]
+                    for i, seconds in enumerate(r["measurement"]["samples_s"])
+                ),
+            )
+        database.close()
+    except sqlite3.Error as error:
+        raise BadInput(f"cannot write {path}: {error}") from None
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # SQLite's whole numbers have 64 bits
+        return str(value)
+    return value if isinstance(value, str | int | float | None) else json.dumps(value)

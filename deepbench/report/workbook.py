@@ -1,0 +1,301 @@
+"""A result file as a workbook: sheets laid out as the original's, cell by cell, and one with a row a case.
+
+In the original's sheets a row is a row of its suite, at its fastest library; what was not measured is empty. Numbers
+are values, not formulas: a rate comes from the same function here as anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepbench import limits, plan
+from deepbench.errors import BadInput
+from deepbench.report import export
+from deepbench.report.table import rival_title
+from deepbench.store import ResultFile
+from deepbench.summary import Summary, baselines
+
+REMEDY = "a workbook needs openpyxl: pip install 'deepbench-kernels[xlsx]'"
+
+# The original's name of a sheet, and what its first row says; B1 of f16 is that of its V100.
+TRAIN = {
+    "f32": ("Results FP32", "Float"),
+    "tf32": ("Results TF32", "32 bit inputs, 19 bit multiplication, 32 bit addition"),
+    "f16": ("Results - FP16 ip, Mixed math", "16 bit inputs, 16 bit multiplication, 32 bit addition"),
+    "bf16": ("Results - BF16 ip, Mixed math", "16 bit inputs (bfloat16), 16 bit multiplication, 32 bit addition"),
+}
+DEVICE_NAME, SERVER_NAME = "Kernels", "Results - Mixed Precision"
+EIGHT_BITS = ("i8u8", "i8")
+
+GEMM = {1: "Dense Matrix Multiplication", 3: "M", 4: "N", 5: "K", 6: "A Transpose", 7: "B Transpose", 9: "Time (msec)"}
+SPARSE = {
+    **{1: "Sparse Matrix Multiplication", 3: "M", 4: "N", 5: "K", 6: "A Transpose", 7: "B Transpose", 8: "Sparsity"},
+    **{10: "Sparse Time (msec)", 11: "Dense Time (msec)", 13: "Speedup wrt dense"},
+}
+CONV_TRAIN = (
+    *("W", "H", "C", "N", "K ", "S (Filter width)", "R (Filter height)", "pad_w", "pad_h", "Horizontal stride"),
+    *("Vertical stride", "Forward (msec)", "wrt Inputs (msec)", "wrt Parameters (msec)", None, "P", "Q"),
+    *("Total Time (msec)", "FWD TERAFLOPS", "BWD INPUTS TERAFLOPS", "BWD PARMS TERAFLOPS", "Forward Algorithm"),
+)
+CONV_INFERENCE = (
+    *("W (input - time)", "H (input)", "C (channels)", "N (batch size)", "K  (number of filters)", "S (filter width)"),
+    *("R (filter height)", "pad_w", "pad_h", "Horizontal Stride", "Vertical Stride", "Forward (msec)", "P", "Q"),
+)
+INPUT_LAYERS = (
+    "* = The backward pass wrt inputs is excluded for these kernels since they are typically the input layers of a "
+    "neural network"
+)
+RECURRENT_TRAIN = (
+    *("Hidden Units", "N", "Timesteps", None, "Time Forward (msec)", "Time Backward wrt Inputs (msec)"),
+    *("Time Backward wrt Weights (msec)", "TERAFLOPS FWD", "TERAFLOPS BWD Inputs", "TERAFLOPS BWD Weights"),
+    "Total Time",
+)
+TITLES = {"vanilla": "Recurrent Layers - Vanilla", "lstm": "Recurrent Layers - LSTM", "gru": "Recurrent Layers - GRU"}
+
+# Where the sections of a sheet begin: the first row of data, by the original's V100, TitanXp and Raspberry Pi.
+TRAIN_GEMM_ROWS = [*range(5, 49), *range(51, 67), *range(68, 84), *range(85, 87), *range(88, 170)]
+
+
+@dataclass(frozen=True)
+class _Fastest:
+    """The fastest of each row of a suite, by op, row and direction, in some precisions."""
+
+    found: dict[tuple[str, int, str], Summary]
+    dense: dict[str, float]
+    """Seconds of the fastest dense product beside a sparse one, by the case's text."""
+
+    def get(self, op: str, row: int, direction: str = "forward") -> Summary | None:
+        return self.found.get((op, row, direction))
+
+
+def write(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """The workbook; `BadInput` without openpyxl, or where it cannot be written."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise BadInput(REMEDY) from None
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    ok = [s for s in summaries if s.counts]
+    suites = {source["suite"] for s in ok for source in s.record["sources"]}
+    if "deepbench/train" in suites:
+        for precision, (name, words) in TRAIN.items():
+            fastest = _fastest(ok, "deepbench/train", (precision,))
+            if fastest.found:
+                _train(_sheet(book, name), fastest, words)
+    for suite, name, unit in (("deepbench/server", SERVER_NAME, 1e12), ("deepbench/device", DEVICE_NAME, 1e9)):
+        if suite in suites:
+            _inference(_sheet(book, name), ok, suite, unit)
+    _specs(_sheet(book, "Specs"), found)
+    _all_cases(_sheet(book, "All cases"), export.rows(summaries, limits.of_file(found, summaries)))
+    try:
+        book.save(path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None
+
+
+def _sheet(book: Any, name: str) -> Any:
+    sheet = book.create_sheet(name)
+    sheet.column_dimensions["A"].width = 28
+    return sheet
+
+
+def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _Fastest:
+    best: dict[tuple[str, int, str], Summary] = {}
+    ok = list(ok)
+    for s in ok:
+        if s.record["precision"] not in precisions or s.estimate is None:
+            continue
+        for source in s.record["sources"]:
+            key = s.record["op"], source["row"], s.record["direction"]
+            known = best.get(key)
+            if source["suite"] == suite and (
+                known is None or known.estimate is None or s.estimate.time_s < known.estimate.time_s
+            ):
+                best[key] = s
+    dense = {text: b.summary.estimate.time_s for text, b in baselines(ok).items() if b.summary.estimate}
+    return _Fastest(best, dense)
+
+
+def _entries(suite: str, op: str) -> list[tuple[int, Any, str]]:
+    """Row, problem and application of each line of a suite, in its order, each once."""
+    found: dict[int, tuple[int, Any, str]] = {}
+    for entry in plan.read_suite(suite):
+        if entry.pattern.op == op and entry.source:
+            row = int(entry.source["row"])
+            found.setdefault(
+                row, (row, entry.pattern.problem, str(entry.source.get("label") or entry.source["application"]))
+            )
+    return [found[row] for row in sorted(found)]
+
+
+def _milliseconds(s: Summary | None) -> float | None:
+    return s.estimate.time_s * 1e3 if s and s.estimate else None
+
+
+def _put(sheet: Any, row: int, cells: dict[int, Any]) -> None:
+    for column, value in cells.items():
+        if value is not None:
+            cell = sheet.cell(row, column, export.cell(value))
+            if isinstance(value, float):
+                cell.number_format = "0.00" if abs(value) >= 1 else "0.000000"
+
+
+def _gemm(sheet: Any, rows: Sequence[int], suite: str, fastest: _Fastest, unit: float) -> None:
+    for (row, p, label), at in zip(_entries(suite, "gemm"), rows, strict=True):
+        s = fastest.get("gemm", row)
+        rate = s.flop_per_s / unit if s and s.flop_per_s else None
+        cells = {2: label, 3: p.m, 4: p.n, 5: p.k, 6: "NT"[p.a_t], 7: "NT"[p.b_t], 9: _milliseconds(s), 10: rate}
+        _put(sheet, at, cells | {11: 0 if s and unit == 1e12 and suite != "deepbench/train" else None})
+
+
+def _train(sheet: Any, fastest: _Fastest, words: str) -> None:
+    _put(sheet, 1, {1: "Precision", 2: words})
+    _put(sheet, 4, {**GEMM, 10: "TERAFLOPS"})
+    _gemm(sheet, TRAIN_GEMM_ROWS, "deepbench/train", fastest, 1e12)
+    _put(sheet, 174, {1: "Convolution"})
+    _put(sheet, 175, dict(enumerate(CONV_TRAIN, 3)))
+    not_needed = _not_needed("deepbench/train")
+    for at, (row, p, label) in enumerate(_entries("deepbench/train", "conv"), 176):
+        passes = [fastest.get("conv", row, d) for d in ("forward", "backward_data", "backward_weights")]
+        times: list[Any] = [_milliseconds(s) for s in passes]
+        rates: list[Any] = [s.flop_per_s / 1e12 if s and s.flop_per_s else None for s in passes]
+        total = [times[0], times[2]] if row in not_needed else list(times)
+        if row in not_needed:
+            times[1] = rates[1] = "N/A*"
+        whole = sum(total) if all(t is not None for t in total) else None
+        algorithm = passes[0].record["notes"].get("implementation") if passes[0] else None
+        values = (*_conv_sizes(p), *times, None, p.output[2], p.output[1], whole, *rates, algorithm)
+        _put(sheet, at, {2: label, **dict(enumerate(values, 3))})
+    _put(sheet, 272, {4: INPUT_LAYERS})
+    firsts = {"vanilla": (274, 276), "lstm": (291, 292), "gru": (316, 317)}
+    for cell, (head, first) in firsts.items():
+        _put(sheet, head, {1: TITLES[cell], **dict(enumerate(RECURRENT_TRAIN, 3))})
+        layers = [e for e in _entries("deepbench/train", "recurrent") if e[1].cell == cell]
+        for at, (row, p, label) in enumerate(layers, first):
+            passes = [fastest.get("recurrent", row, d) for d in ("forward", "backward_data", "backward_weights")]
+            times = [_milliseconds(s) for s in passes]
+            both = _milliseconds(fastest.get("recurrent", row, "backward"))  # libraries that do both gradients in one
+            rates = [s.flop_per_s / 1e12 if s and s.flop_per_s else None for s in passes]
+            known = [t for t in (times[0], both) if t is not None] if both else times
+            whole = sum(t for t in known if t is not None) if None not in known and len(known) > 1 else None
+            _put(
+                sheet,
+                at,
+                {2: label, **dict(enumerate((p.hidden, p.batch, p.timesteps, None, *times, *rates, whole), 3))},
+            )
+    _reduced(sheet, fastest)
+
+
+def _reduced(sheet: Any, fastest: _Fastest) -> None:
+    head = {1: "All-Reduce", 3: "Size # floats", 4: "# chips / accelerator cards", 7: "Mean All Reduce Time (msec)"}
+    _put(sheet, 339, {**head, 9: "Gigabytes/sec", 10: "Selected Algorithm", 11: "Std Dev All Reduce Time (msec)"})
+    for at, (row, p, _) in enumerate(_entries("deepbench/train", "all_reduce"), 341):
+        s = fastest.get("all_reduce", row)
+        rate = s.original_bytes_per_s / 1e9 if s and s.original_bytes_per_s else None
+        _put(sheet, at, {3: p.n, 4: p.ranks, 7: _milliseconds(s), 9: rate, 10: rival_title(s) if s else None})
+
+
+def _not_needed(suite: str) -> set[int]:
+    """Rows of convolutions whose gradient of the input no training needs."""
+    return {
+        int(e.source["row"])
+        for e in plan.read_suite(suite)
+        if e.source and e.pattern.op == "conv" and not e.source.get("needed", True)
+    }
+
+
+def _conv_sizes(p: Any) -> tuple[int, ...]:
+    return p.w, p.h, p.c, p.n, p.k, p.s, p.r, p.pad_w, p.pad_h, p.stride_w, p.stride_h
+
+
+def _inference(sheet: Any, ok: Sequence[Summary], suite: str, unit: float) -> None:
+    server = suite == "deepbench/server"
+    word = "TERAFLOPS" if server else "GIGAFLOPS"
+    eight, single = _fastest(ok, suite, EIGHT_BITS), _fastest(ok, suite, ("f32",))
+    gemm, conv = (eight if any(op == name for op, _, _ in eight.found) else single for name in ("gemm", "conv"))
+    said = "Int8 multiplication, 32 bit accumulation"
+    kinds = {"GEMM": gemm is eight, "Conv": conv is eight}
+    words = "; ".join(f"{name}: {said if is_eight else 'single precision'}" for name, is_eight in kinds.items())
+    _put(sheet, 1, {1: "Precision", 2: words})
+    first = {"gemm": 4, "sparse": 83, "conv": 111} if server else {"gemm": 4, "sparse": 21, "conv": 33}
+    if server:
+        _put(sheet, 2, {2: "Sparse Ops, RNN: single precision"})
+    _put(sheet, first["gemm"] - 1, {**GEMM, 10: word, **({11: "Padded Kernels"} if server else {})})
+    problems = _entries(suite, "gemm")
+    _gemm(sheet, range(first["gemm"], first["gemm"] + len(problems)), suite, gemm, unit)
+    _put(sheet, first["sparse"] - 1, {**SPARSE, 12: f"Sparse{'' if server else ' '}{word}"})
+    for at, (row, p, label) in enumerate(_entries(suite, "sparse_gemm"), first["sparse"]):
+        s = single.get("sparse_gemm", row)
+        dense = single.dense.get(s.record["case"]) if s else None
+        speed_up = dense / s.estimate.time_s if s and s.estimate and dense else None
+        rate = s.flop_per_s / unit if s and s.flop_per_s else None
+        cells = {2: label, 3: p.m, 4: p.n, 5: p.k, 6: "N", 7: "N", 8: p.sparsity / 100, 10: _milliseconds(s)}
+        _put(sheet, at, {**cells, 11: dense * 1e3 if dense else None, 12: rate, 13: speed_up})
+    _put(sheet, first["conv"] - 2, {1: "Convolution"})
+    last = [f"FWD {word}", *(["Padded Kernels"] if server else [])]
+    _put(sheet, first["conv"] - 1, dict(enumerate((*CONV_INFERENCE, *last), 3)))
+    for at, (row, p, label) in enumerate(_entries(suite, "conv"), first["conv"]):
+        s = conv.get("conv", row)
+        rate = s.flop_per_s / unit if s and s.flop_per_s else None
+        values = (*_conv_sizes(p), _milliseconds(s), p.output[2], p.output[1], rate, 0 if s and server else None)
+        _put(sheet, at, {2: label, **dict(enumerate(values, 3))})
+    places = {"lstm": (227, 228), "gru": (245, 246)} if server else {"vanilla": (56, 58), "lstm": (63, 64)}
+    for cell, (head, start) in places.items():
+        column = 7 if server else 6
+        rate_head = {8: "FWD TERAFLOPS"} if server else {}
+        titles = {3: "Hidden units", 4: "N", 5: "Timesteps", column: "Time Forward (msec)"}
+        _put(sheet, head, {1: TITLES[cell], **titles, **rate_head})
+        layers = [e for e in _entries(suite, "recurrent") if e[1].cell == cell]
+        for at, (row, p, label) in enumerate(layers, start):
+            s = single.get("recurrent", row)
+            rate = s.flop_per_s / unit if s and s.flop_per_s and server else None
+            cells = {2: label, 3: p.hidden, 4: p.batch, 5: p.timesteps, column: _milliseconds(s)}
+            _put(sheet, at, {**cells, **({8: rate} if server else {})})
+
+
+def _specs(sheet: Any, found: ResultFile) -> None:
+    machine = found.header["machine"]
+    cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
+    card = next(filter(None, cards), None) or {}
+    facts: list[tuple[str, Any]] = [
+        ("CPU Model", machine.get("cpu")),
+        ("GPU Model", card.get("name")),
+        ("Linux Kernel Version", machine.get("kernel")),
+        ("System", machine.get("system")),
+        *(
+            (f"{name} Version", answer["library"]["version"])
+            for name, answer in found.header["libraries"].items()
+            if "library" in answer
+        ),
+        ("Measured", found.header["started"]),
+        ("Tool", found.header["tool"]),
+        (
+            "Times",
+            "lower quartile over fresh processes of the median of undisturbed samples, fastest library of each row",
+        ),
+        ("Rates", "on the unpadded problem; of sparse products over the non-zeros, where the original counted zeros"),
+        ("More", "libraries, settings and intervals of every case are in the sheet All cases"),
+    ]
+    for at, (name, value) in enumerate([fact for fact in facts if fact[1] is not None], 1):
+        _put(sheet, at, {1: name, 2: str(value)})
+
+
+def _all_cases(sheet: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """A row a case, for people who sort and filter."""
+    from openpyxl.styles import Font
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for column, name in enumerate(names, 1):
+        sheet.cell(1, column, export.cell(name)).font = Font(bold=True)
+    for at, row in enumerate(rows, 2):
+        for column, name in enumerate(names, 1):
+            value = row.get(name)
+            if value is not None:
+                sheet.cell(at, column, export.cell(value))
+    sheet.freeze_panes = "B2"
+    if rows:
+        sheet.auto_filter.ref = sheet.dimensions

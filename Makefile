@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-torch test-hosts check gpu clean
+.PHONY: run test test-torch test-hosts test-browser check gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -20,6 +20,12 @@ test-torch: .venv/test
 test-hosts: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fleet]'
 	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts tests/harness/test_launched.py
+
+# Pages in a real browser: Debian's chromium, installed where we may, and axe's rules of accessibility.
+test-browser: .venv/test
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || echo "no chromium, and no right to install it: the tests will say what they miss"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser-test]'
+	DEEPBENCH_TEST_BROWSER=1 $(BIN)/python -m pytest tests/browser
 
 # For developers, under a minute: format, lint, strict types, the fast tests.
 check: .venv/check

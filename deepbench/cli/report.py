@@ -36,6 +36,7 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
       deepbench report before.jsonl after.jsonl --against V100 --against "Xeon Phi"
     """
     from deepbench import reference, store
+    from deepbench.record import printable
     from deepbench.report.page import content, render
 
     gc.disable()  # all that is read stays until the end: looking through it again and again is a third of the time
@@ -53,7 +54,7 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
     pairs = [content.of_pair(found[0], f, (labels[0], name)) for f, name in list(zip(found, labels, strict=True))[1:]]
     pairs += [content.of_published(f, name, m) for f, name in zip(found, labels, strict=True) for m in machines]
     whole = {"files": parts, "pairs": [p for p in pairs if p is not None]}
-    write(Path(output), render.page(whole, title or f"DeepBench: {', '.join(labels)}"))
+    write(Path(output), render.page(whole, printable(title or f"DeepBench: {', '.join(labels)}")))
     print(f"wrote {output}")
 
 

@@ -56,10 +56,14 @@ class DeepBenchText(Format):
             elif header is not None and re.match(r"\s*(\d|vanilla|lstm|gru)", line):
                 values = line.replace("Not Supported", "NotSupported").split()
                 imported.found += _row(dict(zip(names, values, strict=False)), given, imported.left_out)
-            elif ranks and (found := REDUCED.match(line)):
-                imported.found.append(_all_reduce(line, found, int(ranks[1]), text, given))
             else:
-                imported.found += _intel(line, given)
+                try:
+                    if ranks and (found := REDUCED.match(line)):
+                        imported.found.append(_all_reduce(line, found, int(ranks[1]), text, given))
+                    else:
+                        imported.found += _intel(line, given)
+                except (ValueError, IndexError):  # a line that was cut off
+                    imported.left_out.append(f"a line that is not whole: {line.strip()[:60]}")
         return imported
 
 

@@ -14,6 +14,7 @@ from deepbench import comparison, limits, reference, units
 from deepbench import op as ops
 from deepbench.errors import BadInput
 from deepbench.limits import Limits
+from deepbench.record import printable
 from deepbench.report import comparison as comparing
 from deepbench.report import export, views
 from deepbench.report import reference as published
@@ -35,7 +36,8 @@ MOST_SAMPLES, MOST_OF_PROCESS, LEAST_OF_PROCESS = 60_000, 40, 4
 
 
 def of_file(found: ResultFile, name: str) -> dict[str, Any]:
-    """Everything a page shows of one file."""
+    """Everything a page shows of one file; names of files are strangers' texts too."""
+    name = printable(name)
     summaries = summarize(found.records, found.order)
     known = limits.of_file(found, summaries)
     rows = _rows(summaries, known)
@@ -219,6 +221,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any] | None:
     """Two files beside each other; None where they have no case in common."""
+    names = printable(names[0]), printable(names[1])
     found = comparison.compare(a, b)
     if not found.cases:
         return None
@@ -237,6 +240,7 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
 
 def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any] | None:
     """A file beside a published machine; None where they have no case in common."""
+    name = printable(name)
     matched = reference.beside(summarize(found.records, found.order), machine)
     if not matched:
         return None

@@ -31,7 +31,7 @@ dark.addEventListener("change", () => drawn.forEach((_, div) => draw(div)));
 window.addEventListener("beforeprint", () => document.querySelectorAll(".plot").forEach(draw));
 
 function picture(parent, label, wide, make, onPoint) {
-  const div = element("div", { class: wide ? "plot wide" : "plot", role: "img", "aria-label": label });
+  const div = element("div", { class: wide ? "plot wide" : "plot", role: "group", "aria-label": label });
   div.make = make;
   div.onPoint = onPoint;
   parent.append(div);
@@ -125,7 +125,7 @@ function showDetails(row) {
   dialog.append(element("p", {}, element("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   dialog.showModal();
   if (samples.some((s) => s.length > 1)) {
-    const div = element("div", { class: "plot", role: "img", "aria-label": "Samples of each process" });
+    const div = element("div", { class: "plot", role: "group", "aria-label": "Samples of each process" });
     div.make = () => samplesChart(samples);
     dialog.insertBefore(div, dialog.lastChild);
     draw(div);

@@ -6,7 +6,7 @@ const linkTo = (href, text) => element("a", { href }, text);
 const redraw = [];
 dark.addEventListener("change", () => redraw.forEach((draw) => draw()));
 function plot(figure, label, make) {
-  const div = element("div", { class: "plot wide", role: "img", "aria-label": label });
+  const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
   figure.append(div);
   const draw = () => { const [traces, shape] = make(); window.Plotly.react(div, traces, shape, CONFIG); };
   redraw.push(draw);

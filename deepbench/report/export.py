@@ -46,7 +46,7 @@ def row(s: Summary, baseline: Baseline | None = None, limits: Limits | None = No
         "high_s": e.high_s if e else None,
         "processes": e.processes if e else None,
         "clean_fraction": e.clean_fraction if e else None,
-        "first_call_s": min(m["first_call_s"] for m in measured) if measured else None,
+        "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
         "flop": r["flop"],
         **{f"flop_{name}": count for name, count in r.get("other_flop", {}).items()},
         "traffic_bytes": r["traffic_bytes"],

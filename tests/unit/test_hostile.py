@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from deepbench import case, measure, plan, store, summary
+from deepbench import case, measure, plan, reference, store, summary
 from deepbench.errors import BadInput
 from deepbench.report import export, table
+from deepbench.report.page import content
 from tests.unit import samples
 
 strange = st.one_of(
@@ -81,6 +82,8 @@ def test_a_file_that_passes_the_schema_can_be_used(tmp_path_factory, changes):
     export.to_csv(found, summaries)
     json.loads(export.to_json(found, summaries))
     export.to_markdown(summaries)
+    json.dumps(content.of_file(found, "mine"), allow_nan=False)
+    reference.beside(summaries, "NVIDIA Tesla V100")
     try:
         planned = [plan.Planned(case.parse(p["case"]), p["sources"]) for p in found.header["plan"]["cases"]]
         measure.Rules(**found.header["plan"]["rules"])

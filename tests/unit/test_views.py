@@ -111,7 +111,7 @@ def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
     assert 0.2 == pytest.approx(only.break_even_density, rel=1e-3)  # a tenth are non-zeros, at twice the speed
     (said,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
     assert "2.00× dense" in table.notes(said, found)
-    assert 2 == pytest.approx(export._all_rows(summaries)[0]["speed_up_over_baseline"], rel=1e-3)
+    assert 2 == pytest.approx(export.rows(summaries)[0]["speed_up_over_baseline"], rel=1e-3)
 
 
 def test_sparse_alone_has_no_baseline():

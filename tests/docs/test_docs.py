@@ -89,7 +89,8 @@ def test_commands_in_code_blocks_have_options_that_exist(deepbench, page):
 
     known = {}
     for name, command in cli.commands.items():
-        known[name] = {o for p in command.params for o in p.opts} | {"--help", "-h"}
+        both = [command, *getattr(command, "commands", {}).values()]  # `reference list` is a command of a command
+        known[name] = {o for c in both for p in c.params for o in p.opts} | {"--help", "-h"}
     for line in re.findall(r"^(?:\$ )?deepbench (.+)$", page.read_text(), re.MULTILINE):
         verb, *words = line.split("#")[0].split()
         if verb.startswith("-"):

@@ -62,7 +62,7 @@ const rateBars = (rows) => ({
 });
 
 const ok = (rows) => rows.filter((r) => ["ok", "published", "imported"].includes(r.status) && r.time_s != null);
-const computed = (rows) => ok(rows).filter((r) => r.flop_per_s);
+const computed = (rows) => ok(rows).filter((r) => r.flop_per_s && !r.ranks); // groups have pictures of their own
 const thinned = (rows) => {
   const step = Math.ceil(rows.length / MOST_POINTS);
   return step > 1 ? rows.filter((_, i) => i % step === 0) : rows;

@@ -22,6 +22,12 @@ def comma_list(ctx: click.Context, option: click.Parameter, value: tuple[str, ..
     return tuple(dict.fromkeys(w for v in value for w in v.split(",") if w))
 
 
+def require_suffix(option: str, path: str, suffixes: tuple[str, ...]) -> None:
+    """What is written in place of an older file has a name of its kind: a slip must not cost a result file."""
+    if not path.lower().endswith(suffixes):
+        raise BadInput(f"{option} wants a name that ends in {' or '.join(suffixes)}, found {path[-60:]!r}")
+
+
 def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose cases, which `list` and `run` share."""
     options = (

@@ -32,6 +32,7 @@ def import_file(
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
     from deepbench import importing
+    from deepbench.record import printable
     from deepbench.store import Store
 
     path = Path(file)
@@ -48,7 +49,7 @@ def import_file(
     finally:
         store.close()
     for reason in dict.fromkeys(imported.left_out):
-        print(f"deepbench: left out: {reason}", file=sys.stderr)
+        print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
     print(f"wrote {target}: {len(lines) - 1} results of {found.name}; deepbench show {target}")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from deepbench.cli.choose import require_suffix
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.errors import BadInput
 
@@ -40,6 +41,7 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
     from deepbench.report.page import content, render
 
     gc.disable()  # all that is read stays until the end: looking through it again and again is a third of the time
+    require_suffix("-o", output, (".html", ".htm"))
     machines = [reference.find(name) for name in against]
     render.plotly()  # before the work, not after it
     names = [Path(f).name for f in files]
@@ -84,6 +86,7 @@ def site(folder: str, output: str, no_published: bool) -> int:
     Example: deepbench site results -o public
     """
     from deepbench.cli.printing import make_console, steps_bar
+    from deepbench.record import printable
     from deepbench.report import site as sites
 
     gc.disable()
@@ -91,7 +94,7 @@ def site(folder: str, output: str, no_published: bool) -> int:
     with steps_bar(console, 1) as step:
         built = sites.build(Path(folder), Path(output), not no_published, step)
     for reason in built.refused:
-        print(f"deepbench: left out: {reason}", file=sys.stderr)
+        print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
     print(
         f"wrote {output}: {built.machines} machines ({len(built.fresh)} made anew, {len(built.removed)} removed), "
         f"{built.families} families ({built.written} made anew); open {Path(output) / 'index.html'}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deepbench.store import ResultFile
     from deepbench.summary import Summary
 
-from deepbench.cli.choose import comma_list
+from deepbench.cli.choose import comma_list, require_suffix
 from deepbench.cli.printing import make_console, print_head, print_table, print_view
 from deepbench.cli.root import HELP, cli, end_with_the_reader
 
@@ -100,8 +100,14 @@ def _write(
 ) -> None:
     from deepbench.report import database, workbook
 
-    for path, writer in ((xlsx, workbook.write), (parquet, database.parquet), (sqlite, database.sqlite)):
+    kinds = (
+        ("--xlsx", xlsx, workbook.write, (".xlsx",)),
+        ("--parquet", parquet, database.parquet, (".parquet",)),
+        ("--sqlite", sqlite, database.sqlite, (".db", ".sqlite", ".sqlite3")),
+    )
+    for option, path, writer, suffixes in kinds:
         if path:
+            require_suffix(option, path, suffixes)
             writer(found, summaries, Path(path))
             print(f"wrote {path}")
 

@@ -82,14 +82,19 @@ class Compared:
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        if self.difference is None or self.q is None or self.crowded:
+        if self.difference is None or self.q is None:
             return "cannot tell"
-        return verdict_of(self.difference, self.q, self.margin)
+        found = verdict_of(self.difference, self.q, self.margin)
+        if self.crowded is None:
+            return found
+        # What is slower beside less company, or faster beside more, is so all the more.
+        sure = "faster" if self.crowded[1] > self.crowded[0] else "slower"
+        return found if found == sure else "cannot tell"
 
     @property
     def more_rounds(self) -> int | None:
         """How many more rounds of each side would probably decide; None when it is decided, or nobody can say."""
-        if self.verdict != "cannot tell" or self.difference is None or self.difference.error == 0:
+        if self.verdict != "cannot tell" or self.difference is None or self.difference.error == 0 or self.crowded:
             return None
         count = min(len(self.a.rounds), len(self.b.rounds))
         far, limit = abs(self.difference.mean), math.log1p(self.margin)

@@ -74,13 +74,15 @@ def _judge(c: Compared, p: float | None, margin: float) -> Judged:
         return Judged(c.case, CANNOT_TELL, "one process a side says nothing of chance", c)
     low, high = c.interval
     numbers = f"{c.ratio:.3f} times the time ({low:.3f} to {high:.3f})"
-    if c.crowded and high > 1 + margin:
-        one, other = c.crowded
-        reason = f"other programs kept {one:.1f} CPUs busy beside the first side and {other:.1f} beside the second"
-        return Judged(c.case, CANNOT_TELL, f"{numbers}, but {reason}", c)
+    one, other = c.crowded or (0.0, 0.0)
+    company = f"but other programs kept {one:.1f} CPUs busy beside the first side and {other:.1f} beside the second"
     if p < 1 - LEVEL and c.ratio > 1 + margin:
+        if other > one:
+            return Judged(c.case, CANNOT_TELL, f"{numbers}, {company}", c)
         return Judged(c.case, REGRESSION, f"{numbers}, by chance 1 in {_one_in(p)}", c)
     if high <= 1 + margin:
+        if one > other:  # the first side would have been faster alone
+            return Judged(c.case, CANNOT_TELL, f"{numbers}, {company}", c)
         return Judged(c.case, PASSED, numbers, c)
     more = f"; {c.more_rounds} more rounds of each side would probably tell" if c.more_rounds else ""
     return Judged(c.case, CANNOT_TELL, f"{numbers}, allowed is {1 + margin:g}{more}", c)

@@ -7,7 +7,7 @@ no case of ours (an op, a size, a precision) is told and left out, never guessed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,8 @@ class Given:
     library: str | None = None
     """Name and version, such as `cuDNN 7.6`."""
     backend: str | None = None
+    threads: int = 1
+    """Of the library, where the file does not say."""
     case: str | None = None
     """For programs that know no op: a case in which `{M}` stands for the value of the axis M."""
 
@@ -44,6 +46,8 @@ class Found:
     notes: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
     """Why there is no time."""
+    wrong: bool = False
+    """Whether that is because the program found wrong results."""
 
 
 @dataclass
@@ -51,7 +55,7 @@ class Imported:
     """Everything a file says that can be said in ours."""
 
     program: str
-    """`nccl-tests`; results are `unchecked` unless the program checked them, which it then says."""
+    """`nccl-tests`; its results are `unchecked`, whatever it checked itself."""
     library: dict[str, Any]
     machine: dict[str, Any] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
@@ -90,16 +94,48 @@ def recognize(text: str) -> Format:
     raise BadInput(f"this is no result of a program that deepbench reads; it reads {names}")
 
 
+def read(text: str, given: Given) -> Imported:
+    """What is in a text; `BadInput` where it is none of ours, or damaged beyond reading."""
+    known = recognize(text)
+    try:
+        return known.read(text, given)
+    except BadInput:
+        raise
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise BadInput(f"{known.name}: damaged beyond reading ({type(error).__name__})") from None
+
+
+# Times beyond these are no times of a kernel, and no result file may have them.
+SHORTEST_S, LONGEST_S = 1e-12, 1e9
+
+
+def _parsed(imported: Imported) -> list[tuple[Found, cases.Case]]:
+    """Every case once: a second time of the same one was measured in another way, which its text does not say."""
+    found: dict[str, tuple[Found, cases.Case]] = {}
+    for one in imported.found:
+        try:
+            case = cases.parse(one.case)
+        except BadInput as error:
+            imported.left_out.append(f"{one.case[:80]}: {error}")
+            continue
+        if case.text in found:
+            imported.left_out.append(f"{case.text}: twice in the file, and only the first is kept")
+            continue
+        processes = [[s for s in samples if SHORTEST_S <= s <= LONGEST_S] for samples in one.processes_s]
+        found[case.text] = replace(one, processes_s=[samples for samples in processes if samples]), case
+    return list(found.values())
+
+
 def lines(imported: Imported, given: Given, command: Sequence[str]) -> list[dict[str, Any]]:
     """Header and records of a result file; `BadInput` where nothing could be read."""
-    if not imported.found:
+    parsed = _parsed(imported)
+    if not parsed:
         reason = f": {imported.left_out[0]}" if imported.left_out else ""
         raise BadInput(f"nothing in it could be read as a case{reason}")
     library = {"version": None, "path": None, **imported.library}
     if given.library:
         name, _, version = given.library.rpartition(" ")
         library |= {"name": name or version, "version": version if name else None}
-    parsed = [(found, cases.parse(found.case)) for found in imported.found]
     backends = dict.fromkeys(case.backend for _, case in parsed)
     machine = {"host": None, "cpu": None, **imported.machine}
     if given.machine:
@@ -122,19 +158,34 @@ def lines(imported: Imported, given: Given, command: Sequence[str]) -> list[dict
         },
     }
     made: list[dict[str, Any]] = [record.cleaned(header)]
-    rounds: dict[str, int] = {}
+    rows = _suite_rows()
     for found, case in parsed:
-        for samples in found.processes_s or [[]]:
-            rounds[case.text] = rounds.get(case.text, 0) + 1
-            made.append(record.cleaned(_record(found, case, samples, rounds[case.text], library, imported.program)))
+        for number, samples in enumerate(found.processes_s or [[]], 1):
+            line = record.cleaned(_record(found, case, samples, number, library, imported.program))
+            line["sources"] = rows.get((case.op, case.problem), [])
+            if record.misfit(line):
+                imported.left_out.append(f"{case.text}: {record.misfit(line)}")
+            else:
+                made.append(line)
     return made
+
+
+def _suite_rows() -> dict[tuple[str, Any], list[dict[str, Any]]]:
+    """The lines of the original's suites, by what they ask for: sums of applications go by them."""
+    found: dict[tuple[str, Any], list[dict[str, Any]]] = {}
+    for suite in ("deepbench/train", "deepbench/server", "deepbench/device"):
+        for entry in plan.read_suite(suite):
+            if entry.source:
+                found.setdefault((entry.pattern.op, entry.pattern.problem), []).append(entry.source)
+    return found
 
 
 def _record(
     found: Found, case: cases.Case, samples: Sequence[float], number: int, library: dict[str, Any], program: str
 ) -> dict[str, Any]:
     if not samples:
-        failed = record.make(case, number, "unsupported", found.reason or f"{program} gives no time")
+        status = "wrong" if found.wrong else "unsupported"
+        failed = record.make(case, number, status, found.reason or f"{program} gives no time")
         return {**failed, "library": library, "notes": {"imported_from": program}}
     reason = f"imported from {program}: nobody here checked the answer"
     line = record.make(case, number, "unchecked", reason)
@@ -178,4 +229,4 @@ def filled(given: Given, name: str, axes: dict[str, str]) -> tuple[str | None, s
         return None, "its library is not said; say it in --case or with --backend"
     words = [f"{n}={v}" for n, v in pattern.said]
     parts = [pattern.op, pattern.problem.text, pattern.direction or "forward", pattern.precision or "f32", backend]
-    return " ".join([*parts, f"threads={pattern.threads or 1}", *words]), ""
+    return " ".join([*parts, f"threads={pattern.threads or given.threads}", *words]), ""

@@ -190,8 +190,8 @@ class Limits:
         if call in self._calls:  # no call takes longer at least than another one has taken
             self._calls[call] = min(time_s, self._calls[call])
         if r["flop"]:
-            self._peak((r["precision"], _device(r), r["threads"]), r["flop"] / time_s)
-        if r["threads"] in self._memory and _device(r) == "cpu":
+            self._peak((r["precision"], device_of(r), r["threads"]), r["flop"] / time_s)
+        if r["threads"] in self._memory and device_of(r) == "cpu":
             self._memory[r["threads"]].append((r["traffic_bytes"], r["traffic_bytes"] / time_s))
 
     def peak(self, precision: str, device: str, threads: int) -> float | None:
@@ -242,7 +242,7 @@ class Limits:
         if s.status != "ok" or s.estimate is None or s.group:
             return None
         r, time_s = s.record, s.estimate.time_s
-        size, threads, device = r["traffic_bytes"], r["threads"], _device(r)
+        size, threads, device = r["traffic_bytes"], r["threads"], device_of(r)
         peak = self.peak(r["precision"], device, threads)
         cold = r["settings"].get("cache", "hot") != "hot"
         rate = (self.dram(threads) if cold else self.memory(size, threads)) if device == "cpu" else None
@@ -326,7 +326,8 @@ def relevant(lines: Iterable[Mapping[str, Any]], cases: Iterable[Case]) -> list[
     return best(line for line in lines if str(line.get("case")) in texts) + peaks
 
 
-def _device(record: Record) -> str:
+def device_of(record: Record) -> str:
+    """`cpu`, `cuda` or `hip`: where a case ran."""
     known = backends.all_backends()
     return known[record["backend"]].device if record["backend"] in known else "cpu"
 

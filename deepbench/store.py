@@ -5,6 +5,7 @@ A file is data from a stranger: it is parsed as strict JSON, checked against the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -193,7 +194,8 @@ def _shared(found: ResultFile, value: Record) -> Record:
     for whole, names in ((value, ALIKE), (value["process"] or {}, ALIKE_IN_PROCESS)):
         for name in names:
             if name in whole:
-                whole[name] = found.alike.setdefault(to_bytes(whole[name]), whole[name])
+                with contextlib.suppress(TypeError):  # nested deeper than anybody needs
+                    whole[name] = found.alike.setdefault(to_bytes(whole[name]), whole[name])
     return value
 
 

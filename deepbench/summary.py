@@ -46,8 +46,11 @@ class Summary:
 
     @property
     def flop_per_s(self) -> float | None:
-        """Rate at the estimated time, on the unpadded problem; None where no time counts or nothing is computed."""
-        if self.estimate is None or not self.counts or not self.record["flop"]:
+        """Rate at the estimated time, on the unpadded problem; None where no time counts or nothing is computed.
+
+        Groups add numbers too, but that is not what they are for.
+        """
+        if self.estimate is None or not self.counts or not self.record["flop"] or "ranks" in self.record["problem"]:
             return None
         return float(self.record["flop"] / self.estimate.time_s)
 
@@ -68,7 +71,7 @@ class Summary:
     def bus_bytes_per_s(self) -> float | None:
         """Of a group: what its links carry, as nccl-tests counts it; `bytes_per_s` is its algorithm bandwidth."""
         factor = self.record["notes"].get("bus_factor")
-        if self.bytes_per_s is None or not isinstance(factor, float | int):
+        if self.bytes_per_s is None or not isinstance(factor, float | int) or not 0 <= factor <= 2:
             return None
         return self.bytes_per_s * factor
 
@@ -107,7 +110,8 @@ class Summary:
     def joules_per_call(self) -> float | None:
         """The least of its rounds, of those that measured long enough to mean something."""
         told = [(r["measurement"] or {}).get("energy") or {} for r in self.rounds]
-        return min((e["joules_per_call"] for e in told if e.get("valid") is True), default=None)
+        valid = [e["joules_per_call"] for e in told if e.get("valid") is True and e.get("joules_per_call") is not None]
+        return min(valid, default=None)
 
     @property
     def warnings(self) -> list[dict[str, str]]:

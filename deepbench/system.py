@@ -227,10 +227,13 @@ LEAST_LOOK_S = 0.1
 
 
 class OtherPrograms:
-    """How many of the CPUs that this process may use other programs keep busy, from now until `cpus` is asked."""
+    """How many of these CPUs other programs keep busy, from now until `cpus` is asked.
 
-    def __init__(self) -> None:
-        self._allowed = os.sched_getaffinity(0)
+    They are those that the process may use; a library that pins its threads narrows the mask of the first one.
+    """
+
+    def __init__(self, allowed: Collection[int]) -> None:
+        self._allowed = allowed
         self._begin = self._now()
 
     def cpus(self) -> float | None:

@@ -128,6 +128,8 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     from deepbench import op as ops
     from deepbench.backend import in_turn
     from deepbench.check import fingerprint
+
+    allowed = os.sched_getaffinity(0)
     from deepbench.native import callloop
 
     op, backend = ops.find(case.op), backends.find(case.backend)
@@ -173,7 +175,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         _put_back(op, case, sets, kernels)
     timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
     before = device.conditions() if device is not None else None
-    others = system.OtherPrograms()
+    others = system.OtherPrograms(allowed)
     measurement = measure.measure(clock(timer, len(sets)), rules, first, loop)
     busy = others.cpus()
     result["measurement"] = {**measurement.as_dict(), "other_cpus": busy}

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from deepbench.store import ResultFile
 
 
+DEFAULT_MARGIN = "2%"
+
+
 @cli.command(context_settings=HELP)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B", required=False)
 @click.option("--all", "among_all", is_flag=True, help="In place of B: all published machines, a line each.")
-@click.option("--margin", metavar="P", default="2%", help="What does not matter, such as 2% (the default).")
+@click.option("--margin", metavar="P", default=DEFAULT_MARGIN, help="What does not matter, such as 2% (the default).")
 @click.option("--unchecked", is_flag=True, help="Compare times of results that nobody checked, too.")
 @click.option("--json", "form", flag_value="json", help="Everything, for programs.")
 @click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
@@ -42,6 +45,8 @@ def compare(first: str, second: str | None, among_all: bool, margin: str, unchec
     """
     end_with_the_reader()
     if second is None or among_all or not Path(second).exists():
+        if unchecked or margin != DEFAULT_MARGIN:
+            raise BadInput("--margin and --unchecked are for two files: published times have no interval to judge by")
         _compare_published(first, second, among_all, form)
         return
     found = compared(first, second, share("--margin", margin), unchecked)

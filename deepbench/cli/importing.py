@@ -17,9 +17,16 @@ from deepbench.errors import BadInput
 @click.option("--machine", metavar="TEXT", help="On which machine, where the file does not say.")
 @click.option("--library", metavar="TEXT", help='Which library, such as "cuDNN 7.6", where the file does not say.')
 @click.option("--backend", metavar="NAME", help="The library's word here, such as cudnn, where it is not clear.")
+@click.option("--threads", metavar="N", help="How many threads the library had, where the file does not say.")
 @click.option("--case", metavar="CASE", help="nvbench, pyperf: the case that a benchmark is, {M} for its axis M.")
 def import_file(
-    file: str, output: str | None, machine: str | None, library: str | None, backend: str | None, case: str | None
+    file: str,
+    output: str | None,
+    machine: str | None,
+    library: str | None,
+    backend: str | None,
+    threads: str | None,
+    case: str | None,
 ) -> None:
     """Read nccl-tests JSON, benchdnn lines, nvbench JSON, pyperf JSON, or what the original DeepBench prints.
 
@@ -32,14 +39,15 @@ def import_file(
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
     from deepbench import importing
+    from deepbench.case import thread_count
     from deepbench.record import printable
     from deepbench.store import Store
 
     path = Path(file)
     text = _text(path)
-    given = importing.Given(machine, library, backend, case)
-    found = importing.recognize(text)
-    imported = found.read(text, given)
+    count = thread_count(threads) if threads else 1
+    given = importing.Given(machine, library, backend, count, case)
+    imported = importing.read(text, given)
     lines = importing.lines(imported, given, ["import", path.name])
     target = Path(output) if output else Path(f"{path.stem}.jsonl")
     store = Store.create(target, lines[0])
@@ -50,7 +58,7 @@ def import_file(
         store.close()
     for reason in dict.fromkeys(imported.left_out):
         print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
-    print(f"wrote {target}: {len(lines) - 1} results of {found.name}; deepbench show {target}")
+    print(f"wrote {target}: {len(lines) - 1} results of {imported.program}; deepbench show {target}")
 
 
 def _text(path: Path) -> str:

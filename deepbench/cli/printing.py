@@ -30,7 +30,7 @@ def print_head(console: Console, found: ResultFile) -> None:
     print_machine(console, header["machine"])
     used = {word for planned in header["plan"]["cases"] for word in planned["case"].split()}
     cards = [a["library"].get("card") for n, a in header["libraries"].items() if n in used and "library" in a]
-    if card := next(filter(None, cards), None):
+    if card := next((c for c in cards if isinstance(c, dict)), None):
         print_card(console, card)
     for name, answer in header["libraries"].items():
         if name in used:

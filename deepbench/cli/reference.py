@@ -82,7 +82,7 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
     if form == "csv":
         print_view(report.beside(found), form)
         return
-    lines = [f"ratio: time of {file} over time of {machine}, so above 1 {machine} is faster"]
+    lines = [f"ratio: time of {machine} over time of {file}, so above 1 {machine} is slower"]
     lines += [f"differs: {text}" for text in published.apart(found, machine)]
     if form == "markdown":
         print("\n".join(f"- {line}" for line in lines), end="\n\n")

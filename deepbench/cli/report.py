@@ -55,7 +55,7 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
     parts = [content.of_file(f, name) for f, name in zip(found, labels, strict=True)]
     pairs = [content.of_pair(found[0], f, (labels[0], name)) for f, name in list(zip(found, labels, strict=True))[1:]]
     pairs += [content.of_published(f, name, m) for f, name in zip(found, labels, strict=True) for m in machines]
-    whole = {"files": parts, "pairs": [p for p in pairs if p is not None]}
+    whole = {"files": parts, "pairs": pairs}
     write(Path(output), render.page(whole, printable(title or f"DeepBench: {', '.join(labels)}")))
     print(f"wrote {output}")
 

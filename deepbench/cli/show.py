@@ -66,6 +66,8 @@ def show(
     end_with_the_reader()
     of_fleet = fleet.is_fleet(Path(file))
     if of_fleet and host is None:
+        if xlsx or parquet or sqlite or plot:
+            raise BadInput(f"{file} is of a fleet; choose one of its hosts: deepbench show {file} --host NAME")
         _show_fleet(file, form, full, by, against)
         return
     if host is not None and not of_fleet:

@@ -49,6 +49,9 @@ class Benchdnn(Format):
             imported.left_out.append(f"a line that does not fit its template: {line[:60]}")
             return
         values = dict(zip(template, [*head[:at], *tail], strict=True))
+        if values.get("%engine%") == "gpu" and not given.backend:
+            imported.left_out.append("results of a GPU: oneDNN there has no word here; say one with --backend")
+            return
         words = values["%prb%"].split()
         options: dict[str, str] = {}
         for word in words:
@@ -62,6 +65,10 @@ class Benchdnn(Format):
             imported.left_out.append(f"{values['%prb%'][:60]}: {error.args[0] if error.args else 'not understood'}")
             return
         notes: dict[str, str | None] = {"implementation": values.get("%impl%") or None}
+        others = [n for n in options if n.startswith("attr-post-ops") and options[n].split(":")[0] != "sum"]
+        if others or ("matmul" in options and "bia-dt" in options):
+            imported.left_out.append(f"{values['%prb%'][:60]}: more than the product is in its time")
+            return
         notes["also"] = (
             " ".join(sorted(f"{n}={v}" for n, v in options.items() if n.startswith("attr-") or n == "bia-dt")) or None
         )
@@ -82,11 +89,35 @@ def _case(options: dict[str, str], problem: str, given: Given) -> str:
             raise ValueError("its sizes do not fit together")
         # Row by row A·B is column by column Bᵀ·Aᵀ with the operands changed over.
         a_t, b_t = (int(options.get(name) == "ba") for name in ("wtag", "stag"))
-        return f"gemm m={n} n={m} k={k} a_t={a_t} b_t={b_t} forward {_precision(options)} {backend} threads=1"
+        adds = options.get("attr-post-ops", "").startswith("sum")
+        # Weights in a format of the library's choice were packed before the clock started.
+        packed = options.get("wtag", "any") == "any"
+        words = [
+            *_narrow(options),
+            *(["beta=0"] if not adds else []),
+            *(["weights=packed"] if packed else []),
+            *_cold(options),
+        ]
+        size = f"m={n} n={m} k={k} a_t={a_t} b_t={b_t}"
+        return " ".join([f"gemm {size} forward {_precision(options)} {backend} threads={given.threads}", *words])
     if "conv" in options:
-        direction = DIRECTIONS[options.get("dir", "FWD_B")]
-        return f"conv {_conv(problem)} {direction} {_precision(options)} {backend} threads=1 layout=any"
+        said = options.get("dir", "FWD_B")
+        kinds = (options.get("dt") or "f32").split(":")
+        wide = ["result=wide"] if kinds[0] in ("bf16", "f16") and kinds[-1] == "f32" else []
+        bias = ["bias=yes"] if said in ("FWD_B", "BWD_WB") else []
+        words = [DIRECTIONS[said], _precision(options), backend, f"threads={given.threads}", "layout=any"]
+        return " ".join(["conv", _conv(problem), *words, *bias, *wide, *_cold(options)])
     raise ValueError("only products and convolutions are read")
+
+
+def _narrow(options: dict[str, str]) -> list[str]:
+    """Where results are stored as operands are."""
+    kinds = (options.get("dt") or "f32").split(":")
+    return ["result=narrow"] if kinds[0] in ("bf16", "f16") and kinds[-1] == kinds[0] else []
+
+
+def _cold(options: dict[str, str]) -> list[str]:
+    return ["cache=cold"] if options.get("cold-cache", "none") not in ("none", "") else []
 
 
 def _precision(options: dict[str, str]) -> str:
@@ -122,6 +153,11 @@ def _conv(problem: str) -> str:
         "dilation_w": sizes.get("dw", dilation) + 1,
         "groups": sizes.get("g", 1),
     }
+    for side, out in (("h", sizes.get("oh")), ("w", sizes.get("ow", sizes.get("oh") if "iw" not in sizes else None))):
+        reach = values[f"dilation_{side}"] * (values["r" if side == "h" else "s"] - 1) + 1
+        mine = (values[side] + 2 * values[f"pad_{side}"] - reach) // values[f"stride_{side}"] + 1
+        if out is not None and out != mine:
+            raise ValueError(f"padded on one side only: {out} outputs instead of {mine}")
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 

@@ -26,7 +26,7 @@ REDUCED = re.compile(r"^\s*(\d+)\s+(?:(\d+)\s+)?([\d.]+)(?:\s+[\d.]+)*\s*$")
 INTEL_DIRECTIONS = {"FWD": "forward", "BWD_D": "backward_data", "BWD_F": "backward_weights"}
 LIBXSMM_DIRECTIONS = {"FP": "forward", "BP": "backward_data", "WU": "backward_weights"}
 
-# Libraries by what the header of a table has; None: --backend must say.
+# Columns of times and what they are of.
 DIRECTIONS = {"fwd_time": "forward", "bwd_inputs_time": "backward_data", "bwd_params_time": "backward_weights"}
 
 
@@ -44,25 +44,27 @@ class DeepBenchText(Format):
         return bool(RANKS.search(text) and "educe" in text) or any(_header(line) for line in text.splitlines()[:200])
 
     def read(self, text: str, given: Given) -> Imported:
-        lines = text.splitlines()
         imported = Imported(self.name, {"name": "not said"})
-        ranks = RANKS.search(text)
-        header: dict[str, int] | None = None
-        names: list[str] = []
-        for line in lines:
-            known = _header(line)
-            if known:
-                names, header = known, {n: i for i, n in enumerate(known)}
-            elif header is not None and re.match(r"\s*(\d|vanilla|lstm|gru)", line):
+        header: list[str] = []
+        reduced: tuple[str, int] | None = None
+        program = ""
+        for line in text.splitlines():
+            if known := _header(line):
+                header = known
+            elif found := RANKS.search(line):  # several logs may be one after the other
+                reduced = program, int(found[1])
+            elif "educe" in line:
+                program = line
+            elif header and re.match(r"\s*(\d|vanilla|lstm|gru)", line) and reduced is None:
                 values = line.replace("Not Supported", "NotSupported").split()
-                imported.found += _row(dict(zip(names, values, strict=False)), given, imported.left_out)
+                imported.found += _row(dict(zip(header, values, strict=False)), given, imported.left_out)
             else:
                 try:
-                    if ranks and (found := REDUCED.match(line)):
-                        imported.found.append(_all_reduce(line, found, int(ranks[1]), text, given))
+                    if reduced and (row := REDUCED.match(line)):
+                        imported.found.append(_all_reduce(line, row, *reduced, given))
                     else:
                         imported.found += _intel(line, given)
-                except (ValueError, IndexError):  # a line that was cut off
+                except (ValueError, IndexError, ArithmeticError):  # a line that was cut off
                     imported.left_out.append(f"a line that is not whole: {line.strip()[:60]}")
         return imported
 
@@ -76,9 +78,10 @@ def _header(line: str) -> list[str] | None:
     return text.split()
 
 
-def _need(given: Given, usual: str | None, what: str) -> str:
+def _need(given: Given, usual: str | None, what: str) -> tuple[str, int]:
+    """Library and threads."""
     if given.backend or usual:
-        return given.backend or str(usual)
+        return given.backend or str(usual), given.threads
     raise BadInput(f"DeepBench: {what} ran on a library that deepbench has no word for; say one with --backend")
 
 
@@ -100,9 +103,10 @@ def _row(row: dict[str, str], given: Given, left_out: list[str]) -> Iterator[Fou
 
 def _cases(row: dict[str, str], times: dict[str, tuple[str, float]], precision: str, given: Given) -> Iterator[Found]:
     arm = "msec" in " ".join(row) or row.get("precision") == "uint8_t"
-    amd = "precision" not in row and not arm
+    # Before June 2017 NVIDIA's products had no precision in their table either, but 0 and 1 where AMD's have n and t.
+    amd = "precision" not in row and not arm and row.get("a_t") not in ("0", "1")
     if "sparsity" in row:
-        backend = _need(given, None if arm else "cusparse", "sparse products of ARM")
+        backend = _need(given, None if "precision" in row else "cusparse", "sparse products of ARM")
         size = f"m={row['m']} n={row['n']} k={row['k']} sparsity={round(100 * float(row['sparsity']))}"
         notes: dict[str, Any] = {"their_dense_s": float(times["dense_time"][0]) * times["dense_time"][1]}
         yield _found(f"sparse_gemm {size} forward {precision}", backend, *times["sparse_time"], notes)
@@ -145,8 +149,8 @@ def _cases(row: dict[str, str], times: dict[str, tuple[str, float]], precision: 
                 yield _found(f"recurrent {size} {direction} {precision}", backend, *times[name], {})
 
 
-def _found(words: str, backend: str, value: str, unit: float, notes: Mapping[str, Any]) -> Found:
-    text = f"{words} {backend} threads=1"
+def _found(words: str, backend: tuple[str, int], value: str, unit: float, notes: Mapping[str, Any]) -> Found:
+    text = f"{words} {backend[0]} threads={backend[1]}"
     try:
         seconds = float(value) * unit
     except ValueError:
@@ -154,14 +158,13 @@ def _found(words: str, backend: str, value: str, unit: float, notes: Mapping[str
     return Found(text, [[seconds]] if seconds > 0 else [], dict(notes), None if seconds > 0 else "DeepBench: no time")
 
 
-def _all_reduce(line: str, found: re.Match[str], ranks: int, text: str, given: Given) -> Found:
-    osu = "OSU" in text
-    usual = "rccl" if "RCCL" in text else "nccl" if "NCCL" in text else "mpich" if osu else "ring"
-    # Twice a size is one too many in the program's list; its tables have what was meant.
-    n = {16777217: 16777216}.get(int(found[1]), int(found[1]))
+def _all_reduce(line: str, found: re.Match[str], program: str, ranks: int, given: Given) -> Found:
+    osu = "OSU" in program  # of whichever MPI
+    usual = "rccl" if "RCCL" in program else "nccl" if "NCCL" in program else None if osu else "ring"
+    n = int(found[1])
     words = line.split()
     milliseconds = words[1] if osu else words[2]
-    backend = _need(given, usual, "all-reduce")
+    backend = _need(given, usual, "OSU's all-reduce")
     return _found(f"all_reduce n={n} ranks={ranks} forward f32", backend, milliseconds, 1e-3, {})
 
 
@@ -170,28 +173,31 @@ def _intel(line: str, given: Given) -> Iterator[Found]:
         name, a, b, m, n, k, usec = found.groups()
         precision = "f32" if name == "SGEMM" else "i8u8"
         size = f"m={m} n={n} k={k} a_t={int(a == 'T')} b_t={int(b == 'T')}"
-        yield _found(f"gemm {size} forward {precision}", given.backend or "mkl", usec, 1e-6, {})
+        yield _found(f"gemm {size} forward {precision}", _need(given, "mkl", ""), usec, 1e-6, {})
     elif INTEL_CONV.match(line):
         direction, _, n, w, h, c, k, s, r, stride_w, stride_h, pad_w, pad_h, _, _, mean_ms, _ = line.split(",")
         size = (
             f"n={n} c={c} h={h} w={w} k={k} r={r} s={s} "
             f"pad_h={pad_h} pad_w={pad_w} stride_h={stride_h} stride_w={stride_w}"
         )
-        yield _found(f"conv {size} {INTEL_DIRECTIONS[direction]} f32", given.backend or "onednn", mean_ms, 1e-3, {})
+        yield _found(f"conv {size} {INTEL_DIRECTIONS[direction]} f32", _need(given, "onednn", ""), mean_ms, 1e-3, {})
     elif found := INTEL_SPARSE.match(line):
         m, n, k, nnz, seconds, *_ = (word.strip() for word in found[1].split("|"))
-        m = {"7860": "7680"}.get(m, m)  # a slip in the program's list
         sparsity = round(100 * (1 - int(nnz) / (int(m) * int(k))))
         size = f"m={m} n={n} k={k} sparsity={sparsity}"
-        yield _found(f"sparse_gemm {size} forward f32", given.backend or "mkl", seconds, 1.0, {})
+        yield _found(f"sparse_gemm {size} forward f32", _need(given, "mkl", ""), seconds, 1.0, {})
     elif found := LIBXSMM.match(line):
-        _, kind, _, _, n, c, k, w, h, s, r, stride, pad_w, pad_h, seconds, *_ = line.split(",")
+        _, kind, _, threads, n, c, k, w, h, s, r, stride, pad_w, pad_h, seconds, *_ = line.split(",")
         size = (
             f"n={n} c={c} h={h} w={w} k={k} r={r} s={s} pad_h={pad_h} pad_w={pad_w} stride_h={stride} stride_w={stride}"
         )
         direction = LIBXSMM_DIRECTIONS[kind]
         yield _found(
-            f"conv {size} {direction} f32", given.backend or "onednn", seconds, 1.0, {"implementation": "LIBXSMM"}
+            f"conv {size} {direction} f32",
+            (_need(given, None, "LIBXSMM")[0], int(threads)),
+            seconds,
+            1.0,
+            {"implementation": "LIBXSMM"},
         )
 
 

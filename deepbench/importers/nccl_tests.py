@@ -14,7 +14,7 @@ from typing import Any
 from deepbench.errors import BadInput
 from deepbench.importing import Format, Found, Given, Imported
 
-# Programs and our ops; bytes a rank of `size` for each of our elements, as a factor of n.
+# Programs and our ops.
 PROGRAMS = {
     "all_reduce_perf": "all_reduce",
     "all_gather_perf": "all_gather",
@@ -57,10 +57,11 @@ class NcclTests(Format):
         if ranks < 2:
             raise BadInput("nccl-tests: the file names fewer than two ranks, so nothing travelled")
         for result in value.get("results") or []:
-            self._add(imported, op, ranks, result, given.backend or "nccl")
+            self._add(imported, op, ranks, result, given)
         return imported
 
-    def _add(self, imported: Imported, op: str, ranks: int, result: Any, backend: str) -> None:
+    def _add(self, imported: Imported, op: str, ranks: int, result: Any, given: Given) -> None:
+        backend, threads = given.backend or "nccl", given.threads
         if not isinstance(result, dict):
             return
         kind = TYPES.get(str(result.get("type")))
@@ -85,11 +86,11 @@ class NcclTests(Format):
                 imported.left_out.append(f"{result.get('size')} bytes {name}: no time")
                 continue
             words = "" if place == "out" else " place=in"
-            text = f"{op} n={n} ranks={ranks} forward {kind} {backend} threads=1{words}"
+            text = f"{op} n={n} ranks={ranks} forward {kind} {backend} threads={threads}{words}"
             wrong = one.get("nwrong")
             notes = {"their_bus_bytes_per_s": one["bus_bw"] * 1e9} if isinstance(one.get("bus_bw"), int | float) else {}
             if isinstance(wrong, int | float) and wrong > 0:
-                imported.found.append(Found(text, [], notes, f"nccl-tests found {wrong:g} wrong elements"))
+                imported.found.append(Found(text, [], notes, f"nccl-tests found {wrong:g} wrong elements", wrong=True))
             else:
                 imported.found.append(Found(text, [samples], notes))
 

@@ -33,8 +33,7 @@ class Nvbench(Format):
             raise BadInput("nvbench: not JSON") from None
         if not isinstance(value, dict) or not isinstance(value.get("meta"), dict):
             raise BadInput("nvbench: no meta; files of 2021 are not read")
-        devices = {d.get("id"): d for d in _list(value, "devices")}
-        first = next(iter(devices.values()), {})
+        first = next(iter(_list(value, "devices")), {})
         imported = Imported(self.name, {"name": "timed by nvbench"}, {"host": None, "cpu": first.get("name")})
         for benchmark in _list(value, "benchmarks"):
             for state in _list(benchmark, "states"):
@@ -43,6 +42,9 @@ class Nvbench(Format):
 
     def _add(self, imported: Imported, benchmark: dict[str, Any], state: dict[str, Any], given: Given) -> None:
         title = f"{benchmark.get('name')} {state.get('name') or ''}".strip()
+        if state.get("device") != self._device(benchmark):
+            imported.left_out.append(f"{title}: of another card than the first; a file of its own keeps them apart")
+            return
         axes = {str(a.get("name")): str(a.get("value")) for a in _list(state, "axis_values")}
         case, reason = filled(given, str(benchmark.get("name")), axes)
         if case is None:
@@ -56,6 +58,11 @@ class Nvbench(Format):
         )
         notes = {"their_tag": tag} if tag else {}
         imported.found.append(Found(case, [[seconds]] if seconds else [], notes, None if seconds else why))
+
+    def _device(self, benchmark: dict[str, Any]) -> Any:
+        """The card of the first state."""
+        states = _list(benchmark, "states")
+        return states[0].get("device") if states else None
 
 
 def _list(value: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
  *
  * Each thread takes one stretch, the same in every call. Pages lie where they were first written, by one thread.
  *
- * What no cache holds is written past the caches where the CPU can: otherwise each line would be read before it is
+ * Large arrays are written past the caches where the CPU can: otherwise each line would be read before it is
  * written, and that traffic nobody counts (McCalpin's rule: bytes that the program names).
  */
 #include <stdint.h>
@@ -48,7 +48,7 @@ WIDEST static void triad_floats(const float *restrict a, const float *restrict b
         c[i] = a[i] + 3.0f * b[i];
 }
 
-/* Floats of an array that no cache of today holds whole: 128 MiB. */
+/* Floats of an array of 128 MiB: who copies as much asks for the memory, even where a cache of a gigabyte would hold it. */
 #define BEYOND_CACHES (INT64_C(1) << 25)
 
 /* c = a, or a + 3 b, written past the caches; whole blocks of four, so c must lie on 16 bytes. */

@@ -40,7 +40,7 @@ def parquet(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None
             values = [None if v is None else str(v) for v in values]
         try:
             columns[name] = pyarrow.array(values)
-        except (pyarrow.ArrowInvalid, OverflowError):  # a whole number that no machine word holds
+        except (pyarrow.ArrowException, OverflowError):  # a whole number that no machine word holds
             columns[name] = pyarrow.array([None if v is None else str(v) for v in values])
     table = pyarrow.table(columns).replace_schema_metadata({"deepbench_header": json.dumps(found.header)})
     try:
@@ -54,9 +54,11 @@ def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
     if path.exists():
         raise BadInput(f"{path} is there already; choose another name")
     names, rows = _table(found, summaries)
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     try:
-        with sqlite3.connect(path) as database:
+        with sqlite3.connect(draft) as database:
             database.execute("create table header (json text)")
             database.execute("insert into header values (?)", (json.dumps(found.header, ensure_ascii=False),))
             database.execute(f"create table cases ({', '.join(quoted) or 'nothing'})")
@@ -75,7 +77,9 @@ def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
                 ),
             )
         database.close()
-    except sqlite3.Error as error:
+        draft.replace(path)
+    except (sqlite3.Error, OSError) as error:
+        draft.unlink(missing_ok=True)
         raise BadInput(f"cannot write {path}: {error}") from None
 
 

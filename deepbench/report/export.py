@@ -45,7 +45,7 @@ def row(s: Summary, baseline: Baseline | None = None, limits: Limits | None = No
         "low_s": e.low_s if e else None,
         "high_s": e.high_s if e else None,
         "processes": e.processes if e else None,
-        "clean_fraction": e.clean_fraction if e else None,
+        "clean_fraction": e.clean_fraction if e and not s.imported else None,
         "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
         "flop": r["flop"],
         **{f"flop_{name}": count for name, count in r.get("other_flop", {}).items()},
@@ -62,10 +62,9 @@ def row(s: Summary, baseline: Baseline | None = None, limits: Limits | None = No
         "deterministic": (s.group or {}).get("deterministic"),
         "hash": (s.group or {}).get("hash"),
         "error_in_tolerances": check.get("error"),
-        "implementation": r["notes"].get("implementation"),
-        **{name: r["notes"].get(name) for name in NOTES},
+        **{name: _single(r["notes"].get(name)) for name in ("implementation", *NOTES)},
         "peak_memory_bytes": max(
-            (p["peak_memory_bytes"] for p in processes if p.get("peak_memory_bytes")), default=None
+            (b for p in processes if isinstance(b := p.get("peak_memory_bytes"), int | float)), default=None
         ),
         "joules_per_call": s.joules_per_call,
         "baseline": baseline.summary.record["case"] if baseline else None,
@@ -75,6 +74,11 @@ def row(s: Summary, baseline: Baseline | None = None, limits: Limits | None = No
         "suite_rows": "; ".join(f"{x['suite']}:{x['row']}" for x in r["sources"]) or None,
         "notes": ", ".join(notes(s)) or None,
     }
+
+
+def _single(value: Any) -> str | int | float | None:
+    """One value of a cell: what backends note is theirs, and a file may have anything there."""
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def rows(summaries: Sequence[Summary], limits: Limits | None = None) -> list[dict[str, Any]]:

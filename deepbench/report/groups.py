@@ -14,9 +14,6 @@ from deepbench.summary import Summary
 # The published machine that is no GPU, and one column for the best of the others.
 CPU_MACHINE = "Intel Xeon Phi 7250"
 
-# The header of the original lists one element more than its tables.
-SAME_SIZE = {16777217: 16777216}
-
 DEFAULT_RANKS = (16, 64, 256, 1024, 8192)
 
 
@@ -31,7 +28,7 @@ def by_ranks(summaries: Sequence[Summary]) -> View:
     known = reference.all_reduces()
     rows: list[dict[str, Cell]] = []
     for (n, ranks, precision, place), s in sorted(best.items()):
-        then = [p for p in known if precision == "f32" and (p.values.n, p.values.ranks) == (SAME_SIZE.get(n, n), ranks)]
+        then = [p for p in known if precision == "f32" and (p.values.n, p.values.ranks) == (n, ranks)]
         phi = min((p.time_s for p in then if p.machine == CPU_MACHINE), default=None)
         gpus = sorted((p.time_s, p.machine) for p in then if p.machine != CPU_MACHINE)
         rows.append(

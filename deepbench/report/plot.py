@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import log10
 
 from deepbench import units
-from deepbench.limits import Limits
+from deepbench.limits import Limits, device_of
 from deepbench.report.table import rivals
 from deepbench.summary import Summary
 
@@ -16,7 +16,7 @@ SEVERAL, HEIGHT, MARGIN = "#", 22, 10
 
 def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[str]:
     """Lines of text of this width; empty where nothing computes."""
-    fastest = [group.ranked[0] for group in rivals(summaries) if group.ranked]
+    fastest = [g.ranked[0] for g in rivals(summaries) if g.ranked and device_of(g.ranked[0].record) == "cpu"]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest
@@ -43,7 +43,8 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
         return round((HEIGHT - 1) * (log10(top) - log10(rate)) / (log10(top) - log10(bottom)))
 
     for peak in peaks.values():
-        grid[row(peak)] = ["─"] * columns
+        if bottom <= peak <= top:
+            grid[row(peak)] = ["─"] * columns
     if dram:
         for i in range(columns):
             rate = dram * 10 ** (log10(low) + i / (columns - 1) * (log10(high) - log10(low)))

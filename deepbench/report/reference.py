@@ -14,11 +14,6 @@ from deepbench.report.views import Cell, View
 from deepbench.summary import Summary
 
 
-def tera(value: float | None) -> str:
-    """FLOP/s in the unit of the tables."""
-    return units.flop_per_s(value)
-
-
 def machines() -> View:
     """A row a machine."""
     rows: list[dict[str, Cell]] = []
@@ -72,8 +67,8 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
     columns: dict[str, Callable[[Any], str]] = {
         **dict.fromkeys(("suite", "op", "problem", "direction", "precision"), str),
         "time": units.seconds,
-        "TFLOP/s": tera,
-        "published": tera,
+        "TFLOP/s": units.flop_per_s,
+        "published": units.flop_per_s,
         "GB/s published": lambda v: units.significant(v / 1e9),
         **dict.fromkeys(("how", "notes"), str),
     }
@@ -116,10 +111,10 @@ def beside(found: Sequence[Beside]) -> View:
     columns: dict[str, Callable[[Any], str]] = {
         **dict.fromkeys(("op", "problem", "precision", "library"), str),
         "ours": units.seconds,
-        "TFLOP/s": tera,
+        "TFLOP/s": units.flop_per_s,
         "theirs": units.seconds,
-        "their TFLOP/s": tera,
-        "published": tera,
+        "their TFLOP/s": units.flop_per_s,
+        "published": units.flop_per_s,
         **dict.fromkeys(("ratio", "low", "high"), _ratio),
         "notes": str,
     }
@@ -134,13 +129,14 @@ def _ratio(value: float) -> str:
 def means(found: Sequence[Beside], machine: str) -> View:
     """Geometric means of the ratio, by op and precision."""
     kinds = list(dict.fromkeys((b.ours.record["op"], b.ours.record["precision"]) for b in found))
+    every = reference.once(found)
     rows: list[dict[str, Cell]] = [
-        {"op": "all", "precision": "all", "cases": len(found), "ratio": reference.geometric_mean(found)}
+        {"op": "all", "precision": "all", "cases": len(every), "ratio": reference.geometric_mean(every)}
     ]
     for op, precision in kinds:
         own = [b for b in found if (b.ours.record["op"], b.ours.record["precision"]) == (op, precision)]
         rows.append({"op": op, "precision": precision, "cases": len(own), "ratio": reference.geometric_mean(own)})
-    note = f"ratio: geometric mean of our time over that of {machine}; below 1 is faster than it."
+    note = f"ratio: geometric mean of the time of {machine} over ours; above 1 it is slower."
     return View({"op": str, "precision": str, "cases": str, "ratio": _ratio}, rows, [note])
 
 
@@ -149,29 +145,29 @@ def among_all(summaries: Sequence[Summary]) -> View:
     rows: list[dict[str, Cell]] = []
     ops = list(dict.fromkeys(s.record["op"] for s in summaries))
     for machine in reference.machines():
-        found = reference.beside(summaries, machine)
+        found = reference.once(reference.beside(summaries, machine))
         if not found:
             continue
         year = max(s.year for s in reference.sheets() if s.machine == machine)
-        row: dict[str, Cell] = {
-            "machine": machine,
-            "year": year,
-            "cases": len(found),
-            "ratio": reference.geometric_mean(found),
-        }
+        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(found), "speed": _speed(found)}
         for op in ops:
-            row[op] = reference.geometric_mean([b for b in found if b.theirs.op == op])
+            row[op] = _speed([b for b in found if b.theirs.op == op])
         rows.append(row)
-    rows.sort(key=lambda row: float(row["ratio"] or 0.0))
+    rows.sort(key=lambda row: float(row["speed"] or 0.0))
     shown = [op for op in ops if any(row[op] is not None for row in rows)]
-    columns: dict[str, Callable[[Any], str]] = {"machine": str, "year": str, "cases": str, "ratio": _ratio}
+    columns: dict[str, Callable[[Any], str]] = {"machine": str, "year": str, "cases": str, "speed": _ratio}
     notes = [
-        "ratio: geometric mean of our time over theirs, over the cases that both have; below 1 we are faster than it. "
-        "Slowest machine first.",
+        "speed: how many times as fast as ours, geometric mean over the cases that both have; the slowest first. Other "
+        "machines have other cases, so these columns are no ranking of them.",
         "theirs: means of calls made back to back from 2016 to 2019, unchecked, on their machines and libraries of the "
         "time; deepbench compare FILE MACHINE says what differs.",
     ]
     return View({**columns, **dict.fromkeys(shown, _ratio)}, rows, notes)
+
+
+def _speed(found: Sequence[Beside]) -> float | None:
+    ratio = reference.geometric_mean(found)
+    return 1 / ratio if ratio else None
 
 
 def to_json(found: Sequence[Beside], machine: str) -> dict[str, Any]:

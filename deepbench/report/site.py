@@ -32,7 +32,7 @@ COLUMNS = {
 }
 
 # What pages of families and comparisons say of a row.
-ROW = ("op", "title", "precision", "library", "time_s", "flop_per_s", "family", "size", "place", "notes")
+ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "place", "notes")
 
 
 @dataclass
@@ -76,8 +76,11 @@ def build(
 
 
 def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
+    folder, out = folder.resolve(), out.resolve()
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
+    if not (out / MARK).is_file():  # so that a first build that was stopped can go on
+        _write(out / MARK, "{}")
     whole = {name: render.asset(name) for name in (*ASSETS, "report.html", "index.html")} | {"plotly.min.js": plotly}
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, whole[name])
@@ -87,46 +90,57 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
     names = _names(folder, files)
     machines = reference.machines() if published else []
-    done, kept, digests = Built(), {}, []
+    done = Built()
+    kept: dict[str, dict[str, Any]] = {}
+    touched: set[str] = set()
     total = len(files) + len(machines)
     for path in files:
         name = names[path]
-        stamp = f"{version} {path.stat().st_size} {path.stat().st_mtime_ns}"
-        digest = _known(before.get(name), stamp)
-        if digest is None:
-            try:
-                found = store.read(path)
-            except BadInput as error:
-                done.refused.append(str(error))
-                continue
-            title = path.relative_to(folder).with_suffix("").as_posix()
-            digest = _machine(out, name, "measured", content.of_file(found, title), stamp, f"../data/{name}.jsonl")
-            shutil.copyfile(path, out / "data" / f"{name}.jsonl")
-            done.fresh.append(name)
+        try:
+            stamp = f"{version} {path.stat().st_size} {path.stat().st_mtime_ns}"
+            digest = _known(before.get(name), stamp)
+            if digest is None:
+                title = path.relative_to(folder).with_suffix("").as_posix()
+                made = content.of_file(store.read(path), title)
+                digest = _machine(out, name, made, stamp, f"../data/{name}.jsonl")
+                shutil.copyfile(path, out / "data" / f"{name}.jsonl")
+                done.fresh.append(name)
+        except BadInput as error:
+            done.refused.append(str(error))
+            continue
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            ArithmeticError,
+            FileNotFoundError,
+        ) as error:  # no stranger's file ends it all
+            done.refused.append(f"{path}: its values make no sense together ({type(error).__name__}: {error})")
+            continue
         kept[name] = digest
         step(name, total)
     for machine in machines:
         name = _slug(machine)
         digest = _known(before.get(name), version)
         if digest is None:
-            digest = _machine(out, name, "published", content.of_machine(machine), version, None)
+            digest = _machine(out, name, content.of_machine(machine), version, None)
             done.fresh.append(name)
         kept[name] = digest
         step(name, total)
     done.removed = sorted(set(before) - set(kept))
-    touched = {f for name in done.fresh for f in kept[name]["families"]}
-    for name in done.removed:
-        touched |= set((_digest(before[name]) or {"families": ()})["families"])
-        for path in (
-            out / "machines" / f"{name}.html",
-            out / "data" / f"{name}.js",
-            out / "data" / f"{name}.jsonl",
-            before[name],
-        ):
-            path.unlink(missing_ok=True)
+    for name in [*done.fresh, *done.removed]:  # families that are in it now, and those that were
+        touched |= set(kept[name]["families"]) if name in kept else set()
+        touched |= set((_digest(before.get(name)) or {"families": ()})["families"])
     digests = sorted(kept.values(), key=lambda d: (d["kind"] == "published", d["index"]["title"]))
     _families(out, digests, touched, done)
     _index(out, digests)
+    # Last of all what says that a machine is up to date: whoever stops us before, we begin there again.
+    for name in done.removed:
+        stale = [out / "machines" / f"{name}.html", *(out / "data" / f"{name}{end}" for end in (".js", ".jsonl"))]
+        for path in [*stale, before[name]]:
+            path.unlink(missing_ok=True)
+    for name in done.fresh:
+        _write(out / STATE / f"{name}.json", to_bytes(kept[name]).decode())
     done.machines = len(digests)
     return done
 
@@ -162,8 +176,9 @@ def _known(path: Path | None, stamp: str) -> dict[str, Any] | None:
     return value if value is not None and value.get("stamp") == stamp else None
 
 
-def _machine(out: Path, name: str, kind: str, made: dict[str, Any], stamp: str, download: str | None) -> dict[str, Any]:
+def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: str | None) -> dict[str, Any]:
     """The page of a machine and its data for comparisons; what other pages say of it."""
+    kind = made["kind"]
     whole = {"files": [made], "pairs": []}
     page = render.filled(
         "report.html",
@@ -199,7 +214,7 @@ def _machine(out: Path, name: str, kind: str, made: dict[str, Any], stamp: str, 
     for r in timed:
         if r["family"] and r["size"] is not None and r["place"] == 1:
             families.setdefault(r["family"], []).append(
-                [r["precision"], r["library"], r["size"], r["time_s"], r["flop_per_s"]]
+                [r["precision"], _threads(r), r["size"], r["time_s"], r["flop_per_s"]]
             )
     # Not convolutions: they count work that an algorithm may save.
     products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"]]
@@ -216,7 +231,7 @@ def _machine(out: Path, name: str, kind: str, made: dict[str, Any], stamp: str, 
             "title": made["name"],
             "kind": kind,
             "hardware": hardware,
-            "date": made["machine"]["started"][:10] if kind == "measured" else made["machine"]["started"],
+            "date": made["machine"]["started"][:10] if kind == "measured" else made["machine"]["year"],
             "cases": len(timed),
             **best,
             "memory": made["limits"]["memory"].get("memory"),
@@ -225,8 +240,12 @@ def _machine(out: Path, name: str, kind: str, made: dict[str, Any], stamp: str, 
         },
         "families": families,
     }
-    _write(out / STATE / f"{name}.json", to_bytes(digest).decode())
     return digest
+
+
+def _threads(row: Mapping[str, Any]) -> str:
+    """The library, and with how many threads where that is said: curves of both would be one otherwise."""
+    return f"{row['library']}, {row['threads']} threads" if row["threads"] else str(row["library"])
 
 
 def _families(out: Path, digests: list[dict[str, Any]], touched: set[str], done: Built) -> None:

@@ -44,7 +44,8 @@ class Rivals:
 
 
 def rivals(summaries: Iterable[Summary]) -> list[Rivals]:
-    """Group by the work: op, problem, direction, precision, threads and settings. Unchecked times never win."""
+    """Group by the work: op, problem, direction, precision, threads and settings. Unchecked times win only where
+    the file says which other program they are of."""
     groups: dict[str, list[Summary]] = {}
     for s in summaries:
         groups.setdefault(work_text(s), []).append(s)

@@ -1,11 +1,40 @@
 """Comparing two files: verdicts, intervals, what differs, what is left out."""
 
 import random
+from pathlib import Path
 
 import pytest
 
-from deepbench import comparison, stats, store
+from deepbench import comparison, gate, stats, store
 from tests.unit import samples
+
+
+def with_company(times, cpus):
+    """A file of one case, with so many CPUs busy beside it."""
+    records = [samples.measured(seconds=s, round_number=i) for i, s in enumerate(times, 1)]
+    for r in records:
+        r["measurement"]["other_cpus"] = cpus
+    return store.ResultFile(Path("mine.jsonl"), samples.header([records[0]["case"]]), records)
+
+
+COMPANY = [1.0, 1.01, 0.99, 1.005, 0.995, 1.002]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "before", "after", "verdict", "judged"),
+    [
+        (2.0, 0.0, 0.0, "slower", gate.REGRESSION),
+        (2.0, 0.0, 1.0, "cannot tell", gate.CANNOT_TELL),  # what was beside the second explains it
+        (2.0, 1.0, 0.0, "slower", gate.REGRESSION),  # slower although it was left alone
+        (0.5, 1.0, 0.0, "cannot tell", gate.CANNOT_TELL),  # the first would have been faster alone
+        (0.5, 0.0, 1.0, "faster", gate.PASSED),
+    ],
+)
+def test_other_programs_excuse_only_what_they_explain(ratio, before, after, verdict, judged):
+    found = comparison.compare(with_company(COMPANY, before), with_company([t * ratio for t in COMPANY], after))
+
+    assert verdict == found.cases[0].verdict
+    assert judged == gate.judge(found).verdict
 
 
 def file_of(tmp_path, name, times, interleaved=None, **machine):

@@ -74,4 +74,5 @@ def test_two_files_beside_each_other():
 
     assert found["cases"][0]["ratio"] == pytest.approx(2.0)
     assert comparison.compare(a, b).cases[0].case == found["cases"][0]["case"]
-    assert content.of_pair(a, file([samples.measured("openblas")]), ("a", "b")) is None
+    nothing = content.of_pair(a, file([samples.measured("openblas")]), ("a", "b"))
+    assert "no measured case in common" in nothing["heading"][0]

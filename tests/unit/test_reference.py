@@ -86,8 +86,30 @@ def test_ours_stands_beside_theirs_of_the_same_work():
 
     (found,) = reference.beside(summaries, "NVIDIA T4")  # int8 in the server suite, nothing of this in training
     assert ("i8", "int8") == (found.ours.record["precision"], found.theirs.precision)
-    assert found.ratio == pytest.approx(0.3 / 0.999e-3, rel=0.01)
+    assert found.ratio == pytest.approx(0.999e-3 / 0.3, rel=0.01)
     assert any("zeros" in text for text in reference.apart([found], "NVIDIA T4"))
+
+
+def test_an_all_reduce_has_a_bandwidth_and_no_flops():
+    (first, *_) = reference.all_reduces()
+
+    assert first.flop_per_s is None
+    assert first.bus_bytes_per_s == pytest.approx(
+        4 * first.values.n / first.time_s * 2 * (first.values.ranks - 1) / first.values.ranks
+    )
+    assert {16777217} == {r.values.n for r in reference.all_reduces() if "16777216" in r.note}
+
+
+def test_one_number_counts_once():
+    text = "gemm m=1760 n=16 k=1760 a_t=0 b_t=0 forward {} mkl threads=2"
+    summaries = summarize(
+        [samples.measured(seconds=s, text=text.format(p)) for p, s in (("f16", 2e-3), ("bf16", 1e-3))]
+    )
+    found = reference.beside(summaries, "NVIDIA Tesla V100")
+
+    assert 2 == len(found)
+    (kept,) = reference.once(found)
+    assert "bf16" == kept.ours.record["precision"]
 
 
 def test_both_gradients_of_a_layer_are_added_where_the_sheet_has_them():

@@ -58,6 +58,43 @@ def test_a_changed_file_is_read_again(tmp_path):
     assert ["one"] == site.build(folder, out, published=False).fresh
 
 
+def test_what_a_file_has_no_more_leaves_the_families(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    write(folder, "two.jsonl", sizes=(1, 2))
+    site.build(folder, out, published=False)
+    header, record = samples.header(), samples.measured(text="gemm m=9 n=1 k=9 a_t=0 b_t=0 forward f32 mkl threads=1")
+    (folder / "one.jsonl").write_text("".join(to_line(line) for line in (header, record)))
+    site.build(folder, out, published=False)
+
+    pages = {p.name: p.read_text() for p in (out / "families").glob("gemm-*.html")}
+    assert 2 == len(pages)
+    (first,) = [p for p in pages.values() if "m=4 k=4" in p]
+    assert '"one"' not in first
+
+
+def test_a_build_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    monkeypatch.setattr(site, "_families", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        site.build(folder, out, published=False)
+    monkeypatch.undo()
+
+    assert (["one"], 1) == (site.build(folder, out, published=False).fresh, len(list((out / "families").glob("gemm*"))))
+
+
+def test_a_file_of_nonsense_does_not_end_the_site(tmp_path, monkeypatch):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "a.jsonl")
+    write(folder, "b.jsonl")
+    real = site.content.of_file
+    monkeypatch.setattr(site.content, "of_file", lambda f, n: real(f, n) if n == "a" else {}["x"])
+    built = site.build(folder, out, published=False)
+
+    assert (1, 1) == (built.machines, len(built.refused))
+
+
 def test_a_file_that_cannot_be_read_is_told_of_and_the_others_are_there(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "good.jsonl")

@@ -34,7 +34,7 @@ function hover(row) {
   if (row.time_s != null) lines.push(`${words.seconds(row.time_s)} ${words.plusMinus(words.half(row))}`);
   if (row.flop_per_s != null) lines.push(`${words.tera(row.flop_per_s)} TFLOP/s`);
   if (row.limit) lines.push(`${row.limit}: ${words.percent(row.share_of_limit)} of that roof`);
-  if (row.status !== "published") lines.push(`deepbench run ${row.case}`);
+  if (row.command) lines.push(row.command);
   return lines.map((l) => words.plain(l)).join("<br>");
 }
 
@@ -63,6 +63,8 @@ const rateBars = (rows) => ({
 
 const ok = (rows) => rows.filter((r) => ["ok", "published", "imported"].includes(r.status) && r.time_s != null);
 const computed = (rows) => ok(rows).filter((r) => r.flop_per_s && !r.ranks); // groups have pictures of their own
+/* Settings that a group ran with, such as place=in, as its title has them. */
+const way = (row) => row.title.split(" ").filter((w) => w.includes("=")).map((w) => ` ${w}`).join("");
 const thinned = (rows) => {
   const step = Math.ceil(rows.length / MOST_POINTS);
   return step > 1 ? rows.filter((_, i) => i % step === 0) : rows;
@@ -144,7 +146,7 @@ const CHARTS = [
     rows: (rows) => ok(rows).filter((r) => r.speed_up_over_baseline != null && r.size != null),
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size), xs = sorted.map((r) => r.size);
-      return [[...points(sorted, (r) => `${r.library} ${r.family.replace(/^sparse_gemm /, "")}`, (r) => r.size, (r) => r.speed_up_over_baseline, { mode: "lines+markers" }), line([Math.min(...xs), Math.max(...xs)], [1, 1], "as fast as dense")], layout({ title: "n", ...TIMES }, { title: "times as fast as dense", ...TIMES })];
+      return [[...points(sorted, (r) => `${r.library} ${r.precision}${threads(r)} ${r.family.replace(/^sparse_gemm /, "")}`, (r) => r.size, (r) => r.speed_up_over_baseline, { mode: "lines+markers" }), line([Math.min(...xs), Math.max(...xs)], [1, 1], "as fast as dense")], layout({ title: "n", ...TIMES }, { title: "times as fast as dense", ...TIMES })];
     },
   },
   {
@@ -165,7 +167,8 @@ const CHARTS = [
     text: "One pass over the kernels that a suite lists for an application, each at its fastest library: a sum of kernels, not the time of a network.",
     rows: (_, __, file) => file.applications.filter((a) => a.time != null),
     draw(rows) {
-      const names = rows.map((a) => words.plain(`${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision})`));
+      const many = distinct(rows.map((a) => a.threads)).length > 1;
+      const names = rows.map((a) => words.plain(`${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${many ? `, ${a.threads} threads` : ""})`));
       return [[{ type: "bar", orientation: "h", y: names, x: rows.map((a) => a.time), marker: { color: COLOURS[0] }, hoverinfo: "text", text: rows.map((a) => words.seconds(a.time)), textposition: "outside", cliponaxis: false, hovertext: rows.map((a) => words.plain(`${a.application}: ${words.seconds(a.time)}, ${a.measured} of ${a.kernels} kernels; ${a["of which"] || ""}`)) }], layout(log("seconds", PLAIN), { title: "", autorange: "reversed", automargin: true }, { showlegend: false, margin: { l: 60, r: 70, t: 10, b: 50 } })];
     },
   },
@@ -174,14 +177,14 @@ const CHARTS = [
     text: "Time of an all-reduce and its kin against the bytes that each rank holds.",
     choices: (rows) => [["op", "Operation", distinct(ok(rows).filter((r) => r.bus_bytes_per_s || r.ranks).map((r) => r.op))]],
     rows: (rows, chosen) => ok(rows).filter((r) => r.ranks && r.op === chosen.op).sort((a, b) => a.bytes - b.bytes),
-    draw: (rows) => [points(rows, (r) => `${r.library} ${r.ranks} ranks ${r.precision}`, (r) => r.bytes, (r) => r.time_s * 1e6, { mode: "lines+markers" }), layout(log("bytes"), log("µs", PLAIN))],
+    draw: (rows) => [points(rows, (r) => `${r.library} ${r.ranks} ranks ${r.precision}${way(r)}`, (r) => r.bytes, (r) => r.time_s * 1e6, { mode: "lines+markers" }), layout(log("bytes"), log("µs", PLAIN))],
   },
   {
     id: "bus", title: "All-reduce: how fast do bytes travel?",
     text: "Bus bandwidth as nccl-tests counts it, against the bytes that each rank holds.",
     choices: (rows) => [["op", "Operation", distinct(ok(rows).filter((r) => r.bus_bytes_per_s).map((r) => r.op))]],
     rows: (rows, chosen) => ok(rows).filter((r) => r.bus_bytes_per_s && r.op === chosen.op).sort((a, b) => a.bytes - b.bytes),
-    draw: (rows) => [points(rows, (r) => `${r.library} ${r.ranks} ranks ${r.precision}`, (r) => r.bytes, (r) => r.bus_bytes_per_s / 1e9, { mode: "lines+markers" }), layout(log("bytes"), log("GB/s", PLAIN))],
+    draw: (rows) => [points(rows, (r) => `${r.library} ${r.ranks} ranks ${r.precision}${way(r)}`, (r) => r.bytes, (r) => r.bus_bytes_per_s / 1e9, { mode: "lines+markers" }), layout(log("bytes"), log("GB/s", PLAIN))],
   },
 ];
 

@@ -6,14 +6,16 @@ nothing but what it shows of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from deepbench import case as cases
 from deepbench import comparison, limits, reference, units
 from deepbench import op as ops
 from deepbench.errors import BadInput
-from deepbench.limits import Limits
+from deepbench.limits import Limits, device_of
 from deepbench.record import printable
 from deepbench.report import comparison as comparing
 from deepbench.report import export, views
@@ -46,6 +48,7 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
     return {
         "name": name,
+        "kind": "imported" if any(s.imported for s in summaries) else "measured",
         "machine": _machine(found),
         "libraries": _libraries(found),
         "sentences": sentences(summaries, known),
@@ -73,6 +76,7 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
                 **{name: whole.get(name) for name in FIELDS},
                 **({"status": "imported"} if s.imported and s.counts else {}),
                 "title": title(s),
+                "command": _command(s),
                 "library": rival_title(s),
                 "version": whole["library_version"],
                 "place": place.get(s.record["case"], 0),
@@ -84,6 +88,15 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _command(s: Summary) -> str | None:
+    """The command that measures it again; None where the file's text is no case: nobody should paste that."""
+    text = s.record["case"]
+    try:
+        return f"deepbench run {text}" if cases.parse(text).text == text else None
+    except BadInput:
+        return None
 
 
 def _family(s: Summary) -> tuple[str | None, int | None]:
@@ -116,7 +129,7 @@ def _thinned(samples_s: Sequence[float], most: int) -> list[float]:
 def _machine(found: ResultFile) -> dict[str, Any]:
     machine = found.header["machine"]
     cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
-    card = next(filter(None, cards), None)
+    card = next((c for c in cards if isinstance(c, dict)), None)
     return {
         "host": machine.get("host"),
         "cpu": machine.get("cpu"),
@@ -139,12 +152,14 @@ def _libraries(found: ResultFile) -> list[dict[str, Any]]:
 
 
 def _limits(known: Limits, summaries: Sequence[Summary]) -> dict[str, Any]:
-    """Roofs of the largest number of threads that was measured: peaks by precision, rates by level of memory."""
-    ok = [s.record for s in summaries if s.status == "ok" and not s.group]
-    threads = max((r["threads"] for r in ok), default=1)
-    kinds = dict.fromkeys(r["precision"] for r in ok if r["flop"])
-    peaks = {p: peak for p in kinds if (peak := known.peak(p, "cpu", threads)) is not None}
-    return {"threads": threads, "peaks": peaks, "memory": known.levels(threads)}
+    """Roofs of the device and threads that most cases ran on: peaks by precision, rates by level of memory."""
+    ok = [s for s in summaries if s.counts and not by_group(s)]
+    places = Counter((device_of(s.record), s.record["threads"]) for s in ok)
+    device, threads = max(places, key=lambda place: (places[place], place[1]), default=("cpu", 1))
+    kinds = dict.fromkeys(s.record["precision"] for s in ok if s.record["flop"])
+    peaks = {p: peak for p in kinds if (peak := known.peak(p, device, threads)) is not None}
+    memory = known.levels(threads) if device == "cpu" else {}
+    return {"device": device, "threads": threads, "peaks": peaks, "memory": memory}
 
 
 def sentences(summaries: Sequence[Summary], known: Limits) -> list[str]:
@@ -219,12 +234,19 @@ def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any] | None:
-    """Two files beside each other; None where they have no case in common."""
+def _nothing(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    text = f"{names[0]} and {names[1]} have no measured case in common{why}"
+    return {"first": names[0], "second": names[1], "heading": [text], "means": [], "cases": [], "sentences": []}
+
+
+def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any]:
+    """Two files beside each other; without a case in common it says so."""
     names = printable(names[0]), printable(names[1])
-    found = comparison.compare(a, b)
+    imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
+    found = comparison.compare(a, b, unchecked=imported)
     if not found.cases:
-        return None
+        return _nothing(names, found.left_out[:3])
     return {
         "first": names[0],
         "second": names[1],
@@ -238,19 +260,19 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     }
 
 
-def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any] | None:
-    """A file beside a published machine; None where they have no case in common."""
+def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
+    """A file beside a published machine; without a case in common it says so."""
     name = printable(name)
     matched = reference.beside(summarize(found.records, found.order), machine)
     if not matched:
-        return None
+        return _nothing((name, machine), [])
     rows = published.beside(matched).rows
     return {
         "first": name,
         "second": machine,
         "published": True,
         "heading": [
-            f"ratio: time of {name} over time of {machine}, so above 1 {machine} is faster",
+            f"ratio: time of {machine} over time of {name}, so above 1 {machine} is slower",
             *(f"differs: {text}" for text in reference.apart(matched, machine)),
         ],
         "means": [
@@ -285,6 +307,7 @@ def of_machine(machine: str) -> dict[str, Any]:
     """A published machine, as a file is shown: no samples, no limits, and nobody checked an answer."""
     sheets = [s for s in reference.sheets() if s.machine == machine]
     results = [r for r in reference.of_machine(machine) if r.direction != reference.TOTAL]
+    count = sum(r.machine == machine and r.direction != reference.TOTAL for r in reference.results())
     fastest: dict[tuple[str, str, str, str], float] = {}
     for r in results:
         key = r.op, r.problem, r.direction, r.precision
@@ -311,6 +334,8 @@ def of_machine(machine: str) -> dict[str, Any]:
                 "family": " ".join([r.op, *fixed, *extra]),
                 "size": r.values.values.get(op.varies) if op.varies else None,
                 "ranks": r.values.values.get("ranks"),
+                "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
+                "bus_bytes_per_s": r.bus_bytes_per_s,
                 "notes": ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None,
             }
         )
@@ -321,7 +346,9 @@ def of_machine(machine: str) -> dict[str, Any]:
     wrong = sum(r.wrong_rate for r in results)
     return {
         "name": machine,
+        "kind": "published",
         "machine": {
+            "year": ", ".join(sorted({s.year for s in sheets})),
             "cpu": sheets[0].facts.get("cpu"),
             "card": sheets[0].facts.get("gpu"),
             "cores": None,
@@ -338,8 +365,7 @@ def of_machine(machine: str) -> dict[str, Any]:
             f"At its best it reached {top} in dense products.",
             "Published by Baidu's DeepBench: means of calls made back to back, mostly in whole microseconds, and no "
             "answer was checked.",
-            f"{len(results)} times"
-            + (f"; {wrong} of the sheets' own rates are not those of their times." if wrong else "."),
+            f"{count} times" + (f"; {wrong} of the sheets' own rates are not those of their times." if wrong else "."),
         ],
         "columns": {key: [row.get(key) for row in rows] for key in columns},
         "samples": [[] for _ in rows],

@@ -28,7 +28,9 @@ function draw(div) {
 }
 const seen = new IntersectionObserver((entries) => entries.forEach((e) => { if (e.isIntersecting && !drawn.has(e.target)) draw(e.target); }), { rootMargin: "300px" });
 dark.addEventListener("change", () => drawn.forEach((_, div) => draw(div)));
-window.addEventListener("beforeprint", () => document.querySelectorAll(".plot").forEach(draw));
+/* Paper is white, whatever the screen is. */
+window.addEventListener("beforeprint", () => { document.documentElement.dataset.paper = "yes"; document.querySelectorAll(".plot").forEach(draw); });
+window.addEventListener("afterprint", () => { delete document.documentElement.dataset.paper; drawn.forEach((_, div) => draw(div)); });
 
 function picture(parent, label, wide, make, onPoint) {
   const div = element("div", { class: wide ? "plot wide" : "plot", role: "group", "aria-label": label });
@@ -79,7 +81,7 @@ const COLUMNS = [
   ["limit", "Limit", (r) => r.limit ?? "–"],
   ["share_of_limit", "Of it", (r) => words.percent(r.share_of_limit), "number"],
   ["place", "Fastest", (r) => ({ 1: "fastest", 2: "tie" })[r.place] ?? "", "", (r) => ({ 1: 0, 2: 1 })[r.place] ?? 2],
-  ["status", "Status", (r) => (r.status === "ok" ? "ok" : `${r.status.replaceAll("_", " ")}: ${r.reason ?? ""}`)],
+  ["status", "Status", (r) => statusWords(r)],
   ["notes", "Notes", (r) => r.notes ?? ""],
 ];
 
@@ -92,7 +94,7 @@ function addTable() {
     open: (row, text) => element("button", { type: "button", title: "All of this case", onclick: () => showDetails(row) }, text),
     decorate(td, name, row) {
       if (name === "library" && row.place === 1) td.classList.add("first");
-      if (name === "status" && row.status !== "ok" && row.status !== "published") td.classList.add("bad");
+      if (name === "status" && !["ok", "published", "imported"].includes(row.status)) td.classList.add("bad");
       if (name === "share_of_limit" && row.share_of_limit != null) td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }));
     },
   });
@@ -100,12 +102,23 @@ function addTable() {
 
 /* ---- one case ---- */
 
+function timeWords(row) {
+  if (row.time_s == null) return "–";
+  const parts = [];
+  if (row.low_s != null) parts.push(`95 %: ${words.seconds(row.low_s)} to ${words.seconds(row.high_s)}`);
+  if (row.processes != null) parts.push(`${row.processes} fresh process${row.processes === 1 ? "" : "es"}`);
+  if (row.clean_fraction != null) parts.push(`${words.percent(row.clean_fraction)} of samples undisturbed`);
+  return [words.seconds(row.time_s), ...parts].join(", ");
+}
+
+const statusWords = (row) => (row.reason ? `${row.status.replaceAll("_", " ")}: ${row.reason}` : row.status.replaceAll("_", " "));
+
 function showDetails(row) {
   const dialog = document.getElementById("details"), file = content.files[row.from];
   const facts = [
-    ["Status", row.status === "ok" ? "ok" : `${row.status.replaceAll("_", " ")}: ${row.reason ?? ""}`],
-    ["Time", row.time_s == null ? "–" : `${words.seconds(row.time_s)} (95 %: ${words.seconds(row.low_s)} to ${words.seconds(row.high_s)}), ${row.processes} fresh process${row.processes === 1 ? "" : "es"}, ${words.percent(row.clean_fraction)} of samples undisturbed`],
-    ["First call", words.seconds(row.first_call_s)],
+    ["Status", statusWords(row)],
+    ["Time", timeWords(row)],
+    ["First call", row.first_call_s == null ? null : words.seconds(row.first_call_s)],
     ["Work", `${row.flop ? `${words.significant(row.flop / 1e9)} GFLOP, ` : ""}${words.bytes(row.traffic_bytes)} of least traffic`],
     ["Rate", [row.flop_per_s && `${words.tera(row.flop_per_s)} TFLOP/s`, row.bytes_per_s && `${words.giga(row.bytes_per_s)} GB/s`, row.bus_bytes_per_s && `${words.giga(row.bus_bytes_per_s)} GB/s on the bus`].filter(Boolean).join(", ") || "–"],
     ["Limit", row.limit ? `${row.limit}, at ${words.percent(row.share_of_limit)} of that roof (of its time: ${row.limit_evidence})` : "–"],
@@ -114,13 +127,13 @@ function showDetails(row) {
     ["Memory", row.peak_memory_bytes == null ? null : `${words.bytes(row.peak_memory_bytes)} at most in the process`],
     ["Applications", row.applications], ["Notes", row.notes],
   ].filter(([, v]) => v);
-  const command = `deepbench run ${row.case}`;
-  const copy = element("button", { type: "button", onclick: () => navigator.clipboard?.writeText(command).then(() => { copy.textContent = "Copied"; }, () => { copy.textContent = "Select it by hand"; }) }, "Copy");
+  const byHand = () => { copy.textContent = "Select it by hand"; };
+  const copy = element("button", { type: "button", onclick: () => (navigator.clipboard ? navigator.clipboard.writeText(row.command).then(() => { copy.textContent = "Copied"; }, byHand) : byHand()) }, "Copy");
   const samples = file.samples[row.at] || [];
   dialog.replaceChildren(
     element("h2", { id: "details-title" }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
     element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
-    row.status === "published" ? "" : element("p", {}, "Measure it again: ", element("code", {}, command), " ", copy),
+    row.command ? element("p", {}, "Measure it again: ", element("code", {}, row.command), " ", copy) : "",
   );
   dialog.append(element("p", {}, element("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   dialog.showModal();
@@ -137,6 +150,7 @@ function showDetails(row) {
 
 document.querySelectorAll("[data-pair]").forEach((parent) => {
   const pair = content.pairs[Number(parent.dataset.pair)];
+  if (!pair.cases.length) return;
   const means = element("table", {}, element("caption", { class: "unseen" }, `Geometric means of ${pair.first} and ${pair.second}`), element("thead", {}, element("tr", {}, ...["Geometric mean", "Cases", "Ratio", "95 % interval"].map((t) => element("th", { scope: "col", class: t === "Cases" || t === "Ratio" ? "number" : null }, t)))), element("tbody", {}, ...pair.means.map((m) => element("tr", {}, element("td", {}, m["geometric mean"]), element("td", { class: "number" }, String(m.cases)), element("td", { class: "number" }, words.ratio(m.ratio)), element("td", {}, m.low == null ? "–" : `${words.ratio(m.low)} to ${words.ratio(m.high)}`)))));
   parent.append(element("div", { class: "slide", tabindex: 0, role: "region", "aria-label": `Means of ${pair.first} and ${pair.second}` }, means));
   const figure = element("figure", { class: "wide" }, element("figcaption", {}, element("strong", {}, "Case by case"), pair.published ? "Their times have no interval; bars are ours." : "Bars are 95 % intervals."));

@@ -4,7 +4,10 @@ const content = JSON.parse(document.getElementById("content").textContent);
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };
 const linkTo = (href, text) => element("a", { href }, text);
 const redraw = [];
-dark.addEventListener("change", () => redraw.forEach((draw) => draw()));
+const all = () => redraw.forEach((draw) => draw());
+dark.addEventListener("change", all);
+window.addEventListener("beforeprint", () => { document.documentElement.dataset.paper = "yes"; all(); });
+window.addEventListener("afterprint", () => { delete document.documentElement.dataset.paper; all(); });
 function plot(figure, label, make) {
   const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
   figure.append(div);
@@ -95,21 +98,28 @@ async function comparePage() {
   top.append(form);
   if (!taken.a || !taken.b) return null;
   const [a, b] = await Promise.all([loaded(taken.a), loaded(taken.b)]);
-  const keyOf = (r) => `${r.op}|${r.title}|${BITS[r.precision] ?? r.precision}`;
-  const fastest = (data) => {
+  /* The same precision where both have it, else as many bits: nobody else's bf16 is f16. */
+  const keys = { exact: (r) => `${r.op}|${r.title}|${r.precision}`, bits: (r) => `${r.op}|${r.title}|${BITS[r.precision] ?? r.precision}` };
+  const fastest = (data, keyOf) => {
     const best = new Map();
     data.rows.forEach((r) => { if (!best.has(keyOf(r)) || r.time_s < best.get(keyOf(r)).time_s) best.set(keyOf(r), r); });
     return best;
   };
-  const [left, right] = [fastest(a), fastest(b)];
-  const rows = withIds([...left].filter(([key]) => right.has(key)).map(([key, r]) => {
-    const o = right.get(key);
-    return { op: r.op, title: r.title, precision: r.precision === o.precision ? r.precision : `${r.precision}, ${o.precision}`, first: r.time_s, second: o.time_s, ratio: o.time_s / r.time_s, library: r.library === o.library ? r.library : `${r.library}, ${o.library}`, notes: [r.notes, o.notes].filter(Boolean).join("; ") };
-  }));
+  const matched = [], used = new Set();
+  for (const keyOf of [keys.exact, keys.bits]) {
+    const [left, right] = [fastest(a, keyOf), fastest(b, keyOf)];
+    left.forEach((r, key) => {
+      const o = right.get(key);
+      if (!o || used.has(r) || used.has(o)) return;
+      used.add(r).add(o);
+      matched.push([r, o]);
+    });
+  }
+  const rows = withIds(matched.map(([r, o]) => ({ op: r.op, title: r.title, precision: r.precision === o.precision ? r.precision : `${r.precision}, ${o.precision}`, first: r.time_s, second: o.time_s, ratio: o.time_s / r.time_s, library: r.library === o.library ? r.library : `${r.library}, ${o.library}`, notes: [r.notes, o.notes].filter(Boolean).join("; ") })));
   top.append(element("ul", {}, ...[
-    `Ratio: time of ${b.name} over time of ${a.name}, so above 1 the second is slower. Each at its fastest library and setting.`,
+    `Ratio: time of ${b.name} over time of ${a.name}, so above 1 the second is slower. Each at its fastest library and number of threads.`,
     `${a.name}: ${a.about}`, `${b.name}: ${b.about}`,
-    a.kind === "measured" && b.kind === "measured" ? "Intervals and verdicts need the samples: deepbench compare with both files." : "A published time is a mean without an interval, and nobody checked the answer; 16-bit and 8-bit operands of the original were zeros.",
+    a.kind === "measured" && b.kind === "measured" ? "Intervals and verdicts need the samples: deepbench compare with both files." : "A published or imported time is mostly a mean without an interval, and nobody checked the answer.",
   ].map((t) => element("li", {}, t))));
   if (rows.length) {
     const mean = (own) => Math.exp(own.reduce((sum, r) => sum + Math.log(r.ratio), 0) / own.length);

@@ -2,7 +2,7 @@
 /* A table of any number of rows that sorts, filters, searches and exports; only the rows in view are in the document.
 
 A column is [name, title, text of a row, kind, value to sort by]; what is missing comes last, either way. */
-const ROW = 34, EXTRA = 20;
+const ROW = 34, EXTRA = 20, MOST_PRINTED = 3000;
 const collator = new Intl.Collator("en", { numeric: true });
 
 class Table {
@@ -98,10 +98,12 @@ class Table {
     const start = everything ? 0 : from - (from % 10);
     if (start === this.from && !everything) return;
     this.from = start;
-    const end = everything ? count : Math.min(count, start + high + 2 * EXTRA + 10);
+    /* A button that is painted anew keeps the keyboard. */
+    const focused = document.activeElement?.closest?.("#table tbody tr")?.dataset.id;
+    const end = everything ? Math.min(count, MOST_PRINTED) : Math.min(count, start + high + 2 * EXTRA + 10);
     const gap = (height) => element("tr", { "aria-hidden": "true" }, element("td", { colspan: this.columns.length, style: `height:${height}px;border:0;padding:0` }));
     const made = this.shown.slice(start, end).map((row, i) => {
-      const tr = element("tr", { "aria-rowindex": start + i + 2 });
+      const tr = element("tr", { "aria-rowindex": start + i + 2, "data-id": row.id });
       for (const column of this.columns) {
         const [name, , text, kind] = column, td = element("td", { class: kind || null });
         if (this.open && name === "title") td.append(this.open(row, text(row)));
@@ -111,7 +113,9 @@ class Table {
       }
       return tr;
     });
-    this.body.replaceChildren(...(start ? [gap(start * ROW)] : []), ...made, ...(end < count ? [gap((count - end) * ROW)] : []));
+    const rest = everything ? [element("tr", {}, element("td", { colspan: this.columns.length }, `${count - end} more rows are not printed; Export CSV has all.`))] : [gap((count - end) * ROW)];
+    this.body.replaceChildren(...(start ? [gap(start * ROW)] : []), ...made, ...(end < count ? rest : []));
+    if (focused != null) this.body.querySelector(`tr[data-id="${focused}"] :is(button, a)`)?.focus({ preventScroll: true });
   }
 
   /* What is in the table now, for spreadsheets: plain values, and no text that one takes for a formula. */

@@ -1,0 +1,57 @@
+"""The pictures of reports.md, from the files in results/: python docs/make_pictures.py (wants chromium, playwright)."""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from playwright.sync_api import expect, sync_playwright
+
+from deepbench import store
+from deepbench.report import site
+from deepbench.report.page import content, render
+
+HERE = Path(__file__).parent
+PICTURES = HERE / "pictures"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def main() -> None:
+    """Four pictures: a report, the same in the dark and narrow with a case open, a site's index and a comparison."""
+    files = sorted((HERE.parent / "results").glob("*.jsonl"))
+    largest = max(files, key=lambda path: path.stat().st_size)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        found = store.read(largest)
+        pairs = [content.of_published(found, largest.stem, machine) for machine in ("NVIDIA GTX 1080 Ti",)]
+        whole = {"files": [content.of_file(found, largest.stem)], "pairs": pairs}
+        report = Path(folder) / "report.html"
+        report.write_text(render.page(whole, f"DeepBench: {largest.stem}"), encoding="utf-8")
+        public = Path(folder) / "public"
+        site.build(HERE.parent / "results", public, published=True)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+
+        def shoot(
+            name: str, path: Path, width: int, height: int, scheme: str = "light", click: str = "", query: str = ""
+        ):
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+            page.goto(path.as_uri() + query)
+            expect(page.locator("html[data-ready=yes]")).to_be_attached()
+            if click:
+                page.click(click)
+                page.evaluate("document.getElementById('table').scrollIntoView()")
+            page.wait_for_timeout(1200)
+            page.screenshot(path=PICTURES / name)
+            page.close()
+
+        shoot("report.png", report, 1200, 1500)
+        shoot("report-dark.png", report, 420, 900, "dark", "#table tbody button >> nth=2")
+        shoot("site.png", public / "index.html", 1300, 900)
+        query = f"?a={largest.stem}&b=nvidia-gtx-1080-ti"
+        shoot("compare.png", public / "compare.html", 1200, 1100, query=query)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,6 @@ the case again. Settings at their default are left out, except `threads`, which 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +106,7 @@ def parse_pattern(text: str) -> Pattern:
     if not words:
         raise BadInput("an empty case; write for example: gemm m=1760 n=128 k=1760 f32 onednn")
     op = ops.find(words[0])
-    fields = {f.name for f in dataclasses.fields(op.Problem)}
+    fields = {f.name for f in ops.fields_of(op.Problem)}
     values: dict[str, int | str] = {}
     found: dict[str, Any] = {}
     chosen: dict[str, str] = {}
@@ -141,7 +140,7 @@ def check_settings(op_name: str, chosen: dict[str, str]) -> tuple[tuple[str, str
 
 def read_field(op: ops.Op, name: str, text: str) -> int | str:
     """The value of a field of the op's Problem: a word where it is a choice, else a whole number."""
-    field = next(f for f in dataclasses.fields(op.Problem) if f.name == name)
+    field = next(f for f in ops.fields_of(op.Problem) if f.name == name)
     return text if "words" in field.metadata else whole_number(name, text)
 
 

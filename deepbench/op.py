@@ -50,6 +50,16 @@ def choice(*words: str, default: str | None = None) -> Any:
     return dataclasses.field(default=default, metadata={"words": words, "quiet": True})
 
 
+_FIELDS: dict[Any, tuple[dataclasses.Field[Any], ...]] = {}
+
+
+def fields_of(problem: Any) -> tuple[dataclasses.Field[Any], ...]:
+    """The fields of a class of Problem; asked again and again for files of many cases."""
+    if problem not in _FIELDS:
+        _FIELDS[problem] = dataclasses.fields(problem)
+    return _FIELDS[problem]
+
+
 @dataclass(frozen=True)
 class BaseProblem:
     """Base of the frozen dataclasses, one an op, that hold sizes and structure in the field's letters.
@@ -59,7 +69,7 @@ class BaseProblem:
     """
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
+        for field in fields_of(type(self)):
             value = getattr(self, field.name)
             if words := field.metadata.get("words"):
                 if value not in words:
@@ -72,12 +82,12 @@ class BaseProblem:
     @property
     def values(self) -> dict[str, int | str]:
         """Field names and values, in the order they are written."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {f.name: getattr(self, f.name) for f in fields_of(type(self))}
 
     @property
     def text(self) -> str:
         """`m=2 n=3 k=4 a_t=0 b_t=0`."""
-        quiet = {f.name: f.default for f in dataclasses.fields(self) if f.metadata.get("quiet")}
+        quiet = {f.name: f.default for f in fields_of(type(self)) if f.metadata.get("quiet")}
         return " ".join(f"{n}={v}" for n, v in self.values.items() if n not in quiet or v != quiet[n])
 
 
@@ -203,7 +213,7 @@ class Op:
 
 def make_problem(op: Op, values: Mapping[str, int | str]) -> BaseProblem:
     """The op's Problem from field names and values; `BadInput` for unknown and missing fields."""
-    fields = {f.name: f for f in dataclasses.fields(op.Problem)}
+    fields = {f.name: f for f in fields_of(op.Problem)}
     unknown = [name for name in values if name not in fields]
     if unknown:
         raise BadInput(f"{op.name} has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
@@ -216,7 +226,7 @@ def make_problem(op: Op, values: Mapping[str, int | str]) -> BaseProblem:
 
 def required_fields(op: Op) -> list[str]:
     """The fields of the op's Problem that have no default."""
-    fields = dataclasses.fields(op.Problem)
+    fields = fields_of(op.Problem)
     return [f.name for f in fields if f.default is dataclasses.MISSING]
 
 

@@ -188,10 +188,14 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
 # What most records of a file have alike: kept once, because a file may have a hundred thousand of them.
 ALIKE = ("problem", "settings", "types", "sources", "other_flop", "library", "notes", "warnings")
 ALIKE_IN_PROCESS = ("cpus", "openmp_runtimes", "environment", "rules")
+ALIKE_IN_MEASUREMENT = ("steal_s", "involuntary_switches")  # mostly noughts
 
 
 def _shared(found: ResultFile, value: Record) -> Record:
-    for whole, names in ((value, ALIKE), (value["process"] or {}, ALIKE_IN_PROCESS)):
+    parts = (value, ALIKE), (value["process"], ALIKE_IN_PROCESS), (value["measurement"], ALIKE_IN_MEASUREMENT)
+    for whole, names in parts:
+        if whole is None:
+            continue
         for name in names:
             if name in whole:
                 with contextlib.suppress(TypeError):  # nested deeper than anybody needs

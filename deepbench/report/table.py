@@ -133,7 +133,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append("first call")
         if "python" in loops:
             found.append("Python loop")
-        if any(disturbed(r["measurement"]) for r in s.rounds):
+        if clean < 1 and any(disturbed(r["measurement"]) for r in s.rounds):
             found.append("disturbed")
         elif clean < FEW_CLEAN:
             found.append("few clean")

@@ -70,13 +70,14 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
             place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
     found = []
     for s, whole in zip(summaries, export.rows(summaries, known), strict=True):
-        family, size = _family(s)
+        case = _parsed(s)
+        family, size = _family(s, case)
         found.append(
             {
                 **{name: whole.get(name) for name in FIELDS},
                 **({"status": "imported"} if s.imported and s.counts else {}),
                 "title": title(s),
-                "command": _command(s),
+                "command": f"deepbench run {case.text}" if case else None,
                 "library": rival_title(s),
                 "version": whole["library_version"],
                 "place": place.get(s.record["case"], 0),
@@ -90,29 +91,24 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
     return found
 
 
-def _command(s: Summary) -> str | None:
-    """The command that measures it again; None where the file's text is no case: nobody should paste that."""
+def _parsed(s: Summary) -> cases.Case | None:
+    """The case, where the file's text is one to the letter: nothing else is offered as a command."""
     text = s.record["case"]
     try:
-        return f"deepbench run {text}" if cases.parse(text).text == text else None
+        found = cases.parse(text)
     except BadInput:
         return None
+    return found if found.text == text else None
 
 
-def _family(s: Summary) -> tuple[str | None, int | None]:
+def _family(s: Summary, case: cases.Case | None) -> tuple[str | None, int | None]:
     """What stays the same along a curve, in words, and the size that grows."""
-    r = s.record
-    try:
-        op = ops.find(r["op"])
-        said = ops.make_problem(op, r["problem"]).text.split()
-    except BadInput:
+    varies = ops.find(case.op).varies if case else None
+    if case is None or varies is None:
         return None, None
-    varies = op.varies
-    if varies is None:
-        return None, None
-    fixed = [word for word in said if not word.startswith(f"{varies}=")]
-    extra = [] if r["direction"] == "forward" else [r["direction"]]
-    return " ".join([r["op"], *fixed, *extra, *settings_words(s)]), r["problem"][varies]
+    fixed = [word for word in case.problem.text.split() if not word.startswith(f"{varies}=")]
+    extra = [] if case.direction == "forward" else [case.direction]
+    return " ".join([case.op, *fixed, *extra, *settings_words(s)]), case.problem.values[varies]
 
 
 def _message_bytes(s: Summary) -> float | None:

@@ -1,0 +1,104 @@
+"""How long reports and sites take to build, how large they are, and how soon a browser shows them.
+
+python benchmarks/pages.py FILE [FILES_OF_SITE]     FILE: any result file with products; its records are multiplied
+
+Asked: 100,000 records in under 20 s and 1 GB, 3,000 in under 3 s and 3 MB beside Plotly; a site of 1,000 files in under
+2 minutes, one more in under 3 s; a page of 100,000 records in a browser in under 3 s.
+"""
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from deepbench.report.page import render  # noqa: E402
+
+ROUNDS, SAMPLES = 3, 30
+
+
+def multiplied(source: Path, count: int, target: Path) -> None:
+    """So many records, three a case, of products of ever other sizes."""
+    lines = [json.loads(line) for line in source.read_text().splitlines()]
+    header, others = lines[0], [line for line in lines if "roof" in line or "limit" in line]
+    products = [r for r in lines if r.get("op") == "gemm" and r["status"] == "ok"]
+    header["plan"]["cases"] = []
+    with open(target, "w", encoding="utf-8") as file:
+        for line in [header, *others]:
+            file.write(json.dumps(line) + "\n")
+        for i in range(count):
+            case = i // ROUNDS
+            record = copy.deepcopy(products[case % len(products)])
+            m, n = 64 + case % 997, 1 + case // 997 * 7
+            words = record["case"].split()
+            record["case"] = " ".join([words[0], f"m={m}", f"n={n}", *words[3:]])
+            record["problem"] |= {"m": m, "n": n}
+            record |= {"round": 1 + i % ROUNDS, "sources": []}
+            for name in ("samples_s", "cpu_s", "involuntary_switches", "steal_s"):
+                record["measurement"][name] = record["measurement"][name][:SAMPLES]
+            file.write(json.dumps(record) + "\n")
+
+
+def timed(*words: str) -> tuple[float, float]:
+    """Seconds and megabytes of a command."""
+    command = [sys.executable, "-m", "deepbench", *words]
+    begin = time.perf_counter()
+    child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    assert status == 0, words
+    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+
+
+def opened(path: Path) -> float | None:
+    """Seconds until a browser that runs already has the page ready; None without one."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import expect, sync_playwright
+    except ImportError:
+        return None
+    if chromium is None:
+        return None
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        begin = time.perf_counter()
+        page.goto(path.as_uri())
+        expect(page.locator("html[data-ready=yes]")).to_be_attached(timeout=60_000)
+        found = time.perf_counter() - begin
+        browser.close()
+    return found
+
+
+def main(source: Path, files: int) -> None:
+    """A line a claim."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for count in (3_000, 100_000):
+            multiplied(source, count, folder / "many.jsonl")
+            seconds, megabytes = timed("report", str(folder / "many.jsonl"), "-o", str(folder / "many.html"))
+            own = ((folder / "many.html").stat().st_size - len(render.plotly().encode())) / 1e6
+            shown = opened(folder / "many.html")
+            browser = f"open in {shown:.1f} s" if shown is not None else "no browser here"
+            size = f"page {own:.1f} MB beside Plotly"
+            print(f"report of {count} records: {seconds:.1f} s, {megabytes:.0f} MB, {size}, {browser}")
+        results, public = folder / "results", folder / "public"
+        results.mkdir()
+        multiplied(source, 300, folder / "one.jsonl")
+        for i in range(files):
+            shutil.copyfile(folder / "one.jsonl", results / f"machine-{i}.jsonl")
+        seconds, megabytes = timed("site", str(results), "-o", str(public))
+        print(f"site of {files} files of 300 records: {seconds:.0f} s, {megabytes:.0f} MB")
+        shutil.copyfile(folder / "one.jsonl", results / "one-more.jsonl")
+        seconds, megabytes = timed("site", str(results), "-o", str(public))
+        print(f"one more file: {seconds:.1f} s, {megabytes:.0f} MB")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1000)

@@ -24,8 +24,7 @@ def main() -> None:
     largest = max(files, key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         found = store.read(largest)
-        pairs = [content.of_published(found, largest.stem, machine) for machine in ("NVIDIA GTX 1080 Ti",)]
-        whole = {"files": [content.of_file(found, largest.stem)], "pairs": pairs}
+        whole = {"files": [content.of_file(found, largest.stem)], "pairs": []}
         report = Path(folder) / "report.html"
         report.write_text(render.page(whole, f"DeepBench: {largest.stem}"), encoding="utf-8")
         public = Path(folder) / "public"

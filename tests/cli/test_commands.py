@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.conftest import ROOT, lines_of, records_of
+from tests.conftest import ROOT, lines_of, long, records_of
 
 QUICK_RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "-o", "out.jsonl")
 
@@ -57,6 +57,7 @@ def test_the_python_loop_serves_without_a_compiler_and_the_record_says_so(deepbe
     assert "Python loop" in done.stdout
 
 
+@long
 def test_show_by_application_and_by_backend(deepbench, tmp_path):
     words = ["deepbench/device", "--op", "gemm", "--application", "Keyword Spotting", "--backend", "openblas,onednn"]
     deepbench("run", *words, "--quick", "-o", "out.jsonl")
@@ -331,6 +332,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
     assert "━" in text
 
 
+@long
 def test_a_group_from_the_command_line_and_its_views(deepbench, tmp_path):
     pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
     cases = [f"all_reduce n={n} ranks={r}" for n in (100, 100_000, 400_000) for r in (2, 3)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import records_of
+from tests.conftest import long, records_of
 
 ENDINGS = {
     "honest": ("ok", None),
@@ -80,6 +80,7 @@ def test_the_run_goes_on_after_each_failure(run_liar):
     assert "crasher crashed" in done.stdout
 
 
+@long
 def test_work_that_was_not_done_is_found_by_the_roof(deepbench, plugins, tmp_path):
     """A liar that computes whenever it is checked is caught by its rate."""
     done = deepbench(

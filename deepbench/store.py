@@ -197,7 +197,7 @@ def _shared(found: ResultFile, value: Record) -> Record:
         if whole is None:
             continue
         for name in names:
-            if name in whole:
+            if whole.get(name):
                 with contextlib.suppress(TypeError):  # nested deeper than anybody needs
                     whole[name] = found.alike.setdefault(to_bytes(whole[name]), whole[name])
     return value

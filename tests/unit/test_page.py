@@ -33,7 +33,7 @@ def test_columns_are_the_numbers_of_the_summaries():
     assert [1, 0, 1, 0] == found["columns"]["place"]
     assert ["gemm m=4 k=4 a_t=0 b_t=0"] * 4 == found["columns"]["family"]
     assert [1, 1, 2, 2] == found["columns"]["size"]
-    assert "MKL in 2 of 2 of gemm" in " ".join(found["sentences"])
+    assert "gemm: MKL 2" in " ".join(found["sentences"])
     assert len(records) == len(found["samples"])
 
 

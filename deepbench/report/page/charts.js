@@ -74,7 +74,7 @@ const line = (x, y, name, more = {}) => ({ type: "scatter", mode: "lines", x, y,
 const CHARTS = [
   {
     id: "roofline", title: "How close is each kernel to the roof?", wide: true, tall: true,
-    text: "Rate against arithmetic intensity. Lines are the measured roofs: arithmetic of each precision, and each level of memory. A kernel on its line cannot be faster on this machine.",
+    text: "Rate against arithmetic intensity. Lines are the measured roofs: a kernel is no higher than its precision's level line, and than the slope of the memory that its data lie in. What is far below all lines is slowed by something else.",
     choices: (rows) => [["libraries", "Show", [["fastest", "the fastest library"], ["all", "all libraries"]]], ["precision", "Precision", ["all", ...distinct(computed(rows).map((r) => r.precision))]]],
     rows: (rows, chosen) => computed(rows).filter((r) => r.flop_per_byte && (chosen.libraries === "all" || r.place === 1) && (chosen.precision === "all" || r.precision === chosen.precision)),
     draw(rows, chosen, file) {
@@ -85,13 +85,13 @@ const CHARTS = [
       const dashes = ["solid", "dash", "dot", "dashdot", "longdash"];
       peaks.forEach(([p, v], i) => traces.push(line([low, high], [v / 1e12, v / 1e12], `${p} at most ${words.tera(v)} TFLOP/s`, { line: { color: styleOf("--front"), width: 1.5, dash: dashes[i % 5] } })));
       const levels = new Map();
-      Object.entries(file.limits.memory).forEach(([level, rate]) => levels.set(rate, [...(levels.get(rate) || []), level]));
+      Object.entries(file.limits.memory).forEach(([level, rate]) => { const near = [...levels.keys()].find((k) => Math.abs(k / rate - 1) < 0.03) ?? rate; levels.set(near, [...(levels.get(near) || []), level]); });
       if (top) [...levels].forEach(([rate, names], i) => {
         const level = names.join(", ");
         const x0 = low, x1 = Math.min(high, top / rate);
         if (x1 > x0) traces.push(line([x0, x1], [(rate * x0) / 1e12, (rate * x1) / 1e12], `${level} ${words.giga(rate)} GB/s`, { line: { color: styleOf("--soft"), width: 1.5, dash: dashes[i % 5] } }));
       });
-      return [traces, layout(log("FLOP a byte of least traffic", PLAIN), log("TFLOP/s", PLAIN))];
+      return [traces, layout(log("FLOP for each byte of least traffic", PLAIN), log("TFLOP/s", PLAIN))];
     },
   },
   {

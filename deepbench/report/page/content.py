@@ -158,6 +158,10 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> dict[str, Any]:
     return {"device": device, "threads": threads, "peaks": peaks, "memory": memory}
 
 
+# Below this share of its nearest roof something else takes the time.
+FAR = 0.5
+
+
 def sentences(summaries: Sequence[Summary], known: Limits) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
     ok = [s for s in summaries if s.counts]
@@ -185,7 +189,8 @@ def _how_fast(ok: Sequence[Summary], known: Limits) -> str | None:
     top = max(best.values(), key=lambda s: s.flop_per_s or 0.0)
     memory = known.dram(max(s.record["threads"] for s in ok))
     also = f", and reads memory at {units.significant(memory / 1e9)} GB/s" if memory else ""
-    return f"At its best this machine reaches {_listed(rates)} ({rival_title(top)}, {title(top)}){also}."
+    what = "In dense products" if products else "At its best"
+    return f"{what} this machine reaches {_listed(rates)} (the highest: {rival_title(top)}, {title(top)}){also}."
 
 
 def _tera(rate: float | None) -> str:
@@ -204,9 +209,9 @@ def _which_library(ok: Sequence[Summary]) -> str | None:
         return None
     parts = []
     for op, counts in wins.items():
-        first = max(counts, key=lambda name: counts[name])
-        parts.append(f"{library_title(first)} in {counts[first]} of {sum(counts.values())} of {op}")
-    return f"Where libraries compete, the fastest is {_listed(parts)}."
+        ordered = sorted(counts.items(), key=lambda item: -item[1])
+        parts.append(f"{op}: {', '.join(f'{library_title(name)} {count}' for name, count in ordered)}")
+    return f"Where libraries compete, the fastest is so many times each, for {'; '.join(parts)}."
 
 
 def _how_near(ok: Sequence[Summary], known: Limits) -> str | None:
@@ -220,14 +225,23 @@ def _how_near(ok: Sequence[Summary], known: Limits) -> str | None:
     ordered = sorted(bounds.items(), key=lambda item: -len(item[1]))
     names = {"compute": "arithmetic", "latency": "the least a call takes", "parallelism": "too little to share out"}
     parts = [
-        f"{len(shares)} by {names.get(name, name)} (the middle one at {units.percent(median(shares))} of that roof)"
+        f"{names.get(name, name)} for {len(shares)} (the middle one reaches {units.percent(median(shares))})"
         for name, shares in ordered
     ]
-    return f"Of {len(standings)} problems, each at its fastest library, what limits: {_listed(parts)}."
+    far = sum(found.share < FAR for found in standings)
+    told = f"Of {len(standings)} problems, each at its fastest library, the nearest roof is {_listed(parts)}"
+    return f"{told}; {far} stay below half of theirs, which no roof explains." if far else f"{told}."
 
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _plainly(names: tuple[str, str], ratio: float, count: int) -> str:
+    """What the geometric mean says, in words."""
+    how = "slower than" if ratio > 1 else "faster than"
+    times = units.significant(max(ratio, 1 / ratio))
+    return f"Over the {count} problems that both have, {names[1]} is {times} times {how} {names[0]} (geometric mean)"
 
 
 def _nothing(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
@@ -243,10 +257,11 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     found = comparison.compare(a, b, unchecked=imported)
     if not found.cases:
         return _nothing(names, found.left_out[:3])
+    mean = next(m.ratio for m in found.means() if m.name == "all")
     return {
         "first": names[0],
         "second": names[1],
-        "heading": comparing.heading(found, names),
+        "heading": [_plainly(names, mean, len(found.cases)), *comparing.heading(found, names)],
         "means": comparing.means(found).rows,
         "cases": [
             {**row, "case": c.case}
@@ -268,6 +283,9 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
         "second": machine,
         "published": True,
         "heading": [
+            _plainly(
+                (name, machine), reference.geometric_mean(reference.once(matched)) or 1.0, len(reference.once(matched))
+            ),
             f"ratio: time of {machine} over time of {name}, so above 1 {machine} is slower",
             *(f"differs: {text}" for text in reference.apart(matched, machine)),
         ],

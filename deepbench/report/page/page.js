@@ -78,7 +78,7 @@ const COLUMNS = [
   ["half", "± 95 %", (r) => words.plusMinus(words.half(r)), "number", (r) => words.half(r)],
   ["flop_per_s", "TFLOP/s", (r) => words.tera(r.flop_per_s), "number"],
   ["bytes_per_s", "GB/s", (r) => words.giga(r.bus_bytes_per_s ?? r.bytes_per_s), "number", (r) => r.bus_bytes_per_s ?? r.bytes_per_s],
-  ["limit", "Limit", (r) => r.limit ?? "–"],
+  ["limit", "Nearest roof", (r) => r.limit ?? "–"],
   ["share_of_limit", "Of it", (r) => words.percent(r.share_of_limit), "number"],
   ["place", "Fastest", (r) => ({ 1: "fastest", 2: "tie" })[r.place] ?? "", "", (r) => ({ 1: 0, 2: 1 })[r.place] ?? 2],
   ["status", "Status", (r) => statusWords(r)],
@@ -88,7 +88,7 @@ const COLUMNS = [
 function addTable() {
   return new Table(rows, COLUMNS, {
     search: (r) => [r.case, r.title, r.library, r.applications, r.notes, r.reason],
-    filters: [...(many ? [["file", "File"]] : []), ["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Limit"], ["status", "Status"]],
+    filters: [...(many ? [["file", "File"]] : []), ["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Nearest roof"], ["status", "Status"]],
     exported: ["file", ...distinct(content.files.flatMap((f) => Object.keys(f.columns)))],
     fileName: "deepbench.csv",
     open: (row, text) => element("button", { type: "button", title: "All of this case", onclick: () => showDetails(row) }, text),
@@ -121,7 +121,7 @@ function showDetails(row) {
     ["First call", row.first_call_s == null ? null : words.seconds(row.first_call_s)],
     ["Work", `${row.flop ? `${words.significant(row.flop / 1e9)} GFLOP, ` : ""}${words.bytes(row.traffic_bytes)} of least traffic`],
     ["Rate", [row.flop_per_s && `${words.tera(row.flop_per_s)} TFLOP/s`, row.bytes_per_s && `${words.giga(row.bytes_per_s)} GB/s`, row.bus_bytes_per_s && `${words.giga(row.bus_bytes_per_s)} GB/s on the bus`].filter(Boolean).join(", ") || "–"],
-    ["Limit", row.limit ? `${row.limit}, at ${words.percent(row.share_of_limit)} of that roof (of its time: ${row.limit_evidence})` : "–"],
+    ["Nearest roof", row.limit ? `${row.limit}, of which it reaches ${words.percent(row.share_of_limit)} (shares of its time that each roof explains: ${row.limit_evidence})` : "–"],
     ["Library", `${row.library} ${row.version ?? ""}`],
     ["Energy", row.joules_per_call == null ? null : `${words.joules(row.joules_per_call)} a call`],
     ["Memory", row.peak_memory_bytes == null ? null : `${words.bytes(row.peak_memory_bytes)} at most in the process`],

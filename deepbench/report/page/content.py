@@ -239,9 +239,9 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _plainly(names: tuple[str, str], ratio: float, count: int) -> str:
     """What the geometric mean says, in words."""
-    how = "slower than" if ratio > 1 else "faster than"
     times = units.significant(max(ratio, 1 / ratio))
-    return f"Over the {count} problems that both have, {names[1]} is {times} times {how} {names[0]} (geometric mean)"
+    how = f"takes {times} times as long as" if ratio > 1 else f"is {times} times as fast as"
+    return f"Over the {count} problems that both have, {names[1]} {how} {names[0]} (geometric mean)"
 
 
 def _nothing(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ async function comparePage() {
   ].map((t) => element("li", {}, t))));
   if (rows.length) {
     const whole = Math.exp(rows.reduce((sum, r) => sum + Math.log(r.ratio), 0) / rows.length);
-    top.append(element("p", {}, element("strong", {}, `Over the ${rows.length} problems that both have, ${b.name} is ${words.significant(Math.max(whole, 1 / whole))} times ${whole > 1 ? "slower" : "faster"} than ${a.name} (geometric mean).`)));
+    top.append(element("p", {}, element("strong", {}, `Over the ${rows.length} problems that both have, ${b.name} ${whole > 1 ? "takes" : "is"} ${words.significant(Math.max(whole, 1 / whole))} times as ${whole > 1 ? "long" : "fast"} as ${a.name} (geometric mean).`)));
     const mean = (own) => Math.exp(own.reduce((sum, r) => sum + Math.log(r.ratio), 0) / own.length);
     const kinds = distinct(rows.map((r) => `${r.op} ${r.precision}`));
     const line = (name, own) => element("tr", {}, element("td", {}, name), element("td", { class: "number" }, String(own.length)), element("td", { class: "number" }, words.ratio(mean(own))));

@@ -161,9 +161,9 @@ def lines(path: Path) -> Iterator[bytes]:
 def _add(found: ResultFile, number: int, line: bytes) -> None:
     """Sort one line into header, records, roofs or limits."""
     try:
-        text = line.decode("utf-8")
         value = from_line(line)
-        if "\\" in text or not text.isprintable():  # else there is nothing to clean, which is soon said
+        # Strict JSON has no control characters but those that it escapes, and one: then there is nothing to clean.
+        if not line.isascii() or b"\\" in line or b"\x7f" in line:
             value = cleaned(value)
     except (ValueError, RecursionError):
         what = "binary or cut" if number > 1 else "not a result file of deepbench"

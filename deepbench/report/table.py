@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from rich.console import Console, Group
@@ -99,12 +100,17 @@ def title(s: Summary) -> str:
     return " ".join([text, *extra, *settings])
 
 
+@cache
+def _defaults(op: str) -> dict[str, str]:
+    try:
+        return {n: v[0] for n, v in known_settings(op).items()}
+    except BadInput:
+        return {}
+
+
 def settings_words(s: Summary) -> list[str]:
     """Settings that are not at their default, as a case's text has them."""
-    try:
-        defaults = {n: v[0] for n, v in known_settings(s.record["op"]).items()}
-    except BadInput:
-        defaults = {}
+    defaults = _defaults(s.record["op"])
     return [f"{n}={v}" for n, v in s.record["settings"].items() if defaults.get(n) != v]
 
 

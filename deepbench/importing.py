@@ -6,6 +6,7 @@ no case of ours (an op, a size, a precision) is told and left out, never guessed
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -61,6 +62,17 @@ class Imported:
     found: list[Found] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     """What has no case, each with the reason."""
+
+
+def json_object(text: str, program: str) -> dict[str, Any]:
+    """A text as the JSON object that it should be; `BadInput` for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(f"{program}: not JSON; a run that was cut off leaves half a file") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{program}: not an object")
+    return value
 
 
 class Format:

@@ -6,13 +6,12 @@ over iterations unless each one is listed. Its environment may hold secrets and 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any
 
 from deepbench.errors import BadInput
-from deepbench.importing import Format, Found, Given, Imported
+from deepbench.importing import Format, Found, Given, Imported, json_object
 
 # Programs and our ops.
 PROGRAMS = {
@@ -35,7 +34,7 @@ class NcclTests(Format):
 
     def read(self, text: str, given: Given) -> Imported:
         # A bandwidth of infinity is printed as a bare `inf`.
-        value = _object(re.sub(r"(?<=[:,\[])\s*-?inf(?=[,}\]])", "null", text))
+        value = json_object(re.sub(r"(?<=[:,\[])\s*-?inf(?=[,}\]])", "null", text), self.name)
         arguments = value.get("args") or []
         program = str(arguments[0]).replace("\\", "/").rsplit("/", 1)[-1] if arguments else ""
         config = value["config"] if isinstance(value.get("config"), dict) else {}
@@ -93,16 +92,6 @@ class NcclTests(Format):
                 imported.found.append(Found(text, [], notes, f"nccl-tests found {wrong:g} wrong elements", wrong=True))
             else:
                 imported.found.append(Found(text, [samples], notes))
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadInput("nccl-tests: not JSON; a run that was cut off leaves half a file") from None
-    if not isinstance(value, dict):
-        raise BadInput("nccl-tests: not an object")
-    return value
 
 
 def _whole(value: dict[str, Any], name: str) -> int:

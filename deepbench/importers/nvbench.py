@@ -6,12 +6,11 @@ original DeepBench measured too; else the median or mean of isolated ones.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 from deepbench.errors import BadInput
-from deepbench.importing import Format, Found, Given, Imported, filled
+from deepbench.importing import Format, Found, Given, Imported, filled, json_object
 
 TAGS = (
     *("nv/batch/time/gpu/mean", "nv/cold/time/gpu/median", "nv/cold/time/gpu/mean"),
@@ -27,11 +26,8 @@ class Nvbench(Format):
         return text.lstrip()[:1] == "{" and '"benchmarks"' in text and '"states"' in text
 
     def read(self, text: str, given: Given) -> Imported:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            raise BadInput("nvbench: not JSON") from None
-        if not isinstance(value, dict) or not isinstance(value.get("meta"), dict):
+        value = json_object(text, self.name)
+        if not isinstance(value.get("meta"), dict):
             raise BadInput("nvbench: no meta; files of 2021 are not read")
         first = next(iter(_list(value, "devices")), {})
         imported = Imported(self.name, {"name": "timed by nvbench"}, {"host": None, "cpu": first.get("name")})

@@ -5,12 +5,11 @@ Values are seconds a call already; every run is a process of its own, which we k
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 from deepbench.errors import BadInput
-from deepbench.importing import Format, Found, Given, Imported, filled
+from deepbench.importing import Format, Found, Given, Imported, filled, json_object
 
 
 class Pyperf(Format):
@@ -21,11 +20,8 @@ class Pyperf(Format):
         return text.lstrip()[:1] == "{" and '"benchmarks"' in text and '"runs"' in text
 
     def read(self, text: str, given: Given) -> Imported:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            raise BadInput("pyperf: not JSON") from None
-        if not isinstance(value, dict) or value.get("version") != "1.0":
+        value = json_object(text, self.name)
+        if value.get("version") != "1.0":
             raise BadInput("pyperf: wanted version 1.0; convert older files with python -m pyperf convert")
         common = _facts(value)
         imported = Imported(self.name, {"name": "timed by pyperf"}, {"host": None, "cpu": None})

@@ -222,7 +222,7 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
         column: max((float(r["flop_per_s"] or 0) for r in products if r["precision"] in kinds), default=None)
         for column, kinds in COLUMNS.items()
     }
-    digest = {
+    return {
         "stamp": stamp,
         "name": name,
         "kind": kind,
@@ -231,7 +231,7 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
             "title": made["name"],
             "kind": kind,
             "hardware": hardware,
-            "date": made["machine"]["started"][:10] if kind == "measured" else made["machine"]["year"],
+            "date": made["machine"]["date"],
             "cases": len(timed),
             **best,
             "memory": made["limits"]["memory"].get("memory"),
@@ -240,7 +240,6 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
         },
         "families": families,
     }
-    return digest
 
 
 def _threads(row: Mapping[str, Any]) -> str:
@@ -322,8 +321,11 @@ def _index(out: Path, digests: list[dict[str, Any]]) -> None:
     machines = [d["index"] for d in digests]
     measured = sum(m["kind"] == "measured" for m in machines)
     told = f"{measured} measured machine{'s' if measured != 1 else ''}"
-    if measured < len(machines):
-        told += f" and {len(machines) - measured} that Baidu's DeepBench published from 2016 to 2019"
+    imported = sum(m["kind"] == "imported" for m in machines)
+    if imported:
+        told += f", {imported} of other programs' results"
+    if published := len(machines) - measured - imported:
+        told += f" and {published} that Baidu's DeepBench published from 2016 to 2019"
     lines = [
         f"{told}. Rates are the highest of any dense product, counted without padding.",
         "A machine's page says how fast each kernel is, through which library, and how far from the machine's limits.",
@@ -343,7 +345,7 @@ def _index(out: Path, digests: list[dict[str, Any]]) -> None:
         {
             **m,
             "page": f"machines/{m['file']}.html",
-            "data": f"data/{m['file']}.jsonl" if m["kind"] == "measured" else None,
+            "data": None if m["kind"] == "published" else f"data/{m['file']}.jsonl",
         }
         for m in machines
     ]

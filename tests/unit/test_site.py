@@ -5,10 +5,12 @@ import re
 
 import pytest
 
+from deepbench import importing
 from deepbench.errors import BadInput
 from deepbench.record import to_line
 from deepbench.report import plot, site
 from deepbench.summary import summarize
+from tests.conftest import ROOT
 from tests.unit import samples
 
 pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
@@ -112,6 +114,21 @@ def test_published_machines_are_in_the_site(tmp_path):
 
     assert 14 == built.machines
     assert "112 TFLOP/s" in (tmp_path / "public" / "machines" / "nvidia-tesla-v100.html").read_text()
+
+
+def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    folder.mkdir()
+    given = importing.Given()
+    text = (ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt").read_text()
+    lines = importing.lines(importing.read(text, given), given, [])
+    (folder / "card.jsonl").write_text("".join(map(to_line, lines)))
+    built = site.build(folder, out, published=False)
+    (machine,) = json.loads((out / "index.json").read_text())["machines"]
+
+    assert [] == built.refused
+    assert ("imported", None, 4) == (machine["kind"], machine["date"], machine["cases"])
+    assert "1 of other programs" in (out / "index.html").read_text()
 
 
 def test_names_and_texts_of_strangers_stay_in_their_place(tmp_path):

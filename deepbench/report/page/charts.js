@@ -7,6 +7,8 @@ const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "st
 /* More points than this make a picture slow and no clearer: every k-th is drawn, and the caption says so. */
 const MOST_POINTS = 3000;
 
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };
+
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

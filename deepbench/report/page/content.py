@@ -49,7 +49,7 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "kind": "imported" if any(s.imported for s in summaries) else "measured",
-        "machine": _machine(found),
+        "machine": _machine(found, any(s.imported for s in summaries)),
         "libraries": _libraries(found),
         "sentences": sentences(summaries, known),
         "columns": {key: [row.get(key) for row in rows] for key in columns},
@@ -91,7 +91,7 @@ def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
 
 
 # Words of a case and nothing that a shell takes for more: what people paste.
-PLAIN = re.compile(r"[a-z0-9_]+(?: [A-Za-z0-9_]+(?:=[A-Za-z0-9_.]+)?)*")
+PLAIN = re.compile(r"[a-z0-9_]+(?: [A-Za-z0-9_]+(?:=[A-Za-z0-9_.:-]+)?)*")
 
 
 def _command(s: Summary) -> str | None:
@@ -128,7 +128,7 @@ def _thinned(samples_s: Sequence[float], most: int) -> list[float]:
     return [float(f"{v:.4g}") for v in samples_s[::step]]
 
 
-def _machine(found: ResultFile) -> dict[str, Any]:
+def _machine(found: ResultFile, imported: bool) -> dict[str, Any]:
     machine = found.header["machine"]
     cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
     card = next((c for c in cards if isinstance(c, dict)), None)
@@ -139,8 +139,10 @@ def _machine(found: ResultFile) -> dict[str, Any]:
         "memory": units.data_bytes(machine.get("memory_bytes")),
         "system": machine.get("system"),
         "card": f"{card.get('vendor')} {card.get('name')}" if card else None,
-        "started": found.header["started"],
-        "mode": found.header["plan"]["mode"],
+        # Of an import the header has the day of importing; when it was measured nobody said.
+        "started": "unknown" if imported else found.header["started"],
+        "date": None if imported else found.header["started"][:10],
+        "mode": None if imported else found.header["plan"]["mode"],
     }
 
 
@@ -369,7 +371,7 @@ def of_machine(machine: str) -> dict[str, Any]:
         "name": machine,
         "kind": "published",
         "machine": {
-            "year": ", ".join(sorted({s.year for s in sheets})),
+            "date": ", ".join(sorted({s.year for s in sheets})),
             "cpu": sheets[0].facts.get("cpu"),
             "card": sheets[0].facts.get("gpu"),
             "cores": None,

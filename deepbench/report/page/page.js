@@ -1,7 +1,6 @@
 "use strict";
 /* Content of the page → pictures and table. */
 const content = JSON.parse(document.getElementById("content").textContent);
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };
 
 /* Rows of all files: an object a case, made from the columns. */
 const rows = content.files.flatMap((file, f) => {

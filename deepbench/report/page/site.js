@@ -1,7 +1,6 @@
 "use strict";
 /* Pages of a site beside those of machines: the index, one of a family of problems, and two machines beside each other. */
 const content = JSON.parse(document.getElementById("content").textContent);
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };
 const linkTo = (href, text) => element("a", { href }, text);
 const redraw = [];
 const all = () => redraw.forEach((draw) => draw());

@@ -20,7 +20,7 @@ def rate(setting: str, problem: Gemm, threads: int) -> float:
     c = case.Case("gemm", problem, "forward", precision.find("f32"), "onednn", threads, chosen)
     record = run.measure_case(c, 1, DEFAULT, 120.0)
     assert record["status"] == "ok", record["reason"]
-    return float(op.find("gemm").traffic_bytes(c) / summary.process_number(record["measurement"])[0])
+    return float(op.find("gemm").traffic_bytes(c) / summary.process_number(record["measurement"]).time_s)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ SIDE, COMPARISONS, CHANGES = 5, 200, (0.0, 0.02, 0.05, 0.10, 0.30)
 
 def ours(a: list[dict], b: list[dict], slower: float) -> str:
     """The verdict of `compare`, for a case alone."""
-    times = [[summary.process_number(m)[0] for m in side] for side in (a, b)]
+    times = [[summary.process_number(m).time_s for m in side] for side in (a, b)]
     difference, _ = comparison.difference_of(times[0], [t * (1 + slower) for t in times[1]], False)
     assert difference is not None, "five processes are enough"
     return comparison.verdict_of(difference, difference.p, comparison.MARGIN)
@@ -31,7 +31,7 @@ def ours(a: list[dict], b: list[dict], slower: float) -> str:
 
 def welch(a: list[dict], b: list[dict], slower: float) -> str:
     """Welch's test on logarithms of the same processes, all of them."""
-    logs = [[math.log(summary.process_number(m)[0]) for m in side] for side in (a, b)]
+    logs = [[math.log(summary.process_number(m).time_s) for m in side] for side in (a, b)]
     va, vb = (variance(side) / len(side) for side in logs)
     freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
     difference = stats.Difference(mean(logs[1]) - mean(logs[0]) + math.log1p(slower), math.sqrt(va + vb), freedom)

@@ -41,6 +41,8 @@ def multiplied(source: Path, count: int, target: Path) -> None:
             record["case"] = " ".join([words[0], f"m={m}", f"n={n}", *words[3:]])
             record["problem"] |= {"m": m, "n": n}
             record |= {"round": 1 + i % ROUNDS, "sources": []}
+            for check in filter(None, record["check"].values()):
+                check["error"] = case / 1e6  # of other numbers: every case has its own
             for name in ("samples_s", "cpu_s", "involuntary_switches", "steal_s"):
                 record["measurement"][name] = record["measurement"][name][:SAMPLES]
             file.write(json.dumps(record) + "\n")
@@ -53,7 +55,7 @@ def timed(*words: str) -> tuple[float, float]:
     child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     assert status == 0, words
-    return time.perf_counter() - begin, usage.ru_maxrss / 1024
+    return time.perf_counter() - begin, usage.ru_maxrss * 1024 / 1e6
 
 
 def opened(path: Path) -> float | None:

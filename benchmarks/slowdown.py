@@ -130,7 +130,7 @@ def times_of(*files: store.ResultFile) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     rows = [r for f in files for r in f.records]
     for r in sorted(rows, key=lambda r: r["round"]):
-        found.setdefault(r["case"], []).append(summary.process_number(r["measurement"])[0])
+        found.setdefault(r["case"], []).append(summary.process_number(r["measurement"]).time_s)
     return found
 
 

@@ -222,7 +222,7 @@ def other_cpus(s: Summary) -> float | None:
 
 def numbers(rounds: Sequence[Record]) -> list[float]:
     """One number a process, in the order of rounds."""
-    return [process_number(r["measurement"])[0] for r in sorted(rounds, key=lambda r: r["round"])]
+    return [process_number(r["measurement"]).time_s for r in sorted(rounds, key=lambda r: r["round"])]
 
 
 # Rounds that rise and fall together on both sides: then pairs say more than halves.

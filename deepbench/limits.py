@@ -20,7 +20,7 @@ from deepbench import backend as backends
 from deepbench.case import Case, parse
 from deepbench.record import Record
 from deepbench.store import ResultFile
-from deepbench.summary import Summary, disturbed
+from deepbench.summary import Summary, process_number
 
 # Bytes of all arrays together: from the smallest first-level cache to what no cache holds.
 COARSE = tuple(2**e for e in (14, 16, 18, 20, 22, 24, 26, 28, 29))
@@ -81,7 +81,7 @@ def line_of(record: Record) -> dict[str, Any] | None:
         "threads": record["threads"],
         "seconds": float(f"{fastest:.6g}"),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "disturbed": disturbed(record["measurement"]),
+        "disturbed": process_number(record["measurement"]).disturbed,
     }
     if record["op"] == "memory":
         kind, size = record["problem"]["kind"], record["traffic_bytes"]

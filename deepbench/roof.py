@@ -102,7 +102,7 @@ class Roofs:
             return record
         case = parse(record["case"])
         key = (record["precision"], backends.find(case.backend).device, record["threads"])
-        rate = find(case.op).least_flop(case) / process_number(record["measurement"])[0]
+        rate = find(case.op).least_flop(case) / process_number(record["measurement"]).time_s
         peak = ((record["library"] or {}).get("card") or {}).get("peak_f32_flop_per_s")
         if peak and record["precision"] == "f32" and rate > ABOVE_PEAK * peak:
             reason = (

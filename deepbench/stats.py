@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, mean, median, quantiles, stdev, variance
+from statistics import NormalDist, mean, median, stdev, variance
+from typing import NamedTuple, cast
 
 # Reach of a 95 % interval around the lower quartile of so many numbers, in units of their spread (see `spread`).
 # From 400,000 simulated sets of normal numbers each: benchmarks/interval.py prints this table.
@@ -38,6 +39,8 @@ class Estimate:
     high_s: float | None
     processes: int
     clean_fraction: float
+    disturbed: bool = False
+    """Whether a process has so few clean samples that all of them count."""
 
     @property
     def half_width(self) -> float | None:
@@ -60,25 +63,32 @@ def clean(
     quartile of CPU time over wall time), and in how often threads yield, which the system counts as involuntary
     switches (their first quartile). Samples of a device's own clock have no such evidence and all count.
     """
-    seconds, switches = [c for c in cpu_s if c is not None], [i for i in involuntary_switches if i is not None]
-    if len(seconds) < len(samples_s) or len(switches) < len(samples_s):
+    if None in cpu_s or None in involuntary_switches:
         return [True] * len(samples_s)
-    walls = [s * calls_per_sample for s in samples_s]
-    shares = [c / w for c, w in zip(seconds, walls, strict=True)]
-    usual = quantiles(shares, n=4, method="inclusive")[2] if len(shares) > 1 else shares[0]
-    yields = lower_quartile(switches) if len(switches) >= LEAST_CLEAN else 0
+    seconds, switches = cast(Sequence[float], cpu_s), cast(Sequence[int], involuntary_switches)
+    shares = [c / (s * calls_per_sample) for c, s in zip(seconds, samples_s, strict=True)]
+    least = CPU_SHARE * quantile(shares, 0.75)
+    usual = quantile(switches, 0.25) if len(switches) >= LEAST_CLEAN else 0
     return [
-        count <= yields + wall // SWITCH_EVERY_S and not stolen and share >= CPU_SHARE * usual
-        for count, wall, stolen, share in zip(switches, walls, steal_s, shares, strict=True)
+        share >= least and not stolen and count <= usual + s * calls_per_sample // SWITCH_EVERY_S
+        for share, stolen, count, s in zip(shares, steal_s, switches, samples_s, strict=True)
     ]
 
 
-def process_estimate(samples_s: Sequence[float], is_clean: Sequence[bool]) -> tuple[float, float]:
-    """One number for a process, and the share of its samples that are clean.
+class ProcessNumber(NamedTuple):
+    """What the samples of one process come to."""
 
-    The number is the median of the samples that count.
-    """
-    return median(counted(samples_s, is_clean)), sum(is_clean) / len(samples_s)
+    time_s: float
+    """The median of the samples that count."""
+    clean_fraction: float
+    disturbed: bool
+    """Whether so few samples are clean that all of them count."""
+
+
+def process_number(samples_s: Sequence[float], is_clean: Sequence[bool]) -> ProcessNumber:
+    """One number for a process."""
+    counts = counted(samples_s, is_clean)
+    return ProcessNumber(median(counts), sum(is_clean) / len(samples_s), len(counts) > sum(is_clean))
 
 
 def counted(samples_s: Sequence[float], is_clean: Sequence[bool]) -> Sequence[float]:
@@ -104,8 +114,13 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def lower_quartile(values: Sequence[float]) -> float:
-    """The value a quarter of the way up the sorted ones, between two of them where it falls there."""
-    ordered, position = sorted(values), (len(values) - 1) / 4
+    """The value a quarter of the way up the sorted ones."""
+    return quantile(values, 0.25)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value so far up the sorted ones, between two of them where it falls there."""
+    ordered, position = sorted(values), (len(values) - 1) * share
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])

@@ -9,6 +9,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import sys
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +30,11 @@ class ResultFile:
     path: Path
     header: dict[str, Any]
     records: list[Record] = field(default_factory=list)
+    """As in the file, but equal parts are one object, and samples and their CPU times arrays: not to be changed."""
     roofs: list[dict[str, Any]] = field(default_factory=list)
     limits: list[dict[str, Any]] = field(default_factory=list)
     alike: dict[bytes, Any] = field(default_factory=dict, repr=False)
-    """Parts of records that several have, by their JSON."""
+    """While reading: parts of records that several have, by their JSON."""
     whole_bytes: int = 0
     """Length up to the last complete line."""
     torn: bool = False
@@ -135,6 +138,7 @@ def read(path: Path) -> ResultFile:
             break
         _add(found, number, line[:-1])
         found.whole_bytes += len(line)
+    found.alike.clear()
     if not found.whole_bytes:
         raise BadInput(f"{path} has no complete line: it is not a result file, or was cut off at once")
     return found
@@ -182,23 +186,37 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
     elif "limit" in value:
         found.limits.append(value["limit"])
     else:
-        found.records.append(_shared(found, value))
+        found.records.append(_compact(found, value))
 
 
 # What most records of a file have alike: kept once, because a file may have a hundred thousand of them.
 ALIKE = ("problem", "settings", "types", "sources", "other_flop", "library", "notes", "warnings")
 ALIKE_IN_PROCESS = ("cpus", "openmp_runtimes", "environment", "rules")
+ALIKE_IN_CHECK = ("before", "after")
 ALIKE_IN_MEASUREMENT = ("steal_s", "involuntary_switches")  # mostly noughts
+ALIKE_TEXTS = ("case", "op", "direction", "precision", "backend", "status")
+
+# Lists of a measurement in which every number is another: an array takes a quarter of the memory.
+LONG = ("samples_s", "cpu_s")
 
 
-def _shared(found: ResultFile, value: Record) -> Record:
-    parts = (value, ALIKE), (value["process"], ALIKE_IN_PROCESS), (value["measurement"], ALIKE_IN_MEASUREMENT)
-    for whole, names in parts:
-        if whole is None:
-            continue
-        for name in names:
-            if whole.get(name):
-                with contextlib.suppress(TypeError):  # nested deeper than anybody needs
+def _compact(found: ResultFile, value: Record) -> Record:
+    """The same record in half the memory."""
+    parts = (
+        (value, ALIKE),
+        (value["check"], ALIKE_IN_CHECK),
+        (value["process"], ALIKE_IN_PROCESS),
+        (value["measurement"], ALIKE_IN_MEASUREMENT),
+    )
+    for name in ALIKE_TEXTS:
+        value[name] = sys.intern(value[name])
+    for name in LONG if value["measurement"] else ():
+        if None not in value["measurement"][name]:
+            value["measurement"][name] = array("d", value["measurement"][name])
+    with contextlib.suppress(TypeError):  # nested deeper than anybody needs
+        for whole, names in parts:
+            for name in names if whole else ():
+                if name in whole:
                     whole[name] = found.alike.setdefault(to_bytes(whole[name]), whole[name])
     return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -96,7 +96,7 @@ class Summary:
                 or reduce_s <= 0
             ):
                 return None
-            shares.append((reduce_s + gemm_s - process_number(r["measurement"])[0]) / reduce_s)
+            shares.append((reduce_s + gemm_s - process_number(r["measurement"]).time_s) / reduce_s)
         return median(shares) if shares else None
 
     @property
@@ -120,15 +120,9 @@ class Summary:
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())
 
 
-def process_number(measurement: dict[str, Any]) -> tuple[float, float]:
-    """Seconds a call and the share of clean samples of one measurement, as `stats.process_estimate` has it."""
-    return stats.process_estimate(measurement["samples_s"], _clean(measurement))
-
-
-def disturbed(measurement: dict[str, Any]) -> bool:
-    """Whether so few samples are clean that all of them count."""
-    flags = _clean(measurement)
-    return not all(flags) and len(stats.counted(measurement["samples_s"], flags)) == len(flags)
+def process_number(measurement: dict[str, Any]) -> stats.ProcessNumber:
+    """What the samples of one measurement come to."""
+    return stats.process_number(measurement["samples_s"], _clean(measurement))
 
 
 def _clean(measurement: dict[str, Any]) -> list[bool]:
@@ -155,15 +149,16 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     measured = [r["measurement"] for r in rounds if r["status"] in MEASURED and r["measurement"]]
     if not measured:
         return None, False
-    numbers, fractions = zip(*map(process_number, measured), strict=True)
-    found = stats.between_processes(numbers, fractions)
+    numbers = list(map(process_number, measured))
+    found = stats.between_processes([n.time_s for n in numbers], [n.clean_fraction for n in numbers])
+    found = replace(found, disturbed=any(n.disturbed for n in numbers))
     if len(measured) > 1:
         return found, False
     only = measured[0]
     interval = stats.median_interval(stats.counted(only["samples_s"], _clean(only)))
     if interval is None:
         return found, False
-    return stats.Estimate(found.time_s, *interval, 1, found.clean_fraction), True
+    return replace(found, low_s=interval[0], high_s=interval[1]), True
 
 
 def _summary(rounds: list[Record]) -> Summary:

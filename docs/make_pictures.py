@@ -26,7 +26,7 @@ def main() -> None:
         found = store.read(largest)
         whole = {"files": [content.of_file(found, largest.stem)], "pairs": []}
         report = Path(folder) / "report.html"
-        report.write_text(render.page(whole, f"DeepBench: {largest.stem}"), encoding="utf-8")
+        report.write_bytes(render.page(whole, f"DeepBench: {largest.stem}"))
         public = Path(folder) / "public"
         site.build(HERE.parent / "results", public, published=True)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

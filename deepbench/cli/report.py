@@ -60,11 +60,11 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
     print(f"wrote {output}")
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: bytes) -> None:
     """All of it, or what was there before."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(content)
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)

@@ -86,7 +86,7 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
             for case in random.sample(chosen, len(chosen)):
                 record = runs.measure_case(case, number, measure.DEFAULT, 120.0)
                 if record["status"] == "ok":
-                    times[case.text].append(summary.process_number(record["measurement"])[0])
+                    times[case.text].append(summary.process_number(record["measurement"]).time_s)
                 else:
                     why = f"{case.text}: {record['status']}, {record['reason']}"
                 done += 1
@@ -104,7 +104,7 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
         times,
         [selftests.sensitivity(text, values, False, margin) for text, values in times.items()],
         [selftests.sensitivity(text, values, True, margin) for text, values in times.items()],
-        summary.process_number(null["measurement"])[0],
+        summary.process_number(null["measurement"]).time_s,
         "compiled" if callloop.native_library() else "Python",
         selftests.clock_s(),
         {cpu: selftests.pace(blocks) for cpu, blocks in cores.items()},
@@ -141,7 +141,7 @@ def prove_cold(machine: dict[str, Any]) -> dict[str, Any] | None:
             record = runs.measure_case(case, number, measure.DEFAULT, 120.0)
             if record["status"] != "ok":
                 return None
-            found.append(summary.process_number(record["measurement"])[0])
+            found.append(summary.process_number(record["measurement"]).time_s)
         return float(record["traffic_bytes"] / stats.lower_quartile(found))
 
     found = selftests.cold_proof(rate, system.cache_bytes() or selftests.GUESSED_CACHE_BYTES)

@@ -10,7 +10,7 @@ from typing import Any
 
 from deepbench import limits as machine_limits
 from deepbench import units
-from deepbench.limits import Limits
+from deepbench.limits import Limits, Standing
 from deepbench.report.table import notes, rival_title, rivals, title
 from deepbench.store import ResultFile
 from deepbench.summary import Baseline, Summary, baselines
@@ -19,10 +19,9 @@ from deepbench.summary import Baseline, Summary, baselines
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
-def row(s: Summary, baseline: Baseline | None = None, limits: Limits | None = None) -> dict[str, Any]:
+def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
-    standing = limits.standing(s) if limits else None
     library, check = r["library"] or {}, r["check"]["after"] or r["check"]["before"] or {}
     measured = [m["measurement"] for m in s.rounds if m["measurement"]]
     processes = [m["process"] for m in s.rounds if m["process"]]
@@ -84,7 +83,7 @@ def _single(value: Any) -> str | int | float | None:
 def rows(summaries: Sequence[Summary], limits: Limits | None = None) -> list[dict[str, Any]]:
     """A row a case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), limits) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), limits.standing(s) if limits else None) for s in summaries]
 
 
 def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:

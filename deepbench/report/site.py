@@ -80,10 +80,10 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
     if not (out / MARK).is_file():  # so that a first build that was stopped can go on
-        _write(out / MARK, "{}")
+        _write(out / MARK, b"{}")
     whole = {name: render.asset(name) for name in (*ASSETS, "report.html", "index.html")} | {"plotly.min.js": plotly}
     for name in (*ASSETS, "plotly.min.js"):
-        _write(out / "assets" / name, whole[name])
+        _write(out / "assets" / name, whole[name].encode())
     # Pages of another version are made anew, and so is what stands in them.
     version = hashlib.sha256("".join([__version__, *whole.values()]).encode()).hexdigest()[:16]
     before = {path.stem: path for path in (out / STATE).glob("*.json")}
@@ -140,7 +140,7 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
         for path in [*stale, before[name]]:
             path.unlink(missing_ok=True)
     for name in done.fresh:
-        _write(out / STATE / f"{name}.json", to_bytes(kept[name]).decode())
+        _write(out / STATE / f"{name}.json", to_bytes(kept[name]))
     done.machines = len(digests)
     return done
 
@@ -186,7 +186,7 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
         content=whole,
         style="",
         scripts=["plotly.min.js", *render.SCRIPTS],
-        data=render.embedded(whole),
+        embed=whole,
         policy=render.site_policy(),
         shared="../assets",
         download=download,
@@ -209,7 +209,9 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
         "rows": timed,
     }
     # A script and not JSON, because a page that lies in a folder may not fetch; `embedded` keeps it from being code.
-    _write(out / "data" / f"{name}.js", f'(window.deepbench ??= {{}})["{name}"] = {render.embedded(data)};\n')
+    _write(
+        out / "data" / f"{name}.js", b'(window.deepbench ??= {})["%s"] = %s;\n' % (name.encode(), render.embedded(data))
+    )
     families: dict[str, list[list[Any]]] = {}
     for r in timed:
         if r["family"] and r["size"] is not None and r["place"] == 1:
@@ -351,7 +353,7 @@ def _index(out: Path, digests: list[dict[str, Any]]) -> None:
     ]
     _write(
         out / MARK,
-        to_bytes({"schema": "deepbench-site/1", "tool": f"deepbench {__version__}", "machines": entries}).decode(),
+        to_bytes({"schema": "deepbench-site/1", "tool": f"deepbench {__version__}", "machines": entries}),
     )
 
 
@@ -362,16 +364,15 @@ def _page(path: Path, made: Mapping[str, Any], title: str, heading: str, lines: 
         heading=heading,
         lines=lines,
         up=up,
-        data=render.embedded(made),
+        embed=made,
         scripts=SITE_SCRIPTS,
         policy=render.site_policy(),
     )
     _write(path, html)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, new: bytes) -> None:
     """Only where something changes, and all of it or nothing."""
-    new = text.encode("utf-8", errors="replace")
     if path.is_file() and path.stat().st_size == len(new) and path.read_bytes() == new:
         return
     draft = path.with_name(f".{path.name}.new")

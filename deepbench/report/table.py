@@ -18,7 +18,7 @@ from deepbench.case import known_settings
 from deepbench.errors import BadInput
 from deepbench.limits import Limits
 from deepbench.record import MEASURED
-from deepbench.summary import Baseline, Summary, baselines, disturbed
+from deepbench.summary import Baseline, Summary, baselines
 
 # A case with a smaller share of undisturbed samples than this gets a note.
 FEW_CLEAN = 0.25
@@ -139,7 +139,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append("first call")
         if "python" in loops:
             found.append("Python loop")
-        if clean < 1 and any(disturbed(r["measurement"]) for r in s.rounds):
+        if s.estimate.disturbed:
             found.append("disturbed")
         elif clean < FEW_CLEAN:
             found.append("few clean")

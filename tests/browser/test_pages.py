@@ -102,7 +102,7 @@ def report(tmp_path_factory):
     found = result_file(folder / "mine.jsonl", HOSTILE)
     whole = {"files": [content.of_file(found, HOSTILE)], "pairs": []}
     path = folder / "report.html"
-    path.write_text(render.page(whole, "A report"))
+    path.write_bytes(render.page(whole, "A report"))
     return path, found
 
 
@@ -271,7 +271,7 @@ def test_a_page_of_many_cases_scrolls(visit, tmp_path):
     texts = [f"gemm m={m} n={n} k=4 a_t=0 b_t=0 forward f32 mkl threads=1" for m in range(1, 101) for n in range(1, 31)]
     found = store.ResultFile(tmp_path / "many.jsonl", samples.header(), [samples.measured(text=t) for t in texts])
     path = tmp_path / "many.html"
-    path.write_text(render.page({"files": [content.of_file(found, "many")], "pairs": []}, "Many"))
+    path.write_bytes(render.page({"files": [content.of_file(found, "many")], "pairs": []}, "Many"))
     page = visit(path)
     page.evaluate("table.scroller.scrollTop = table.scroller.scrollHeight")
     sync_api.expect(page.locator("#table tbody")).to_contain_text("100 × 30 × 4")

@@ -57,7 +57,7 @@ def test_a_page_holds_hostile_texts_as_data_only():
     header = samples.header()
     header["machine"]["cpu"] = HOSTILE
     found = store.ResultFile(Path("mine.jsonl"), header, [bad, samples.measured()])
-    html = render.page({"files": [content.of_file(found, HOSTILE)], "pairs": []}, HOSTILE)
+    html = render.page({"files": [content.of_file(found, HOSTILE)], "pairs": []}, HOSTILE).decode()
 
     scripts = re.findall(r"<script[^>]*>", html)
     # The data, Plotly and ours; what a stranger wrote opened none.

@@ -46,15 +46,15 @@ def test_cpu_seconds_are_of_a_sample_and_times_of_a_call():
 
 
 def test_the_number_of_a_process_is_the_median_of_its_clean_samples():
-    assert (2.0, 0.6) == stats.process_estimate([1.0, 9.0, 2.0, 3.0, 8.0], [True, False, True, True, False])
+    assert (2.0, 0.6, False) == stats.process_number([1.0, 9.0, 2.0, 3.0, 8.0], [True, False, True, True, False])
 
 
 def test_with_fewer_than_three_clean_samples_all_count():
-    assert (3.0, 0.4) == stats.process_estimate([1.0, 2.0, 3.0, 8.0, 9.0], [True, True, False, False, False])
+    assert (3.0, 0.4, True) == stats.process_number([1.0, 2.0, 3.0, 8.0, 9.0], [True, True, False, False, False])
 
 
 def test_one_clean_sample_of_one_is_enough():
-    assert (5.0, 1.0) == stats.process_estimate([5.0], [True])
+    assert (5.0, 1.0, False) == stats.process_number([5.0], [True])
 
 
 @pytest.mark.parametrize(

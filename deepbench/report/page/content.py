@@ -1,6 +1,6 @@
 """A result file → what its page knows: a column for each thing there is to say of a case.
 
-Every number comes from `summary.summarize` by way of `export.rows`; the page draws, sorts and filters, and works out
+Every number comes from `summary.summarize` by way of `export.row`; the page draws, sorts and filters, and works out
 nothing but what it shows of them.
 """
 
@@ -15,14 +15,14 @@ from typing import Any
 from deepbench import comparison, limits, reference, units
 from deepbench import op as ops
 from deepbench.errors import BadInput
-from deepbench.limits import Limits, device_of
+from deepbench.limits import Limits, Standing, device_of
 from deepbench.record import printable
 from deepbench.report import comparison as comparing
 from deepbench.report import export, views
 from deepbench.report import reference as published
 from deepbench.report.table import Rivals, by_group, library_title, rival_title, rivals, settings_words, title
 from deepbench.store import ResultFile
-from deepbench.summary import Summary, summarize
+from deepbench.summary import Summary, baselines, summarize
 
 # Fields of `export.row` that a page has as they are.
 FIELDS = (
@@ -42,8 +42,8 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     name = printable(name)
     summaries = summarize(found.records, found.order)
     known = limits.of_file(found, summaries)
-    rows = _rows(summaries, known)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    standings = [known.standing(s) for s in summaries]
+    groups = rivals(summaries)
     measured = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
     return {
@@ -51,8 +51,8 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
         "kind": "imported" if any(s.imported for s in summaries) else "measured",
         "machine": _machine(found, any(s.imported for s in summaries)),
         "libraries": _libraries(found),
-        "sentences": sentences(summaries, known),
-        "columns": {key: [row.get(key) for row in rows] for key in columns},
+        "sentences": _sentences(summaries, groups, standings, known),
+        "columns": _columns(summaries, groups, standings),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
         ],
@@ -61,33 +61,39 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     }
 
 
-def _rows(summaries: Sequence[Summary], known: Limits) -> list[dict[str, Any]]:
+def _columns(
+    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None]
+) -> dict[str, list[Any]]:
+    """A list with a value a case for each thing there is to say."""
     place = {}
-    for group in rivals(summaries):
+    for group in groups:
         ties = {s.record["case"] for s in group.tie}
         for i, s in enumerate(group.ranked):
             # 1: the fastest library of its problem; 2: its interval reaches that one's.
             place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
-    found = []
-    for s, whole in zip(summaries, export.rows(summaries, known), strict=True):
+    compared = baselines(summaries)
+    names: list[str] = []
+    rows = []
+    for s, standing in zip(summaries, standings, strict=True):
+        whole = export.row(s, compared.get(s.record["case"]), standing)
         family, size = _family(s)
-        found.append(
-            {
-                **{name: whole.get(name) for name in FIELDS},
-                **({"status": "imported"} if s.imported and s.counts else {}),
-                "title": title(s),
-                "command": _command(s),
-                "library": rival_title(s),
-                "version": whole["library_version"],
-                "place": place.get(s.record["case"], 0),
-                "family": family,
-                "size": size,
-                "ranks": s.record["problem"].get("ranks"),
-                "bytes": _message_bytes(s),
-                "notes": whole["notes"],
-            }
-        )
-    return found
+        told = {
+            **{name: whole.get(name) for name in FIELDS},
+            **({"status": "imported"} if s.imported and s.counts else {}),
+            "title": title(s),
+            "command": _command(s),
+            "library": rival_title(s),
+            "version": whole["library_version"],
+            "place": place.get(s.record["case"], 0),
+            "family": family,
+            "size": size,
+            "ranks": s.record["problem"].get("ranks"),
+            "bytes": _message_bytes(s),
+            "notes": whole["notes"],
+        }
+        names = list(told)
+        rows.append(tuple(told.values()))
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
 # Words of a case and nothing that a shell takes for more: what people paste.
@@ -170,17 +176,20 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> dict[str, Any]:
 FAR = 0.5
 
 
-def sentences(summaries: Sequence[Summary], known: Limits) -> list[str]:
+def _sentences(
+    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None], known: Limits
+) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
     ok = [s for s in summaries if s.counts]
-    groups = rivals(ok)
-    told = [text for text in (_how_fast(ok, known), _which_library(groups), _how_near(groups, known)) if text]
-    counts: dict[str, int] = {}
-    for s in summaries:
-        counts[s.status] = counts.get(s.status, 0) + 1
+    stands = {s.record["case"]: standing for s, standing in zip(summaries, standings, strict=True)}
+    fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
+    near = _how_near([standing for standing in fastest if standing])
+    told = [text for text in (_how_fast(ok, known), _which_library(groups), near) if text]
+    counts = Counter(s.status for s in summaries)
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
-    checked = counts.get("ok", 0)
-    told.append(f"{checked} of {len(summaries)} cases have a checked time{'; ' if others else ''}{', '.join(others)}.")
+    told.append(
+        f"{counts['ok']} of {len(summaries)} cases have a checked time{'; ' if others else ''}{', '.join(others)}."
+    )
     return told
 
 
@@ -223,9 +232,7 @@ def _which_library(groups: Sequence[Rivals]) -> str | None:
     return f"Where libraries compete, the fastest is so many times each, for {'; '.join(parts)}."
 
 
-def _how_near(groups: Sequence[Rivals], known: Limits) -> str | None:
-    fastest = [group.ranked[0] for group in groups if group.ranked]
-    standings = [found for s in fastest if (found := known.standing(s))]
+def _how_near(standings: Sequence[Standing]) -> str | None:
     if not standings:
         return None
     bounds: dict[str, list[float]] = {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources, util
@@ -17,14 +16,15 @@ from typing import Any
 
 from deepbench import __version__
 from deepbench.errors import BadInput
+from deepbench.record import to_bytes
 
 SCRIPTS = ("words.js", "table.js", "charts.js", "page.js")
 
 REMEDY = "a page needs Jinja2 and Plotly: pip install 'deepbench-kernels[report]'"
 
 
-def page(content: Mapping[str, Any], title: str) -> str:
-    """A page that needs no other file."""
+def page(content: Mapping[str, Any], title: str) -> bytes:
+    """A page that needs no other file, in UTF-8."""
     scripts = [plotly(), *map(asset, SCRIPTS)]
     return filled(
         "report.html",
@@ -32,17 +32,24 @@ def page(content: Mapping[str, Any], title: str) -> str:
         content=content,
         style=asset("page.css"),
         scripts=scripts,
-        data=embedded(content),
+        embed=content,
         policy=policy(scripts),
         shared=None,
         download=None,
     )
 
 
-def filled(template: str, **values: Any) -> str:
-    """A template with its values; `BadInput` with the remedy without Jinja2."""
-    html: str = _template(template).render(version=__version__, **values)
-    return html
+# Where a template's data goes. No text in a page has this character: HTML has none, and `printable` takes it out.
+HERE = "\0"
+
+
+def filled(template: str, embed: Any, **values: Any) -> bytes:
+    """A template with its values and the data for its scripts; `BadInput` with the remedy without Jinja2.
+
+    The data is put in as bytes: as text it would be held several times, and it is most of a large page.
+    """
+    before, after = _template(template).render(version=__version__, data=HERE, **values).split(HERE)
+    return b"".join((before.encode(), embedded(embed), after.encode()))
 
 
 REST = "style-src 'unsafe-inline'{0}; img-src{0} data: blob:; base-uri 'none'; form-action 'none'"
@@ -59,10 +66,9 @@ def site_policy() -> str:
     return f"default-src 'none'; script-src 'self'; {REST.format(' ' + chr(39) + 'self' + chr(39))}"
 
 
-def embedded(content: Any) -> str:
+def embedded(content: Any) -> bytes:
     """JSON that can stand in a script element, whatever texts are in it."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return to_bytes(content).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 @cache

@@ -81,7 +81,7 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
         (out / name).mkdir(parents=True, exist_ok=True)
     if not (out / MARK).is_file():  # so that a first build that was stopped can go on
         _write(out / MARK, b"{}")
-    whole = {name: render.asset(name) for name in (*ASSETS, "report.html", "index.html")} | {"plotly.min.js": plotly}
+    whole = {name: render.asset(name) for name in (*ASSETS, "head.html", "report.html", "index.html")} | {"plotly.min.js": plotly}
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, whole[name].encode())
     # Pages of another version are made anew, and so is what stands in them.

@@ -239,7 +239,11 @@ def _how_near(standings: Sequence[Standing]) -> str | None:
     for found in standings:
         bounds.setdefault(found.bound, []).append(found.share)
     ordered = sorted(bounds.items(), key=lambda item: -len(item[1]))
-    names = {"compute": "arithmetic", "latency": "the least a call takes", "parallelism": "too little to share out"}
+    names = {
+        "compute": "arithmetic (compute)",
+        "latency": "the least a call takes (latency)",
+        "parallelism": "too little to share out (parallelism)",
+    }
     parts = [
         f"{names.get(name, name)} for {len(shares)} (the middle one reaches {units.percent(median(shares))})"
         for name, shares in ordered

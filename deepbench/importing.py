@@ -49,6 +49,8 @@ class Found:
     """Why there is no time."""
     wrong: bool = False
     """Whether that is because the program found wrong results."""
+    suites: Sequence[str] = ()
+    """The original's suites that the program ran, where the file says so."""
 
 
 @dataclass
@@ -174,7 +176,7 @@ def lines(imported: Imported, given: Given, command: Sequence[str]) -> list[dict
     for found, case in parsed:
         for number, samples in enumerate(found.processes_s or [[]], 1):
             line = record.cleaned(_record(found, case, samples, number, library, imported.program))
-            line["sources"] = rows.get((case.op, case.problem), [])
+            line["sources"] = _sources(found, case, rows)
             if record.misfit(line):
                 imported.left_out.append(f"{case.text}: {record.misfit(line)}")
             else:
@@ -182,14 +184,31 @@ def lines(imported: Imported, given: Given, command: Sequence[str]) -> list[dict
     return made
 
 
-def _suite_rows() -> dict[tuple[str, Any], list[dict[str, Any]]]:
-    """The lines of the original's suites, by what they ask for: sums of applications go by them."""
-    found: dict[tuple[str, Any], list[dict[str, Any]]] = {}
+_Wanted = dict[tuple[str, Any, str], list[tuple[dict[str, str], dict[str, Any]]]]
+
+
+def _suite_rows() -> _Wanted:
+    """The lines of the original's suites, by op, problem and direction: sums of applications go by them.
+
+    Each with the settings that it asks for.
+    """
+    found: _Wanted = {}
     for suite in ("deepbench/train", "deepbench/server", "deepbench/device"):
         for entry in plan.read_suite(suite):
+            p = entry.pattern
             if entry.source:
-                found.setdefault((entry.pattern.op, entry.pattern.problem), []).append(entry.source)
+                found.setdefault((p.op, p.problem, p.direction or "forward"), []).append((dict(p.said), entry.source))
     return found
+
+
+def _sources(found: Found, case: cases.Case, rows: _Wanted) -> list[dict[str, Any]]:
+    sources = []
+    for said, source in rows.get((case.op, case.problem, case.direction), []):
+        idle = ops.find(case.op).idle_settings(case.problem, case.direction, case.precision)
+        fits = all(n in idle or case.settings.get(n) == v for n, v in said.items())
+        if fits and source not in sources and (not found.suites or source["suite"] in found.suites):
+            sources.append(source)
+    return sources
 
 
 def _record(

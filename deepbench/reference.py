@@ -26,8 +26,8 @@ from deepbench.summary import Summary
 # Their precisions, and ours that do the same work: what is multiplied has as many bits.
 PRECISIONS = {
     "float32": ("f32",),
-    "float16_mixed": ("f16", "bf16"),
-    "float16_storage": ("f16", "bf16"),
+    "float16_mixed": ("f16", "bf16", "f16f16"),
+    "float16_storage": ("f16", "bf16", "f16f16"),
     "int8": ("i8", "i8u8"),
 }
 
@@ -109,10 +109,21 @@ class Result:
         return ops.make_problem(op, {name: read_field(op, name, value) for name, _, value in words})
 
     @property
+    def settings(self) -> dict[str, str]:
+        """Ours that do the same work, where they are not the default: training keeps what its backward pass needs."""
+        trains = self.op == "recurrent" and self.direction == "forward" and self.suite == "deepbench/train"
+        return {"mode": "training"} if trains else {}
+
+    @property
+    def words(self) -> list[str]:
+        """Direction and settings that are not the default, as a case's text has them."""
+        extra = [] if self.direction == "forward" else [self.direction]
+        return [*extra, *(f"{n}={v}" for n, v in self.settings.items())]
+
+    @property
     def title(self) -> str:
         """The problem for people."""
-        extra = "" if self.direction == "forward" else f" {self.direction}"
-        return f"{ops.find(self.op).title(self.values)}{extra}"
+        return " ".join([ops.find(self.op).title(self.values), *self.words])
 
     @property
     def flop_per_s(self) -> float | None:
@@ -259,44 +270,43 @@ class Beside:
 def beside(summaries: Sequence[Summary], machine: str) -> list[Beside]:
     """Our fastest of each problem, direction and precision beside the published one, in the order of our file.
 
-    Only results of default settings count, but for those that are another way to the same work. Each of our 16-bit
-    precisions meets their one, and each of our 8-bit ones (`once` keeps the faster).
+    Settings must be theirs: the default and, for layers in training, `mode=training`; only those do not matter that are
+    another way to the same work. Each of our 16-bit precisions meets their one, and each of our 8-bit ones (`once`
+    keeps the faster).
     """
-    fastest: dict[tuple[str, str, str, str], Summary] = {}
+    fastest: dict[_Work, Summary] = {}
     for s in summaries:
-        if s.estimate is None or not s.counts or not _default(s):
+        if s.estimate is None or not s.counts:
             continue
         key = _work(s)
         known = fastest.get(key)
         if known is None or known.estimate is None or s.estimate.time_s < known.estimate.time_s:
             fastest[key] = s
-    theirs: dict[tuple[str, str, str, str], Result] = {}
+    theirs: dict[_Work, Result] = {}
     for r in of_machine(machine):
         for own in PRECISIONS[r.precision]:
             # Two suites list some problems alike; the faster number, as the original took the best.
-            key = r.op, repr(r.values.values), r.direction, own
+            key = r.op, repr(r.values.values), r.direction, own, tuple(sorted(r.settings.items()))
             known_result = theirs.get(key)
             if known_result is None or r.time_s < known_result.time_s:
                 theirs[key] = r
     return [Beside(s, theirs[key]) for key, s in fastest.items() if key in theirs]
 
 
-def _work(s: Summary) -> tuple[str, str, str, str]:
+# Op, problem, direction, our precision, and the settings that are not the default.
+_Work = tuple[str, str, str, str, tuple[tuple[str, str], ...]]
+
+
+def _work(s: Summary) -> _Work:
     r = s.record
     try:
-        values = ops.make_problem(ops.find(r["op"]), r["problem"]).values
-    except BadInput:
-        values = r["problem"]
-    return r["op"], repr(values), r["direction"], r["precision"]
-
-
-def _default(s: Summary) -> bool:
-    try:
-        op = ops.find(s.record["op"])
-    except BadInput:
-        return False
-    defaults = {n: v[0] for n, v in known_settings(op.name).items() if n not in op.ways}
-    return all(s.record["settings"].get(n, v) == v for n, v in defaults.items())
+        op = ops.find(r["op"])
+        values = ops.make_problem(op, r["problem"]).values
+    except BadInput:  # none of theirs
+        return r["op"], repr(r["problem"]), r["direction"], r["precision"], ()
+    known = known_settings(op.name)
+    said = {n: v for n, v in r["settings"].items() if n not in op.ways and (n not in known or v != known[n][0])}
+    return r["op"], repr(values), r["direction"], r["precision"], tuple(sorted(said.items()))
 
 
 def once(found: Sequence[Beside]) -> list[Beside]:
@@ -314,28 +324,44 @@ def geometric_mean(found: Sequence[Beside]) -> float | None:
     return exp(sum(log(b.ratio) for b in found) / len(found)) if found else None
 
 
-# What is known of the original's programs; each line holds for results in these precisions and ops.
+@dataclass(frozen=True)
+class Caveat:
+    """What is known of the original's programs; it holds for results of these kinds, None for all."""
+
+    text: str
+    op: str | None = None
+    precisions: tuple[str, ...] | None = None
+    vendors: tuple[str, ...] | None = None
+    cell: str | None = None
+    """Of a recurrent layer."""
+
+    def holds(self, r: Result, vendor: str) -> bool:
+        """Whether it is about this result."""
+        return (
+            self.op in (None, r.op)
+            and (self.precisions is None or r.precision in self.precisions)
+            and (self.vendors is None or vendor in self.vendors)
+            and self.cell in (None, r.values.values.get("cell"))
+        )
+
+
 CAVEATS = (
-    (
-        None,
-        None,
-        None,
-        "theirs are means of calls made back to back, in whole microseconds mostly, and no answer was checked",
-    ),
-    (
-        ("float16_mixed", "float16_storage", "int8"),
-        None,
-        ("NVIDIA", "AMD"),
+    Caveat("theirs are means of calls made back to back, in whole microseconds mostly, and no answer was checked"),
+    Caveat(
         "their operands of 16 and 8 bits were zeros, up to 15 % too fast on a GPU",
+        precisions=("float16_mixed", "float16_storage", "int8"),
+        vendors=("NVIDIA", "AMD"),
     ),
-    (("float16_mixed",), ("gemm",), None, "their 16-bit products were added up in 16 bits, though the sheets say 32"),
-    (None, ("recurrent",), None, "their vanilla layers overflow to infinity"),
-    (None, ("recurrent",), ("AMD",), "their gradients are those of the data alone"),
-    (
-        None,
-        ("sparse_gemm",),
-        None,
+    Caveat(
+        "their 16-bit products were added up in 16 bits, though the sheets say 32",
+        "gemm",
+        precisions=("float16_mixed",),
+    ),
+    Caveat("their vanilla layers overflow to infinity", "recurrent", cell="vanilla"),
+    Caveat("their gradients are those of the data alone", "recurrent", vendors=("AMD",)),
+    Caveat(
         "their sparse products overwrite the result and ours add to it; rates of both count the non-zeros",
+        "sparse_gemm",
     ),
 )
 
@@ -351,19 +377,15 @@ def apart(found: Sequence[Beside], machine: str) -> list[str]:
         f"precision: ours {ours}, theirs {theirs}" for ours, theirs in kinds if (ours, theirs) != ("f32", "float32")
     ]
     vendor = next(s.vendor for s in sheets() if s.machine == machine)
-    for kinds_of, of_ops, of_vendors, text in CAVEATS:
-        if any(
-            (kinds_of is None or b.theirs.precision in kinds_of) and (of_ops is None or b.theirs.op in of_ops)
-            for b in found
-        ) and (of_vendors is None or vendor in of_vendors):
-            lines.append(text)
-    padded = sum(b.theirs.padded for b in found)
+    theirs = [b.theirs for b in once(found)]
+    lines += [caveat.text for caveat in CAVEATS if any(caveat.holds(r, vendor) for r in theirs)]
+    padded = sum(r.padded for r in theirs)
     if padded:
         lines.append(f"{padded} of theirs were padded to sizes that the card likes; rates count the problem without it")
-    short = sum(b.theirs.time_s < 50e-6 for b in found)
+    short = sum(r.time_s < 50e-6 for r in theirs)
     if short:
         lines.append(f"{short} of theirs are below 50 µs, where a whole microsecond is over 2 %")
-    doubtful = [b for b in found if b.theirs.note]
+    doubtful = [r for r in theirs if r.note]
     if doubtful:
-        lines.append(f"{len(doubtful)} of theirs have a note, such as: {doubtful[0].theirs.note}")
+        lines.append(f"{len(doubtful)} of theirs have a note, such as: {doubtful[0].note}")
     return lines

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from statistics import median, pstdev
 from typing import Any
 
-from deepbench import comparison
+from deepbench import comparison, state
+from deepbench.store import ResultFile
 
 # Processes of a side, as `run --ab` takes at first, and pairs of sides that are dealt out.
 PROCESSES, DEALS = 5, 400
@@ -109,6 +110,18 @@ def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float
         between = sum((m - centre) ** 2 for m in means) / (len(means) - 1)
         excess.append(between - own)
     return math.sqrt(max(0.0, sum(excess) / len(excess))) if excess else None
+
+
+def between_files(a: ResultFile, b: ResultFile) -> float:
+    """How much times of these files move from one session to the next, as far as this machine's self-tests know.
+
+    0 for files of other machines, of which nothing is known here.
+    """
+    machines = [f.header["machine"] for f in (a, b)]
+    if state.fingerprint(machines[0]) != state.fingerprint(machines[1]):
+        return 0.0
+    lines = state.remembered(machines[0], "selftest")
+    return between_sessions([times for line in lines if (times := times_of(line))]) or 0.0
 
 
 def times_of(line: Mapping[str, Any]) -> dict[str, list[float]]:

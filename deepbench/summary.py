@@ -21,7 +21,7 @@ class Summary:
     """A case over all its rounds."""
 
     record: Record
-    """The record that decides the status: the first that is not ok, else the first."""
+    """The record that decides the status: the first without a time, else the first that is not ok, else the first."""
     rounds: list[Record]
     estimate: stats.Estimate | None
     """None unless every round was measured."""
@@ -164,7 +164,8 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
 def _summary(rounds: list[Record]) -> Summary:
     failed = [r for r in rounds if r["status"] not in MEASURED]
     found, within = estimate(rounds) if not failed else (None, False)
-    return Summary(failed[0] if failed else rounds[0], rounds, found, within)
+    doubtful = failed or [r for r in rounds if r["status"] != "ok"]
+    return Summary(doubtful[0] if doubtful else rounds[0], rounds, found, within)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def _again(first: str, second: str, flagged: list[str], margin: float, unchecked
     """The flagged cases measured afresh: both sides in turn where the first one's libraries are still here."""
     import tempfile
 
-    from deepbench import comparison, sides, store
+    from deepbench import comparison, selftest, sides, store
     from deepbench.cli import interleave, run
 
     before, after = store.read(Path(first)), store.read(Path(second))
@@ -148,7 +148,7 @@ def _again(first: str, second: str, flagged: list[str], margin: float, unchecked
             path = Path(folder) / "again.jsonl"
             fresh = run.measure_again(after, flagged, path)
             old = _only(before, flagged)
-            return comparison.compare(old, fresh, margin, unchecked, _between(old, fresh))
+            return comparison.compare(old, fresh, margin, unchecked, selftest.between_files(old, fresh))
         files = interleave.measure_sides(both, tuple(flagged), Path(folder) / "again")
         return comparison.compare(*files, margin, unchecked)
 
@@ -166,10 +166,10 @@ def _write(path: str, text: str) -> None:
 
 def compared(first: str, second: str, margin: float, unchecked: bool, broken: bool = False) -> Comparison:
     """Two files, read and compared; `BadInput` where they have nothing in common, not even what is `broken` now."""
-    from deepbench import comparison, store
+    from deepbench import comparison, selftest, store
 
     files = store.read(Path(first)), store.read(Path(second))
-    found = comparison.compare(*files, margin, unchecked, _between(*files))
+    found = comparison.compare(*files, margin, unchecked, selftest.between_files(*files))
     for file in files:
         if file.torn:
             print(f"deepbench: {file.path}: the last line is incomplete and was ignored", file=sys.stderr)
@@ -177,17 +177,6 @@ def compared(first: str, second: str, margin: float, unchecked: bool, broken: bo
         reason = f" ({found.left_out[0]})" if found.left_out else ""
         raise BadInput(f"{first} and {second} have no measured case in common{reason}")
     return found
-
-
-def _between(a: ResultFile, b: ResultFile) -> float:
-    """How much times move from one session of this machine to the next, as far as its self-tests know."""
-    from deepbench import selftest, state
-
-    machines = [f.header["machine"] for f in (a, b)]
-    if state.fingerprint(machines[0]) != state.fingerprint(machines[1]):
-        return 0.0
-    lines = state.remembered(machines[0], "selftest")
-    return selftest.between_sessions([times for line in lines if (times := selftest.times_of(line))]) or 0.0
 
 
 def print_comparison(found: Comparison, names: tuple[str, str], form: str | None) -> None:

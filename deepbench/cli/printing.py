@@ -38,12 +38,10 @@ def print_head(console: Console, found: ResultFile) -> None:
     plan_line = header["plan"]
     rounds = plan_line["rounds"]
     times = f"{rounds['least']}" if rounds["least"] == rounds["most"] else f"{rounds['least']} to {rounds['most']}"
-    count = len(plan_line["cases"])
-    console.print(
-        f"cases      {count}, each measured in {times} fresh process{'es' if times != '1' else ''}"
-        f" ({plan_line['mode']}), to {found.path}",
-        markup=False,
-    )
+    how = f"each measured in {times} fresh process{'es' if times != '1' else ''} ({plan_line['mode']}), to {found.path}"
+    if plan_line["mode"] == "imported":
+        how = f"{header['tool'].partition(', ')[2]}: its times, in {found.path}"
+    console.print(f"cases      {len(plan_line['cases'])}, {how}", markup=False)
 
 
 def _title(name: str) -> str:

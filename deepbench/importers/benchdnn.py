@@ -57,29 +57,39 @@ class Benchdnn(Format):
         for word in words:
             name, equals, value = word.removeprefix("--").partition("=")
             if word.startswith("--"):
-                options[name] = value if equals else ""
+                options[name.replace("_", "-")] = value if equals else ""  # older versions write bia_dt
         try:
             case = _case(options, words[-1], given)
             milliseconds = float(values["%0time%"])
         except (ValueError, KeyError, IndexError) as error:
             imported.left_out.append(f"{values['%prb%'][:60]}: {error.args[0] if error.args else 'not understood'}")
             return
-        notes: dict[str, str | None] = {"implementation": values.get("%impl%") or None}
-        others = [n for n in options if n.startswith("attr-post-ops") and options[n].split(":")[0] != "sum"]
-        if others or ("matmul" in options and "bia-dt" in options):
-            imported.left_out.append(f"{values['%prb%'][:60]}: more than the product is in its time")
-            return
-        notes["also"] = (
-            " ".join(sorted(f"{n}={v}" for n, v in options.items() if n.startswith("attr-") or n == "bia-dt")) or None
-        )
+        notes = {"implementation": values["%impl%"]} if values.get("%impl%") else {}
         found = [[milliseconds / 1e3]] if milliseconds > 0 else []
-        imported.found.append(
-            Found(case, found, {n: v for n, v in notes.items() if v}, None if found else "benchdnn: not implemented")
-        )
+        imported.found.append(Found(case, found, notes, None if found else "benchdnn: not implemented"))
+
+
+# Options that leave the work as it is: how it is timed, laid out, and chosen among oneDNN's implementations. Any other
+# one may ask for more (a bias, scales), less (zeros) or another precision, and its line is left out.
+KNOWN = {
+    *("matmul", "conv", "mode", "engine", "dir", "dt", "cfg", "stag", "wtag", "dtag", "alg", "skip-impl", "impl"),
+    *("attr-scratchpad", "attr-post-ops", "cold-cache", "max-ms-per-prb", "fix-times-per-prb", "allow-enum-tags-only"),
+}
+
+
+# Layouts of products that we have: row by row, transposed, or packed by the library.
+PLAIN = {"stag": ("any", "ab", "abx", "ba"), "wtag": ("any", "ab", "abx", "ba"), "dtag": ("any", "ab", "abx")}
 
 
 def _case(options: dict[str, str], problem: str, given: Given) -> str:
     backend = given.backend or "onednn"
+    if not {"matmul", "conv"} & set(options):
+        raise ValueError("only products and convolutions are read")
+    if unknown := sorted(set(options) - KNOWN):
+        raise ValueError(f"--{unknown[0]} is none of our cases")
+    added = options.get("attr-post-ops", "")
+    if added and not ("matmul" in options and re.fullmatch(r"sum(:1(\.0*)?)?", added)):
+        raise ValueError(f"--attr-post-ops={added[:40]}: more than the product is in its time")
     if "matmul" in options:
         sides = re.fullmatch(r"(\d+)x(\d+):(\d+)x(\d+)(?:_n\".*\")?", problem)
         if sides is None:
@@ -87,14 +97,15 @@ def _case(options: dict[str, str], problem: str, given: Given) -> str:
         m, k, inner, n = map(int, sides.groups())
         if k != inner:
             raise ValueError("its sizes do not fit together")
+        if odd := [t for n in ("stag", "wtag", "dtag") if (t := options.get(n, "any")) not in PLAIN[n]]:
+            raise ValueError(f"layout {odd[0][:40]} is none of our cases")
         # Row by row A·B is column by column Bᵀ·Aᵀ with the operands changed over.
         a_t, b_t = (int(options.get(name) == "ba") for name in ("wtag", "stag"))
-        adds = options.get("attr-post-ops", "").startswith("sum")
         # Weights in a format of the library's choice were packed before the clock started.
         packed = options.get("wtag", "any") == "any"
         words = [
-            *_narrow(options),
-            *(["beta=0"] if not adds else []),
+            *_result(options, "gemm"),
+            *([] if added else ["beta=0"]),
             *(["weights=packed"] if packed else []),
             *_cold(options),
         ]
@@ -102,18 +113,56 @@ def _case(options: dict[str, str], problem: str, given: Given) -> str:
         return " ".join([f"gemm {size} forward {_precision(options)} {backend} threads={given.threads}", *words])
     if "conv" in options:
         said = options.get("dir", "FWD_B")
-        kinds = (options.get("dt") or "f32").split(":")
-        wide = ["result=wide"] if kinds[0] in ("bf16", "f16") and kinds[-1] == "f32" else []
+        if options.get("alg", "direct").lower() not in ("direct", "auto", "wino"):
+            raise ValueError(f"--alg={options['alg'][:40]} is no algorithm of ours")
         bias = ["bias=yes"] if said in ("FWD_B", "BWD_WB") else []
-        words = [DIRECTIONS[said], _precision(options), backend, f"threads={given.threads}", "layout=any"]
-        return " ".join(["conv", _conv(problem), *words, *bias, *wide, *_cold(options)])
+        if DIRECTIONS[said] != "forward" and len(_kinds(options)) > 1 and len(set(_kinds(options))) > 1:
+            raise ValueError("gradients of mixed precisions are none of our cases")
+        words = [DIRECTIONS[said], _precision(options), backend, f"threads={given.threads}", _layout(options)]
+        return " ".join(["conv", _conv(problem), *words, *bias, *_result(options, "conv"), *_cold(options)])
     raise ValueError("only products and convolutions are read")
 
 
-def _narrow(options: dict[str, str]) -> list[str]:
-    """Where results are stored as operands are."""
-    kinds = (options.get("dt") or "f32").split(":")
-    return ["result=narrow"] if kinds[0] in ("bf16", "f16") and kinds[-1] == kinds[0] else []
+def _kinds(options: dict[str, str]) -> list[str]:
+    """Types of source, weights and result; one word is for all."""
+    return (options.get("dt") or options.get("cfg") or "f32").split(":")
+
+
+# The setting for a type of results, by op and precision; what is not here has no case.
+RESULTS = {
+    **{("gemm", kind, kind): "result=narrow" for kind in ("bf16", "f16")},
+    **{("gemm", kind, "f32"): "" for kind in ("f32", "bf16", "f16")},
+    **{("gemm", kind, "s32"): "" for kind in ("i8", "i8u8")},
+    **{("conv", kind, kind): "" for kind in ("f32", "bf16", "f16")},
+    **{("conv", kind, "f32"): "result=wide" for kind in ("bf16", "f16")},
+    **{("conv", kind, "s32"): "result=wide" for kind in ("i8", "i8u8")},
+    **{("conv", "i8", "s8"): "", ("conv", "i8u8", "u8"): ""},
+}
+
+
+def _result(options: dict[str, str], op: str) -> list[str]:
+    """How results are stored; `ValueError` where ours are stored in no such way."""
+    kinds, precision = _kinds(options), _precision(options)
+    if len(kinds) not in (1, 3):
+        raise ValueError(f"--dt={':'.join(kinds)} is not understood")
+    word = RESULTS.get((op, precision, kinds[-1]))
+    if word is None:
+        raise ValueError(f"results in {kinds[-1]} of operands in {precision} are none of our cases")
+    return [word] if word else []
+
+
+CHANNELS_LAST = ("axb", "acdb", "nhwc")
+
+
+def _layout(options: dict[str, str]) -> str:
+    """Layout of what goes in and comes out; weights in the library's choice, as ours are."""
+    tags = options.get("stag", "any"), options.get("dtag", "any")
+    if options.get("wtag", "any") != "any":
+        raise ValueError("weights laid out by hand are none of our cases")
+    for layout, names in (("any", ("any",)), ("nhwc", CHANNELS_LAST)):
+        if set(tags) <= set(names):
+            return f"layout={layout}"
+    raise ValueError(f"layouts {tags[0]} and {tags[1]} are none of our cases")
 
 
 def _cold(options: dict[str, str]) -> list[str]:
@@ -121,7 +170,7 @@ def _cold(options: dict[str, str]) -> list[str]:
 
 
 def _precision(options: dict[str, str]) -> str:
-    kinds = (options.get("dt") or options.get("cfg") or "f32").split(":")
+    kinds = _kinds(options)
     both = ":".join(kinds[:2]) if len(kinds) > 1 and kinds[0] != kinds[1] else kinds[0]
     found = PRECISIONS.get(both) or PRECISIONS.get(":".join(kinds[:2]))
     if found is None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deepbench.errors import BadInput
 from deepbench.importing import Format, Found, Given, Imported
 
-# Precisions as they are printed. "half" products are added in 16 bits since November 2017; the text does not say.
+# Precisions as they are printed; "half" dense products are another (see `_cases`).
 PRECISIONS = {"float": "f32", "half": "f16", "int8": "i8", "uint8_t": "i8"}
 SECONDS = {"usec": 1e-6, "msec": 1e-3}
 
@@ -23,6 +24,8 @@ INTEL_SPARSE = re.compile(r"^sparse +\[(.*)$")
 LIBXSMM = re.compile(r"^PERFDUMP,(FP|BP|WU),")
 RANKS = re.compile(r"(?:Num Ranks:|# Number of Ranks)\s+(\d+)")
 REDUCED = re.compile(r"^\s*(\d+)\s+(?:(\d+)\s+)?([\d.]+)(?:\s+[\d.]+)*\s*$")
+BENCHMARK = re.compile(r"Running (?:the )?(training|inference) benchmark")
+SUITES = {"training": ("deepbench/train",), "inference": ("deepbench/server", "deepbench/device")}
 INTEL_DIRECTIONS = {"FWD": "forward", "BWD_D": "backward_data", "BWD_F": "backward_weights"}
 LIBXSMM_DIRECTIONS = {"FP": "forward", "BP": "backward_data", "WU": "backward_weights"}
 
@@ -46,24 +49,28 @@ class DeepBenchText(Format):
     def read(self, text: str, given: Given) -> Imported:
         imported = Imported(self.name, {"name": "not said"})
         header: list[str] = []
+        suites: tuple[str, ...] = ()
         reduced: tuple[str, int] | None = None
         program = ""
         for line in text.splitlines():
             if known := _header(line):
                 header = known
+            elif found := BENCHMARK.search(line):
+                suites = SUITES[found[1]]
             elif found := RANKS.search(line):  # several logs may be one after the other
                 reduced = program, int(found[1])
             elif "educe" in line:
                 program = line
             elif header and re.match(r"\s*(\d|vanilla|lstm|gru)", line) and reduced is None:
                 values = line.replace("Not Supported", "NotSupported").split()
-                imported.found += _row(dict(zip(header, values, strict=False)), given, imported.left_out)
+                cells = dict(zip(header, values, strict=False))
+                imported.found += [replace(f, suites=suites) for f in _row(cells, given, imported.left_out)]
             else:
                 try:
                     if reduced and (row := REDUCED.match(line)):
                         imported.found.append(_all_reduce(line, row, *reduced, given))
                     else:
-                        imported.found += _intel(line, given)
+                        imported.found += [replace(f, suites=suites) for f in _intel(line, given)]
                 except (ValueError, IndexError, ArithmeticError):  # a line that was cut off
                     imported.left_out.append(f"a line that is not whole: {line.strip()[:60]}")
         return imported
@@ -116,6 +123,9 @@ def _cases(row: dict[str, str], times: dict[str, tuple[str, float]], precision: 
         backend = _need(given, usual, "products of ARM")
         kind = "i8" if arm else precision
         notes = {"padded": True} if row.get("pad_kerenels") == "1" else {}
+        if precision == "f16" and not amd:
+            kind = "f16f16"
+            notes["sums"] = "in 16 bits since November 2017, before that in 32: the text does not say which"
         size = f"m={row['m']} n={row['n']} k={row['k']} a_t={a} b_t={b}"
         yield _found(f"gemm {size} forward {kind}", backend, *times["time"], notes)
     elif "pad_w" in row:
@@ -144,9 +154,12 @@ def _cases(row: dict[str, str], times: dict[str, tuple[str, float]], precision: 
         size = f"cell={cell} hidden={hidden} batch={batch} timesteps={steps}"
         backend = _need(given, "miopen" if "rnn_type" in row else "cudnn", "recurrent layers")
         names = {**DIRECTIONS, "bwd_time": "backward_data"}
+        trains = any(name in times for name, direction in names.items() if direction != "forward")
         for name, direction in names.items():
             if name in times and times[name][0] != "0":  # AMD's gradients of weights were not measured
-                yield _found(f"recurrent {size} {direction} {precision}", backend, *times[name], {})
+                # With a backward pass to come, the forward one keeps what that needs.
+                mode = " mode=training" if trains and direction == "forward" else ""
+                yield _found(f"recurrent {size} {direction} {precision}{mode}", backend, *times[name], {})
 
 
 def _found(words: str, backend: tuple[str, int], value: str, unit: float, notes: Mapping[str, Any]) -> Found:
@@ -165,7 +178,9 @@ def _all_reduce(line: str, found: re.Match[str], program: str, ranks: int, given
     words = line.split()
     milliseconds = words[1] if osu else words[2]
     backend = _need(given, usual, "OSU's all-reduce")
-    return _found(f"all_reduce n={n} ranks={ranks} forward f32", backend, milliseconds, 1e-3, {})
+    # Without MPI one process drives all cards.
+    one = " processes=one" if usual == "nccl" and "MPI" not in program else ""
+    return _found(f"all_reduce n={n} ranks={ranks} forward f32{one}", backend, milliseconds, 1e-3, {})
 
 
 def _intel(line: str, given: Given) -> Iterator[Found]:

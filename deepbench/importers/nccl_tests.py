@@ -40,7 +40,8 @@ class NcclTests(Format):
         config = value["config"] if isinstance(value.get("config"), dict) else {}
         devices = [d for d in config.get("devices") or [] if isinstance(d, dict)]
         group = devices[0].get("group") if devices else None
-        ranks = sum(d.get("group") == group for d in devices) * _whole(config, "nthreads") * _whole(config, "ngpus")
+        processes = sum(d.get("group") == group for d in devices)
+        ranks = processes * _whole(config, "nthreads") * _whole(config, "ngpus")
         version = _whole(value, "nccl_version")
         imported = Imported(
             self.name,
@@ -56,10 +57,10 @@ class NcclTests(Format):
         if ranks < 2:
             raise BadInput("nccl-tests: the file names fewer than two ranks, so nothing travelled")
         for result in value.get("results") or []:
-            self._add(imported, op, ranks, result, given)
+            self._add(imported, op, ranks, "processes=one" if processes == 1 else "", result, given)
         return imported
 
-    def _add(self, imported: Imported, op: str, ranks: int, result: Any, given: Given) -> None:
+    def _add(self, imported: Imported, op: str, ranks: int, way: str, result: Any, given: Given) -> None:
         backend, threads = given.backend or "nccl", given.threads
         if not isinstance(result, dict):
             return
@@ -84,8 +85,8 @@ class NcclTests(Format):
             if not samples or n < 1:
                 imported.left_out.append(f"{result.get('size')} bytes {name}: no time")
                 continue
-            words = "" if place == "out" else " place=in"
-            text = f"{op} n={n} ranks={ranks} forward {kind} {backend} threads={threads}{words}"
+            words = [*(["place=in"] if place == "in" else []), *([way] if way and op == "all_reduce" else [])]
+            text = " ".join([op, f"n={n} ranks={ranks} forward {kind} {backend} threads={threads}", *words])
             wrong = one.get("nwrong")
             notes = {"their_bus_bytes_per_s": one["bus_bw"] * 1e9} if isinstance(one.get("bus_bw"), int | float) else {}
             if isinstance(wrong, int | float) and wrong > 0:

@@ -29,16 +29,19 @@ class Nvbench(Format):
         value = json_object(text, self.name)
         if not isinstance(value.get("meta"), dict):
             raise BadInput("nvbench: no meta; files of 2021 are not read")
-        first = next(iter(_list(value, "devices")), {})
-        imported = Imported(self.name, {"name": "timed by nvbench"}, {"host": None, "cpu": first.get("name")})
-        for benchmark in _list(value, "benchmarks"):
-            for state in _list(benchmark, "states"):
-                self._add(imported, benchmark, state, given)
+        states = [(b, s) for b in _list(value, "benchmarks") for s in _list(b, "states")]
+        card = states[0][1].get("device") if states else None
+        named = next((d.get("name") for d in _list(value, "devices") if d.get("id") == card), None)
+        imported = Imported(self.name, {"name": "timed by nvbench"}, {"host": None, "cpu": named})
+        for benchmark, state in states:
+            self._add(imported, benchmark, state, card, given)
         return imported
 
-    def _add(self, imported: Imported, benchmark: dict[str, Any], state: dict[str, Any], given: Given) -> None:
+    def _add(
+        self, imported: Imported, benchmark: dict[str, Any], state: dict[str, Any], card: Any, given: Given
+    ) -> None:
         title = f"{benchmark.get('name')} {state.get('name') or ''}".strip()
-        if state.get("device") != self._device(benchmark):
+        if state.get("device") != card:
             imported.left_out.append(f"{title}: of another card than the first; a file of its own keeps them apart")
             return
         axes = {str(a.get("name")): str(a.get("value")) for a in _list(state, "axis_values")}
@@ -54,11 +57,6 @@ class Nvbench(Format):
         )
         notes = {"their_tag": tag} if tag else {}
         imported.found.append(Found(case, [[seconds]] if seconds else [], notes, None if seconds else why))
-
-    def _device(self, benchmark: dict[str, Any]) -> Any:
-        """The card of the first state."""
-        states = _list(benchmark, "states")
-        return states[0].get("device") if states else None
 
 
 def _list(value: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -56,15 +56,16 @@ def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
     names, rows = _table(found, summaries)
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
-    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in _apart(names)]
     try:
         with sqlite3.connect(draft) as database:
             database.execute("create table header (json text)")
             database.execute("insert into header values (?)", (json.dumps(found.header, ensure_ascii=False),))
-            database.execute(f"create table cases ({', '.join(quoted) or 'nothing'})")
+            database.execute(f"create table cases ({', '.join(quoted) or 'no_cases'})")
             marks = ", ".join("?" * len(names))
             values = ([_value(row.get(name)) for name in names] for row in rows)
-            database.executemany(f"insert into cases values ({marks})", values)
+            if rows:
+                database.executemany(f"insert into cases values ({marks})", values)
             database.execute('create table samples ("case" text, round integer, position integer, seconds real)')
             database.executemany(
                 "insert into samples values (?, ?, ?, ?)",
@@ -81,6 +82,18 @@ def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
     except (sqlite3.Error, OSError) as error:
         draft.unlink(missing_ok=True)
         raise BadInput(f"cannot write {path}: {error}") from None
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """The same names, told apart where they differ in capitals alone, which SQLite does not see: `n`, `N_2`."""
+    found: dict[str, str] = {}
+    for name in names:
+        new, count = name, 1
+        while new.lower() in found:
+            count += 1
+            new = f"{name}_{count}"
+        found[new.lower()] = new
+    return list(found.values())
 
 
 def _value(value: Any) -> Any:

@@ -43,6 +43,7 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "time_s": e.time_s if e else None,
         "low_s": e.low_s if e else None,
         "high_s": e.high_s if e else None,
+        "interval_of": None if e is None or e.low_s is None else "one process" if s.within else "processes",
         "processes": e.processes if e else None,
         "clean_fraction": e.clean_fraction if e and not s.imported else None,
         "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
@@ -115,7 +116,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     for group in rivals(summaries):
         for i, s in enumerate([*group.ranked, *group.others]):
             name = rival_title(s)
-            said = notes(s, compared) if s.status == "ok" else [s.status, s.record["reason"] or ""]
+            said = notes(s, compared) if s.counts else [s.status, s.record["reason"] or ""]
             e = s.estimate
             cells = [
                 title(s),
@@ -124,11 +125,11 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 units.seconds(e.time_s) if e else "–",
                 units.plus_minus(e.half_width) if e else "–",
                 units.flop_per_s(s.flop_per_s),
-                units.percent(e.clean_fraction) if e else "–",
+                units.percent(e.clean_fraction) if e and not s.imported else "–",
                 ", ".join(filter(None, said)),
             ]
             shown = [escaped(text) for text in cells]
-            if i == 0 and s.status == "ok":
+            if i == 0 and s.counts:
                 shown[2] = f"**{shown[2]}**"
             lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"

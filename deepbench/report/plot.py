@@ -15,8 +15,11 @@ SEVERAL, HEIGHT, MARGIN = "#", 22, 10
 
 
 def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[str]:
-    """Lines of text of this width; empty where nothing computes."""
-    fastest = [g.ranked[0] for g in rivals(summaries) if g.ranked and device_of(g.ranked[0].record) == "cpu"]
+    """Lines of text of this width, of the device that most cases ran on; empty where nothing computes."""
+    every = [g.ranked[0] for g in rivals(summaries) if g.ranked]
+    devices = [device_of(s.record) for s in every]
+    device = max(devices, key=devices.count, default="cpu")
+    fastest = [s for s in every if device_of(s.record) == device]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest
@@ -28,9 +31,10 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     peaks = {
         p: peak
         for p in dict.fromkeys(s.record["precision"] for s in fastest)
-        if (peak := known.peak(p, "cpu", threads))
+        if (peak := known.peak(p, device, threads))
     }
-    dram, top = known.dram(threads), max([*peaks.values(), *(rate for _, rate, _ in points)])
+    dram = known.dram(threads) if device == "cpu" else None
+    top = max([*peaks.values(), *(rate for _, rate, _ in points)])
     low, high = min(x for x, _, _ in points) / 1.5, max(x for x, _, _ in points) * 1.5
     bottom, top = min(rate for _, rate, _ in points) / 1.5, top * 1.3
     columns = max(20, width - MARGIN - 1)

@@ -22,12 +22,13 @@ from deepbench.report.page import content, render
 MARK = "index.json"
 STATE = ".state"
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
+TEMPLATES = ("head.html", "report.html", "index.html")
 SITE_SCRIPTS = ("plotly.min.js", "words.js", "table.js", "charts.js", "site.js")
 
 # The precisions of the index, by the bits of what is multiplied.
 COLUMNS = {
     "f32": ("f32", "float32"),
-    "bits16": ("bf16", "f16", "float16_mixed", "float16_storage"),
+    "bits16": ("bf16", "f16", "f16f16", "float16_mixed", "float16_storage"),
     "bits8": ("i8", "i8u8", "int8"),
 }
 
@@ -81,7 +82,7 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
         (out / name).mkdir(parents=True, exist_ok=True)
     if not (out / MARK).is_file():  # so that a first build that was stopped can go on
         _write(out / MARK, b"{}")
-    whole = {name: render.asset(name) for name in (*ASSETS, "head.html", "report.html", "index.html")} | {"plotly.min.js": plotly}
+    whole = {name: render.asset(name) for name in (*ASSETS, *TEMPLATES)} | {"plotly.min.js": plotly}
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, whole[name].encode())
     # Pages of another version are made anew, and so is what stands in them.
@@ -236,7 +237,7 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
             "date": made["machine"]["date"],
             "cases": len(timed),
             **best,
-            "memory": made["limits"]["memory"].get("memory"),
+            "memory": max((place["memory"].get("memory", 0.0) for place in made["limits"]), default=0.0) or None,
             "ops": ", ".join(dict.fromkeys(str(r["op"]) for r in timed)),
             "libraries": libraries,
         },

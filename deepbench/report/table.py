@@ -16,7 +16,7 @@ from deepbench import op as ops
 from deepbench import units
 from deepbench.case import known_settings
 from deepbench.errors import BadInput
-from deepbench.limits import Limits
+from deepbench.limits import Limits, device_of
 from deepbench.record import MEASURED
 from deepbench.summary import Baseline, Summary, baselines
 
@@ -59,10 +59,13 @@ def rivals(summaries: Iterable[Summary]) -> list[Rivals]:
 
 
 def work_text(s: Summary) -> str:
-    """What two cases must share to be rivals: everything but the library, and the ways it goes about the same work."""
+    """What two cases must share to be rivals: everything but the library, and the ways it goes about the same work.
+
+    A CPU and a GPU are no rivals: which library to take is asked on one of them.
+    """
     r = s.record
     settings = {n: v for n, v in r["settings"].items() if n not in _ways(s)}
-    parts = [r["op"], r["problem"], r["direction"], r["precision"], r["threads"], settings]
+    parts = [r["op"], r["problem"], r["direction"], r["precision"], device_of(r), r["threads"], settings]
     return repr(parts)
 
 
@@ -96,8 +99,7 @@ def title(s: Summary) -> str:
     except BadInput:
         text = " ".join(f"{k}={v}" for k, v in record["problem"].items())
     extra = [] if record["direction"] == "forward" else [record["direction"]]
-    settings = [word for word in settings_words(s) if word.partition("=")[0] not in _ways(s)]
-    return " ".join([text, *extra, *settings])
+    return " ".join([text, *extra, *settings_words(s, ways=False)])
 
 
 @cache
@@ -108,10 +110,10 @@ def _defaults(op: str) -> dict[str, str]:
         return {}
 
 
-def settings_words(s: Summary) -> list[str]:
-    """Settings that are not at their default, as a case's text has them."""
-    defaults = _defaults(s.record["op"])
-    return [f"{n}={v}" for n, v in s.record["settings"].items() if defaults.get(n) != v]
+def settings_words(s: Summary, ways: bool = True) -> list[str]:
+    """Settings that are not at their default, as a case's text has them; without those that are only ways to do it."""
+    defaults, left_out = _defaults(s.record["op"]), () if ways else _ways(s)
+    return [f"{n}={v}" for n, v in s.record["settings"].items() if defaults.get(n) != v and n not in left_out]
 
 
 def library_title(name: str) -> str:
@@ -235,7 +237,7 @@ def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], lim
             table.add_row(
                 Text(title(s) if i == 0 else ""),
                 Text(s.record["precision"] if i == 0 else ""),
-                Text("▶" if i == 0 and s.status == "ok" else "", "bold green"),
+                Text("▶" if i == 0 and s.counts else "", "bold green"),
                 Text(rival_title(s)),
                 *(time, interval, tflop, rate, limit_words(s, limits), clean),
                 Text(", ".join(said), "yellow"),

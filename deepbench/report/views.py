@@ -158,7 +158,7 @@ def _without_threads(rows: dict[_Row, float | None]) -> dict[_Row, float | None]
 
 def _merged(summaries: Sequence[Summary]) -> str:
     """Which libraries and settings the fastest was taken of."""
-    cases = [s for s in summaries if s.status == "ok" and s.record["sources"]]
+    cases = [s for s in summaries if s.counts and s.record["sources"]]
     libraries = dict.fromkeys(library_title(s.record["backend"]) for s in cases)
     words = dict.fromkeys(word for s in cases for word in settings_words(s))
     return f" of {', '.join(libraries)}" + (f" with or without {', '.join(words)}" if words else "")
@@ -189,15 +189,32 @@ def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
                 continue
             place = (source["suite"], source["row"], r["op"], r["direction"])
             key = _Row(source["application"], r["precision"], r["threads"], *place)
-            time_s = s.estimate.time_s if s.estimate and s.status == "ok" else None
+            time_s = s.estimate.time_s if s.estimate and s.counts else None
             known = found.get(key)
             found[key] = time_s if known is None else known if time_s is None else min(known, time_s)
-    return found
+    return _gradients_once(found)
+
+
+GRADIENTS = ("backward_data", "backward_weights")
+
+
+def _gradients_once(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
+    """Of a layer whose gradients were measured together and apart, what takes less: a pass needs them once."""
+    left = dict(rows)
+    for key, whole in rows.items():
+        parts = [replace(key, direction=d) for d in GRADIENTS]
+        if key.direction == "backward" and all(part in rows for part in parts):
+            times = [rows[part] for part in parts]
+            known = [t for t in times if t is not None]
+            apart = sum(known) if len(known) == len(times) else None
+            for gone in [key] if whole is None or (apart is not None and apart < whole) else parts:
+                del left[gone]
+    return left
 
 
 def by_backend(summaries: Sequence[Summary]) -> View:
     """Every library's time side by side, and what a framework adds to the fastest library."""
-    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.status == "ok"}
+    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.counts}
     names = list(backend_of)
     frameworks = [n for n in names if _is_framework(backend_of[n])]
     names = [*(n for n in names if n not in frameworks), *frameworks]
@@ -208,7 +225,7 @@ def by_backend(summaries: Sequence[Summary]) -> View:
     ratios: dict[str, list[float]] = {n: [] for n in names}
     fastest = dict.fromkeys(names, 0)
     for group in groups.values():
-        times = {rival_title(s): s.estimate.time_s for s in group if s.status == "ok" and s.estimate}
+        times = {rival_title(s): s.estimate.time_s for s in group if s.counts and s.estimate}
         if not times:
             continue
         row: dict[str, Cell] = {"problem": title(group[0]), "precision": group[0].record["precision"]}

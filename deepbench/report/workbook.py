@@ -14,7 +14,7 @@ from typing import Any
 from deepbench import limits, plan
 from deepbench.errors import BadInput
 from deepbench.report import export
-from deepbench.report.table import rival_title
+from deepbench.report.table import rival_title, settings_words
 from deepbench.store import ResultFile
 from deepbench.summary import Summary, baselines
 
@@ -106,11 +106,16 @@ def _sheet(book: Any, name: str) -> Any:
     return sheet
 
 
+# Settings of the original's programs: ours by default, and what its recurrent layers keep in training.
+USUAL: tuple[list[str], ...] = ([], ["mode=training"])
+
+
 def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _Fastest:
     best: dict[tuple[str, int, str], Summary] = {}
     ok = list(ok)
     for s in ok:
-        if s.record["precision"] not in precisions or s.estimate is None:
+        # The original's tables have no column for settings: they are those of its programs.
+        if s.record["precision"] not in precisions or s.estimate is None or settings_words(s, ways=False) not in USUAL:
             continue
         for source in s.record["sources"]:
             key = s.record["op"], source["row"], s.record["direction"]
@@ -264,8 +269,12 @@ def _inference(sheet: Any, ok: Sequence[Summary], suite: str, unit: float) -> No
             _put(sheet, at, {**cells, **({8: rate} if server else {})})
 
 
+OURS = "lower quartile over fresh processes of the median of undisturbed samples"
+
+
 def _specs(sheet: Any, found: ResultFile) -> None:
     machine = found.header["machine"]
+    imported = found.header["plan"]["mode"] == "imported"
     cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
     card = next((c for c in cards if isinstance(c, dict)), {})
     facts: list[tuple[str, Any]] = [
@@ -278,12 +287,10 @@ def _specs(sheet: Any, found: ResultFile) -> None:
             for name, answer in found.header["libraries"].items()
             if "library" in answer
         ),
-        ("Measured", found.header["started"]),
+        ("Imported" if imported else "Measured", found.header["started"]),
         ("Tool", found.header["tool"]),
-        (
-            "Times",
-            "lower quartile over fresh processes of the median of undisturbed samples, fastest library of each row",
-        ),
+        ("Times", f"{'as another program told them' if imported else OURS}, fastest library of each row"),
+        ("Settings", "those of the suite, else the default; other cases are in the sheet All cases only"),
         ("Rates", "on the unpadded problem; of sparse products over the non-zeros, where the original counted zeros"),
         ("More", "libraries, settings and intervals of every case are in the sheet All cases"),
     ]

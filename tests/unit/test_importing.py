@@ -7,6 +7,7 @@ import pytest
 
 from deepbench import importing, record, store, summary
 from deepbench.errors import BadInput
+from deepbench.report import views
 
 FOLDER = Path(__file__).parents[1] / "data" / "imports"
 
@@ -48,6 +49,7 @@ def test_ranks_of_one_process_with_many_cards_and_each_iteration(tmp_path):
     _, each, _ = imported("nccl_tests_v3_per_iter.json", tmp_path)
 
     assert {8} == {s.record["problem"]["ranks"] for s in many.values()}
+    assert {"one"} == {s.record["settings"]["processes"] for s in many.values()}
     assert max(len(s.rounds[0]["measurement"]["samples_s"]) for s in each.values()) > 3
 
 
@@ -86,6 +88,90 @@ def test_what_is_measured_in_another_way_is_no_second_process():
         r["case"].partition("threads=1 ")[2] for r in lines[1:]
     ]
     assert 2 == len(found.left_out)  # said twice; more than a product
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *("--attr-fpmath=bf16 ", "--encoding=csr+0.99:: ", "--bia_dt=f32 ", "--attr-post-ops=sum:0.5+relu "),
+        *("--attr-post-ops=sum:2 ", "--dt=u8:s8:u8 ", "--wtag=BA16a64b ", "--attr-scales=src:common:0.25 "),
+    ],
+)
+def test_benchdnn_lines_that_ask_for_other_work_are_left_out(options):
+    text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.1,1,1,1,1,1"
+    found = importing.read(text, importing.Given())
+
+    assert [] == found.found
+    assert 1 == len(found.left_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--dt=u8:s8:s32 ", "forward i8u8 onednn threads=1 layout=any bias=yes result=wide"),
+        ("--dt=u8:s8:u8 --dir=FWD_I ", "forward i8u8 onednn threads=1 layout=any"),
+        ("--stag=axb --dtag=axb --dir=FWD_D ", "forward f32 onednn threads=1 layout=nhwc"),
+        ("--stag=axb ", None),
+        ("--dir=BWD_W --dt=bf16:f32:bf16 ", None),
+    ],
+)
+def test_benchdnn_convolutions_keep_their_types_and_layout(options, words):
+    text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.1,1,1,1,1,1"
+    found = importing.read(text, importing.Given())
+
+    assert [words] * bool(words) == [f.case[f.case.index("forward") :] for f in found.found]
+
+
+def test_a_second_card_is_never_taken_for_the_first():
+    def state(device, m):
+        sizes = [{"name": "M", "type": "int64", "value": str(m)}]
+        summary = {"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "value": "0.001"}]}
+        return {"name": f"M={m}", "device": device, "axis_values": sizes, "summaries": [summary]}
+
+    value = {
+        "meta": {},
+        "devices": [{"id": 0, "name": "T4"}, {"id": 1, "name": "H100"}],
+        "benchmarks": [{"name": "a", "states": [state(1, 8)]}, {"name": "b", "states": [state(0, 16)]}],
+    }
+    found = importing.read(json.dumps(value), importing.Given(case="gemm m={M} n=8 k=8 f32 cublas"))
+
+    assert "H100" == found.machine["cpu"]
+    assert ["m=8"] == [f.case.split()[1] for f in found.found]
+    assert 1 == len(found.left_out)
+
+
+def sources_of(found, text):
+    (s,) = [s for case, s in found.items() if case.startswith(text)]
+    return [
+        (source["suite"].removeprefix("deepbench/"), source["row"], source["needed"]) for source in s.record["sources"]
+    ]
+
+
+def test_rows_of_suites_are_those_of_the_direction_and_of_the_benchmark_that_ran(tmp_path):
+    _, conv, _ = imported("text_nvidia_conv_train_float.txt", tmp_path)
+
+    assert [("train", 1, True)] == sources_of(conv, FIRST_LAYER + " forward")
+    assert [("train", 1, True)] == sources_of(conv, FIRST_LAYER + " backward_weights")
+    assert [("train", 1, False)] == sources_of(conv, FIRST_LAYER + " backward_data")
+
+
+def test_training_keeps_what_its_backward_pass_needs(tmp_path):
+    _, trains, _ = imported("text_nvidia_rnn_train_half.txt", tmp_path)
+    _, infers, _ = imported("text_nvidia_rnn_inference_float.txt", tmp_path)
+
+    assert {"mode=training"} == {case.split()[-1] for case in trains if " forward " in case}
+    assert not [case for case in infers if "mode=" in case]
+    assert [("train", 1, True)] == sources_of(trains, "recurrent cell=vanilla hidden=1760 batch=16 timesteps=50 forward")
+
+
+def test_imported_times_count_in_sums_of_applications_and_libraries(tmp_path):
+    _, found, _ = imported("text_nvidia_gemm_train_half.txt", tmp_path)
+    summaries = list(found.values())
+
+    assert {"f16f16"} == {s.record["precision"] for s in summaries}
+    (row,) = views.by_application(summaries).rows
+    assert row["kernels"] == row["measured"] == len(summaries)
+    assert len(summaries) == len(views.by_backend(summaries).rows)
 
 
 def test_nvbench_wants_to_be_told_the_case_and_keeps_what_was_skipped(tmp_path):

@@ -45,6 +45,50 @@ def test_a_command_is_offered_only_for_words_that_are_safe_to_paste():
     assert [f"deepbench run {good['case']}", None] == found["columns"]["command"]
 
 
+def test_a_cpu_and_a_gpu_are_told_apart():
+    text = "gemm m=64 n=64 k=64 a_t=0 b_t=0 forward f32 {} threads=1"
+    records = [samples.measured(b, s, text=text.format(b)) for b, s in (("mkl", 1e-3), ("cublas", 1e-6))]
+    found = content.of_file(file(records), "mine")
+
+    assert ["cpu", "cuda"] == found["columns"]["device"]
+    assert [1, 1] == found["columns"]["place"]  # no rivals
+    assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in found["limits"]]
+    for place, s in zip(found["limits"], summarize(records), strict=True):
+        assert place["peaks"]["f32"] == pytest.approx(s.flop_per_s)
+    told = " ".join(found["sentences"])
+    assert "the CPU reaches" in told
+    assert "the GPU reaches" in told
+
+
+def test_an_interval_from_inside_one_process_says_so():
+    one = content.of_file(file([samples.measured()]), "mine")
+    two = content.of_file(file([samples.measured(), samples.measured()]), "mine")
+
+    assert ["one process"] == one["columns"]["interval_of"]
+    assert any("too narrow" in text for text in one["sentences"])
+    assert ["processes"] == two["columns"]["interval_of"]
+
+
+def test_ways_to_do_the_same_work_are_one_family():
+    text = "all_reduce n={} ranks=2 forward f32 openmpi threads=1{}"
+    records = [
+        samples.measured("openmpi", 1e-3, text=text.format(n, w)) for n, w in ((10, " algorithm=ring"), (100, ""))
+    ]
+
+    assert 1 == len(set(content.of_file(file(records), "mine")["columns"]["family"]))
+
+
+def test_a_comparison_knows_how_much_sessions_differ(monkeypatch, tmp_path):
+    def runs(seconds):
+        records = [samples.measured(seconds=seconds * (1 + 0.001 * i)) for i in range(5)]
+        return file([{**r, "round": i} for i, r in enumerate(records, 1)])
+
+    found = runs(1e-3), runs(1.04e-3)
+    assert "slower" == content.of_pair(*found, ("a", "b"))["cases"][0]["verdict"]
+    monkeypatch.setattr(content.selftest, "between_files", lambda a, b: 0.03)
+    assert "cannot tell" == content.of_pair(*found, ("a", "b"))["cases"][0]["verdict"]
+
+
 def test_samples_are_thinned_and_keep_their_order():
     assert [0.0, 3.0, 6.0, 9.0] == content._thinned([float(i) for i in range(10)], 4)
     assert [1.0] == content._thinned([1.0], 4)

@@ -90,6 +90,23 @@ def test_ours_stands_beside_theirs_of_the_same_work():
     assert any("zeros" in text for text in reference.apart([found], "NVIDIA T4"))
 
 
+def test_a_layer_in_training_stands_beside_one_in_training():
+    text = "recurrent cell={} hidden={} batch=16 timesteps={} forward f32 onednn threads=2{}"
+    trains = samples.measured("onednn", 0.2, text=text.format("vanilla", 1760, 50, " mode=training"))
+    infers = samples.measured("onednn", 0.1, text=text.format("lstm", 512, 25, ""))
+    lstm = samples.measured("onednn", 0.1, text=text.format("lstm", 512, 25, " mode=training"))
+
+    (found,) = reference.beside(summarize([trains, infers]), "NVIDIA Tesla V100")
+    (other,) = reference.beside(summarize([lstm]), "NVIDIA Tesla V100")
+
+    assert ("forward", "deepbench/train", "vanilla") == (
+        found.theirs.direction, found.theirs.suite, found.theirs.values.cell,
+    )  # fmt: skip
+    assert "mode=training" in found.theirs.title
+    assert any("overflow" in text for text in reference.apart([found], "NVIDIA Tesla V100"))
+    assert not any("overflow" in text for text in reference.apart([other], "NVIDIA Tesla V100"))
+
+
 def test_an_all_reduce_has_a_bandwidth_and_no_flops():
     (first, *_) = reference.all_reduces()
 
@@ -110,6 +127,7 @@ def test_one_number_counts_once():
     assert 2 == len(found)
     (kept,) = reference.once(found)
     assert "bf16" == kept.ours.record["precision"]
+    assert any(text.startswith("1 of theirs are below") for text in reference.apart(found, "NVIDIA Tesla V100"))
 
 
 def test_both_gradients_of_a_layer_are_added_where_the_sheet_has_them():

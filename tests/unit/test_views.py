@@ -61,6 +61,36 @@ def test_gradients_that_training_does_not_need_do_not_count_and_missing_times_ar
     assert 1e-3 == pytest.approx(row["time"], rel=1e-3)
 
 
+@pytest.mark.parametrize(("whole", "expected"), [(3e-3, 4e-3), (2e-3, 3e-3)])
+def test_gradients_that_were_measured_together_and_apart_count_once(whole, expected):
+    text = "recurrent cell=lstm hidden=8 batch=2 timesteps=3 {} f32 onednn threads=1"
+    times = {"forward": 1e-3, "backward": whole, "backward_data": 2e-3, "backward_weights": 1e-3}
+    records = [made(text.format(direction), t, [source("Speech")]) for direction, t in times.items()]
+
+    (row,) = applications(records).values()
+
+    assert expected == pytest.approx(row["time"], rel=1e-3)
+
+
+def test_a_doubtful_round_decides_what_is_said_of_a_case():
+    rounds = [samples.measured(round_number=i, status=s) for i, s in enumerate(("ok", "unchecked", "unchecked"), 1)]
+
+    (found,) = summarize(rounds)
+
+    assert "unchecked" == found.status
+    assert not found.counts
+
+
+def test_markdown_claims_no_evidence_that_an_imported_file_lacks():
+    one = samples.measured(status="unchecked")
+    one["notes"] = {"imported_from": "pyperf"}
+
+    text = export.to_markdown(summarize([one]))
+
+    assert "**MKL**" in text
+    assert "100 %" not in text
+
+
 def test_against_another_file_is_the_geometric_mean_over_rows_that_both_have():
     text = GEMM.format(kind="f32", backend="mkl")
     conv = CONV.format(direction="forward", backend="onednn")

@@ -111,6 +111,28 @@ def test_hostile_texts_are_texts_in_every_file(tmp_path):
     assert HOSTILE == [row[0] for row in rows]
 
 
+def test_other_settings_are_not_in_the_originals_cells(tmp_path):
+    text = "gemm m=1760 n=16 k=1760 a_t=0 b_t=0 forward f32 mkl threads=2"
+    found = result_file(None, "deepbench/train", [text, f"{text} beta=0"])
+    found.records[1]["measurement"]["samples_s"] = [1e-4] * 10
+
+    assert 1.0 == pytest.approx(written(tmp_path, found)["Results FP32"]["I5"].value, rel=0.01)
+
+
+def test_a_database_of_no_cases_and_of_names_that_differ_in_capitals(tmp_path):
+    one = samples.measured()
+    one["problem"] = {"n": 1, "N": 2}
+    database.sqlite(store.ResultFile(None, samples.header(), []), [], tmp_path / "none.db")
+    database.sqlite(store.ResultFile(None, samples.header(), [one]), summarize([one]), tmp_path / "s.db")
+
+    with sqlite3.connect(tmp_path / "none.db") as connection:
+        assert 0 == connection.execute("select count(*) from cases").fetchone()[0]
+    connection.close()
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        assert (1, 2) == tuple(map(int, connection.execute('select "n", "N_2" from cases').fetchone()))
+    connection.close()
+
+
 def test_sql_and_data_frames_have_the_numbers_of_the_summaries(tmp_path):
     pyarrow = pytest.importorskip("pyarrow.parquet", reason="Parquet needs PyArrow: pip install pyarrow")
     records = [samples.measured(b, s) for b, s in (("mkl", 1e-3), ("openblas", 2e-3))]

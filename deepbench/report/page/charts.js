@@ -33,7 +33,7 @@ const threads = (row) => (row.threads == null ? "" : `, ${row.threads} thread${r
 
 function hover(row) {
   const lines = [row.title, `${row.library}, ${row.precision}${threads(row)}`];
-  if (row.time_s != null) lines.push(`${words.seconds(row.time_s)} ${words.plusMinus(words.half(row))}`);
+  if (row.time_s != null) lines.push(`${words.seconds(row.time_s)} ${words.interval(row)}`);
   if (row.flop_per_s != null) lines.push(`${words.tera(row.flop_per_s)} TFLOP/s`);
   if (row.limit) lines.push(`${row.limit}: ${words.percent(row.share_of_limit)} of that roof`);
   if (row.command) lines.push(row.command);
@@ -77,17 +77,18 @@ const CHARTS = [
   {
     id: "roofline", title: "How close is each kernel to the roof?", wide: true, tall: true,
     text: "Rate against arithmetic intensity. Lines are the measured roofs: a kernel is no higher than its precision's level line, and than the slope of the memory that its data lie in. What is far below all lines is slowed by something else.",
-    choices: (rows) => [["libraries", "Show", [["fastest", "the fastest library"], ["all", "all libraries"]]], ["precision", "Precision", ["all", ...distinct(computed(rows).map((r) => r.precision))]]],
-    rows: (rows, chosen) => computed(rows).filter((r) => r.flop_per_byte && (chosen.libraries === "all" || r.place === 1) && (chosen.precision === "all" || r.precision === chosen.precision)),
+    choices: (rows, file) => [["place", "Roofs of", file.limits.map((l, i) => [String(i), `${{ cpu: "CPU", cuda: "GPU", hip: "GPU" }[l.device]}, ${l.threads} thread${l.threads === 1 ? "" : "s"}`])], ["libraries", "Show", [["fastest", "the fastest library"], ["all", "all libraries"]]], ["precision", "Precision", ["all", ...distinct(computed(rows).map((r) => r.precision))]]],
+    rows: (rows, chosen, file) => { const roofs = file.limits[chosen.place]; return computed(rows).filter((r) => r.device === roofs.device && r.threads === roofs.threads && r.flop_per_byte && (chosen.libraries === "all" || r.place === 1) && (chosen.precision === "all" || r.precision === chosen.precision)); },
     draw(rows, chosen, file) {
       const xs = rows.map((r) => r.flop_per_byte), low = Math.min(...xs) / 2, high = Math.max(...xs) * 2;
-      const peaks = Object.entries(file.limits.peaks).filter(([p]) => chosen.precision === "all" || p === chosen.precision);
+      const roofs = file.limits[chosen.place];
+      const peaks = Object.entries(roofs.peaks).filter(([p]) => chosen.precision === "all" || p === chosen.precision);
       const top = Math.max(...peaks.map(([, v]) => v), 0);
       const traces = points(rows, (r) => `${r.op} ${r.precision}`, (r) => r.flop_per_byte, (r) => r.flop_per_s / 1e12);
       const dashes = ["solid", "dash", "dot", "dashdot", "longdash"];
       peaks.forEach(([p, v], i) => traces.push(line([low, high], [v / 1e12, v / 1e12], `${p} at most ${words.tera(v)} TFLOP/s`, { line: { color: styleOf("--front"), width: 1.5, dash: dashes[i % 5] } })));
       const levels = new Map();
-      Object.entries(file.limits.memory).forEach(([level, rate]) => { const near = [...levels.keys()].find((k) => Math.abs(k / rate - 1) < 0.03) ?? rate; levels.set(near, [...(levels.get(near) || []), level]); });
+      Object.entries(roofs.memory).forEach(([level, rate]) => { const near = [...levels.keys()].find((k) => Math.abs(k / rate - 1) < 0.03) ?? rate; levels.set(near, [...(levels.get(near) || []), level]); });
       if (top) [...levels].forEach(([rate, names], i) => {
         const level = names.join(", ");
         const x0 = low, x1 = Math.min(high, top / rate);
@@ -130,7 +131,7 @@ const CHARTS = [
     rows(rows) {
       const best = new Map();
       ok(rows).filter((r) => r.place === 1 && r.flop).forEach((r) => {
-        const key = `${r.op}|${r.title}|${r.threads}`;
+        const key = `${r.op}|${r.title}|${r.device}|${r.threads}`;
         if (!best.has(key)) best.set(key, {});
         const own = best.get(key);
         if (!own[r.precision] || r.time_s < own[r.precision].time_s) own[r.precision] = r;
@@ -155,7 +156,7 @@ const CHARTS = [
     id: "framework", title: "What does a framework add?",
     text: "Time through PyTorch over that of the fastest library called directly, for the same problem.",
     rows(rows) {
-      const best = new Map(), keyOf = (r) => `${r.op}|${r.title}|${r.precision}|${r.threads}`;
+      const best = new Map(), keyOf = (r) => `${r.op}|${r.title}|${r.precision}|${r.device}|${r.threads}`;
       ok(rows).filter((r) => r.backend !== "torch").forEach((r) => { if (!best.has(keyOf(r)) || r.time_s < best.get(keyOf(r))) best.set(keyOf(r), r.time_s); });
       return ok(rows).filter((r) => r.backend === "torch" && best.has(keyOf(r))).map((r) => ({ ...r, direct: best.get(keyOf(r)), cost: r.time_s / best.get(keyOf(r)) }));
     },

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from deepbench import comparison, limits, reference, units
+from deepbench import comparison, limits, reference, selftest, units
 from deepbench import op as ops
 from deepbench.errors import BadInput
 from deepbench.limits import Limits, Standing, device_of
@@ -29,7 +29,7 @@ FIELDS = (
     *("case", "op", "direction", "precision", "backend", "threads", "status", "reason"),
     *("time_s", "low_s", "high_s", "processes", "clean_fraction", "first_call_s"),
     *("flop", "traffic_bytes", "flop_per_s", "bytes_per_s", "bus_bytes_per_s"),
-    *("flop_per_byte", "limit", "share_of_limit", "limit_evidence"),
+    *("flop_per_byte", "limit", "share_of_limit", "limit_evidence", "interval_of"),
     *("speed_up_over_baseline", "break_even_density", "joules_per_call", "peak_memory_bytes", "applications"),
 )
 
@@ -84,6 +84,7 @@ def _columns(
             "command": _command(s),
             "library": rival_title(s),
             "version": whole["library_version"],
+            "device": device_of(s.record),
             "place": place.get(s.record["case"], 0),
             "family": family,
             "size": size,
@@ -120,7 +121,8 @@ def _family(s: Summary) -> tuple[str | None, int | None]:
     words = [word.partition("=") for word in r["case"].split()[1:]]
     fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != varies]
     extra = [] if r["direction"] == "forward" else [r["direction"]]
-    return " ".join([r["op"], *fixed, *extra, *settings_words(s)]), size
+    # Not how a library goes about it: that is in its title, and no other problem.
+    return " ".join([r["op"], *fixed, *extra, *settings_words(s, ways=False)]), size
 
 
 def _message_bytes(s: Summary) -> float | None:
@@ -161,15 +163,19 @@ def _libraries(found: ResultFile) -> list[dict[str, Any]]:
     ]
 
 
-def _limits(known: Limits, summaries: Sequence[Summary]) -> dict[str, Any]:
-    """Roofs of the device and threads that most cases ran on: peaks by precision, rates by level of memory."""
+def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Roofs of each device and number of threads, where most cases ran first: peaks by precision, rates by level of
+    memory."""
     ok = [s for s in summaries if s.counts and not by_group(s)]
     places = Counter((device_of(s.record), s.record["threads"]) for s in ok)
-    device, threads = max(places, key=lambda place: (places[place], place[1]), default=("cpu", 1))
-    kinds = dict.fromkeys(s.record["precision"] for s in ok if s.record["flop"])
-    peaks = {p: peak for p in kinds if (peak := known.peak(p, device, threads)) is not None}
-    memory = known.levels(threads) if device == "cpu" else {}
-    return {"device": device, "threads": threads, "peaks": peaks, "memory": memory}
+    found = []
+    for device, threads in sorted(places, key=lambda place: (-places[place], place[0], -place[1])):
+        own = (s.record for s in ok if (device_of(s.record), s.record["threads"]) == (device, threads))
+        kinds = dict.fromkeys(r["precision"] for r in own if r["flop"])
+        peaks = {p: peak for p in kinds if (peak := known.peak(p, device, threads)) is not None}
+        memory = known.levels(threads) if device == "cpu" else {}
+        found.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory})
+    return found
 
 
 # Below this share of its nearest roof something else takes the time.
@@ -184,8 +190,12 @@ def _sentences(
     stands = {s.record["case"]: standing for s, standing in zip(summaries, standings, strict=True)}
     fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
     near = _how_near([standing for standing in fastest if standing])
-    told = [text for text in (_how_fast(ok, known), _which_library(groups), near) if text]
+    devices = list(dict.fromkeys(device_of(s.record) for s in ok))
+    fast = [_how_fast(ok, known, device, len(devices) > 1) for device in devices]
+    told = [text for text in (*fast, _which_library(groups), near) if text]
     counts = Counter(s.status for s in summaries)
+    if any(s.within for s in ok):
+        told.append("*: one process only, so the interval is from inside it and too narrow.")
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
     told.append(
         f"{counts['ok']} of {len(summaries)} cases have a checked time{'; ' if others else ''}{', '.join(others)}."
@@ -193,8 +203,9 @@ def _sentences(
     return told
 
 
-def _how_fast(ok: Sequence[Summary], known: Limits) -> str | None:
+def _how_fast(every: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
     best: dict[str, Summary] = {}
+    ok = [s for s in every if device_of(s.record) == device]
     # A convolution may count work that its algorithm (Winograd's) saves, so its rate is no measure of the machine.
     products = [s for s in ok if s.record["op"] == "gemm"]
     for s in products or ok:
@@ -205,10 +216,11 @@ def _how_fast(ok: Sequence[Summary], known: Limits) -> str | None:
         return None
     rates = [f"{_tera(s.flop_per_s)} in {p}" for p, s in best.items()]
     top = max(best.values(), key=lambda s: s.flop_per_s or 0.0)
-    memory = known.dram(max(s.record["threads"] for s in ok))
+    memory = known.dram(max(s.record["threads"] for s in ok)) if device == "cpu" else None
     also = f", and reads memory at {units.significant(memory / 1e9)} GB/s" if memory else ""
     what = "In dense products" if products else "At its best"
-    return f"{what} this machine reaches {_listed(rates)} (the highest: {rival_title(top)}, {title(top)}){also}."
+    who = "this machine" if not several else "the CPU" if device == "cpu" else "the GPU"
+    return f"{what} {who} reaches {_listed(rates)} (the highest: {rival_title(top)}, {title(top)}){also}."
 
 
 def _tera(rate: float | None) -> str:
@@ -257,11 +269,11 @@ def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _plainly(names: tuple[str, str], ratio: float, count: int) -> str:
-    """What the geometric mean says, in words."""
+def _plainly(names: tuple[str, str], ratio: float, count: int, what: str) -> str:
+    """What the geometric mean says, in words; a case is a problem on one library."""
     times = units.significant(max(ratio, 1 / ratio))
     how = f"takes {times} times as long as" if ratio > 1 else f"is {times} times as fast as"
-    return f"Over the {count} problems that both have, {names[1]} {how} {names[0]} (geometric mean)"
+    return f"Over the {count} {what} that both have, {names[1]} {how} {names[0]} (geometric mean)"
 
 
 def _nothing(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
@@ -274,14 +286,14 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     """Two files beside each other; without a case in common it says so."""
     names = printable(names[0]), printable(names[1])
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
-    found = comparison.compare(a, b, unchecked=imported)
+    found = comparison.compare(a, b, unchecked=imported, between=selftest.between_files(a, b))
     if not found.cases:
         return _nothing(names, found.left_out[:3])
     mean = next(m.ratio for m in found.means() if m.name == "all")
     return {
         "first": names[0],
         "second": names[1],
-        "heading": [_plainly(names, mean, len(found.cases)), *comparing.heading(found, names)],
+        "heading": [_plainly(names, mean, len(found.cases), "cases"), *comparing.heading(found, names)],
         "means": comparing.means(found).rows,
         "cases": [
             {**row, "case": c.case}
@@ -297,15 +309,13 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
     matched = reference.beside(summarize(found.records, found.order), machine)
     if not matched:
         return _nothing((name, machine), [])
-    rows = published.beside(matched).rows
+    rows, once = published.beside(matched).rows, reference.once(matched)
     return {
         "first": name,
         "second": machine,
         "published": True,
         "heading": [
-            _plainly(
-                (name, machine), reference.geometric_mean(reference.once(matched)) or 1.0, len(reference.once(matched))
-            ),
+            _plainly((name, machine), reference.geometric_mean(once) or 1.0, len(once), "problems"),
             f"ratio: time of {machine} over time of {name}, so above 1 {machine} is slower",
             *(f"differs: {text}" for text in reference.apart(matched, machine)),
         ],
@@ -344,17 +354,18 @@ def of_machine(machine: str) -> dict[str, Any]:
     count = sum(r.machine == machine and r.direction != reference.TOTAL for r in reference.results())
     fastest: dict[tuple[str, str, str, str], float] = {}
     for r in results:
-        key = r.op, r.problem, r.direction, r.precision
+        key = r.op, r.problem, " ".join(r.words), r.precision
         fastest[key] = min(r.time_s, fastest.get(key, r.time_s))
     rows = []
     for r in results:
         op = ops.find(r.op)
         fixed = [word for word in r.values.text.split() if not word.startswith(f"{op.varies}=")]
-        extra = [] if r.direction == "forward" else [r.direction]
         flop = r.flop_per_s
         rows.append(
             {
-                "case": f"{r.op} {r.problem} {r.direction} {r.precision}",
+                "case": " ".join(
+                    [r.op, r.problem, r.direction, r.precision, *(f"{n}={v}" for n, v in r.settings.items())]
+                ),
                 "op": r.op,
                 "direction": r.direction,
                 "precision": r.precision,
@@ -364,8 +375,8 @@ def of_machine(machine: str) -> dict[str, Any]:
                 "flop_per_s": flop,
                 "title": r.title,
                 "library": " ".join(filter(None, [sheets[0].vendor, r.how])),
-                "place": int(r.time_s == fastest[r.op, r.problem, r.direction, r.precision]),
-                "family": " ".join([r.op, *fixed, *extra]),
+                "place": int(r.time_s == fastest[r.op, r.problem, " ".join(r.words), r.precision]),
+                "family": " ".join([r.op, *fixed, *r.words]),
                 "size": r.values.values.get(op.varies) if op.varies else None,
                 "ranks": r.values.values.get("ranks"),
                 "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
@@ -378,6 +389,8 @@ def of_machine(machine: str) -> dict[str, Any]:
     best = {p: max(r.flop_per_s or 0.0 for r in products if r.precision == p) for p in {r.precision for r in products}}
     top = _listed([f"{_tera(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate])
     wrong = sum(r.wrong_rate for r in results)
+    more = len(results) - count
+    sums = f", and {more} sums of the two gradients of a layer" if more else ""
     return {
         "name": machine,
         "kind": "published",
@@ -399,10 +412,11 @@ def of_machine(machine: str) -> dict[str, Any]:
             f"At its best it reached {top} in dense products.",
             "Published by Baidu's DeepBench: means of calls made back to back, mostly in whole microseconds, and no "
             "answer was checked.",
-            f"{count} times" + (f"; {wrong} of the sheets' own rates are not those of their times." if wrong else "."),
+            f"{count} times{sums}"
+            + (f"; {wrong} of the sheets' own rates are not those of their times." if wrong else "."),
         ],
         "columns": {key: [row.get(key) for row in rows] for key in columns},
         "samples": [[] for _ in rows],
-        "limits": {"threads": None, "peaks": {}, "memory": {}},
+        "limits": [],
         "applications": [],
     }

@@ -42,7 +42,7 @@ function picture(parent, label, wide, make, onPoint) {
 
 function addChart(chart, f) {
   const file = content.files[f], own = rowsOf(f), chosen = {};
-  const choices = (chart.choices ? chart.choices(own) : []).map(([name, label, values]) => [name, label, values.map((v) => (Array.isArray(v) ? v : [v, v]))]);
+  const choices = (chart.choices ? chart.choices(own, file) : []).map(([name, label, values]) => [name, label, values.map((v) => (Array.isArray(v) ? v : [v, v]))]);
   if (choices.some(([, , values]) => !values.length)) return;
   choices.forEach(([name, , values]) => { chosen[name] = values[0][0]; });
   const taken = () => chart.rows(own, chosen, file);
@@ -74,7 +74,7 @@ const COLUMNS = [
   ["precision", "Precision", (r) => r.precision],
   ["library", "Library", (r) => r.library],
   ["time_s", "Time", (r) => words.seconds(r.time_s), "number"],
-  ["half", "± 95 %", (r) => words.plusMinus(words.half(r)), "number", (r) => words.half(r)],
+  ["half", "± 95 %", words.interval, "number", (r) => words.half(r)],
   ["flop_per_s", "TFLOP/s", (r) => words.tera(r.flop_per_s), "number"],
   ["bytes_per_s", "GB/s", (r) => words.giga(r.bus_bytes_per_s ?? r.bytes_per_s), "number", (r) => r.bus_bytes_per_s ?? r.bytes_per_s],
   ["limit", "Nearest roof", (r) => r.limit ?? "–"],
@@ -104,8 +104,8 @@ function addTable() {
 function timeWords(row) {
   if (row.time_s == null) return "–";
   const parts = [];
-  if (row.low_s != null) parts.push(`95 %: ${words.seconds(row.low_s)} to ${words.seconds(row.high_s)}`);
-  if (row.processes != null) parts.push(`${row.processes} fresh process${row.processes === 1 ? "" : "es"}`);
+  if (row.low_s != null) parts.push(`95 %: ${words.seconds(row.low_s)} to ${words.seconds(row.high_s)}${row.interval_of === "one process" ? " (from inside one process, so too narrow)" : ""}`);
+  if (row.processes != null && row.status === "ok") parts.push(`${row.processes} fresh process${row.processes === 1 ? "" : "es"}`);
   if (row.clean_fraction != null) parts.push(`${words.percent(row.clean_fraction)} of samples undisturbed`);
   return [words.seconds(row.time_s), ...parts].join(", ");
 }

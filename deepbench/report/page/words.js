@@ -27,6 +27,8 @@ const words = {
   },
   /* Half of the interval as a share of the time. */
   half: (row) => (row.low_s == null || row.high_s == null ? null : (row.high_s - row.low_s) / 2 / row.time_s),
+  /* With a star where it comes from inside one process, and is too narrow. */
+  interval: (row) => words.plusMinus(words.half(row)) + (row.interval_of === "one process" ? "*" : ""),
   /* Plotly takes some tags in its texts for markup; what files say is none. */
   plain: (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;"),
 };

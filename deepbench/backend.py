@@ -187,6 +187,8 @@ class Backend:
     """Part of a run on its device that names no backend."""
     framework: ClassVar[bool] = False
     """True for what calls libraries of others: its times say what it adds to them."""
+    loads_at_once: ClassVar[bool] = False
+    """Whether a first call loads next to nothing (below 0.1 s), so that a long one is the kernel's own time."""
     computes: ClassVar[bool] = True
     """False for a backend whose outputs mean nothing: its records are `unchecked`."""
 

@@ -17,7 +17,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deepbench import backend as backends
+from deepbench import op as ops
 from deepbench.case import Case, parse
+from deepbench.errors import BadInput
 from deepbench.record import Record
 from deepbench.store import ResultFile
 from deepbench.summary import Summary, process_number
@@ -36,6 +38,9 @@ NO_GAIN = 1.25
 FASTER_THAN_MEMORY = 1.25
 
 WIDEST = "f32"
+
+# A probe takes about so long, and all of them no more than this share of a time that was given.
+PROBE_S, MOST_OF_BUDGET = 2.0, 0.05
 
 # A probe beside other work is too low, and is made again after this time.
 DISTURBED_COUNTS = timedelta(hours=1)
@@ -190,7 +195,7 @@ class Limits:
         if call in self._calls:  # no call takes longer at least than another one has taken
             self._calls[call] = min(time_s, self._calls[call])
         if r["flop"]:
-            self._peak((r["precision"], device_of(r), r["threads"]), r["flop"] / time_s)
+            self._peak((r["precision"], device_of(r), r["threads"]), _sure_flop(r) / time_s)
         if r["threads"] in self._memory and device_of(r) == "cpu":
             self._memory[r["threads"]].append((r["traffic_bytes"], r["traffic_bytes"] / time_s))
 
@@ -330,6 +335,17 @@ def device_of(record: Record) -> str:
     """`cpu`, `cuda` or `hip`: where a case ran."""
     known = backends.all_backends()
     return known[record["backend"]].device if record["backend"] in known else "cpu"
+
+
+def _sure_flop(record: Record) -> float:
+    """FLOP that no algorithm saves, such as Winograd's or one that leaves padding out: what is saved is no roof."""
+    try:
+        op = ops.find(record["op"])
+        if type(op).least_flop is ops.Op.least_flop:
+            return float(record["flop"])
+        return op.least_flop(parse(record["case"]))
+    except BadInput:  # from elsewhere
+        return 0.0
 
 
 def _without_threads(record: Record) -> str:

@@ -30,13 +30,14 @@ class Rules:
     sample_s: float = 1.5e-3
     """A sample is so many calls that it lasts about this long, at least one."""
     first_call_counts_s: float | None = None
-    """A first call that takes longer than this is the only sample; None: never."""
+    """A first call that takes longer than this is the only sample; None: never, as where a library loads in it."""
     energy_s: float | None = None
     """Where CPU or device count energy: how long to run for joules a call; None: not at all."""
 
 
-# The three lengths of a run. Two calls of a long kernel would double the time of a quick run; and what a library loads
-# in its first call, some 40 ms, is 2 % of the two seconds from which a default run leaves the second out.
+# The three lengths of a run. Two calls of a long kernel would double the time of a quick run; and what those libraries
+# load for which it counts (`Backend.loads_at_once`), some 40 ms, is 2 % of the two seconds from which a default run
+# leaves the second call out.
 QUICK = Rules(least_samples=10, least_s=0.02, most_s=0.05, warm_up_s=0.02, first_call_counts_s=0.25)
 DEFAULT = Rules(first_call_counts_s=2.0)
 RIGOROUS = Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3)

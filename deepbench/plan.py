@@ -497,7 +497,8 @@ def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> floa
     op = ops.find(case.op)
     call = op.expected_s(case, SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S), GUESSED_BYTES_PER_S)
     sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
-    if rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
+    at_once = backends.find(case.backend).loads_at_once
+    if at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
     more = 0.0 if backends.find(case.backend).device == "cpu" else DEVICE_S
     if op.group:  # ranks fill, check and hash as many times as there are cores for them, or take turns

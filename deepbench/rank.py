@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from statistics import median
@@ -116,7 +117,8 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
             return
     group.phase("measure")
     before = kernel.device.conditions() if kernel.device is not None else None
-    rules = measure.Rules(**request["rules"])
+    # In a first call ranks meet: that is no time of a message.
+    rules = replace(measure.Rules(**request["rules"]), first_call_counts_s=None)
     measurement = measure.measure(clock, rules, first, each.kind)
     result["measurement"] = measurement.as_dict()
     if kernel.device is not None:

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any
@@ -168,6 +169,8 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         return
     say(pipe, {"phase": "measure"})
     rules = measure.Rules(**request["rules"])
+    if not backend.loads_at_once:
+        rules = replace(rules, first_call_counts_s=None)
     # Where repeated calls leave what one leaves, what timing left is checked. So is a kernel so long that it will be
     # sampled once. Otherwise one more call is made.
     fresh = op.overwrites(case) or (first.call_s >= rules.most_s and len(sets) == 1)

@@ -60,6 +60,7 @@ class MatrixDescr(ctypes.Structure):
 class MKL(Backend):
     name = "mkl"
     title = "MKL"
+    loads_at_once = True
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(

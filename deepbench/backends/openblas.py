@@ -22,6 +22,7 @@ FORTRAN_SPELLINGS = ("scipy_{}_64_", "{}_64_", "{}_")
 class OpenBLAS(Backend):
     name = "openblas"
     title = "OpenBLAS"
+    loads_at_once = True
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(

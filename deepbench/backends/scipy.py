@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 class SciPy(Backend):
     name = "scipy"
     title = "SciPy"
+    loads_at_once = True
 
     def open(self) -> dict[str, Any]:
         try:

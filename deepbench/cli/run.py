@@ -407,7 +407,10 @@ class Measuring:
         known = [*limits_of(machine), *self.found.limits]
         here = [case for case in cases if case.backend not in self.unavailable]
         missing = limits.probes_missing(here, known, limits.COARSE)
-        for case in missing if self.found.header["plan"].get("budget_s") is None else ():
+        budget_s = self.found.header["plan"].get("budget_s")
+        if budget_s is not None and len(missing) * limits.PROBE_S > limits.MOST_OF_BUDGET * budget_s:
+            missing = []
+        for case in missing:
             say(f"limit: {case.text}")
             measured = quick(case, 1)
             line = limits.line_of(measured)

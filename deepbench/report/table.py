@@ -122,6 +122,12 @@ def library_title(name: str) -> str:
     return known[name].title if name in known else name
 
 
+def is_framework(name: str) -> bool:
+    """Whether this backend calls libraries of others."""
+    known = backends.all_backends()
+    return name in known and known[name].framework
+
+
 def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -> list[str]:
     """What a reader should know of a number, in few words; `compared` has the baselines of cases by their text."""
     found = []

@@ -13,9 +13,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from deepbench import backend as backends
 from deepbench import units
-from deepbench.report.table import by_group, library_title, rival_title, settings_words, title, work_text
+from deepbench.report.table import by_group, is_framework, library_title, rival_title, settings_words, title, work_text
 from deepbench.summary import Summary
 
 Cell = str | int | float | None
@@ -216,7 +215,7 @@ def by_backend(summaries: Sequence[Summary]) -> View:
     """Every library's time side by side, and what a framework adds to the fastest library."""
     backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.counts}
     names = list(backend_of)
-    frameworks = [n for n in names if _is_framework(backend_of[n])]
+    frameworks = [n for n in names if is_framework(backend_of[n])]
     names = [*(n for n in names if n not in frameworks), *frameworks]
     groups: dict[str, list[Summary]] = {}
     for s in summaries:
@@ -250,11 +249,6 @@ def by_backend(summaries: Sequence[Summary]) -> View:
     if frameworks:
         notes.append("adds: the framework's time less the fastest library's; below zero it has a better one inside.")
     return View(columns, rows, notes)
-
-
-def _is_framework(name: str) -> bool:
-    known = backends.all_backends()
-    return name in known and known[name].framework
 
 
 def _geometric_mean(ratios: Sequence[float]) -> float | None:

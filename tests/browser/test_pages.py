@@ -128,7 +128,7 @@ def test_numbers_on_the_page_are_those_of_the_records(visit, report):
         cells = dict(zip(titles, row, strict=True))
         e = s.estimate
         assert (units.seconds(e.time_s) if e else "–") == cells["Time"]
-        assert (units.plus_minus(e.half_width) if e else "–") == cells["± 95 %"]
+        assert (units.plus_minus(e.half_width) + "*" * s.within if e else "–") == cells["± 95 %"]
         assert units.flop_per_s(s.flop_per_s) == cells["TFLOP/s"]
         rate = s.bytes_per_s
         assert (units.significant(rate / 1e9) if rate else "–") == cells["GB/s"]

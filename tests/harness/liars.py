@@ -248,6 +248,18 @@ class Daemon(Liar):
         super().execute(case, arrays)
 
 
+class SlowStart(Liar):
+    """Loads something in its first call, as a framework does."""
+
+    started = False
+
+    def execute(self, case, arrays):
+        if not self.started:
+            time.sleep(0.6)
+            self.started = True
+        super().execute(case, arrays)
+
+
 class RealTime(Liar):
     """Dies of a signal without a name."""
 

@@ -45,6 +45,16 @@ def test_a_liar_ends_in_its_status(run_liar, liar, status, reason):
     assert "\x1b" not in done.stdout
 
 
+def test_what_a_library_loads_in_its_first_call_is_no_time_of_the_kernel(run_liar):
+    _, lines = run_liar("slowstart")
+    (record,) = [line for line in lines if "case" in line]
+
+    assert "ok" == record["status"]
+    assert record["measurement"]["first_call_s"] > 0.6
+    assert "first_call" != record["measurement"]["stopped"]
+    assert max(record["measurement"]["samples_s"]) < 0.3
+
+
 def test_a_hang_is_a_timeout_and_its_children_die_with_it(run_liar):
     start = time.monotonic()
     _, lines = run_liar("hanger", timeout="2")

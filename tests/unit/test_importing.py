@@ -161,7 +161,9 @@ def test_training_keeps_what_its_backward_pass_needs(tmp_path):
 
     assert {"mode=training"} == {case.split()[-1] for case in trains if " forward " in case}
     assert not [case for case in infers if "mode=" in case]
-    assert [("train", 1, True)] == sources_of(trains, "recurrent cell=vanilla hidden=1760 batch=16 timesteps=50 forward")
+    assert [("train", 1, True)] == sources_of(
+        trains, "recurrent cell=vanilla hidden=1760 batch=16 timesteps=50 forward"
+    )
 
 
 def test_imported_times_count_in_sums_of_applications_and_libraries(tmp_path):

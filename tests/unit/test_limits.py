@@ -38,6 +38,17 @@ def standing(text, seconds, more=(), roofs=(ROOF,), lines=LINES, machine=MACHINE
 GEMM = "gemm m={} n={} k={} a_t=0 b_t=0 forward f32 mkl threads=1{}"
 
 
+def test_work_that_a_library_may_leave_out_raises_no_roof():
+    """Of 49 places of this filter nine see the image, the others its padding: five times the rate of anything else."""
+    padded = "conv n=2 c=2048 h=7 w=7 k=512 r=1 s=1 pad_h=3 pad_w=3 stride_h=2 stride_w=2 forward f32 onednn threads=1"
+    made = samples.measured("onednn", 1e-3, text=padded)
+    (s,) = summary.summarize([made])
+    known = limits.Limits((), (), [s], {})
+
+    assert known.peak("f32", "cpu", 1) == pytest.approx(s.flop_per_s * 9 / 49)
+    assert 1 == known.standing(s).share
+
+
 def test_a_large_product_stands_at_arithmetic():
     found = standing(GEMM.format(1024, 1024, 1024, ""), 4e-3)  # 2.1 ms at a TFLOP/s, 1.3 ms of memory
 

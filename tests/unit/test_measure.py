@@ -1,5 +1,6 @@
 """Warm-up, samples and the reasons to stop, on a clock that ticks by script."""
 
+import dataclasses
 import itertools
 
 from deepbench import measure
@@ -123,6 +124,13 @@ def test_in_a_quick_run_a_long_first_call_is_the_only_sample():
 
     assert ("first_call", [3.0], 1) == (found.stopped, found.samples_s, clock.calls)
     assert [3.0] == found.cpu_s
+
+
+def test_of_a_library_that_loads_in_its_first_call_a_second_one_decides():
+    rules = dataclasses.replace(measure.QUICK, first_call_counts_s=None)
+
+    assert {2e-3} == set(run(ScriptedClock(2.0, 2e-3), rules).samples_s)
+    assert [3.0] == run(ScriptedClock(4.0, 3.0), rules).samples_s
 
 
 def test_a_clock_that_does_not_advance_gives_no_endless_rate():

@@ -26,6 +26,7 @@ def _no_sycl(path: str) -> bool:
 class OneDNNBackend(Backend):
     name = "onednn"
     title = "oneDNN"
+    loads_at_once = True
 
     def open(self) -> dict[str, Any]:
         from deepbench.native.onednn import RUNTIME, OneDNN

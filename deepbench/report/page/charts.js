@@ -76,7 +76,7 @@ const line = (x, y, name, more = {}) => ({ type: "scatter", mode: "lines", x, y,
 const CHARTS = [
   {
     id: "roofline", title: "How close is each kernel to the roof?", wide: true, tall: true,
-    text: "Rate against arithmetic intensity. Lines are the measured roofs: a kernel is no higher than its precision's level line, and than the slope of the memory that its data lie in. What is far below all lines is slowed by something else.",
+    text: "Rate against arithmetic intensity. Lines are the measured roofs: a kernel is no higher than its precision's level line (but for convolutions that leave out what is counted, as padding), and than the slope of the memory that its data lie in. What is far below all lines is slowed by something else.",
     choices: (rows, file) => [["place", "Roofs of", file.limits.map((l, i) => [String(i), `${{ cpu: "CPU", cuda: "GPU", hip: "GPU" }[l.device]}, ${l.threads} thread${l.threads === 1 ? "" : "s"}`])], ["libraries", "Show", [["fastest", "the fastest library"], ["all", "all libraries"]]], ["precision", "Precision", ["all", ...distinct(computed(rows).map((r) => r.precision))]]],
     rows: (rows, chosen, file) => { const roofs = file.limits[chosen.place]; return computed(rows).filter((r) => r.device === roofs.device && r.threads === roofs.threads && r.flop_per_byte && (chosen.libraries === "all" || r.place === 1) && (chosen.precision === "all" || r.precision === chosen.precision)); },
     draw(rows, chosen, file) {
@@ -154,25 +154,25 @@ const CHARTS = [
   },
   {
     id: "framework", title: "What does a framework add?",
-    text: "Time through PyTorch over that of the fastest library called directly, for the same problem.",
+    text: "Time through a framework, such as PyTorch, over that of the fastest library called directly, for the same problem.",
     rows(rows) {
       const best = new Map(), keyOf = (r) => `${r.op}|${r.title}|${r.precision}|${r.device}|${r.threads}`;
-      ok(rows).filter((r) => r.backend !== "torch").forEach((r) => { if (!best.has(keyOf(r)) || r.time_s < best.get(keyOf(r))) best.set(keyOf(r), r.time_s); });
-      return ok(rows).filter((r) => r.backend === "torch" && best.has(keyOf(r))).map((r) => ({ ...r, direct: best.get(keyOf(r)), cost: r.time_s / best.get(keyOf(r)) }));
+      ok(rows).filter((r) => !r.framework).forEach((r) => { if (!best.has(keyOf(r)) || r.time_s < best.get(keyOf(r))) best.set(keyOf(r), r.time_s); });
+      return ok(rows).filter((r) => r.framework && best.has(keyOf(r))).map((r) => ({ ...r, direct: best.get(keyOf(r)), cost: r.time_s / best.get(keyOf(r)) }));
     },
     draw(rows) {
-      const xs = rows.map((r) => r.direct * 1e6);
-      return [[...points(rows, (r) => `${r.op} ${r.precision}`, (r) => r.direct * 1e6, (r) => r.cost), line([Math.min(...xs), Math.max(...xs)], [1, 1], "no cost")], layout(log("time of the fastest library (µs)", PLAIN), { title: "times as long through PyTorch", ...TIMES })];
+      const xs = rows.map((r) => r.direct * 1e6), several = distinct(rows.map((r) => r.library)).length > 1;
+      return [[...points(rows, (r) => `${several ? `${r.library} ` : ""}${r.op} ${r.precision}`, (r) => r.direct * 1e6, (r) => r.cost), line([Math.min(...xs), Math.max(...xs)], [1, 1], "no cost")], layout(log("time of the fastest library (µs)"), { title: "times as long through the framework", ...TIMES })];
     },
   },
   {
-    id: "applications", title: "What does each application's work take?",
+    id: "applications", title: "What does each application's work take?", wide: true,
     text: "One pass over the kernels that a suite lists for an application, each at its fastest library: a sum of kernels, not the time of a network.",
     rows: (_, __, file) => file.applications.filter((a) => a.time != null),
     draw(rows) {
       const many = distinct(rows.map((a) => a.threads)).length > 1;
       const names = rows.map((a) => words.plain(`${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${many ? `, ${a.threads} threads` : ""})`));
-      return [[{ type: "bar", orientation: "h", y: names, x: rows.map((a) => a.time), marker: { color: COLOURS[0] }, hoverinfo: "text", text: rows.map((a) => words.seconds(a.time)), textposition: "outside", cliponaxis: false, hovertext: rows.map((a) => words.plain(`${a.application}: ${words.seconds(a.time)}, ${a.measured} of ${a.kernels} kernels; ${a["of which"] || ""}`)) }], layout(log("seconds", PLAIN), { title: "", autorange: "reversed", automargin: true }, { showlegend: false, margin: { l: 60, r: 70, t: 10, b: 50 } })];
+      return [[{ type: "bar", orientation: "h", y: names, x: rows.map((a) => a.time), marker: { color: COLOURS[0] }, hoverinfo: "text", text: rows.map((a) => words.seconds(a.time)), textposition: "outside", cliponaxis: false, hovertext: rows.map((a) => words.plain(`${a.application}: ${words.seconds(a.time)}, ${a.measured} of ${a.kernels} kernels; ${a["of which"] || ""}`)) }], layout(log("seconds"), { title: "", autorange: "reversed", automargin: true, dtick: 1 }, { showlegend: false, height: 90 + 24 * rows.length, margin: { l: 60, r: 70, t: 10, b: 50 } })];
     },
   },
   {
@@ -180,7 +180,7 @@ const CHARTS = [
     text: "Time of an all-reduce and its kin against the bytes that each rank holds.",
     choices: (rows) => [["op", "Operation", distinct(ok(rows).filter((r) => r.bus_bytes_per_s || r.ranks).map((r) => r.op))]],
     rows: (rows, chosen) => ok(rows).filter((r) => r.ranks && r.op === chosen.op).sort((a, b) => a.bytes - b.bytes),
-    draw: (rows) => [points(rows, (r) => `${r.library} ${r.ranks} ranks ${r.precision}${way(r)}`, (r) => r.bytes, (r) => r.time_s * 1e6, { mode: "lines+markers" }), layout(log("bytes"), log("µs", PLAIN))],
+    draw: (rows) => [points(rows, (r) => `${r.library} ${r.ranks} ranks ${r.precision}${way(r)}`, (r) => r.bytes, (r) => r.time_s * 1e6, { mode: "lines+markers" }), layout(log("bytes"), log("µs"))],
   },
   {
     id: "bus", title: "All-reduce: how fast do bytes travel?",

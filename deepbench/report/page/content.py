@@ -20,7 +20,16 @@ from deepbench.record import printable
 from deepbench.report import comparison as comparing
 from deepbench.report import export, views
 from deepbench.report import reference as published
-from deepbench.report.table import Rivals, by_group, library_title, rival_title, rivals, settings_words, title
+from deepbench.report.table import (
+    Rivals,
+    by_group,
+    is_framework,
+    library_title,
+    rival_title,
+    rivals,
+    settings_words,
+    title,
+)
 from deepbench.store import ResultFile
 from deepbench.summary import Summary, baselines, summarize
 
@@ -85,6 +94,7 @@ def _columns(
             "library": rival_title(s),
             "version": whole["library_version"],
             "device": device_of(s.record),
+            "framework": is_framework(s.record["backend"]),
             "place": place.get(s.record["case"], 0),
             "family": family,
             "size": size,

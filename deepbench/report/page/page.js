@@ -18,6 +18,7 @@ const rowsOf = (f) => rows.filter((r) => r.from === f);
 const drawn = new Map();
 function draw(div) {
   const [traces, shape] = div.make();
+  if (shape.height) div.style.height = `${shape.height}px`;
   drawn.set(div, true);
   window.Plotly.react(div, traces, shape, CONFIG);
   if (div.onPoint && !div.listens && div.on) {

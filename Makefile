@@ -19,7 +19,7 @@ test-torch: .venv/test
 # Long tests: groups, fleets, launchers and comparisons for real; groups and fleets over several hosts, as network namespaces with slow links: needs root and iproute2, else skipped.
 test-hosts: .venv/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fleet]'
-	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts tests/harness/test_launched.py tests/cli/test_commands.py::test_show_by_application_and_by_backend tests/cli/test_commands.py::test_a_group_from_the_command_line_and_its_views tests/cli/test_compare.py::test_a_budget_is_kept tests/harness/test_liars.py::test_work_that_was_not_done_is_found_by_the_roof
+	DEEPBENCH_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts tests/harness/test_launched.py tests/cli/test_loss.py tests/docs/test_docs.py::test_the_example_library_multiplies tests/cli/test_commands.py::test_show_by_application_and_by_backend tests/cli/test_commands.py::test_a_group_from_the_command_line_and_its_views tests/cli/test_compare.py::test_a_budget_is_kept tests/harness/test_liars.py::test_work_that_was_not_done_is_found_by_the_roof
 
 # Pages in a real browser: Debian's chromium, installed where we may, and axe's rules of accessibility.
 test-browser: .venv/test

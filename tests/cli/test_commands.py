@@ -200,6 +200,8 @@ def test_ctrl_c_leaves_a_valid_file_and_says_how_to_resume(deepbench, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell makes what it starts in the background deaf to Ctrl-C, and so all that this starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     path = tmp_path / "out.jsonl"
     _wait_for(lambda: path.exists() and len(path.read_bytes().splitlines()) > 4)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, records_of
+from tests.conftest import ROOT, long, records_of
 
 WORDS = ["run", "deepbench/device", "--op", "gemm", "--backend", "null", "--quick", "-o", "out.jsonl"]
 
@@ -38,6 +38,7 @@ def workers_of(pid):
     return found
 
 
+@long
 @pytest.mark.parametrize("moment", range(1))
 def test_kill_of_the_run_loses_at_most_the_case_in_flight(deepbench, tmp_path, moment):
     path = tmp_path / "out.jsonl"
@@ -59,6 +60,7 @@ def test_kill_of_the_run_loses_at_most_the_case_in_flight(deepbench, tmp_path, m
     assert 13 == len(set(cases)) == len(cases)
 
 
+@long
 def test_kill_of_a_worker_is_a_record_and_the_run_goes_on(deepbench, tmp_path):
     process = start(tmp_path)
     killed = False

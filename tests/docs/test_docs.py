@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepbench import backend, case, op, record
-from tests.conftest import ROOT, records_of
+from tests.conftest import ROOT, long, records_of
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -25,6 +25,7 @@ def test_the_example_op_runs_on_the_reference_at_once(deepbench, tmp_path):
     assert 8 * 64 * 100 == found["flop"]
 
 
+@long
 def test_the_example_library_multiplies(deepbench, tmp_path):
     """BLIS is rarely there; MKL's library has the same Fortran names and stands in for it."""
     from deepbench.errors import Unavailable

@@ -7,9 +7,15 @@ Run: python benchmarks/cold.py
 
 from __future__ import annotations
 
-from deepbench import case, op, precision, run, stats, summary, system, units
-from deepbench.measure import DEFAULT
+from deepbench.core import stats, units
+from deepbench.core.case import Case
+from deepbench.core.op import find_op
+from deepbench.core.precision import find_precision
+from deepbench.machine import describe
+from deepbench.measure.parent import measure_case
 from deepbench.ops.gemm import Gemm
+from deepbench.plan.modes import DEFAULT
+from deepbench.results import summary
 
 ROUNDS = 5
 
@@ -17,16 +23,16 @@ ROUNDS = 5
 def rate(setting: str, problem: Gemm, threads: int) -> float:
     """Bytes a second of the least traffic, from one fresh process."""
     chosen = () if setting == "hot" else (("cache", setting),)
-    c = case.Case("gemm", problem, "forward", precision.find("f32"), "onednn", threads, chosen)
-    record = run.measure_case(c, 1, DEFAULT, 120.0)
+    c = Case("gemm", problem, "forward", find_precision("f32"), "onednn", threads, chosen)
+    record = measure_case(c, 1, DEFAULT.rules, 120.0)
     assert record["status"] == "ok", record["reason"]
-    return float(op.find("gemm").traffic_bytes(c) / summary.process_number(record["measurement"]).time_s)
+    return float(find_op("gemm").traffic_bytes(c) / summary.process_number(record["measurement"]).time_s)
 
 
 def main() -> None:
     """A row a size of the matrix."""
-    threads = system.default_threads()
-    caches = system.cache_bytes() or 64 * 2**20
+    threads = describe.default_threads()
+    caches = describe.cache_bytes() or 64 * 2**20
     sizes = [4 * caches, caches // 4, caches // 32]
     problems = [Gemm(m=round((size / 4) ** 0.5), n=1, k=round((size / 4) ** 0.5)) for size in sizes]
     found: dict[tuple[Gemm, str], list[float]] = {(p, s): [] for p in problems for s in ("hot", "cold", "weights")}

@@ -19,7 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from deepbench import backend, case, op, stats, units
+from deepbench.core import stats, units
+from deepbench.core.backend import find_backend
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
 from deepbench.native import callloop, mpi
 
 HERE = Path(__file__).parent
@@ -37,12 +40,12 @@ def build(folder: str) -> str:
 
 def one_rank(n: int, path: str) -> None:
     """Rank 0 prints both medians in seconds."""
-    c = case.parse(f"all_reduce n={n} ranks={RANKS} forward f32 mpich threads=1")
-    library: Any = backend.find("mpich")
+    c = parse_case(f"all_reduce n={n} ranks={RANKS} forward f32 mpich threads=1")
+    library: Any = find_backend("mpich")
     library.open()
     library.world = library.mpi.initialise("multiple", RANKS)
     rank = library.world.rank
-    operation: Any = op.find("all_reduce")
+    operation: Any = find_op("all_reduce")
     arrays = operation.operands_of(c, rank, whole=False)
     operation.begin(c, rank, arrays)
     each = callloop.each_timer(library.prepare(c, arrays))

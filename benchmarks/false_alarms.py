@@ -4,7 +4,7 @@ python benchmarks/false_alarms.py FILE [FILE]...    files of runs of one code wi
     deepbench run quick --ab DEEPBENCH_AA=1,2 --rounds 12 -o aa    (aa.a.jsonl aa.b.jsonl)
 
 For each case, the processes of all files are dealt out into two sides of five, 200 comparisons over all cases and as
-many again with one side slower. Beside ours, on the very same processes: Student's t on all samples of both sides, as
+many again with one side slower. Match ours, on the very same processes: Student's t on all samples of both sides, as
 pyperf does, and a ratio of means of ten calls beyond 5 %, as the original DeepBench would have been compared.
 """
 
@@ -16,7 +16,10 @@ from statistics import mean, variance
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from deepbench import comparison, stats, store, summary
+from deepbench.core import stats
+from deepbench.judge import compare
+from deepbench.results import summary
+from deepbench.results.file import read_results
 
 SIDE, COMPARISONS, CHANGES = 5, 200, (0.0, 0.02, 0.05, 0.10, 0.30)
 
@@ -24,9 +27,9 @@ SIDE, COMPARISONS, CHANGES = 5, 200, (0.0, 0.02, 0.05, 0.10, 0.30)
 def ours(a: list[dict], b: list[dict], slower: float) -> str:
     """The verdict of `compare`, for a case alone."""
     times = [[summary.process_number(m).time_s for m in side] for side in (a, b)]
-    difference, _ = comparison.difference_of(times[0], [t * (1 + slower) for t in times[1]], False)
+    difference, _ = compare.difference_of(times[0], [t * (1 + slower) for t in times[1]], False)
     assert difference is not None, "five processes are enough"
-    return comparison.verdict_of(difference, difference.p, comparison.MARGIN)
+    return compare.verdict_of(difference, difference.p, compare.MARGIN)
 
 
 def welch(a: list[dict], b: list[dict], slower: float) -> str:
@@ -35,7 +38,7 @@ def welch(a: list[dict], b: list[dict], slower: float) -> str:
     va, vb = (variance(side) / len(side) for side in logs)
     freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
     difference = stats.Difference(mean(logs[1]) - mean(logs[0]) + math.log1p(slower), math.sqrt(va + vb), freedom)
-    return comparison.verdict_of(difference, difference.p, comparison.MARGIN)
+    return compare.verdict_of(difference, difference.p, compare.MARGIN)
 
 
 def all_samples(a: list[dict], b: list[dict], slower: float) -> str:
@@ -59,7 +62,7 @@ def main(paths: list[str]) -> None:
     """A row a rule."""
     by_case: dict[str, list[dict]] = {}
     for path in paths:
-        for r in store.read(Path(path)).records:
+        for r in read_results(Path(path)).records:
             if r["status"] == "ok" and len(r["measurement"]["samples_s"]) > 1:
                 by_case.setdefault(r["case"], []).append(r["measurement"])
     cases = [c for c, found in by_case.items() if len(found) >= 2 * SIDE]

@@ -14,7 +14,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from deepbench import stats
+from deepbench.core import stats
 
 
 def quantiles(n: int, sets: int) -> tuple[float, float, float]:

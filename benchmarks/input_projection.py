@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deepbench import store, summary, units
+from deepbench.core import units
+from deepbench.results import summary
+from deepbench.results.file import read_results
 
 LAYERS = (("vanilla", 1, 1760, 16, 50), ("lstm", 4, 512, 16, 25), ("gru", 3, 1536, 1, 187), ("lstm", 4, 256, 1, 150))
 
@@ -32,7 +34,7 @@ def main() -> None:
         words = [text for pair in pairs for text in pair]
         command = [sys.executable, "-m", "deepbench", "run", *words, "-o", str(path)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        found = store.read(path)
+        found = read_results(path)
         times = [s.estimate.time_s for s in summary.summarize(found.records, found.order) if s.estimate]
     for i, (layer, _) in enumerate(pairs):
         whole, product = times[2 * i], times[2 * i + 1]

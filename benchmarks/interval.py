@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deepbench import stats
+from deepbench.core import stats
 
 SETS = 400_000
 

@@ -16,15 +16,23 @@ import sys
 from pathlib import Path
 from statistics import mean, median
 
-from deepbench import backend, case, launch, op, plan, store, summary, system
+from deepbench.core.backend import find_backend
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.machine import describe
+from deepbench.measure import launch
 from deepbench.native import callloop
+from deepbench.plan.cases import Choices, expand
+from deepbench.plan.suites import read_words
+from deepbench.results import summary
+from deepbench.results.file import read_results
 
 
 def original_rule(text: str) -> tuple[float, float]:
     """Mean and minimum of 10 calls after one warm-up, in seconds."""
-    c = case.parse(text)
-    arrays = op.find(c.op).operands(c)
-    library = backend.find(c.backend)
+    c = parse_case(text)
+    arrays = find_op(c.op).operands(c)
+    library = find_backend(c.backend)
     library.open()
     kernel = library.prepare(c, arrays)
     kernel.load()
@@ -39,10 +47,10 @@ def one_pass(path: Path, texts: list[str]) -> dict[str, dict[str, float]]:
     subprocess.run([sys.executable, "-m", "deepbench", "run", "-o", str(path)], check=True, stdout=subprocess.DEVNULL)
     found = {
         s.record["case"]: {"ours": s.estimate.time_s}
-        for s in summary.summarize(store.read(path).records)
+        for s in summary.summarize(read_results(path).records)
         if s.status == "ok" and s.estimate
     }
-    environment = launch.worker_environment(system.default_threads(), "none", [], os.environ)
+    environment = launch.worker_environment(describe.default_threads(), "none", [], os.environ)
     for text in texts:
         if text in found:
             words = [sys.executable, __file__, "one", text]
@@ -57,7 +65,7 @@ def main() -> None:
         print(json.dumps(original_rule(sys.argv[2])))
         return
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    planned = plan.expand(plan.read_words(["quick"]), plan.Choices(), system.default_threads())
+    planned = expand(read_words(["quick"]), Choices(), describe.default_threads())
     texts = [p.case.text for p in planned]
     first, second = (one_pass(folder / f"repeatability-{i}.jsonl", texts) for i in (1, 2))
     print(f"{len(first)} cases")

@@ -17,7 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench import comparison, selftest, store, summary  # noqa: E402
+from deepbench.judge import compare, selftest  # noqa: E402
+from deepbench.results import summary  # noqa: E402
+from deepbench.results.file import ResultFile, read_results  # noqa: E402
 
 CASES = [
     "gemm m=512 n=256 k=512 a_t=0 b_t=0 forward f32 slowed threads=1 pin=cores",
@@ -33,7 +35,8 @@ PLUGIN = """
 import os, time
 from statistics import median
 
-from deepbench.backend import Call, Kernel, kernel
+from deepbench.core.backend import kernel
+from deepbench.core.kernel import Call, Kernel
 from deepbench.backends.openblas import OpenBLAS
 from deepbench.native import callloop
 
@@ -85,14 +88,14 @@ def main(rounds: int) -> None:
             share = "0" if change == "before" else str(change)
             run(str(list_file), "-o", f"lone-{change}.jsonl", SLOWED_BY=share)
         run("gemm", "m=512", "n=256", "k=512", "f32", "openblas", "--ab", "threads=2,1", "-o", "turns-threads")
-        read = lambda name: store.read(Path(folder) / f"{name}.jsonl")  # noqa: E731
+        read = lambda name: read_results(Path(folder) / f"{name}.jsonl")  # noqa: E731
         equal = times_of(read("turns-0.0.a"), read("turns-0.0.b"))
         print(f"{len(CASES)} products, {rounds} processes a side, one thread; found: `slower` at margin 0")
         print(f"{'':8}{'in turn':^42}{'two runs':^31}{'five processes a side':^24}")
         print(f"{'delay':8}found  interval has it  median half width  found  interval has it  promised  found")
         for change in CHANGES:
-            turns = comparison.compare(read(f"turns-{change}.a"), read(f"turns-{change}.b"), 0.0)
-            apart = comparison.compare(read("lone-before"), read(f"lone-{change}"), 0.0)
+            turns = compare.compare_files(read(f"turns-{change}.a"), read(f"turns-{change}.b"), 0.0)
+            apart = compare.compare_files(read("lone-before"), read(f"lone-{change}"), 0.0)
             promised = [selftest.verdicts(t, change, True, 0.0, 1).slower for t in equal.values()]
             found = dealt_found(turns)
             print(
@@ -107,25 +110,25 @@ def main(rounds: int) -> None:
                 other = next(o for o in apart.cases if o.case == c.case)
                 low, high = other.interval or (float("nan"),) * 2
                 print(f"; two runs {other.ratio:.4f} ({low:.4f} to {high:.4f}) {other.verdict}")
-        threads = comparison.compare(read("turns-threads.a"), read("turns-threads.b")).cases[0]
+        threads = compare.compare_files(read("turns-threads.a"), read("turns-threads.b")).cases[0]
         print(f"one thread instead of two: {threads.ratio:.3f} times the time, {threads.verdict}")
 
 
-def slower(found: comparison.Comparison) -> int:
+def slower(found: compare.Comparison) -> int:
     return sum(c.verdict == "slower" for c in found.cases)
 
 
-def has(found: comparison.Comparison, change: float) -> int:
+def has(found: compare.Comparison, change: float) -> int:
     """Intervals that contain the true change."""
     return sum(c.interval is not None and c.interval[0] <= 1 + change <= c.interval[1] for c in found.cases)
 
 
-def half_width(found: comparison.Comparison) -> float:
+def half_width(found: compare.Comparison) -> float:
     widths = sorted((c.interval[1] - c.interval[0]) / 2 for c in found.cases if c.interval)
     return widths[len(widths) // 2]
 
 
-def times_of(*files: store.ResultFile) -> dict[str, list[float]]:
+def times_of(*files: ResultFile) -> dict[str, list[float]]:
     """Times of the processes of both sides, in turn as they were measured."""
     found: dict[str, list[float]] = {}
     rows = [r for f in files for r in f.records]
@@ -134,7 +137,7 @@ def times_of(*files: store.ResultFile) -> dict[str, list[float]]:
     return found
 
 
-def dealt_found(found: comparison.Comparison) -> float:
+def dealt_found(found: compare.Comparison) -> float:
     """How often five rounds of each side, drawn at random, show the second one slower, by what was measured."""
     rng, hits, tried = random.Random(1), 0, 0
     for c in found.cases:
@@ -142,11 +145,11 @@ def dealt_found(found: comparison.Comparison) -> float:
         common = sorted(set(a) & set(b))
         for _ in range(DEALS):
             chosen = rng.sample(common, SIDE)
-            sides = [comparison.numbers([side[n] for n in chosen]) for side in (a, b)]
-            difference, _ = comparison.difference_of(*sides, True)
+            sides = [compare.numbers([side[n] for n in chosen]) for side in (a, b)]
+            difference, _ = compare.difference_of(*sides, True)
             if difference is not None:
                 tried += 1
-                hits += comparison.verdict_of(difference, difference.p, 0.0) == "slower"
+                hits += compare.verdict_of(difference, difference.p, 0.0) == "slower"
     return hits / tried
 
 

@@ -11,14 +11,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from deepbench import limits, measure, run, system
+from deepbench.judge import limits
+from deepbench.machine import describe
+from deepbench.measure.parent import measure_case
+from deepbench.plan.modes import DEFAULT
 
 SIZE = 2**29
 
 
 def main(rounds: int) -> None:
     """A row for each of triad and copy: the best of both sides over all rounds."""
-    threads = system.default_threads()
+    threads = describe.default_threads()
     best = {name: [0.0, 0.0] for name in ("triad", "copy")}
     with tempfile.TemporaryDirectory() as folder:
         program = str(Path(folder) / "plain_stream")
@@ -34,9 +37,7 @@ def main(rounds: int) -> None:
                     capture_output=True,
                 ).stdout.split()
                 plain = float(words[0 if name == "triad" else 1])
-                line = limits.line_of(
-                    run.measure_case(limits.memory_case(name, SIZE, threads), 1, measure.DEFAULT, 60.0)
-                )
+                line = limits.line_of(measure_case(limits.memory_case(name, SIZE, threads), 1, DEFAULT.rules, 60.0))
                 assert line is not None, "the loops are not built"
                 best[name] = [max(best[name][0], plain), max(best[name][1], line["bytes_per_s"])]
     for name, (plain, ours) in best.items():

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from deepbench import store, summary, units
+from deepbench.core import units
+from deepbench.results import summary
+from deepbench.results.file import read_results
 
 CALLS = 11  # one warm-up and ten
 
@@ -26,7 +28,7 @@ def main() -> None:
             command = [sys.executable, "-m", "deepbench", "run", *words, *mode, "-o", str(path)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             took = time.monotonic() - start
-            found = [s for s in summary.summarize(store.read(path).records) if s.estimate]
+            found = [s for s in summary.summarize(read_results(path).records) if s.estimate]
             rule = CALLS * sum(s.estimate.time_s for s in found if s.estimate)
             name = " ".join(mode) or "default"
             print(

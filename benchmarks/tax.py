@@ -20,9 +20,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from deepbench import backend, case, launch, measure, op, stats, system, units
-from deepbench.backend import Kernel
+from deepbench.core import stats, units
+from deepbench.core.backend import find_backend
+from deepbench.core.case import Case, parse_case
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import find_op
+from deepbench.machine import describe
+from deepbench.measure import launch
+from deepbench.measure.clock import SystemClock, _warm_up, take_sample
 from deepbench.native import callloop
+from deepbench.plan.modes import RIGOROUS
 
 HERE = Path(__file__).parent
 
@@ -48,30 +55,30 @@ def build(folder: str) -> str:
 
 def one_process(text: str, plain_path: str) -> tuple[float, float]:
     """Median seconds a call of our samples and of the plain loop's, taken in turn."""
-    c = case.parse(text)
-    arrays = op.find(c.op).operands(c)
-    library = backend.find(c.backend)
+    c = parse_case(text)
+    arrays = find_op(c.op).operands(c)
+    library = find_backend(c.backend)
     library.open()
     kernel = library.prepare(c, arrays)
     kernel.load()
     timer, kind = callloop.timer(kernel)
     assert kind == "native", "no compiled loop; install with a C compiler"
-    clock = measure.SystemClock(timer)
+    clock = SystemClock(timer)
     plain = _plain(ctypes.CDLL(plain_path), c, kernel, arrays)
-    first = measure.take_sample(clock, 1)
-    calls, _, _ = measure._warm_up(clock, measure.RIGOROUS, first.call_s)
+    first = take_sample(clock, 1)
+    calls, _, _ = _warm_up(clock, RIGOROUS.rules, first.call_s)
     ours, theirs = [], []
     for i in range(SAMPLES):
         # The order changes from pair to pair, so that neither is always the one after a pause.
         for which in ((0, 1), (1, 0))[i % 2]:
             if which:
-                ours.append(measure.take_sample(clock, calls).call_s)
+                ours.append(take_sample(clock, calls).call_s)
             else:
                 theirs.append(plain(calls) / calls / 1e9)
     return median(ours), median(theirs)
 
 
-def _plain(library: ctypes.CDLL, c: case.Case, kernel: Kernel, arrays: dict[str, Any]) -> Callable[[int], int]:
+def _plain(library: ctypes.CDLL, c: Case, kernel: Kernel, arrays: dict[str, Any]) -> Callable[[int], int]:
     """The typed C loop on the same call: calls → nanoseconds."""
     call = kernel.calls[0]
     words = [ctypes.c_void_p(w) for w in call.words]
@@ -89,8 +96,8 @@ def _plain(library: ctypes.CDLL, c: case.Case, kernel: Kernel, arrays: dict[str,
 
 def loop_cost(python: bool) -> float:
     """Seconds a call of an empty function with thirteen arguments, compiled loop or Python's."""
-    c = case.parse("gemm m=1 n=1 k=1 forward f32 null threads=1")
-    kernel = backend.find("null").prepare(c, {})
+    c = parse_case("gemm m=1 n=1 k=1 forward f32 null threads=1")
+    kernel = find_backend("null").prepare(c, {})
     if python:
         call = kernel.calls[0]
         arguments = callloop.python_arguments(call)
@@ -107,7 +114,7 @@ def main() -> None:
         print(json.dumps(one_process(*sys.argv[2:])))
         return
     processes = int(sys.argv[1]) if len(sys.argv) > 1 else 9
-    threads = system.default_threads()
+    threads = describe.default_threads()
     print(f"{'case':100} {'plain C':>9} {'ours/plain':>10}  interval")
     with tempfile.TemporaryDirectory() as folder:
         path = build(folder)

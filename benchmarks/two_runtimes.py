@@ -12,7 +12,12 @@ import subprocess
 import sys
 from statistics import median
 
-from deepbench import backend, case, launch, op, system, units
+from deepbench.core import units
+from deepbench.core.backend import find_backend
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.machine import describe
+from deepbench.measure import launch
 from deepbench.native import callloop
 
 TURNS = 300
@@ -23,10 +28,10 @@ def measure(names: list[str], threads: int) -> dict[str, float]:
     """Median seconds of one call of each library, called in turn in this process."""
     timers = {}
     for name in names:
-        c = case.parse(TEXT.format(name=name, threads=threads))
-        library = backend.find(name)
+        c = parse_case(TEXT.format(name=name, threads=threads))
+        library = find_backend(name)
         library.open()
-        timers[name] = callloop.timer(library.prepare(c, op.find(c.op).operands(c)))[0]
+        timers[name] = callloop.timer(library.prepare(c, find_op(c.op).operands(c)))[0]
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(TURNS):
         for name, timer in timers.items():
@@ -39,7 +44,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(measure(sys.argv[2:], int(sys.argv[1]))))
         return
-    threads = system.default_threads()
+    threads = describe.default_threads()
     environment = launch.worker_environment(threads, "none", [], os.environ)
     found = []
     for names in (["onednn"], ["mkl"], ["onednn", "mkl"]):

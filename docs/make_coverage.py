@@ -12,10 +12,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from deepbench import backend as backends
-from deepbench import op as ops
-from deepbench import plan, precision, store, summary
-from deepbench.record import STATUSES
+from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.op import find_op
+from deepbench.core.precision import PRECISIONS
+from deepbench.core.problem import make_problem
+from deepbench.plan.suites import read_suite
+from deepbench.results import summary
+from deepbench.results.file import read_results
+from deepbench.results.record import STATUSES
 
 SUITES = ("deepbench/train", "deepbench/server", "deepbench/device")
 NO_LIBRARY, NOT_RUN = "no library", "not run"
@@ -25,10 +29,10 @@ def listed() -> dict[tuple[str, str, str], set[tuple[str, object]]]:
     """(suite, op, direction) → the distinct problems with their settings."""
     found: dict[tuple[str, str, str], set[tuple[str, object]]] = {}
     for suite in SUITES:
-        for entry in plan.read_suite(suite):
+        for entry in read_suite(suite):
             pattern = entry.pattern
-            direction = pattern.direction or ops.find(pattern.op).directions[0]
-            found.setdefault((suite, pattern.op, direction), set()).add((pattern.problem.text, pattern.said))
+            direction = pattern.direction or find_op(pattern.op).directions[0]
+            found.setdefault((suite, pattern.op, direction), set()).add((pattern.problem.text, pattern.settings))
     return found
 
 
@@ -38,7 +42,7 @@ def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[
     reasons: Counter[str] = Counter()
     machines: dict[str, None] = {}
     for path in paths:
-        file = store.read(path)
+        file = read_results(path)
         machine = file.header["machine"]
         libraries = [
             f"{answer['library']['name']} {answer['library']['version']}"
@@ -49,10 +53,10 @@ def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[
         machines[f"{machine['cpu']}, {machine.get('cores_allowed')} cores; {', '.join(libraries)}; {date}"] = None
         for s in summary.summarize(file.records):
             record = s.record
-            if not backends.find(record["backend"]).computes:
+            if not find_backend(record["backend"]).computes:
                 continue
             for source in record["sources"]:
-                text = ops.make_problem(ops.find(record["op"]), record["problem"]).text
+                text = make_problem(find_op(record["op"]), record["problem"]).text
                 key = (source["suite"], record["op"], record["direction"], record["precision"], text)
                 by_backend = found.setdefault(key, {})
                 if by_backend.get(record["backend"]) != "ok":  # with some setting
@@ -66,15 +70,15 @@ def main() -> None:
     """Write the page beside this file."""
     found, reasons, machines = ended([Path(p) for p in sys.argv[1:]])
     used_backends = {name for by_backend in found.values() for name in by_backend}
-    devices = {backends.find(name).device for name in used_backends}
-    here = [b for b in backends.all_backends().values() if b.device in devices and b.computes and b.name != "reference"]
+    devices = {find_backend(name).device for name in used_backends}
+    here = [b for b in all_backends().values() if b.device in devices and b.computes and b.name != "reference"]
     known = {p for b in here for mark in b.marks() for p in mark.precisions}
     columns = [*STATUSES, NO_LIBRARY, NOT_RUN]
     rows, used = [], set()
     totals: Counter[str] = Counter()
     for (suite, op_name, direction), problems in sorted(listed().items()):
-        op = ops.find(op_name)
-        for kind in precision.PRECISIONS.values():
+        op = find_op(op_name)
+        for kind in PRECISIONS.values():
             if not op.allows(direction, kind) or kind.name not in known:
                 continue
             counts: Counter[str] = Counter()

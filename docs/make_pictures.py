@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from playwright.sync_api import expect, sync_playwright
 
-from deepbench import store
 from deepbench.report import site
 from deepbench.report.page import content, render
+from deepbench.results.file import read_results
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -23,7 +23,7 @@ def main() -> None:
     files = sorted((HERE.parent / "results").glob("*.jsonl"))
     largest = max(files, key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        found = store.read(largest)
+        found = read_results(largest)
         whole = {"files": [content.of_file(found, largest.stem)], "pairs": []}
         report = Path(folder) / "report.html"
         report.write_bytes(render.page(whole, f"DeepBench: {largest.stem}"))

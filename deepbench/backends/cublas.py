@@ -5,15 +5,16 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from deepbench.backend import Kernel, kernel
-from deepbench.errors import Unsupported
+from deepbench.core.backend import kernel
+from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
-from deepbench.precision import type_name
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
     from deepbench.native.gpu.vendor import Cuda
-    from deepbench.op import Arrays
 
 PRECISIONS = ("f32", "tf32", "bf16", "f16", "f16f16", "i8")
 

@@ -9,14 +9,15 @@ import ctypes
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Kernel, kernel
 from deepbench.backends.cublas import INTEGER_LEADING, compute_type, transposed, types_of, version_text
-from deepbench.errors import Unsupported
+from deepbench.core.backend import kernel
+from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
 from deepbench.native.gpu.library import GpuBackend, scalar
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 # How many algorithms to ask for; heuristics rank them, and beyond these none was ever the fastest elsewhere.
 WANTED = 32

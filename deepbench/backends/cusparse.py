@@ -7,13 +7,14 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Kernel, kernel
+from deepbench.core.backend import kernel
+from deepbench.core.kernel import Kernel
+from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
-from deepbench.precision import type_name
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 
 class CuSPARSE(GpuBackend):

@@ -9,15 +9,16 @@ import ctypes
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Kernel, kernel
-from deepbench.errors import LibraryError, Unsupported
+from deepbench.core.backend import kernel
+from deepbench.core.errors import LibraryError, Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
-from deepbench.precision import type_name
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
     from deepbench.native.gpu.device import Buffers
-    from deepbench.op import Arrays
 
 # Descriptors lie in memory of the caller's. Their size differs between releases (512 bytes in cuSPARSELt 0.8, 11024 in
 # hipSPARSELt of ROCm 10), as does their alignment (16).
@@ -165,10 +166,10 @@ def _dense(case: Case, arrays: Arrays) -> Any:
     """A with its zeros, by rows, shape (m, k)."""
     import numpy as np
 
-    from deepbench import arrays as made
+    from deepbench.core import operands
 
     p = case.problem
-    a = made.empty((p.m, p.k), case.precision.weights)
+    a = operands.empty((p.m, p.k), case.precision.weights)
     a[...] = 0
     np.put_along_axis(a, arrays["columns"].reshape(p.m, -1), arrays["values"].reshape(p.m, -1), axis=1)
     return a

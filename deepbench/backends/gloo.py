@@ -13,14 +13,15 @@ import struct
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import GroupBackend, Kernel, kernel
-from deepbench.collective import products
-from deepbench.errors import Unavailable, Unsupported
+from deepbench.core.backend import GroupBackend, kernel
+from deepbench.core.collective import products
+from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.kernel import Kernel
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.group import Group
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.collective import Group
+    from deepbench.core.op import Arrays
 
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h

@@ -8,7 +8,7 @@ from deepbench.backends.mpich import MPIBackend
 from deepbench.native import mpi
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
 
 # Numbers of I_MPI_ADJUST_ALLREDUCE in Intel's Developer Reference, "I_MPI_ADJUST Family".
 ADJUST = {

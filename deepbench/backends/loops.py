@@ -6,12 +6,13 @@ import ctypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Call, Kernel, kernel
-from deepbench.errors import Unavailable, Unsupported
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.kernel import Call, Kernel
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 FOLDER = Path(__file__).parent.parent / "native"
 

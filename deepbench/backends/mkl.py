@@ -11,13 +11,14 @@ import re
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Call, Kernel, kernel
-from deepbench.errors import LibraryError, Unsupported
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.errors import LibraryError, Unsupported
+from deepbench.core.kernel import Call, Kernel
 from deepbench.native import library
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 ROUTINES = {
     "f32": "sgemm",
@@ -192,7 +193,7 @@ class MKL(Backend):
 
     def _pack(self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
         """A in MKL's own format, and what packing cost."""
-        from deepbench.arrays import empty
+        from deepbench.core.operands import empty
         from deepbench.native import blas
 
         p = case.problem

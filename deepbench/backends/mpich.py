@@ -6,15 +6,16 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from deepbench.backend import GroupBackend, Kernel, kernel
-from deepbench.collective import products
-from deepbench.errors import Unsupported
+from deepbench.core.backend import GroupBackend, kernel
+from deepbench.core.collective import products
+from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
 from deepbench.native import mpi
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.group import Group
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.collective import Group
+    from deepbench.core.op import Arrays
 
 FLOATS = ("f32", "f16", "bf16")
 

@@ -7,15 +7,16 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Call, GroupBackend, Kernel, kernel
-from deepbench.errors import Unsupported
+from deepbench.core.backend import GroupBackend, kernel
+from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Call, Kernel
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.group import Group
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.collective import Group
+    from deepbench.core.op import Arrays
 
 # ncclDataType_t and ncclRedOp_t of nccl.h; the same in RCCL
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
@@ -124,7 +125,7 @@ class NCCL(GroupBackend, GpuBackend):
             calls=tuple(self._together(calls)),
             load=load,
             store=store,
-            own=("send", "receive"),
+            private_buffers=("send", "receive"),
             notes={"implementation": "ncclAllReduce, one process"},
             device=self.gpu,
             others=tuple(self.gpus[1:]),

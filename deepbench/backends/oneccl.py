@@ -8,14 +8,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Call, GroupBackend, Kernel, kernel
-from deepbench.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.backend import GroupBackend, kernel
+from deepbench.core.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.kernel import Call, Kernel
 from deepbench.native.mpi import hydra_words, refill
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.group import Group
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.collective import Group
+    from deepbench.core.op import Arrays
 
 PREFIX = "DEEPBENCH_ONECCL_PREFIX"
 # They ask for each other by name, so each is loaded before the one that wants it. The last one serves CPUs.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Kernel, kernel
-from deepbench.errors import Unsupported
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
 from deepbench.native import library
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 # SciPy's wheels put a prefix and a suffix on every name, so that two OpenBLAS can live in one process; system
 # builds with 64-bit integers have the suffix alone.

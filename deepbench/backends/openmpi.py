@@ -9,7 +9,7 @@ from deepbench.backends.mpich import MPIBackend
 from deepbench.native import mpi
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
 
 # Numbers of coll/tuned: `ompi_info --param coll tuned --level 9`.
 TUNED = {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Kernel, Mark, marks_of_every_op
-from deepbench.op import all_ops
+from deepbench.core.backend import Backend, Mark, marks_of_every_op
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import all_ops
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 
 class Reference(Backend):

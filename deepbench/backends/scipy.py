@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Kernel, kernel
-from deepbench.errors import Unavailable
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.errors import Unavailable
+from deepbench.core.kernel import Kernel
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 
 class SciPy(Backend):

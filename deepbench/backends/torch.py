@@ -10,13 +10,14 @@ import warnings
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Kernel, kernel
-from deepbench.errors import Unavailable, Unsupported
-from deepbench.op import find
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import find_op
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 # Our GRU gates are update, reset, new; PyTorch's are reset, update, new.
 GRU_ORDER = (1, 0, 2)
@@ -118,7 +119,7 @@ class Torch(Backend):
         packed = getattr(operators, f"{name}_prepack")(w, None, *shape)
         seconds = perf_counter() - start
         x = torch._make_per_tensor_quantized_tensor(data, 1.0, 0)
-        function, scale = getattr(operators, name), 1 / find(case.op).facts(case)["scale"]
+        function, scale = getattr(operators, name), 1 / find_op(case.op).facts(case)["scale"]
         y, result = self._tensor(arrays["y"]), list[Any]()
 
         def run() -> None:
@@ -129,7 +130,7 @@ class Torch(Backend):
                 y.copy_(result[0].int_repr())
 
         notes = {"implementation": f"quantized.{name} ({torch.backends.quantized.engine})", "convert_s": seconds}
-        return Kernel(run=run, load=result.clear, store=store, own=("x", "w"), notes=notes)
+        return Kernel(run=run, load=result.clear, store=store, private_buffers=("x", "w"), notes=notes)
 
     @kernel("recurrent", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
@@ -176,7 +177,7 @@ class Torch(Backend):
                 run=run,
                 load=result.clear,
                 store=lambda: y.copy_(result[0].detach()) if result else None,
-                own=tuple(arrays),
+                private_buffers=tuple(arrays),
                 notes=notes,
             )
         dy = self._tensor(arrays["dy"]).to(kind)
@@ -208,7 +209,9 @@ class Torch(Backend):
                 self._tensor(arrays["db"])[3].copy_(db_inner.reshape(p.gates, p.hidden)[2])
 
         own_all = tuple(arrays)
-        return Kernel(run=run_backward, load=load, store=store, own=own_all, notes={"implementation": "autograd"})
+        return Kernel(
+            run=run_backward, load=load, store=store, private_buffers=own_all, notes={"implementation": "autograd"}
+        )
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.plan import Choices, Planned
+    from deepbench.plan.cases import Choices, Planned
 
 from deepbench.cli.place import launched
 from deepbench.cli.root import HELP, cli, end_with_the_reader
@@ -61,12 +61,12 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
     \b
     Example: deepbench list deepbench/server --precision i8,i8u8 --backend onednn
     """
-    from deepbench import plan
+    from deepbench.plan.suites import read_suite, suite_files
 
     end_with_the_reader()
     if suites:
-        for name in plan.suite_files():
-            rows = {(e.pattern.op, e.source["row"]) for e in plan.read_suite(name) if e.source}
+        for name in suite_files():
+            rows = {(e.pattern.op, e.source["row"]) for e in read_suite(name) if e.source}
             print(f"{name:24} {len(rows):4} problems")
         return
     for planned in plan_of(words, filters):
@@ -76,11 +76,13 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
 
 def plan_of(words: tuple[str, ...], filters: dict[str, Any]) -> list[Planned]:
     """The cases that words and filters choose, as many as there are; `BadInput` for none."""
-    from deepbench import plan, system
+    from deepbench.machine import describe
+    from deepbench.plan.cases import expand
+    from deepbench.plan.suites import read_words
 
     choices = choices_of(filters)
-    entries = plan.read_words(words or ("quick",))
-    planned = plan.expand(entries, choices, system.default_threads())
+    entries = read_words(words or ("quick",))
+    planned = expand(entries, choices, describe.default_threads())
     if not planned:
         raise BadInput("no case is left: no library serves what the filters ask for; see `deepbench info --matrix`")
     return planned
@@ -88,24 +90,26 @@ def plan_of(words: tuple[str, ...], filters: dict[str, Any]) -> list[Planned]:
 
 def choices_of(filters: dict[str, Any]) -> Choices:
     """The filters of the command line, checked as words."""
-    from deepbench import case as cases
-    from deepbench import plan, precision
+    from deepbench.core.case import thread_count, whole_number
+    from deepbench.core.errors import shorten
+    from deepbench.core.precision import PRECISIONS
+    from deepbench.plan.cases import Choices
 
     settings: dict[str, tuple[str, ...]] = {}
     for word in filters["set"]:
         name, equals, values = word.partition("=")
         if not equals:
-            raise BadInput(f"--set wants NAME=VALUE, found {cases.shorten(word)!r}")
+            raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
         settings[name] = (*settings.get(name, ()), *values.split(","))
     precisions = filters["precision"]
-    return plan.Choices(
+    return Choices(
         ops=filters["op"],
         backends=filters["backend"],
-        precisions=tuple(precision.PRECISIONS) if "all" in precisions else precisions,
+        precisions=tuple(PRECISIONS) if "all" in precisions else precisions,
         directions=filters["direction"],
         applications=filters["application"],
-        threads=tuple(map(cases.thread_count, filters["threads"])),
-        ranks=tuple(cases.whole_number("ranks", n) for n in filters["ranks"]),
+        threads=tuple(map(thread_count, filters["threads"])),
+        ranks=tuple(whole_number("ranks", n) for n in filters["ranks"]),
         most_ranks=where.ranks if (where := launched()) else None,
         device=_device(filters["device"]),
         settings=settings,
@@ -116,7 +120,7 @@ DEFAULT_DEVICE = "cpu"
 
 
 def _device(name: str | None) -> str:
-    from deepbench.backend import DEVICES
+    from deepbench.core.backend import DEVICES
 
     if name is not None and name not in DEVICES:
         raise BadInput(f"--device is one of {', '.join(DEVICES)}, found {name[:60]!r}")

@@ -12,11 +12,11 @@ import click
 
 from deepbench.cli.printing import make_console, print_view
 from deepbench.cli.root import HELP, cli, end_with_the_reader
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.comparison import Comparison
-    from deepbench.store import ResultFile
+    from deepbench.judge.compare import Comparison
+    from deepbench.results.file import ResultFile
 
 
 DEFAULT_MARGIN = "2%"
@@ -54,15 +54,16 @@ def compare(first: str, second: str | None, among_all: bool, margin: str, unchec
 
 
 def _compare_published(first: str, second: str | None, among_all: bool, form: str | None) -> None:
-    from deepbench import reference, store, summary
     from deepbench.cli.reference import compare_with, compare_with_all
+    from deepbench.results import published, summary
+    from deepbench.results.file import read_results
 
     if (second is None) != among_all:
         raise BadInput("compare wants two files, a file and a published machine, or a file and --all")
     if second is not None and ("/" in second or second.endswith(".jsonl")):
         raise BadInput(f"{second} does not exist; wanted a result file, or a machine of deepbench reference list")
-    machine = reference.find(second) if second is not None else None
-    found = store.read(Path(first))
+    machine = published.find(second) if second is not None else None
+    found = read_results(Path(first))
     summaries = summary.summarize(found.records, found.order)
     if machine is None:
         compare_with_all(Path(first).name, summaries, form)
@@ -92,7 +93,7 @@ def gate(
     \b
     Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
     """
-    from deepbench import gate as gates
+    from deepbench.judge import gate as gates
 
     allowed = share("--margin", margin)
     found = compared(first, second, comparison_margin(allowed), unchecked, broken=True)
@@ -105,7 +106,7 @@ def gate(
     names = (Path(first).name, Path(second).name)
     lines = gates.sentences(outcome)
     others = [text for text in found.left_out if not any(text.startswith(b.partition(": ")[0]) for b in found.broken)]
-    for line in [*lines, *(f"differs: {t}" for t in found.apart), *(f"not compared: {t}" for t in others[:5])]:
+    for line in [*lines, *(f"differs: {t}" for t in found.differences), *(f"not compared: {t}" for t in others[:5])]:
         print(line)
     if junit is not None:
         _write(junit, gates.junit(outcome))
@@ -116,13 +117,13 @@ def gate(
 
 def comparison_margin(allowed: float) -> float:
     """What counts as the same where something more may be lost: no more than usual."""
-    from deepbench import comparison
+    from deepbench.judge import compare
 
-    return min(allowed, comparison.MARGIN)
+    return min(allowed, compare.MARGIN)
 
 
 def _gate_markdown(found: Comparison, names: tuple[str, str], lines: list[str]) -> str:
-    from deepbench.report import comparison as report
+    from deepbench.report import compare as report
     from deepbench.report.export import escaped
 
     parts = [f"**{escaped(lines[0])}**", ""]
@@ -134,10 +135,12 @@ def _again(first: str, second: str, flagged: list[str], margin: float, unchecked
     """The flagged cases measured afresh: both sides in turn where the first one's libraries are still here."""
     import tempfile
 
-    from deepbench import comparison, selftest, sides, store
     from deepbench.cli import interleave, run
+    from deepbench.judge import compare, selftest
+    from deepbench.measure import sides
+    from deepbench.results.file import read_results
 
-    before, after = store.read(Path(first)), store.read(Path(second))
+    before, after = read_results(Path(first)), read_results(Path(second))
     if after.header["plan"].get("interleaved") or not set(flagged) <= set(after.order):
         raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
     run.refuse_other_machine(after, [])
@@ -148,9 +151,9 @@ def _again(first: str, second: str, flagged: list[str], margin: float, unchecked
             path = Path(folder) / "again.jsonl"
             fresh = run.measure_again(after, flagged, path)
             old = _only(before, flagged)
-            return comparison.compare(old, fresh, margin, unchecked, selftest.between_files(old, fresh))
+            return compare.compare_files(old, fresh, margin, unchecked, selftest.between_files(old, fresh))
         files = interleave.measure_sides(both, tuple(flagged), Path(folder) / "again")
-        return comparison.compare(*files, margin, unchecked)
+        return compare.compare_files(*files, margin, unchecked)
 
 
 def _only(found: ResultFile, cases: list[str]) -> ResultFile:
@@ -166,12 +169,13 @@ def _write(path: str, text: str) -> None:
 
 def compared(first: str, second: str, margin: float, unchecked: bool, broken: bool = False) -> Comparison:
     """Two files, read and compared; `BadInput` where they have nothing in common, not even what is `broken` now."""
-    from deepbench import comparison, selftest, store
+    from deepbench.judge import compare, selftest
+    from deepbench.results.file import read_results
 
-    files = store.read(Path(first)), store.read(Path(second))
-    found = comparison.compare(*files, margin, unchecked, selftest.between_files(*files))
+    files = read_results(Path(first)), read_results(Path(second))
+    found = compare.compare_files(*files, margin, unchecked, selftest.between_files(*files))
     for file in files:
-        if file.torn:
+        if file.truncated:
             print(f"deepbench: {file.path}: the last line is incomplete and was ignored", file=sys.stderr)
     if not found.cases and not (broken and found.broken):
         reason = f" ({found.left_out[0]})" if found.left_out else ""
@@ -181,7 +185,7 @@ def compared(first: str, second: str, margin: float, unchecked: bool, broken: bo
 
 def print_comparison(found: Comparison, names: tuple[str, str], form: str | None) -> None:
     """Heading, means, cases, verdict; or one of the forms for programs."""
-    from deepbench.report import comparison as report
+    from deepbench.report import compare as report
 
     if form == "json":
         print(json.dumps(report.to_json(found), ensure_ascii=False, indent=1))

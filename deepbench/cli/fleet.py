@@ -19,13 +19,13 @@ from deepbench.cli.printing import make_console, steps_bar
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
 from deepbench.cli.run import open_backends
 from deepbench.cli.run import seconds as timeout_of
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.fleet import Engine, FleetFile
-    from deepbench.store import Store
+    from deepbench.measure.fleet import Engine, FleetFile
+    from deepbench.results.file import Store
 
 # Runs of every host, and how many there may be while one of them could still be slow.
 LEAST_RUNS, MOST_RUNS = 5, 30
@@ -72,7 +72,8 @@ def fleet(
       srun --ntasks-per-node=1 deepbench fleet deepbench/server --op gemm -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
     """
-    from deepbench import allocation, store
+    from deepbench.measure.group import launcher
+    from deepbench.results.file import Store, default_path
 
     words = words or ("fleet",)
     where = launched()
@@ -83,7 +84,7 @@ def fleet(
         )
     if where is not None and where.rank:
         with interruptible():
-            allocation.lend(where)
+            launcher.serve_rank_zero(where)
         return 0
     plan_of(words, filters)  # says what is wrong with the words before any host is asked
     exactly = _whole("--runs", runs, 1000)
@@ -93,39 +94,39 @@ def fleet(
         payload += ["--timeout", timeout]
     with ExitStack() as stack:
         if where is not None:
-            hosts = stack.enter_context(allocation.gather(where)).hosts
+            hosts = stack.enter_context(launcher.gather_hosts(where)).hosts
         else:
             hosts = {h: h for h in hosts_of_file(hostfile)} if hostfile else {}
         expected = list(hosts) or (hosts_of_file(expect) if expect else [])
         if expected and len(expected) < 2:
             raise BadInput(f"a fleet is two hosts or more, found {expected[0]} alone")
         library = _link_library(links, len(hosts))
-        path = Path(output) if output else store.default_path(Path(), _stamp())
+        path = Path(output) if output else default_path(Path(), _stamp())
         engine = _engine(hosts, scheduler, wait_s, len(expected) or None)
         stack.callback(engine.close)
         expected = expected or engine.hosts
         if len(set(expected) | set(engine.hosts)) < 2:
             raise BadInput(f"a fleet is two hosts or more, found {expected[0]} alone; wait longer for others: --wait S")
         header = _header(expected, payload, library, apart)
-        kept = store.Store.create(path, header)
+        kept = Store.create(path, header)
         stack.callback(kept.close)
         return _measure(_Fleet(engine, kept, path, header, hosts, library, payload, apart), exactly)
 
 
 def _engine(hosts: dict[str, str], scheduler: str | None, wait_s: float, expected: int | None) -> Engine:
-    from deepbench import fleet as fleets
-    from deepbench import hub
+    from deepbench.measure import fleet as fleets
+    from deepbench.measure.group import parent
 
     if scheduler is not None:
         return fleets.connect(scheduler, wait_s, expected)
-    return fleets.start(hosts, hub.reachable_address(list(hosts.values())), wait_s)
+    return fleets.start(hosts, parent.reachable_address(list(hosts.values())), wait_s)
 
 
 def _header(expected: Sequence[str], payload: list[str], library: str | None, apart: bool) -> dict[str, Any]:
-    from deepbench.fleet import SCHEMA
-    from deepbench.record import cleaned
+    from deepbench.core.json_lines import sanitized
+    from deepbench.measure.fleet import SCHEMA
 
-    header: dict[str, Any] = cleaned(
+    header: dict[str, Any] = sanitized(
         {
             "schema": SCHEMA,
             "tool": f"deepbench {__version__}",
@@ -154,7 +155,7 @@ class _Fleet:
         payload: list[str],
         apart: bool,
     ) -> None:
-        from deepbench.fleet import FleetFile
+        from deepbench.measure.fleet import FleetFile
 
         self.engine, self.kept, self.addresses = engine, kept, addresses
         self.library, self.payload, self.apart = library, payload, apart
@@ -163,7 +164,7 @@ class _Fleet:
 
     def run(self, number: int) -> Iterator[str]:
         """One run on all hosts, then over all links; yields what has just ended."""
-        from deepbench import fleet as fleets
+        from deepbench.measure import fleet as fleets
 
         hosts = random.sample(self.hosts, len(self.hosts))
         for result in fleets.run_once(self.engine, hosts, number, self.payload, self.apart):
@@ -186,15 +187,15 @@ class _Fleet:
 
     def steps(self) -> int:
         """How much one run yields, if nothing fails."""
-        from deepbench import outliers
-        from deepbench.fleet import MOST_ROUNDS
+        from deepbench.judge import outliers
+        from deepbench.measure.fleet import MOST_ROUNDS
 
         pairs = outliers.tournament(self.hosts, MOST_ROUNDS) if self.library else []
         return len(self.hosts) + sum(map(len, pairs))
 
 
 def _measure(fleet: _Fleet, exactly: int | None) -> int:
-    from deepbench import fleet as fleets
+    from deepbench.measure import fleet as fleets
 
     console = make_console()
     missing = [h for h in fleet.hosts if h not in fleet.engine.hosts]
@@ -221,7 +222,7 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
 
 def stands_out(found: FleetFile) -> list[str]:
     """The hosts and links with something to say of them."""
-    from deepbench import fleet as fleets
+    from deepbench.measure import fleet as fleets
 
     judged = fleets.judge(found)
     pairs = [f"{a} – {b}" for a, b in (*judged.slow_pairs, *judged.failed_pairs)]
@@ -230,7 +231,7 @@ def stands_out(found: FleetFile) -> list[str]:
 
 def print_fleet(console: Console, found: FleetFile) -> None:
     """The verdict, then hosts, kernels and links."""
-    from deepbench import fleet as fleets
+    from deepbench.measure import fleet as fleets
     from deepbench.report import fleet as report
 
     judged = fleets.judge(found)
@@ -252,10 +253,10 @@ def _link_library(wanted: str | None, hosts: int) -> str | None:
             raise BadInput("--links needs hosts that are reached from here: --hostfile, or a start by srun or mpirun")
         return None
     names = [wanted] if wanted else ["mpich", "gloo"]
-    from deepbench import case
+    from deepbench.core.case import parse_case
 
     for name in names:
-        case.parse(LINK_CASE.format(library=name))
+        parse_case(LINK_CASE.format(library=name))
     opened = open_backends(names)
     here = next((n for n in names if "library" in opened[n]), None)
     if here is None and wanted:
@@ -274,7 +275,7 @@ def _as_words(filters: dict[str, Any]) -> list[str]:
 
 
 def _whole(name: str, text: str | None, most: int) -> int | None:
-    from deepbench.case import whole_number
+    from deepbench.core.case import whole_number
 
     if text is None:
         return None

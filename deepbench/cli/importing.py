@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from deepbench.cli.root import HELP, cli
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 
 @cli.command("import", context_settings=HELP)
@@ -38,17 +38,17 @@ def import_file(
       deepbench import gemm.txt --machine "NVIDIA V100" --library "cuBLAS 10.1"
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
-    from deepbench import importing
-    from deepbench.case import thread_count
-    from deepbench.record import printable
-    from deepbench.store import Store
+    from deepbench import formats
+    from deepbench.core.case import thread_count
+    from deepbench.core.json_lines import printable
+    from deepbench.results.file import Store
 
     path = Path(file)
     text = _text(path)
     count = thread_count(threads) if threads else 1
-    given = importing.Given(machine, library, backend, count, case)
-    imported = importing.read(text, given)
-    lines = importing.lines(imported, given, ["import", path.name])
+    given = formats.Given(machine, library, backend, count, case)
+    imported = formats.read(text, given)
+    lines = formats.lines(imported, given, ["import", path.name])
     target = Path(output) if output else Path(f"{path.stem}.jsonl")
     store = Store.create(target, lines[0])
     try:
@@ -62,7 +62,7 @@ def import_file(
 
 
 def _text(path: Path) -> str:
-    from deepbench.importing import LARGEST_BYTES
+    from deepbench.formats import LARGEST_BYTES
 
     try:
         if not path.is_file():

@@ -23,8 +23,8 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     \b
     Example: deepbench info --matrix
     """
-    from deepbench import backend as backends
-    from deepbench import system
+    from deepbench.core.backend import all_backends, find_backend
+    from deepbench.machine import describe
     from deepbench.native import callloop
 
     end_with_the_reader()
@@ -35,7 +35,7 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     if matrix and not as_json:
         _print_matrix(table)
         return
-    machine, opened = system.describe(), open_backends(list(backends.all_backends()))
+    machine, opened = describe.describe_machine(), open_backends(list(all_backends()))
     loop = "native" if callloop.native_library() else "python"
     if as_json:
         content = {"machine": machine, "libraries": opened, "loop": loop, "support": table}
@@ -57,17 +57,17 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     for card in {card["bus_id"]: card for card in cards if card}.values():
         print_card(console, card)
     for name, answer in opened.items():
-        print_library(console, backends.find(name).title, answer)
+        print_library(console, find_backend(name).title, answer)
 
 
 def _examine(as_json: bool) -> None:
     """The doctor's findings, what is wrong first. Nothing is changed."""
     from dataclasses import asdict
 
-    from deepbench import backend as backends
-    from deepbench import doctor
+    from deepbench.core.backend import all_backends
+    from deepbench.machine import doctor
 
-    libraries = open_fully([n for n, b in backends.all_backends().items() if b.default])
+    libraries = open_fully([n for n, b in all_backends().items() if b.default])
     findings = [*doctor.examine(), doctor.openmp(libraries)]
     if as_json:
         print(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=1))
@@ -86,20 +86,20 @@ def _examine(as_json: bool) -> None:
 
 def _matrix() -> list[dict[str, Any]]:
     """Rows of the support table, read from the marks."""
-    from deepbench import backend as backends
-    from deepbench import op as ops
-    from deepbench import precision
+    from deepbench.core.backend import all_backends
+    from deepbench.core.op import all_ops
+    from deepbench.core.precision import PRECISIONS
 
     return [
         {
             "op": op.name,
             "direction": direction,
             "precision": name,
-            "backends": [b.name for b in backends.all_backends().values() if b.supports(op.name, name, direction)],
+            "backends": [b.name for b in all_backends().values() if b.supports(op.name, name, direction)],
         }
-        for op in ops.all_ops().values()
+        for op in all_ops().values()
         for direction in op.directions
-        for name in precision.PRECISIONS
+        for name in PRECISIONS
     ]
 
 
@@ -112,14 +112,14 @@ def _print_matrix(rows: list[dict[str, Any]]) -> None:
 
     from rich.table import Table
 
-    from deepbench import backend as backends
-    from deepbench import op as ops
+    from deepbench.core.backend import DEVICES, all_backends
+    from deepbench.core.op import find_op
 
     console = make_console()
-    for device, group in itertools.product(backends.DEVICES, (False, True)):
-        of_kind = [r for r in rows if ops.find(r["op"]).group == group]
+    for device, group in itertools.product(DEVICES, (False, True)):
+        of_kind = [r for r in rows if find_op(r["op"]).group == group]
         serving = {name for r in of_kind for name in r["backends"]}
-        names = [n for n, b in backends.all_backends().items() if b.device == device and n in serving]
+        names = [n for n, b in all_backends().items() if b.device == device and n in serving]
         table = Table("op", "direction", "precision", *names, box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for row in of_kind:
             marks = ["yes" if name in row["backends"] else "–" for name in names]

@@ -13,13 +13,13 @@ from deepbench.cli.choose import choices_of
 from deepbench.cli.compare import print_comparison
 from deepbench.cli.printing import make_console, steps_bar
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.sides import Pair, Side
-    from deepbench.store import ResultFile
+    from deepbench.measure.sides import Pair, Side
+    from deepbench.results.file import ResultFile
 
 # More than a lone file needs: an interval of a ratio takes more rounds than one of a time.
 ROUNDS = {"quick": (3, 5), "default": (5, 15), "rigorous": (10, 40)}
@@ -37,7 +37,7 @@ def measure(
     output: str | None,
 ) -> int:
     """Measure both sides in turn and print what they say; the exit code is that of `run`."""
-    from deepbench import comparison
+    from deepbench.judge import compare
 
     a, b, words = _sides(words, filters, ab, against)
     stem = Path(output.removesuffix(".jsonl")) if output else _stem()
@@ -54,7 +54,7 @@ def measure(
     except KeyboardInterrupt:
         console.print("interrupted; both files are whole up to here", markup=False)
         code = EXIT_INTERRUPTED
-    found = comparison.compare(files[0], files[1])
+    found = compare.compare_files(files[0], files[1])
     if found.cases:
         print_comparison(found, (a.words, b.words), None)
     else:
@@ -87,25 +87,30 @@ def _begin(
     both: tuple[Side, Side], chosen: Chosen, stem: Path | str
 ) -> tuple[tuple[ResultFile, ResultFile], list[Pair]]:
     """The cases of both sides, and their files with a first line each."""
-    from deepbench import plan, record, sides, store, system
     from deepbench.cli import run
+    from deepbench.core.json_lines import sanitized
+    from deepbench.machine import describe
+    from deepbench.measure import sides
+    from deepbench.plan.cases import Planned, expand
+    from deepbench.plan.suites import read_words
+    from deepbench.results.file import Store, read_results
 
-    entries = plan.read_words(chosen.words)
+    entries = read_words(chosen.words)
     filters = choices_of({**NO_FILTERS, **chosen.filters})
-    expanded = [plan.expand(entries, side.applied(filters), system.default_threads()) for side in both]
+    expanded = [expand(entries, side.applied(filters), describe.default_threads()) for side in both]
     paired, mark = sides.pairs(expanded[0], expanded[1], set(both[0].choices)), secrets.token_hex(8)
     files = []
     for side in both:
         with side.at_work():
-            run.require_cold([getattr(p, side.name) for p in paired], system.describe())
-            planned = [plan.Planned(getattr(p, side.name), p.sources) for p in paired]
+            run.require_cold([getattr(p, side.name) for p in paired], describe.describe_machine())
+            planned = [Planned(getattr(p, side.name), p.sources) for p in paired]
             header = run.header_of(planned, chosen.mode, chosen.rounds, chosen.energy, chosen.timeout_s, [])
         header["plan"]["rounds"] |= _rounds(chosen.mode, chosen.rounds)
         own = {"side": side.name, "choices": side.choices, "environment": side.environment}
         header["plan"]["interleaved"] = {"run": mark, **own}
         path = Path(f"{stem}.{side.name}.jsonl")
-        store.Store.create(path, record.cleaned(header)).close()
-        files.append(store.read(path))
+        Store.create(path, sanitized(header)).close()
+        files.append(read_results(path))
     return (files[0], files[1]), paired
 
 
@@ -118,14 +123,15 @@ NO_FILTERS: dict[str, Any] = {
 def _sides(
     words: tuple[str, ...], filters: dict[str, Any], ab: str | None, against: str | None
 ) -> tuple[Side, Side, tuple[str, ...]]:
-    from deepbench import sides, store
     from deepbench.cli.run import open_backends
+    from deepbench.measure import sides
+    from deepbench.results.file import read_results
 
     if ab is not None:
-        return *sides.parse(ab), words
+        return *sides.parse_sides(ab), words
     if words or any(filters.values()):
         raise BadInput("--against takes its cases from the file; leave out words and filters")
-    found = store.read(Path(str(against)))
+    found = read_results(Path(str(against)))
     here = open_backends(sorted({r["backend"] for r in found.records}))
     return *sides.of_file(found, here), tuple(found.order)
 
@@ -142,27 +148,29 @@ def _take_turns(
 ) -> None:
     import random
 
-    from deepbench import comparison, plan, sides
     from deepbench.cli.root import interruptible
     from deepbench.cli.run import Measuring
-    from deepbench.store import Store
+    from deepbench.judge import compare
+    from deepbench.measure import sides
+    from deepbench.plan.modes import Rounds
+    from deepbench.results.file import Store
 
     plan_line = files[0].header["plan"]
-    rounds, seed = plan.Rounds(**plan_line["rounds"]), plan_line["order_seed"]
+    rounds, seed = Rounds(**plan_line["rounds"]), plan_line["order_seed"]
     coin, done = random.Random(seed), 0
     with ExitStack() as stack:
         sides_at_work = []
         for side, found in zip(both, files, strict=True):
             store = Store.reopen(found.path)
             stack.callback(store.close)
-            store.go_on(found)
+            store.append_after(found)
             sides_at_work.append((side, Measuring(found, store, plan_line["timeout_s"])))
         stack.enter_context(interruptible())
         step = stack.enter_context(steps_bar(console, len(paired) * rounds.least))
         for side, measuring in sides_at_work:
             with side.at_work():
                 measuring.probe([getattr(p, side.name) for p in paired], lambda _: None)
-        while batch := sides.queue(paired, files[0], files[1], rounds, seed, comparison.MARGIN):
+        while batch := sides.queue(paired, files[0], files[1], rounds, seed, compare.MARGIN):
             for i, (pair, number) in enumerate(batch):
                 for side, measuring in coin.sample(sides_at_work, 2):
                     with side.at_work():

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.root import interruptible
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.group import Place
-    from deepbench.plan import Planned
+    from deepbench.measure.group.link import Place
+    from deepbench.plan.cases import Planned
 
 
 def launched() -> Place | None:
     """Which of how many processes this is, None where no launcher has started several."""
-    from deepbench import group
+    from deepbench.measure.group import link
 
-    where = group.place(os.environ)
+    where = link.place(os.environ)
     return where if where is not None and where.ranks > 1 else None
 
 
 def any_group(planned: list[Planned]) -> bool:
     """Whether some case is one in which several processes take part."""
-    from deepbench import op as ops
+    from deepbench.core.op import find_op
 
-    return any(ops.find(p.case.op).group for p in planned)
+    return any(find_op(p.case.op).group for p in planned)
 
 
 @contextmanager
 def taking_place(where: Place | None, groups: bool) -> Iterator[list[str]]:
     """Take the place that a launcher gave: rank 0 goes on, with the hosts of all; the others serve it, and leave."""
-    from deepbench import allocation
+    from deepbench.measure.group import launcher
 
     if where is None:
         yield []
@@ -53,10 +53,10 @@ def taking_place(where: Place | None, groups: bool) -> Iterator[list[str]]:
         yield []
     elif where.rank:
         with interruptible():
-            allocation.lend(where)
+            launcher.serve_rank_zero(where)
         raise click.exceptions.Exit(0)
     else:
-        with allocation.gather(where) as given:
+        with launcher.gather_hosts(where) as given:
             yield list(given.hosts.values()) if len(given.hosts) > 1 else []
 
 
@@ -69,15 +69,17 @@ def read_hosts(path: str, planned: list[Planned]) -> list[str]:
 
 def hosts_of_file(path: str) -> list[str]:
     """Hosts, one a line; what stands behind the name, such as `slots=4`, is left to launchers."""
-    from deepbench import allocation, launch, plan
+    from deepbench.measure import launch
+    from deepbench.measure.group import launcher
+    from deepbench.plan.suites import text_of
 
-    lines = (line.partition("#")[0].split() for line in plan.text_of(Path(path)).splitlines())
+    lines = (line.partition("#")[0].split() for line in text_of(Path(path)).splitlines())
     hosts = [re.split("[: ]", words[0])[0] for words in lines if words]
     wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)
     if not hosts or wrong is not None:
         raise BadInput(f"{path}: wanted a host a line, found {wrong[:60]!r}" if wrong else f"{path} names no host")
     if shell := os.environ.get(launch.REMOTE_SHELL):
-        os.environ.update(allocation.remote_shell(shell))
+        os.environ.update(launcher.remote_shell(shell))
     return list(dict.fromkeys(hosts))
 
 

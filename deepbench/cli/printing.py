@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from deepbench.report.views import View
-    from deepbench.store import ResultFile
+    from deepbench.results.file import ResultFile
 
 
 def make_console(quiet: bool = False) -> Console:
@@ -52,7 +52,7 @@ def _title(name: str) -> str:
 
 def print_machine(console: Console, machine: dict[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
-    from deepbench import units
+    from deepbench.core import units
 
     allowed = machine.get("cores_allowed")
     has = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
@@ -81,7 +81,7 @@ def print_library(console: Console, title: str, answer: dict[str, Any]) -> None:
 
 def print_card(console: Console, card: dict[str, Any]) -> None:
     """One line about a GPU."""
-    from deepbench import units
+    from deepbench.core import units
 
     parts = [
         f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
@@ -94,9 +94,9 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
 
 def print_table(console: Console, found: ResultFile, full: bool) -> None:
     """The table of cases."""
-    from deepbench import limits
+    from deepbench.judge import limits
     from deepbench.report import table
-    from deepbench.summary import summarize
+    from deepbench.results.summary import summarize
 
     console.print()
     summaries = summarize(found.records, found.order)
@@ -122,7 +122,7 @@ def steps_bar(console: Console, steps: int) -> Iterator[Any]:
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from deepbench import units
+    from deepbench.core import units
 
     columns = (TextColumn("{task.fields[left]}"), BarColumn(bar_width=24), MofNCompleteColumn())
     progress = Progress(*columns, TextColumn("{task.description}"), console=console, auto_refresh=False, transient=True)

@@ -9,10 +9,10 @@ import click
 
 from deepbench.cli.printing import make_console, print_view
 from deepbench.cli.root import HELP, cli, end_with_the_reader
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.summary import Summary
+    from deepbench.results.summary import Summary
 
 FORMS = (
     click.option("--json", "form", flag_value="json", help="For programs."),
@@ -39,7 +39,7 @@ def reference() -> None:
 @FORMS[2]
 def list_machines(form: str | None) -> None:
     """The machines, the newest first."""
-    from deepbench.report import reference as report
+    from deepbench.report import published as report
 
     end_with_the_reader()
     print_view(report.machines(), form)
@@ -54,8 +54,8 @@ def list_machines(form: str | None) -> None:
 @FORMS[2]
 def show_machine(machine: str, op: str | None, precision: str | None, form: str | None) -> None:
     """The results of a machine, each with the rate of its time, and the sheet's own where it is another."""
-    from deepbench import reference as published
-    from deepbench.report import reference as report
+    from deepbench.report import published as report
+    from deepbench.results import published
 
     end_with_the_reader()
     name = published.find(machine)
@@ -69,10 +69,10 @@ def show_machine(machine: str, op: str | None, precision: str | None, form: str 
 
 def compare_with(file: str, summaries: list[Summary], machine: str, form: str | None) -> None:
     """Ours beside a published machine: what differs, means, cases."""
-    from deepbench import reference as published
-    from deepbench.report import reference as report
+    from deepbench.report import published as report
+    from deepbench.results import published
 
-    found = published.beside(summaries, machine)
+    found = published.match(summaries, machine)
     if not found:
         suites = sorted({r.suite for r in published.results() if r.machine == machine})
         raise BadInput(f"{file} has no measured case that {machine} has; run {' or '.join(suites)} first")
@@ -83,7 +83,7 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
         print_view(report.beside(found), form)
         return
     lines = [f"ratio: time of {machine} over time of {file}, so above 1 {machine} is slower"]
-    lines += [f"differs: {text}" for text in published.apart(found, machine)]
+    lines += [f"differs: {text}" for text in published.differences(found, machine)]
     if form == "markdown":
         print("\n".join(f"- {line}" for line in lines), end="\n\n")
         print_view(report.means(found, machine), form)
@@ -99,7 +99,7 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
 
 def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:
     """Ours among all published machines."""
-    from deepbench.report import reference as report
+    from deepbench.report import published as report
 
     view = report.among_all(summaries)
     if not view.rows:

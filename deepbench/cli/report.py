@@ -11,7 +11,7 @@ import click
 
 from deepbench.cli.choose import require_suffix
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 
 @cli.command(context_settings=HELP)
@@ -36,20 +36,21 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
       deepbench report deepbench-20261121-113000.jsonl -o report.html
       deepbench report before.jsonl after.jsonl --against V100 --against "Xeon Phi"
     """
-    from deepbench import reference, store
-    from deepbench.record import printable
+    from deepbench.core.json_lines import printable
     from deepbench.report.page import content, render
+    from deepbench.results import published
+    from deepbench.results.file import read_results
 
     gc.disable()  # all that is read stays until the end: looking through it again and again is a third of the time
     require_suffix("-o", output, (".html", ".htm"))
-    machines = [reference.find(name) for name in against]
+    machines = [published.find(name) for name in against]
     render.plotly()  # before the work, not after it
     names = [Path(f).name for f in files]
     labels = names if len(set(names)) == len(names) else list(files)
     found = []
     for file in files:
-        read = store.read(Path(file))
-        if read.torn:
+        read = read_results(Path(file))
+        if read.truncated:
             print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
         found.append(read)
     parts = [content.of_file(f, name) for f, name in zip(found, labels, strict=True)]
@@ -86,7 +87,7 @@ def site(folder: str, output: str, no_published: bool) -> int:
     Example: deepbench site results -o public
     """
     from deepbench.cli.printing import make_console, steps_bar
-    from deepbench.record import printable
+    from deepbench.core.json_lines import printable
     from deepbench.report import site as sites
 
     gc.disable()

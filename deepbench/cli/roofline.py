@@ -22,28 +22,30 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
     Takes some minutes (--quick: one). What it finds is kept, and used by every run on this machine.
     """
-    from deepbench import backend as backends
-    from deepbench import case as cases
-    from deepbench import limits, measure, state, system
-    from deepbench import precision as precisions
-    from deepbench import run as runs
+    from deepbench.core.backend import GroupBackend, all_backends, find_backend
+    from deepbench.core.case import Case, thread_count
+    from deepbench.core.precision import PRECISIONS
+    from deepbench.judge import limits
+    from deepbench.judge.roof import probe_cases
+    from deepbench.machine import describe, remembered
+    from deepbench.measure.parent import measure_case
+    from deepbench.plan.modes import DEFAULT, QUICK
     from deepbench.report import limits as report
-    from deepbench.roof import probe_cases
 
-    machine = system.describe()
-    counts = [cases.thread_count(t) for t in threads] or sorted({1, system.default_threads()})
-    names = [n for n, b in backends.all_backends().items() if b.default and b.device == "cpu"]
-    lone = [n for n in names if not isinstance(backends.find(n), backends.GroupBackend)]
+    machine = describe.describe_machine()
+    counts = [thread_count(t) for t in threads] or sorted({1, describe.default_threads()})
+    names = [n for n, b in all_backends().items() if b.default and b.device == "cpu"]
+    lone = [n for n in names if not isinstance(find_backend(n), GroupBackend)]
     opened = open_backends(lone)
     here = [n for n in lone if "library" in opened[n]]
     console = make_console(quiet=as_json)
     print_machine(console, machine)
-    rules, rounds = (measure.QUICK, 1) if quick else (measure.DEFAULT, 3)
-    wanted: list[cases.Case] = []
+    rules, rounds = (QUICK.rules, 1) if quick else (DEFAULT.rules, 3)
+    wanted: list[Case] = []
     for count in counts:
-        for name in precisions.PRECISIONS:
+        for name in PRECISIONS:
             wanted += [c for c in probe_cases(name, "cpu", count, here) if c.backend != "loops"]
-        wanted += [limits.floor_case(n, count) for n in here if backends.find(n).supports("gemm", "f32", "forward")]
+        wanted += [limits.floor_case(n, count) for n in here if find_backend(n).supports("gemm", "f32", "forward")]
         if "loops" in here:
             wanted += [limits.memory_case("read", size, count) for size in (limits.COARSE if quick else limits.FINE)]
             wanted += [limits.memory_case(kind, limits.FINE[-1], count) for kind in ("copy", "triad")]
@@ -52,18 +54,18 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
         done = 0
         for number in range(1, rounds + 1):
             for case in wanted:
-                record = runs.measure_case(case, number, rules, 120.0)
+                record = measure_case(case, number, rules, 120.0)
                 line = limits.line_of(record) if _is_limit(case) else limits.peak_of(record)
                 if line is not None:
                     lines.append(line)
-                    state.remember(machine, "limits" if _is_limit(case) else "peaks", line)
+                    remembered.remember(machine, "limits" if _is_limit(case) else "peaks", line)
                 done += 1
                 step(case.text, rounds * len(wanted))
-    remembered = limits_of(machine)
+    earlier = limits_of(machine)
     known = limits.Limits(
-        limits.best([line for line in lines + remembered if line.get("kind", "read") == "read"]), (), (), machine
+        limits.best([line for line in lines + earlier if line.get("kind", "read") == "read"]), (), (), machine
     )
-    peaks = limits.best_peaks([*lines, *remembered])
+    peaks = limits.best_peaks([*lines, *earlier])
     views = {
         "compute": report.peaks(peaks, counts),
         "memory": report.memory(known, counts, machine),

@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from deepbench import __version__
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 EXIT_WRONG = 1
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
@@ -59,7 +59,7 @@ def end_with_the_reader() -> None:
 
 
 def _fail(sentence: str) -> NoReturn:
-    from deepbench.record import printable
+    from deepbench.core.json_lines import printable
 
     print(f"deepbench: {printable(sentence)}", file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)

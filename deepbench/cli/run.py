@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepbench import __version__
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.measure import Rules
-    from deepbench.plan import Planned, Rounds
-    from deepbench.record import Record
+    from deepbench.core.case import Case
+    from deepbench.plan.cases import Planned
+    from deepbench.plan.modes import Rounds, Rules
     from deepbench.report.progress import Bar
-    from deepbench.store import ResultFile, Store
+    from deepbench.results.file import ResultFile, Store
+    from deepbench.results.record import Record
 
 from deepbench.cli.choose import DEFAULT_DEVICE, case_options, plan_of
 from deepbench.cli.place import any_group, check_environment, launched, read_hosts, taking_place
@@ -71,10 +71,10 @@ def run(
       deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine    # mine.a.jsonl and mine.b.jsonl, compared
       deepbench run --resume -o train.jsonl
     """
-    from deepbench import case as cases
     from deepbench.cli import interleave
-    from deepbench.record import cleaned
-    from deepbench.store import Store, default_path, read
+    from deepbench.core.case import parse_case
+    from deepbench.core.json_lines import sanitized
+    from deepbench.results.file import Store, default_path, read_results
 
     check_environment()
     begin, budget_s = time.monotonic(), duration_of(budget)
@@ -90,13 +90,13 @@ def run(
             raise BadInput("--resume takes cases and settings from the file; leave out everything but -o FILE")
         with taking_place(launched(), True) as hosts:
             store = Store.reopen(Path(output))
-            found = read(Path(output))
+            found = read_results(Path(output))
             if found.header["plan"].get("interleaved"):
                 raise BadInput(f"{output} is one side of two that took turns; measure both again: deepbench run --ab")
             refuse_other_machine(found, hosts)
-            wanted = [cases.parse(p["case"]) for p in found.header["plan"]["cases"]]
+            wanted = [parse_case(p["case"]) for p in found.header["plan"]["cases"]]
             require_cold(wanted, found.header["machine"])
-            store.go_on(found)
+            store.append_after(found)
             return _go_on(found, store, seconds(timeout), full, begin)
     if ab or against:
         if (ab and against) or hostfile or budget or launched():
@@ -115,25 +115,25 @@ def run(
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         path = Path(output) if output else default_path(Path(), stamp)
         require_cold([p.case for p in planned], header["machine"])
-        store = Store.create(path, cleaned(header))
-        return _go_on(read(path), store, None, full, begin)
+        store = Store.create(path, sanitized(header))
+        return _go_on(read_results(path), store, None, full, begin)
 
 
 def rules_of(mode: str, exactly: str | None, energy: bool) -> tuple[Rounds, Rules]:
     """How many rounds, and how each process samples."""
     from dataclasses import replace
 
-    from deepbench import measure, plan
-    from deepbench.case import whole_number
+    from deepbench.core.case import whole_number
+    from deepbench.plan.modes import DEFAULT, ENERGY_S, QUICK, RIGOROUS
 
-    rounds = {"quick": plan.QUICK, "default": plan.DEFAULT, "rigorous": plan.RIGOROUS}[mode]
-    rules = {"quick": measure.QUICK, "default": measure.DEFAULT, "rigorous": measure.RIGOROUS}[mode]
+    rounds = {"quick": QUICK.rounds, "default": DEFAULT.rounds, "rigorous": RIGOROUS.rounds}[mode]
+    rules = {"quick": QUICK.rules, "default": DEFAULT.rules, "rigorous": RIGOROUS.rules}[mode]
     if exactly is not None:
         number = whole_number("--rounds", exactly)
         if not 1 <= number <= 1000:
             raise BadInput(f"--rounds must be from 1 to 1000, found {number}")
         rounds = replace(rounds, least=number, most=number)
-    return rounds, replace(rules, energy_s=measure.ENERGY_S) if energy else rules
+    return rounds, replace(rules, energy_s=ENERGY_S) if energy else rules
 
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600}
@@ -176,18 +176,18 @@ def header_of(
     """The first line of a new result file."""
     import random
 
-    from deepbench import backend as backends
-    from deepbench import system
-    from deepbench.record import SCHEMA
+    from deepbench.core.backend import GroupBackend, all_backends, find_backend
+    from deepbench.machine import describe
+    from deepbench.results.record import SCHEMA
 
     how, rules = rules_of(mode, rounds, energy)
     names = {p.case.backend for p in planned}
-    devices = {backends.find(name).device for name in names}
+    devices = {find_backend(name).device for name in names}
     # Those that may set a roof.
     names |= {
         name
-        for name, b in backends.all_backends().items()
-        if b.default and b.device in devices and not isinstance(b, backends.GroupBackend)
+        for name, b in all_backends().items()
+        if b.default and b.device in devices and not isinstance(b, GroupBackend)
     }
     libraries = open_backends(sorted(names))
     _refuse_without_device(planned, libraries)
@@ -196,7 +196,7 @@ def header_of(
         "tool": f"deepbench {__version__}",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv[1:],
-        "machine": system.describe(),
+        "machine": describe.describe_machine(),
         "libraries": libraries,
         "plan": {
             "rounds": asdict(how),
@@ -212,11 +212,11 @@ def header_of(
 
 def _refuse_without_device(planned: list[Planned], libraries: dict[str, Any]) -> None:
     """`BadInput` in one sentence where all cases are for a device that is not here."""
-    from deepbench import backend as backends
+    from deepbench.core.backend import find_backend
 
     names = {p.case.backend for p in planned}
     missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
-    if len(missing) == len(names) and all(backends.find(n).device != DEFAULT_DEVICE for n in names):
+    if len(missing) == len(names) and all(find_backend(n).device != DEFAULT_DEVICE for n in names):
         raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}")
 
 
@@ -230,17 +230,17 @@ def open_fully(names: list[str]) -> dict[str, Any]:
     """The same with the OpenMP runtimes each brings, every one from a process of its own."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from deepbench import run as runs
+    from deepbench.measure.parent import open_backend
 
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:  # each waits for a process
-        return dict(zip(names, threads.map(lambda name: runs.open_backend(name, 60.0), names), strict=True))
+        return dict(zip(names, threads.map(lambda name: open_backend(name, 60.0), names), strict=True))
 
 
 def refuse_other_machine(found: ResultFile, hosts: list[str]) -> None:
     """`BadInput` naming what differs between the machine, hosts or libraries of the file and those here."""
-    from deepbench import system
+    from deepbench.machine import describe
 
-    differs = system.differences(found.header["machine"], system.describe())
+    differs = describe.differences(found.header["machine"], describe.describe_machine())
     then_hosts = found.header["plan"].get("hosts") or []
     if hosts and hosts != then_hosts:
         differs.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
@@ -262,19 +262,20 @@ def _library_words(library: dict[str, Any] | None) -> str:
 
 def require_cold(wanted: Iterable[Case], machine: dict[str, Any]) -> None:
     """`BadInput` where cold caches are asked for and a measurement shows that there are none; measures if need be."""
-    from deepbench import backend as backends
-    from deepbench import limits, selftest, state, system
     from deepbench.cli.selftest import prove_cold
+    from deepbench.core.backend import find_backend
+    from deepbench.judge import limits, selftest
+    from deepbench.machine import describe, remembered
 
-    if all(c.settings["cache"] == "hot" or backends.find(c.backend).device != "cpu" for c in wanted):
+    if all(c.settings["cache"] == "hot" or find_backend(c.backend).device != "cpu" for c in wanted):
         return
-    measured, told = limits.measured_cache(limits_of(machine)), system.cache_bytes()
-    if system.MEASURED_CACHES not in os.environ and measured is not None and (told is None or measured < told):
-        os.environ[system.MEASURED_CACHES] = str(measured)
-    size = system.cache_bytes() or selftest.GUESSED_CACHE_BYTES
+    measured, told = limits.measured_cache(limits_of(machine)), describe.cache_bytes()
+    if describe.MEASURED_CACHES not in os.environ and measured is not None and (told is None or measured < told):
+        os.environ[describe.MEASURED_CACHES] = str(measured)
+    size = describe.cache_bytes() or selftest.GUESSED_CACHE_BYTES
     proofs = [
         line
-        for line in state.remembered(machine, "cold")
+        for line in remembered.remembered(machine, "cold")
         if isinstance(line.get("cold_is_cold"), bool) and line.get("cache_bytes") == size
     ]
     if not proofs:
@@ -291,21 +292,23 @@ def require_cold(wanted: Iterable[Case], machine: dict[str, Any]) -> None:
 
 def measure_again(found: ResultFile, flagged: list[str], path: Path) -> ResultFile:
     """Cases of a file in fresh processes, as many rounds as a comparison takes, into a file of their own."""
-    from deepbench import case as cases
-    from deepbench import plan
     from deepbench.cli.interleave import ROUNDS
-    from deepbench.store import Store, read
+    from deepbench.core.case import parse_case
+    from deepbench.plan.cases import Planned
+    from deepbench.plan.modes import Rounds
+    from deepbench.plan.rounds import queue
+    from deepbench.results.file import Store, read_results
 
     kept = [p for p in found.header["plan"]["cases"] if p["case"] in flagged]
     least, most = ROUNDS[found.header["plan"]["mode"]]
     rounds = {**found.header["plan"]["rounds"], "least": least, "most": most}
     header = {**found.header, "plan": {**found.header["plan"], "cases": kept, "rounds": rounds}}
     store = Store.create(path, header)
-    fresh = read(path)
+    fresh = read_results(path)
     measuring = Measuring(fresh, store, header["plan"]["timeout_s"])
-    planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in kept]
+    planned = [Planned(parse_case(p["case"]), p["sources"]) for p in kept]
     measuring.probe([p.case for p in planned], lambda _: None)
-    while batch := plan.queue(planned, fresh.records, plan.Rounds(**rounds), header["plan"]["order_seed"]):
+    while batch := queue(planned, fresh.records, Rounds(**rounds), header["plan"]["order_seed"]):
         for case, number in batch:
             measuring.finish(measuring.measure(case, number))
     store.close()
@@ -347,23 +350,24 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool,
 
 def limits_of(machine: dict[str, Any]) -> list[dict[str, Any]]:
     """What is remembered of a machine's limits, as far as it fits a result file: others may have touched it."""
-    from deepbench import record, state
+    from deepbench.machine import remembered
+    from deepbench.results.schema import schema_error
 
-    lines = [*state.remembered(machine, "limits"), *state.remembered(machine, "peaks")]
-    return [line for line in lines if record.misfit({"limit": line}) is None]
+    lines = [*remembered.remembered(machine, "limits"), *remembered.remembered(machine, "peaks")]
+    return [line for line in lines if schema_error({"limit": line}) is None]
 
 
 class Measuring:
     """A result file that is being measured: each record is judged by the roofs and kept."""
 
     def __init__(self, found: ResultFile, store: Store, timeout_s: float) -> None:
-        from deepbench import backend as backends
-        from deepbench import measure
-        from deepbench.roof import Roofs
+        from deepbench.core.backend import all_backends
+        from deepbench.judge.roof import Roofs
+        from deepbench.plan.modes import Rules
 
         header = found.header
         self.found, self._store, self._timeout_s = found, store, timeout_s
-        self.rules = measure.Rules(**header["plan"]["rules"])
+        self.rules = Rules(**header["plan"]["rules"])
         self.sources = {p["case"]: p["sources"] for p in header["plan"]["cases"]}
         self.unavailable = {
             n: f"{a['unavailable']['reason']}; {a['unavailable']['remedy']}"
@@ -371,7 +375,7 @@ class Measuring:
             if "unavailable" in a
         }
         self._hosts = header["plan"].get("hosts") or []
-        defaults = [n for n, b in backends.all_backends().items() if b.default]
+        defaults = [n for n, b in all_backends().items() if b.default]
         here = [n for n in defaults if n in header["libraries"] and n not in self.unavailable]
         self.roofs = Roofs(found.roofs, here)
 
@@ -387,15 +391,17 @@ class Measuring:
 
     def probe(self, cases: Sequence[Case], say: Callable[[str], None]) -> None:
         """Measure the roofs and limits that these cases need and nobody has measured."""
-        from deepbench import backend as backends
-        from deepbench import limits, measure, state
-        from deepbench import op as ops
-        from deepbench import run as runs
+        from deepbench.core.backend import find_backend
+        from deepbench.core.op import find_op
+        from deepbench.judge import limits
+        from deepbench.machine import remembered
+        from deepbench.measure.parent import measure_case
+        from deepbench.plan.modes import QUICK
 
         def quick(case: Case, number: int) -> Record:
-            return runs.measure_case(case, number, measure.QUICK, self._timeout_s)
+            return measure_case(case, number, QUICK.rules, self._timeout_s)
 
-        used = {(c.precision.name, backends.find(c.backend), c.threads) for c in cases if not ops.find(c.op).group}
+        used = {(c.precision.name, find_backend(c.backend), c.threads) for c in cases if not find_op(c.op).group}
         needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
         for precision, device, threads in sorted(needed):
             for name in self.roofs.missing(precision, device, threads):
@@ -416,7 +422,7 @@ class Measuring:
             line = limits.line_of(measured)
             if line is None:
                 continue  # no compiler was there, or no memory: what is known will do
-            state.remember(machine, "limits", line)
+            remembered.remember(machine, "limits", line)
             known.append(line)
         have = {line["case"] for line in self.found.limits}
         for line in limits.relevant(known, here):
@@ -425,30 +431,30 @@ class Measuring:
 
     def estimate(self, case: Case) -> float:
         """Seconds that a round of a case will take, roughly."""
-        from deepbench import backend as backends
-        from deepbench import plan
+        from deepbench.core.backend import find_backend
+        from deepbench.plan.cost import estimated_s
 
         if case.backend in self.unavailable:
             return 0.0
-        roof = self.roofs.highest(case.precision.name, backends.find(case.backend).device, case.threads)
-        return plan.estimated_s(case, roof, self.rules)
+        roof = self.roofs.highest(case.precision.name, find_backend(case.backend).device, case.threads)
+        return estimated_s(case, roof, self.rules)
 
     def measure(self, case: Case, number: int) -> Record:
         """One round of a case, in a fresh process; where its library is not here, a record that says so."""
-        from deepbench import record
-        from deepbench import run as runs
+        from deepbench.measure.parent import measure_case
+        from deepbench.results.record import make_record
 
         if case.backend in self.unavailable:
-            return record.make(case, number, "unavailable", self.unavailable[case.backend])
-        return runs.measure_case(case, number, self.rules, self._timeout_s, self._hosts)
+            return make_record(case, number, "unavailable", self.unavailable[case.backend])
+        return measure_case(case, number, self.rules, self._timeout_s, self._hosts)
 
     def finish(self, measured: Record) -> Record:
         """Judge a record by the roofs and keep it; returns what was kept."""
-        from deepbench import measure
-        from deepbench import run as runs
+        from deepbench.measure.parent import measure_case
+        from deepbench.plan.modes import DEFAULT
 
         def longer(case: Case, number: int) -> Record:
-            return runs.measure_case(case, number, measure.DEFAULT, self._timeout_s)
+            return measure_case(case, number, DEFAULT.rules, self._timeout_s)
 
         judged = {**self.roofs.judge(measured, longer, self.keep), "sources": self.sources[measured["case"]]}
         self.keep(judged)
@@ -457,29 +463,32 @@ class Measuring:
 
 def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: float, begin: float) -> None:
     """The loop where plan, run, roof and store meet. `begin` is when the command began, for a budget."""
-    from deepbench import case as cases
-    from deepbench import plan, record
+    from deepbench.core.case import parse_case
+    from deepbench.plan.cases import Planned
+    from deepbench.plan.modes import Rounds
+    from deepbench.plan.rounds import queue, next_within_budget
+    from deepbench.results.record import make_record
 
     header, measuring = found.header, Measuring(found, store, timeout_s)
-    rounds, seed = plan.Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
-    planned = [plan.Planned(cases.parse(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
-    measuring.probe([case for case, _ in plan.queue(planned, found.records, rounds, seed)], bar.say)
+    rounds, seed = Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
+    planned = [Planned(parse_case(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
+    measuring.probe([case for case, _ in queue(planned, found.records, rounds, seed)], bar.say)
     budget_s = header["plan"].get("budget_s")
     widths: dict[tuple[str, int], float] = {}
 
-    def queue() -> list[tuple[Case, int]]:
+    def next_batch() -> list[tuple[Case, int]]:
         if budget_s is None:
-            return plan.queue(planned, found.records, rounds, seed)
+            return queue(planned, found.records, rounds, seed)
         left_s = begin + budget_s - time.monotonic()
-        chosen = plan.within(planned, found.records, measuring.estimate, left_s, seed, widths)
+        chosen = next_within_budget(planned, found.records, measuring.estimate, left_s, seed, widths)
         return [chosen] if chosen is not None else []
 
     bar.start(planned, found.records, rounds, measuring.estimate, begin + budget_s if budget_s else None)
-    while batch := queue():
+    while batch := next_batch():
         for case, number in batch:
             bar.started(case, number)
             try:
                 bar.finished(measuring.finish(measuring.measure(case, number)))
             except KeyboardInterrupt:
-                measuring.keep(record.make(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
+                measuring.keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
                 raise

@@ -12,10 +12,10 @@ import click
 
 from deepbench.cli.printing import make_console, print_machine, steps_bar
 from deepbench.cli.root import HELP, cli, interruptible
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.selftest import Findings
+    from deepbench.judge.selftest import Findings
 
 # Processes of each case: enough to deal out two sides of five in many ways.
 MANY, FEW = 24, 12
@@ -29,17 +29,18 @@ def selftest(quick: bool, as_json: bool) -> None:
 
     Takes two minutes (--quick: one). What it finds is kept, and makes the intervals of `compare` honest.
     """
-    from deepbench import state, system, units
+    from deepbench.core import units
+    from deepbench.machine import describe, remembered
     from deepbench.report import selftest as report
     from deepbench.report.views import View
 
-    machine = system.describe()
+    machine = describe.describe_machine()
     console = make_console(quiet=as_json)
     print_machine(console, machine)
     with interruptible():
         found = _findings(console, machine, FEW if quick else MANY)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    kept = state.remember(machine, "selftest", found.as_line(at))
+    kept = remembered.remember(machine, "selftest", found.as_line(at))
     rows = report.table(found)
     if as_json:
         content = {"page": report.page(found), "cases": rows, "cold": found.cold, "between": found.between}
@@ -71,20 +72,25 @@ def selftest(quick: bool, as_json: bool) -> None:
 
 
 def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings:
-    from deepbench import case as cases
-    from deepbench import comparison, measure, plan, state, summary, system
-    from deepbench import run as runs
-    from deepbench import selftest as selftests
+    from deepbench.core.case import parse_case
+    from deepbench.judge import compare
+    from deepbench.judge import selftest as selftests
+    from deepbench.machine import describe, remembered
+    from deepbench.measure.parent import measure_case
     from deepbench.native import callloop
+    from deepbench.plan.cases import Choices, expand
+    from deepbench.plan.modes import DEFAULT
+    from deepbench.plan.suites import read_words
+    from deepbench.results import summary
 
-    chosen = [p.case for p in plan.expand(plan.read_words(["selftest"]), plan.Choices(), system.default_threads())]
+    chosen = [p.case for p in expand(read_words(["selftest"]), Choices(), describe.default_threads())]
     times: dict[str, list[float]] = {c.text: [] for c in chosen}
     why = ""
     with steps_bar(console, processes * len(chosen)) as step:
         done = 0
         for number in range(1, processes + 1):
             for case in random.sample(chosen, len(chosen)):
-                record = runs.measure_case(case, number, measure.DEFAULT, 120.0)
+                record = measure_case(case, number, DEFAULT.rules, 120.0)
                 if record["status"] == "ok":
                     times[case.text].append(summary.process_number(record["measurement"]).time_s)
                 else:
@@ -94,11 +100,11 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
     times = {text: values for text, values in times.items() if len(values) >= 2 * selftests.PROCESSES}
     if not times:
         raise BadInput(f"nothing could be measured ({why}); see deepbench info")
-    cores = selftests.steadiness(system.cores())
+    cores = selftests.steadiness(describe.cores())
     fastest = min(min(v) for v in cores.values()) if cores else 1.0
-    null = runs.measure_case(cases.parse(NULL_CASE), 1, measure.DEFAULT, 60.0)
-    margin = comparison.MARGIN
-    lines = state.remembered(machine, "selftest")
+    null = measure_case(parse_case(NULL_CASE), 1, DEFAULT.rules, 60.0)
+    margin = compare.MARGIN
+    lines = remembered.remembered(machine, "selftest")
     earlier = [found for line in lines if (found := selftests.times_of(line))]
     return selftests.Findings(
         times,
@@ -122,29 +128,32 @@ COLD_LIBRARIES = ("openblas", "onednn", "mkl")
 
 def prove_cold(machine: dict[str, Any]) -> dict[str, Any] | None:
     """Measure whether cold is cold, and remember it; None where nothing can measure it."""
-    from deepbench import case as cases
-    from deepbench import measure, state, stats, summary, system
-    from deepbench import run as runs
-    from deepbench import selftest as selftests
+    from deepbench.core import stats
+    from deepbench.core.case import parse_case
+    from deepbench.judge import selftest as selftests
+    from deepbench.machine import describe, remembered
+    from deepbench.measure.parent import measure_case, open_backend
+    from deepbench.plan.modes import DEFAULT
+    from deepbench.results import summary
 
-    threads = system.default_threads()
-    library = next((n for n in COLD_LIBRARIES if "library" in runs.open_backend(n, 60.0)), None)
+    threads = describe.default_threads()
+    library = next((n for n in COLD_LIBRARIES if "library" in open_backend(n, 60.0)), None)
     if library is None:
         return None
 
     def rate(size: int, setting: str) -> float | None:
         side = round((size / 4) ** 0.5)
         words = "" if setting == "hot" else f" cache={setting}"
-        case = cases.parse(f"gemm m={side} n=1 k={side} a_t=0 b_t=0 forward f32 {library} threads={threads}{words}")
+        case = parse_case(f"gemm m={side} n=1 k={side} a_t=0 b_t=0 forward f32 {library} threads={threads}{words}")
         found = []
         for number in (1, 2, 3):
-            record = runs.measure_case(case, number, measure.DEFAULT, 120.0)
+            record = measure_case(case, number, DEFAULT.rules, 120.0)
             if record["status"] != "ok":
                 return None
             found.append(summary.process_number(record["measurement"]).time_s)
         return float(record["traffic_bytes"] / stats.lower_quartile(found))
 
-    found = selftests.cold_proof(rate, system.cache_bytes() or selftests.GUESSED_CACHE_BYTES)
+    found = selftests.cold_proof(rate, describe.cache_bytes() or selftests.GUESSED_CACHE_BYTES)
     if found is not None:
-        state.remember(machine, "cold", {"at": datetime.now(UTC).isoformat(timespec="seconds"), **found})
+        remembered.remember(machine, "cold", {"at": datetime.now(UTC).isoformat(timespec="seconds"), **found})
     return found

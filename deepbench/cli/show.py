@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.store import ResultFile
-    from deepbench.summary import Summary
+    from deepbench.results.file import ResultFile
+    from deepbench.results.summary import Summary
 
 from deepbench.cli.choose import comma_list, require_suffix
 from deepbench.cli.printing import make_console, print_head, print_table, print_view
@@ -58,10 +58,10 @@ def show(
       deepbench show new.jsonl --by application --against old.jsonl
       deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
-    from deepbench import fleet
+    from deepbench.measure import fleet
     from deepbench.report import export
-    from deepbench.store import read
-    from deepbench.summary import summarize
+    from deepbench.results.file import read_results
+    from deepbench.results.summary import summarize
 
     end_with_the_reader()
     of_fleet = fleet.is_fleet(Path(file))
@@ -72,8 +72,8 @@ def show(
         return
     if host is not None and not of_fleet:
         raise BadInput(f"--host is for files of a fleet, and {file} is of one machine")
-    found = fleet.of_host(fleet.read(Path(file)), host) if host is not None else read(Path(file))
-    if found.torn:
+    found = fleet.of_host(fleet.read(Path(file)), host) if host is not None else read_results(Path(file))
+    if found.truncated:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
     summaries = summarize(found.records, found.order)
     if xlsx or parquet or sqlite:
@@ -115,7 +115,7 @@ def _write(
 
 
 def _plot(found: ResultFile, summaries: list[Summary]) -> None:
-    from deepbench import limits
+    from deepbench.judge import limits
     from deepbench.report import plot
 
     console = make_console()
@@ -142,8 +142,8 @@ def _price(text: str | None) -> float | None:
 def _show_fleet(file: str, form: str | None, full: bool, by: str | None, against: str | None) -> None:
     import json
 
-    from deepbench import fleet
     from deepbench.cli.fleet import print_fleet
+    from deepbench.measure import fleet
     from deepbench.report import fleet as report
 
     if full or by is not None or against is not None:
@@ -167,15 +167,15 @@ def _show_view(
     price: str | None,
 ) -> None:
     from deepbench.report import views
-    from deepbench.store import read
-    from deepbench.summary import summarize
+    from deepbench.results.file import read_results
+    from deepbench.results.summary import summarize
 
     if by not in ("application", "backend", "ranks"):
         raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
     if (against is not None or price is not None) and by != "application":
         raise BadInput("--against and --price go with --by application")
     if by == "application":
-        other = read(Path(against)) if against is not None else None
+        other = read_results(Path(against)) if against is not None else None
         others = summarize(other.records, other.order) if other else None
         view = views.by_application(summaries, others, _price(price))
         if not view.rows:
@@ -205,13 +205,13 @@ def scale(file: str, ranks: tuple[str, ...], form: str | None) -> None:
     \b
     Example: deepbench scale deepbench-20261121-113000.jsonl --ranks 64,1024
     """
-    from deepbench.case import whole_number
+    from deepbench.core.case import whole_number
     from deepbench.report import groups
-    from deepbench.store import read
-    from deepbench.summary import summarize
+    from deepbench.results.file import read_results
+    from deepbench.results.summary import summarize
 
     end_with_the_reader()
-    found = read(Path(file))
+    found = read_results(Path(file))
     wanted = [whole_number("--ranks", n) for n in ranks] or groups.DEFAULT_RANKS
     if not all(2 <= n <= 10**6 for n in wanted):
         raise BadInput("--ranks must be from 2 to 1000000")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from deepbench.backend import Call, NativeFunction
+from deepbench.core.kernel import Call, NativeFunction
 
 
 def integer(value: int) -> ctypes.c_int64:

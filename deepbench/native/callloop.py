@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
-from deepbench.backend import Call, Kernel
-from deepbench.errors import LibraryError
+from deepbench.core.errors import LibraryError
+from deepbench.core.kernel import Call, Kernel
 
 # Set to any text to time in Python although the compiled loop is there: to see what it saves, and for tests.
 NO_NATIVE = "DEEPBENCH_NO_NATIVE_LOOP"

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 
-from deepbench.errors import Unavailable
+from deepbench.core.errors import Unavailable
 
 # Where the makers of GPUs install by default, unless these variables say otherwise.
 TOOLKITS = {"CUDA_HOME": "/usr/local/cuda", "ROCM_PATH": "/opt/rocm"}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from deepbench.backend import Call, Kernel
-from deepbench.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.kernel import Call, Kernel
 
 # Where distributions keep an MPI, beside the prefix of this Python.
 SYSTEM_PREFIXES = (

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-from deepbench import precision
-from deepbench.backend import Call, Kernel
-from deepbench.errors import LibraryError, OutOfMemory, Unsupported
+from deepbench.core.errors import LibraryError, OutOfMemory, Unsupported
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.precision import type_name
 
 # dnnl_status_t
 SUCCESS = 0
@@ -140,7 +140,7 @@ class OneDNN:
     def desc_of(self, view: Any) -> Handle:
         """The descriptor of an array of NumPy, however its axes lie in memory."""
         strides = [s // view.itemsize for s in view.strides]
-        return self.memory_desc(view.shape, precision.type_name(view.dtype), strides)
+        return self.memory_desc(view.shape, type_name(view.dtype), strides)
 
     def memory(self, descriptor: Handle, array: Any) -> Handle:
         """Memory over an array of NumPy, which the caller keeps alive."""
@@ -260,7 +260,7 @@ class Conversions:
 
     def add(self, argument: int, name: str, view: Any, output: bool = False, attribute: Any = None) -> None:
         """An argument of the primitive, and the array (as a view in the library's order of axes) that is behind it."""
-        from deepbench.arrays import empty
+        from deepbench.core.operands import empty
 
         plain, chosen = self.dnn.desc_of(view), self.dnn.argument_desc(self.primitive_desc, argument)
         memory = self.dnn.memory(plain, view)
@@ -280,7 +280,7 @@ class Conversions:
 
     def add_workspace(self) -> None:
         """What a forward pass leaves for the backward pass, where there is such a thing."""
-        from deepbench.arrays import empty
+        from deepbench.core.operands import empty
 
         desc = self.dnn.workspace_desc(self.primitive_desc)
         size = self.dnn.size_bytes(desc) if desc else 0
@@ -300,7 +300,7 @@ class Conversions:
         if ahead is None:
             own = tuple(self.formats)
             kernel_calls = (*self.inward, *calls, *self.outward)
-            return Kernel(kernel_calls, load=lambda: make(self.poison), own=own, notes=notes)
+            return Kernel(kernel_calls, load=lambda: make(self.poison), private_buffers=own, notes=notes)
         make(self.inward)  # touches the pages and starts the threads
         start = perf_counter()
         make([*self.inward, *self.outward])
@@ -309,7 +309,7 @@ class Conversions:
             calls,
             load=lambda: make([*self.inward, *self.poison]),
             store=lambda: make(self.outward),
-            own=tuple(self.formats),
+            private_buffers=tuple(self.formats),
             notes=notes,
         )
 

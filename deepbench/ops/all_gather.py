@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.collective import CollectiveOp, Parts, joined
+from deepbench.core.collective import CollectiveOp, Parts, joined
 
 if TYPE_CHECKING:
     import numpy as np

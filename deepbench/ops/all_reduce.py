@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.collective import Collective, CollectiveOp, stretch
+from deepbench.core.collective import Collective, CollectiveOp, stretch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ class AllReduceOp(CollectiveOp):
         "overlap": ("none", "gemm"),
         **CollectiveOp.settings,
     }
-    ways = ("processes", *CollectiveOp.ways)
+    variants = ("processes", *CollectiveOp.variants)
     adds = same_everywhere = repeats = True
     smoke = (Collective(1, 2), Collective(2, 3), Collective(1000, 2), Collective(1001, 3))
 

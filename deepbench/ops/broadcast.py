@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.collective import Collective, CollectiveOp, stretch
+from deepbench.core.collective import Collective, CollectiveOp, stretch
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
     Array = np.ndarray[Any, Any]
 

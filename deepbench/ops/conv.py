@@ -18,16 +18,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import BadInput
-from deepbench.op import BaseProblem, Comparison, Op, size
-from deepbench.precision import BITS, STORING
+from deepbench.core.errors import BadInput
+from deepbench.core.op import Comparison, Op
+from deepbench.core.precision import BITS, STORING
+from deepbench.core.problem import BaseProblem, size
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from deepbench.case import Case
-    from deepbench.op import Arrays
-    from deepbench.precision import Precision
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
+    from deepbench.core.precision import Precision
 
     Array = np.ndarray[Any, Any]
 
@@ -160,18 +161,18 @@ class ConvOp(Op):
 
     def operands(self, case: Case) -> Arrays:
         """The arrays of this direction, shaped as they lie in memory; see the top of this file."""
-        from deepbench import arrays
+        from deepbench.core import operands
 
         made = {}
         for stream, (name, (shape, kind)) in enumerate(self._layout(case).items()):
             stored = _channels_last(shape) if self._last(case, name) else shape
-            made[name] = arrays.empty(stored, kind) if name in self.outputs else arrays.random(stored, kind, stream)
+            made[name] = operands.empty(stored, kind) if name in self.outputs else operands.random(stored, kind, stream)
         self.reset(case, made)
         return made
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """Poison: every output is written, none is added to."""
-        from deepbench.arrays import poison
+        from deepbench.core.operands import poison
 
         for name in self.outputs:
             if name in arrays:
@@ -365,7 +366,7 @@ class ConvOp(Op):
         """
         import numpy as np
 
-        from deepbench.sums import sum_roundoff
+        from deepbench.core.tolerance import sum_roundoff
 
         p, g, output = case.problem, case.problem.groups, self._output(case)
         weights = case.direction == "backward_weights"
@@ -523,7 +524,7 @@ def _blocks(channels: int, block: int) -> tuple[str, Array, Array]:
     """One channel of each block alone, then all channels of each block with random signs."""
     import numpy as np
 
-    from deepbench.arrays import generator
+    from deepbench.core.operands import generator
 
     choices = generator(stream=9)
     starts = range(0, channels, block)

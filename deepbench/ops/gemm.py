@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.op import BaseProblem, Comparison, Op, size
-from deepbench.precision import BITS, SIXTEEN_BITS
+from deepbench.core.op import Comparison, Op
+from deepbench.core.precision import BITS, SIXTEEN_BITS
+from deepbench.core.problem import BaseProblem, size
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from deepbench.case import Case
-    from deepbench.op import Arrays
-    from deepbench.precision import Precision
-    from deepbench.sums import Start
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
+    from deepbench.core.precision import Precision
+    from deepbench.core.tolerance import Start
 
 # Up to so many multiply-adds, and elements of one operand, the whole product is computed in float64 (some
 # milliseconds); above, elements are sampled and the whole is checked by a random projection.
@@ -73,16 +74,16 @@ class GemmOp(Op):
 
     def operands(self, case: Case) -> Arrays:
         """Arrays `a`, `b`, `c` as they lie in memory, see the top of this file."""
-        from deepbench import arrays
+        from deepbench.core import operands
 
         p, types = case.problem, case.precision
-        operands = {
-            "a": arrays.random((p.m, p.k) if p.a_t else (p.k, p.m), types.weights, stream=0),
-            "b": arrays.random((p.k, p.n) if p.b_t else (p.n, p.k), types.data, stream=1),
-            "c": arrays.empty((p.n, p.m), self.result_type(case)),
+        arrays = {
+            "a": operands.random((p.m, p.k) if p.a_t else (p.k, p.m), types.weights, stream=0),
+            "b": operands.random((p.k, p.n) if p.b_t else (p.n, p.k), types.data, stream=1),
+            "c": operands.empty((p.n, p.m), self.result_type(case)),
         }
-        self.reset(case, operands)
-        return operands
+        self.reset(case, arrays)
+        return arrays
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
@@ -99,8 +100,8 @@ class GemmOp(Op):
         """Every element of a small product; of a large one a sample, and each element through a projection."""
         import numpy as np
 
-        from deepbench.arrays import generator
-        from deepbench.sums import TOLERANCE_UNITS, storing, sum_roundoff
+        from deepbench.core.operands import generator
+        from deepbench.core.tolerance import TOLERANCE_UNITS, storing, sum_roundoff
 
         p, c = case.problem, arrays["c"]
         a, b = self._left(case, arrays), self._right(case, arrays)
@@ -161,7 +162,7 @@ class GemmOp(Op):
         return arrays["b"].T if case.problem.b_t else arrays["b"]
 
     def _start(self, case: Case) -> Start:
-        from deepbench.sums import Start
+        from deepbench.core.tolerance import Start
 
         return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
 
@@ -169,7 +170,7 @@ class GemmOp(Op):
         """Random elements, the four corners among them, each computed in float64."""
         import numpy as np
 
-        from deepbench.sums import sampled_elements, storing
+        from deepbench.core.tolerance import sampled_elements, storing
 
         p, c = case.problem, arrays["c"]
         corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
@@ -194,7 +195,7 @@ class GemmOp(Op):
         """
         import numpy as np
 
-        from deepbench.sums import PROJECTION_SAFETY, project, storing
+        from deepbench.core.tolerance import PROJECTION_SAFETY, project, storing
 
         p, c = case.problem, arrays["c"]
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0

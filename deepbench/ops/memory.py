@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deepbench.op import BaseProblem, Comparison, Op, choice, size
+from deepbench.core.op import Comparison, Op
+from deepbench.core.problem import BaseProblem, choice, size
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
-    from deepbench.precision import Precision
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
+    from deepbench.core.precision import Precision
 
 # Arrays of each kind that are read, and written.
 STREAMS = {"read": (1, 0), "copy": (1, 1), "triad": (2, 1)}
@@ -34,7 +35,7 @@ class Memory(BaseProblem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n % 2:
-            from deepbench.errors import BadInput
+            from deepbench.core.errors import BadInput
 
             raise BadInput(f"n must be even, found {self.n}")
 
@@ -55,18 +56,18 @@ class MemoryOp(Op):
 
     def operands(self, case: Case) -> Arrays:
         """Arrays `a`, for triad `b`, and `c`: as long, or for `read` two numbers that hold 64 bits."""
-        from deepbench import arrays
+        from deepbench.core import operands
 
         p = case.problem
-        made = {"a": arrays.random((p.n,), "f32", stream=0)}
+        made = {"a": operands.random((p.n,), "f32", stream=0)}
         if p.kind == "triad":
-            made["b"] = arrays.random((p.n,), "f32", stream=1)
-        made["c"] = arrays.empty((2 if p.kind == "read" else p.n,), "f32")
+            made["b"] = operands.random((p.n,), "f32", stream=1)
+        made["c"] = operands.empty((2 if p.kind == "read" else p.n,), "f32")
         self.reset(case, made)
         return made
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        from deepbench.arrays import poison
+        from deepbench.core.operands import poison
 
         poison(arrays["c"])
 

@@ -29,15 +29,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.op import BaseProblem, Comparison, Op, choice, size
-from deepbench.precision import BITS, STORING
+from deepbench.core.op import Comparison, Op
+from deepbench.core.precision import BITS, STORING
+from deepbench.core.problem import BaseProblem, choice, size
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from deepbench.case import Case
-    from deepbench.op import Arrays
-    from deepbench.precision import Precision
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
+    from deepbench.core.precision import Precision
 
     Array = np.ndarray[Any, Any]
 
@@ -153,18 +154,18 @@ class RecurrentOp(Op):
         """
         import numpy as np
 
-        from deepbench import arrays
+        from deepbench.core import operands
 
         p = case.problem
         made = {}
         for stream, (name, (shape, kind)) in enumerate(self._layout(case).items()):
-            made[name] = arrays.empty(shape, kind)
+            made[name] = operands.empty(shape, kind)
             if name in self.outputs:
                 continue
             if name in ("x", "h0", "c0", "dy"):
                 made[name][...] = self._rows(case, name, stream)
             else:
-                made[name][...] = arrays.draw(made[name].size, kind, stream).reshape(shape)
+                made[name][...] = operands.draw(made[name].size, kind, stream).reshape(shape)
         if case.precision.roundoff:
             r = made["r"]
             np.multiply(r, np.sqrt(3 / p.hidden), out=r, casting="unsafe")
@@ -176,13 +177,13 @@ class RecurrentOp(Op):
         """Values of one of the arrays that have a row for each element of the batch; rows of a kind are equal."""
         import numpy as np
 
-        from deepbench import arrays
+        from deepbench.core import operands
 
         p = case.problem
         shape, kind = self._layout(case)[name]
         axis = len(shape) - 2
         few = (*shape[:axis], p.kinds, shape[-1])
-        values = arrays.random(few, kind if kind != "u8" else "f32", stream)
+        values = operands.random(few, kind if kind != "u8" else "f32", stream)
         if kind == "u8":
             values = np.rint(values * STATE_SCALE + STATE_SHIFT)
         rows: Array = np.take(values, np.arange(p.batch) % p.kinds, axis=axis)
@@ -190,7 +191,7 @@ class RecurrentOp(Op):
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """Poison: every output is written, none is added to."""
-        from deepbench.arrays import poison
+        from deepbench.core.operands import poison
 
         for name in self.outputs:
             if name in arrays:
@@ -409,7 +410,7 @@ class RecurrentOp(Op):
         """Weights of sums over the first index of dr: every row alone, or blocks of rows with random signs."""
         import numpy as np
 
-        from deepbench.arrays import generator
+        from deepbench.core.operands import generator
 
         if p.timesteps * p.kinds * p.gates * p.hidden**2 <= FULL_CHECK_MULTIPLY_ADDS:
             return np.eye(p.hidden)
@@ -428,7 +429,7 @@ def _steps_of_kinds(p: Recurrent) -> list[Array]:
     """The time steps at which the reference computes each kind."""
     import numpy as np
 
-    from deepbench.arrays import generator
+    from deepbench.core.operands import generator
 
     choices = generator(stream=8)
     steps = [np.arange(p.timesteps)]
@@ -440,7 +441,7 @@ def _steps_of_kinds(p: Recurrent) -> list[Array]:
 
 def _roundoff(case: Case) -> float:
     """Of sums of this layer: over hidden units, and for gradients of weights over steps and rows."""
-    from deepbench.sums import sum_roundoff
+    from deepbench.core.tolerance import sum_roundoff
 
     p = case.problem
     shortest = min(p.hidden, p.timesteps * p.batch) if case.direction != "forward" else p.hidden

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.collective import Collective, CollectiveOp, stretch
+from deepbench.core.collective import Collective, CollectiveOp, stretch
 
 if TYPE_CHECKING:
     import numpy as np

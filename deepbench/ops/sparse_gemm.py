@@ -16,17 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import BadInput
-from deepbench.op import LARGEST_SIZE, BaseProblem, Comparison, Op, choice, size
-from deepbench.precision import BITS, SIXTEEN_BITS
+from deepbench.core.errors import BadInput
+from deepbench.core.op import Comparison, Op
+from deepbench.core.precision import BITS, SIXTEEN_BITS
+from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from deepbench.case import Case
-    from deepbench.op import Arrays
-    from deepbench.precision import Precision
-    from deepbench.sums import Start
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
+    from deepbench.core.precision import Precision
+    from deepbench.core.tolerance import Start
 
     Array = np.ndarray[Any, Any]
 
@@ -92,20 +93,20 @@ class SparseGemmOp(Op):
 
     def operands(self, case: Case) -> Arrays:
         """The arrays named at the top of this file; indices are 32 bits wide, as libraries want them by default."""
-        from deepbench import arrays
+        from deepbench.core import operands
 
         p, types = case.problem, case.precision
         turn = -1 if case.settings["order"] == "row" else 1
-        operands = {
-            "row_starts": arrays.empty((p.m + 1,), "s32"),
-            "columns": arrays.empty((p.non_zeros,), "s32"),
-            "values": arrays.random((p.non_zeros,), types.weights, stream=0),
-            "b": arrays.random((p.n, p.k)[::turn], types.data, stream=1),
-            "c": arrays.empty((p.n, p.m)[::turn], self.result_type(case)),
+        arrays = {
+            "row_starts": operands.empty((p.m + 1,), "s32"),
+            "columns": operands.empty((p.non_zeros,), "s32"),
+            "values": operands.random((p.non_zeros,), types.weights, stream=0),
+            "b": operands.random((p.n, p.k)[::turn], types.data, stream=1),
+            "c": operands.empty((p.n, p.m)[::turn], self.result_type(case)),
         }
-        self._place(p, operands["row_starts"], operands["columns"])
-        self.reset(case, operands)
-        return operands
+        self._place(p, arrays["row_starts"], arrays["columns"])
+        self.reset(case, arrays)
+        return arrays
 
     def _place(self, p: SparseGemm, row_starts: Array, columns: Array) -> None:
         """Distinct columns in ascending order for every row.
@@ -115,7 +116,7 @@ class SparseGemmOp(Op):
         """
         import numpy as np
 
-        from deepbench.arrays import generator
+        from deepbench.core.operands import generator
 
         choices = generator(stream=5)
         if p.structure == "2_4":
@@ -161,8 +162,8 @@ class SparseGemmOp(Op):
         """Every element of a small product; of a large one a sample, and each element through a projection."""
         import numpy as np
 
-        from deepbench.arrays import generator
-        from deepbench.sums import (
+        from deepbench.core.operands import generator
+        from deepbench.core.tolerance import (
             PROJECTION_SAFETY,
             TOLERANCE_UNITS,
             project,
@@ -267,7 +268,7 @@ class SparseGemmOp(Op):
         )
 
     def _start(self, case: Case) -> Start:
-        from deepbench.sums import Start
+        from deepbench.core.tolerance import Start
 
         return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deepbench import limits
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
+from deepbench.judge import limits
 from deepbench.report import export
-from deepbench.store import ResultFile
-from deepbench.summary import Summary
+from deepbench.results.file import ResultFile
+from deepbench.results.summary import Summary
 
 REMEDY = "Parquet needs PyArrow: pip install 'deepbench-kernels[parquet]'"
 

@@ -8,12 +8,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from deepbench import limits as machine_limits
-from deepbench import units
-from deepbench.limits import Limits, Standing
+from deepbench.core import units
+from deepbench.judge import limits
+from deepbench.judge.limits import Limits, Standing
 from deepbench.report.table import notes, rival_title, rivals, title
-from deepbench.store import ResultFile
-from deepbench.summary import Baseline, Summary, baselines
+from deepbench.results.file import ResultFile
+from deepbench.results.summary import Baseline, Summary, baselines
 
 # What backends note of a kernel that is one value: seconds but for names and bytes.
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
@@ -43,7 +43,7 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "time_s": e.time_s if e else None,
         "low_s": e.low_s if e else None,
         "high_s": e.high_s if e else None,
-        "interval_of": None if e is None or e.low_s is None else "one process" if s.within else "processes",
+        "interval_of": None if e is None or e.low_s is None else "one process" if s.single_process else "processes",
         "processes": e.processes if e else None,
         "clean_fraction": e.clean_fraction if e and not s.imported else None,
         "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
@@ -81,22 +81,22 @@ def _single(value: Any) -> str | int | float | None:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def rows(summaries: Sequence[Summary], limits: Limits | None = None) -> list[dict[str, Any]]:
+def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:
     """A row a case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), limits.standing(s) if limits else None) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), known.standing(s) if known else None) for s in summaries]
 
 
 def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
     """An object with the file's header, its roofs and a row a case."""
-    cases = rows(summaries, machine_limits.of_file(found, summaries))
+    cases = rows(summaries, limits.of_file(found, summaries))
     content = {"header": found.header, "roofs": found.roofs, "limits": found.limits, "cases": cases}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def to_csv(found: ResultFile, summaries: Sequence[Summary]) -> str:
     """A header and a row a case; columns of all ops together."""
-    cases = rows(summaries, machine_limits.of_file(found, summaries))
+    cases = rows(summaries, limits.of_file(found, summaries))
     names = list(dict.fromkeys(name for r in cases for name in r))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
@@ -116,7 +116,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     for group in rivals(summaries):
         for i, s in enumerate([*group.ranked, *group.others]):
             name = rival_title(s)
-            said = notes(s, compared) if s.counts else [s.status, s.record["reason"] or ""]
+            said = notes(s, compared) if s.is_ranked else [s.status, s.record["reason"] or ""]
             e = s.estimate
             cells = [
                 title(s),
@@ -129,7 +129,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 ", ".join(filter(None, said)),
             ]
             shown = [escaped(text) for text in cells]
-            if i == 0 and s.counts:
+            if i == 0 and s.is_ranked:
                 shown[2] = f"**{shown[2]}**"
             lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from deepbench import fleet, units
-from deepbench.outliers import Standing
+from deepbench.core import units
+from deepbench.core.stats import lower_quartile
+from deepbench.judge.outliers import Standing
+from deepbench.measure import fleet
 from deepbench.report.views import Cell, View
-from deepbench.stats import lower_quartile
 
 # Slow kernels and bad cases that are told of one host; the tables have all.
 MOST_TOLD = 3

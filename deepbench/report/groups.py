@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-from deepbench import reference, scaling, units
+from deepbench.core import units
+from deepbench.judge import scaling
 from deepbench.report.table import rival_title
 from deepbench.report.views import Cell, View
-from deepbench.summary import Summary
+from deepbench.results import published
+from deepbench.results.summary import Summary
 
 # The published machine that is no GPU, and one column for the best of the others.
 CPU_MACHINE = "Intel Xeon Phi 7250"
@@ -25,7 +27,7 @@ def by_ranks(summaries: Sequence[Summary]) -> View:
         key = r["problem"]["n"], r["problem"]["ranks"], r["precision"], r["settings"].get("place", "out")
         if key not in best or _time(s) < _time(best[key]):
             best[key] = s
-    known = reference.all_reduces()
+    known = published.all_reduces()
     rows: list[dict[str, Cell]] = []
     for (n, ranks, precision, place), s in sorted(best.items()):
         then = [p for p in known if precision == "f32" and (p.values.n, p.values.ranks) == (n, ranks)]
@@ -124,7 +126,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
 def check_on_published() -> str:
     """How far the models are off where the answer is known: fitted to 2 to 8 ranks, asked for 16 and 32."""
     errors: dict[int, list[float]] = {16: [], 32: []}
-    known = reference.all_reduces()
+    known = published.all_reduces()
     for machine in dict.fromkeys(p.machine for p in known):
         times: dict[tuple[int, int], float] = {}
         for p in known:
@@ -160,7 +162,7 @@ def _range(bound: int | None, i: int, count: int) -> str:
 
 def _measured(summaries: Sequence[Summary]) -> list[Summary]:
     reduced = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None]
-    return [s for s in reduced if s.counts]
+    return [s for s in reduced if s.is_ranked]
 
 
 def _point(s: Summary) -> scaling.Point:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deepbench import units
-from deepbench.limits import FINE, Limits
+from deepbench.core import units
+from deepbench.judge.limits import FINE, Limits
 from deepbench.report.table import library_title
 from deepbench.report.views import Cell, View
 

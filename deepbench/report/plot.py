@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log10
 
-from deepbench import units
-from deepbench.limits import Limits, device_of
+from deepbench.core import units
+from deepbench.judge.limits import Limits, device_of
 from deepbench.report.table import rivals
-from deepbench.summary import Summary
+from deepbench.results.summary import Summary
 
 LETTERS = {"gemm": "g", "conv": "c", "recurrent": "r", "sparse_gemm": "s", "memory": "m"}
 SEVERAL, HEIGHT, MARGIN = "#", 22, 10

@@ -9,10 +9,12 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from deepbench import plan, units
-from deepbench.case import Case
-from deepbench.plan import Planned, Rounds
-from deepbench.record import Record
+from deepbench.core import units
+from deepbench.core.case import Case
+from deepbench.plan.cases import Planned
+from deepbench.plan.modes import Rounds
+from deepbench.plan.rounds import next_round
+from deepbench.results.record import Record
 
 
 class Bar:
@@ -115,7 +117,7 @@ class Bar:
         """Work out again how many rounds a case still needs: the least, and beyond that one at a time."""
         assert self._rounds is not None, "start comes first"
         records = self._records.get(text, [])
-        wanted = plan.next_round(records, self._rounds) is not None
+        wanted = next_round(records, self._rounds) is not None
         self._remaining[text] = max(1, self._rounds.least - len(records)) if wanted else 0
 
     def _counts(self) -> tuple[int, int]:

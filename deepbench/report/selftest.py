@@ -5,8 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from deepbench import selftest, stats, units
-from deepbench.selftest import Findings, Sensitivity
+from deepbench.core import stats, units
+from deepbench.judge import selftest
+from deepbench.judge.selftest import Findings, Sensitivity
 
 # What a machine should do better than; beyond it a sentence says what to do.
 MOST_FALSE_ALARMS, MOST_UNSTEADY, MOST_CORE_GAP, MOST_LOOP_S = 0.05, 0.05, 1.03, 50e-9
@@ -16,7 +17,7 @@ GOOD_CHANGE = 0.05
 def page(found: Findings) -> list[str]:
     """The page, a line a sentence; remedies begin with an arrow."""
     return [
-        *_alarms("two files of one session", found.apart),
+        *_alarms("two files of one session", found.separate),
         *_alarms("two sides in turn (run --ab, --against)", found.in_turn),
         *_power(found),
         *_sessions(found),
@@ -46,7 +47,7 @@ def _alarms(how: str, cases: list[Sensitivity]) -> list[str]:
 
 def _power(found: Findings) -> list[str]:
     lines = []
-    for how, cases in (("two files of one session", found.apart), ("in turn", found.in_turn)):
+    for how, cases in (("two files of one session", found.separate), ("in turn", found.in_turn)):
         known = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
         if not known:
             continue
@@ -141,5 +142,5 @@ def table(found: Findings) -> list[dict[str, Any]]:
             "false alarms in turn": in_turn[c.case].rates.false_alarms if c.case in in_turn else None,
             "finds in turn": in_turn[c.case].smallest if c.case in in_turn else None,
         }
-        for c in found.apart
+        for c in found.separate
     ]

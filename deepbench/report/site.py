@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deepbench import __version__, reference, store
-from deepbench.errors import BadInput
-from deepbench.record import from_line, to_bytes
+from deepbench import __version__
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import from_line, to_bytes
 from deepbench.report.page import content, render
+from deepbench.results import published
+from deepbench.results.file import read_results
 
 MARK = "index.json"
 STATE = ".state"
@@ -52,14 +54,14 @@ class Built:
 
 
 def build(
-    folder: Path, out: Path, published: bool, step: Callable[[str, int], None] = lambda name, total: None
+    folder: Path, out: Path, with_published: bool, step: Callable[[str, int], None] = lambda name, total: None
 ) -> Built:
     """Bring the site up to date; a file that cannot be read is left out and told of.
 
     Args:
         folder: result files, in subfolders too.
         out: where the site goes; new, or one that was made before.
-        published: whether the machines that the original published are in it.
+        with_published: whether the machines that the original published are in it.
         step: called with the name of what was done, and how much there is to do.
 
     """
@@ -71,12 +73,12 @@ def build(
         raise BadInput(f"{out} has files that are no site of deepbench; choose an empty folder")
     plotly = render.plotly()
     try:
-        return _build(folder, out, published, plotly, step)
+        return _build(folder, out, with_published, plotly, step)
     except OSError as error:
         raise BadInput(f"cannot write the site: {error.filename}: {error.strerror}") from None
 
 
-def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
+def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
     folder, out = folder.resolve(), out.resolve()
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
@@ -90,7 +92,7 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
     before = {path.stem: path for path in (out / STATE).glob("*.json")}
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
     names = _names(folder, files)
-    machines = reference.machines() if published else []
+    machines = published.machines() if with_published else []
     done = Built()
     kept: dict[str, dict[str, Any]] = {}
     touched: set[str] = set()
@@ -102,7 +104,7 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
             digest = _known(before.get(name), stamp)
             if digest is None:
                 title = path.relative_to(folder).with_suffix("").as_posix()
-                made = content.of_file(store.read(path), title)
+                made = content.of_file(read_results(path), title)
                 digest = _machine(out, name, made, stamp, f"../data/{name}.jsonl")
                 shutil.copyfile(path, out / "data" / f"{name}.jsonl")
                 done.fresh.append(name)
@@ -149,7 +151,7 @@ def _build(folder: Path, out: Path, published: bool, plotly: str, step: Callable
 def _names(folder: Path, files: Iterable[Path]) -> dict[Path, str]:
     """A name a file that is no other's, and that an address may have."""
     found: dict[Path, str] = {}
-    taken = {_slug(machine) for machine in reference.machines()}
+    taken = {_slug(machine) for machine in published.machines()}
     for path in files:
         text = path.relative_to(folder).with_suffix("").as_posix()
         name = _slug(text)
@@ -312,10 +314,10 @@ def _families(out: Path, digests: list[dict[str, Any]], touched: set[str], done:
 
 
 def _varies(op: str) -> str:
-    from deepbench import op as ops
+    from deepbench.core.op import find_op
 
     try:
-        return ops.find(op).varies or "size"
+        return find_op(op).varies or "size"
     except BadInput:
         return "size"
 
@@ -327,8 +329,8 @@ def _index(out: Path, digests: list[dict[str, Any]]) -> None:
     imported = sum(m["kind"] == "imported" for m in machines)
     if imported:
         told += f", {imported} of other programs' results"
-    if published := len(machines) - measured - imported:
-        told += f" and {published} that Baidu's DeepBench published from 2016 to 2019"
+    if others := len(machines) - measured - imported:
+        told += f" and {others} that Baidu's DeepBench published from 2016 to 2019"
     lines = [
         f"{told}. Rates are the highest of any dense product, counted without padding.",
         "A machine's page says how fast each kernel is, through which library, and how far from the machine's limits.",

@@ -11,14 +11,15 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from deepbench import backend as backends
-from deepbench import op as ops
-from deepbench import units
-from deepbench.case import known_settings
-from deepbench.errors import BadInput
-from deepbench.limits import Limits, device_of
-from deepbench.record import MEASURED
-from deepbench.summary import Baseline, Summary, baselines
+from deepbench.core import units
+from deepbench.core.backend import all_backends
+from deepbench.core.case import known_settings
+from deepbench.core.errors import BadInput
+from deepbench.core.op import find_op
+from deepbench.core.problem import make_problem
+from deepbench.judge.limits import Limits, device_of
+from deepbench.results.record import MEASURED
+from deepbench.results.summary import Baseline, Summary, baselines
 
 # A case with a smaller share of undisturbed samples than this gets a note.
 FEW_CLEAN = 0.25
@@ -52,7 +53,7 @@ def rivals(summaries: Iterable[Summary]) -> list[Rivals]:
         groups.setdefault(work_text(s), []).append(s)
     found = []
     for group in groups.values():
-        ok = [s for s in group if s.counts]
+        ok = [s for s in group if s.is_ranked]
         ranked = sorted(ok, key=lambda s: s.estimate.time_s if s.estimate else 0.0)
         found.append(Rivals(ranked, [s for s in group if s not in ok]))
     return found
@@ -72,14 +73,14 @@ def work_text(s: Summary) -> str:
 def by_group(s: Summary) -> bool:
     """Whether one process a rank takes part."""
     try:
-        return ops.find(s.record["op"]).group
+        return find_op(s.record["op"]).group
     except BadInput:
         return s.group is not None
 
 
 def _ways(s: Summary) -> tuple[str, ...]:
     try:
-        return ops.find(s.record["op"]).ways
+        return find_op(s.record["op"]).variants
     except BadInput:
         return ()
 
@@ -94,8 +95,8 @@ def title(s: Summary) -> str:
     """The problem as its op writes it; a file from elsewhere may have an op that is not here."""
     record = s.record
     try:
-        op = ops.find(record["op"])
-        text = op.title(ops.make_problem(op, record["problem"]))
+        op = find_op(record["op"])
+        text = op.title(make_problem(op, record["problem"]))
     except BadInput:
         text = " ".join(f"{k}={v}" for k, v in record["problem"].items())
     extra = [] if record["direction"] == "forward" else [record["direction"]]
@@ -118,13 +119,13 @@ def settings_words(s: Summary, ways: bool = True) -> list[str]:
 
 def library_title(name: str) -> str:
     """The library as its makers spell it, or the word in the file."""
-    known = backends.all_backends()
+    known = all_backends()
     return known[name].title if name in known else name
 
 
 def is_framework(name: str) -> bool:
     """Whether this backend calls libraries of others."""
-    known = backends.all_backends()
+    known = all_backends()
     return name in known and known[name].framework
 
 
@@ -236,14 +237,14 @@ def _full_table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], lim
             rate = _bytes_per_s(s)
             time, interval, tflop, clean = _numbers(s)
             said = notes(s, compared) if measured else []
-            if not s.counts:
+            if not s.is_ranked:
                 said = [f"{s.status}: {s.record['reason'] or ''}", *said]
             elif s in group.tie:
                 said = ["tie", *said]
             table.add_row(
                 Text(title(s) if i == 0 else ""),
                 Text(s.record["precision"] if i == 0 else ""),
-                Text("▶" if i == 0 and s.counts else "", "bold green"),
+                Text("▶" if i == 0 and s.is_ranked else "", "bold green"),
                 Text(rival_title(s)),
                 *(time, interval, tflop, rate, limit_words(s, limits), clean),
                 Text(", ".join(said), "yellow"),
@@ -255,7 +256,7 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
     e = s.estimate
     if e is None:
         return "–", "–", "–", "–"
-    interval = units.plus_minus(e.half_width) + ("*" if s.within else "")
+    interval = units.plus_minus(e.half_width) + ("*" if s.single_process else "")
     tflop = "–" if by_group(s) else units.flop_per_s(s.flop_per_s)
     clean = "–" if s.imported else units.percent(e.clean_fraction)  # other programs keep no evidence
     return units.seconds(e.time_s), interval, tflop, clean
@@ -294,7 +295,7 @@ def _footnotes(summaries: Sequence[Summary]) -> list[str]:
             "limit: what a case stands at (arithmetic, a level of memory, the least a call takes), and its share of "
             "that roof; deepbench roofline has the roofs."
         )
-    if any(s.within for s in summaries):
+    if any(s.single_process for s in summaries):
         lines.append("*: one process only, so the interval is from inside it and too narrow.")
     if "disturbed" in said:
         lines.append("disturbed: fewer than three samples were left alone by other programs; all were used.")

@@ -13,9 +13,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from deepbench import units
+from deepbench.core import units
 from deepbench.report.table import by_group, is_framework, library_title, rival_title, settings_words, title, work_text
-from deepbench.summary import Summary
+from deepbench.results.summary import Summary
 
 Cell = str | int | float | None
 
@@ -157,7 +157,7 @@ def _without_threads(rows: dict[_Row, float | None]) -> dict[_Row, float | None]
 
 def _merged(summaries: Sequence[Summary]) -> str:
     """Which libraries and settings the fastest was taken of."""
-    cases = [s for s in summaries if s.counts and s.record["sources"]]
+    cases = [s for s in summaries if s.is_ranked and s.record["sources"]]
     libraries = dict.fromkeys(library_title(s.record["backend"]) for s in cases)
     words = dict.fromkeys(word for s in cases for word in settings_words(s))
     return f" of {', '.join(libraries)}" + (f" with or without {', '.join(words)}" if words else "")
@@ -188,7 +188,7 @@ def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
                 continue
             place = (source["suite"], source["row"], r["op"], r["direction"])
             key = _Row(source["application"], r["precision"], r["threads"], *place)
-            time_s = s.estimate.time_s if s.estimate and s.counts else None
+            time_s = s.estimate.time_s if s.estimate and s.is_ranked else None
             known = found.get(key)
             found[key] = time_s if known is None else known if time_s is None else min(known, time_s)
     return _gradients_once(found)
@@ -213,7 +213,7 @@ def _gradients_once(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
 
 def by_backend(summaries: Sequence[Summary]) -> View:
     """Every library's time side by side, and what a framework adds to the fastest library."""
-    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.counts}
+    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.is_ranked}
     names = list(backend_of)
     frameworks = [n for n in names if is_framework(backend_of[n])]
     names = [*(n for n in names if n not in frameworks), *frameworks]
@@ -224,7 +224,7 @@ def by_backend(summaries: Sequence[Summary]) -> View:
     ratios: dict[str, list[float]] = {n: [] for n in names}
     fastest = dict.fromkeys(names, 0)
     for group in groups.values():
-        times = {rival_title(s): s.estimate.time_s for s in group if s.counts and s.estimate}
+        times = {rival_title(s): s.estimate.time_s for s in group if s.is_ranked and s.estimate}
         if not times:
             continue
         row: dict[str, Cell] = {"problem": title(group[0]), "precision": group[0].record["precision"]}

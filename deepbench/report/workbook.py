@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepbench import limits, plan
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
+from deepbench.judge import limits
+from deepbench.plan.suites import read_suite
 from deepbench.report import export
 from deepbench.report.table import rival_title, settings_words
-from deepbench.store import ResultFile
-from deepbench.summary import Summary, baselines
+from deepbench.results.file import ResultFile
+from deepbench.results.summary import Summary, baselines
 
 REMEDY = "a workbook needs openpyxl: pip install 'deepbench-kernels[xlsx]'"
 
@@ -82,7 +83,7 @@ def write(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
         raise BadInput(REMEDY) from None
     book = openpyxl.Workbook()
     book.remove(book.active)
-    ok = [s for s in summaries if s.counts]
+    ok = [s for s in summaries if s.is_ranked]
     suites = {source["suite"] for s in ok for source in s.record["sources"]}
     if "deepbench/train" in suites:
         for precision, (name, words) in TRAIN.items():
@@ -131,7 +132,7 @@ def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _F
 def _entries(suite: str, op: str) -> list[tuple[int, Any, str]]:
     """Row, problem and application of each line of a suite, in its order, each once."""
     found: dict[int, tuple[int, Any, str]] = {}
-    for entry in plan.read_suite(suite):
+    for entry in read_suite(suite):
         if entry.pattern.op == op and entry.source:
             row = int(entry.source["row"])
             found.setdefault(
@@ -215,7 +216,7 @@ def _not_needed(suite: str) -> set[int]:
     """Rows of convolutions whose gradient of the input no training needs."""
     return {
         int(e.source["row"])
-        for e in plan.read_suite(suite)
+        for e in read_suite(suite)
         if e.source and e.pattern.op == "conv" and not e.source.get("needed", True)
     }
 

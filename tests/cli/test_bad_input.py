@@ -25,7 +25,7 @@ def refused(done, expected):
         (["run", "nosuch"], "unknown suite, op or file 'nosuch'; suites are"),
         (
             ["run", "--op", "nosuch"],
-            "unknown op 'nosuch'; there are all_gather, all_reduce, all_to_all, broadcast, "
+            "unknown operation 'nosuch'; there are all_gather, all_reduce, all_to_all, broadcast, "
             "conv, gemm, memory, recurrent, reduce_scatter, send_receive, sparse_gemm",
         ),
         (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),

@@ -6,9 +6,9 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from deepbench.record import to_line
+from deepbench.core.json_lines import to_line
+from tests import samples
 from tests.conftest import long, records_of
-from tests.unit import samples
 
 TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"
 STEADY = [1.00, 1.01, 0.99, 1.005, 0.995]

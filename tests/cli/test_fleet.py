@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deepbench import fleet
-from deepbench.errors import BadInput
+from deepbench.core.errors import BadInput
+from deepbench.measure import fleet
 from tests.conftest import lines_of
 
 
@@ -142,7 +142,7 @@ def test_a_file_is_read_back_as_it_was(lines, tmp_path):
     again = fleet.read(path)
 
     assert found.results == again.results
-    assert again.torn
+    assert again.truncated
     assert [1, 2] == [r["round"] for r in fleet.of_host(again, "b").records]
 
 

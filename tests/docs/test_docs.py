@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deepbench import backend, case, op, record
+from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.case import parse_case
+from deepbench.core.op import all_ops
+from deepbench.results.record import make_record
 from tests.conftest import ROOT, long, records_of
 
 DOCS = ROOT / "docs"
@@ -28,10 +31,10 @@ def test_the_example_op_runs_on_the_reference_at_once(deepbench, tmp_path):
 @long
 def test_the_example_library_multiplies(deepbench, tmp_path):
     """BLIS is rarely there; MKL's library has the same Fortran names and stands in for it."""
-    from deepbench.errors import Unavailable
+    from deepbench.core.errors import Unavailable
 
     try:
-        path = backend.find("mkl").open()["path"]
+        path = find_backend("mkl").open()["path"]
     except Unavailable as error:
         pytest.skip(str(error))
     done = deepbench(
@@ -73,7 +76,7 @@ def test_every_field_of_the_schema_is_described():
 
     assert {"plan.mode", "roof.at", "limit.at", "measurement.samples_s"} <= fields
     assert set() == fields - described
-    made = record.make(case.parse("gemm m=1 n=1 k=1 forward f32 mkl threads=1"), 1, "ok")
+    made = make_record(parse_case("gemm m=1 n=1 k=1 forward f32 mkl threads=1"), 1, "ok")
     assert set() == set(made) - described
 
 
@@ -114,7 +117,7 @@ def test_the_readme_names_every_folder_and_file_it_shows():
 def test_every_op_and_library_is_in_the_readme():
     text = (ROOT / "README.md").read_text()
 
-    for found in [*op.all_ops().values(), *backend.all_backends().values()]:
+    for found in [*all_ops().values(), *all_backends().values()]:
         assert found.name in text
 
 

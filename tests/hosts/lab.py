@@ -129,10 +129,10 @@ class Lab:
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                is_rank = b"deepbench.rank" in (path / "cmdline").read_bytes()
+                is_rank = b"deepbench.measure.group.rank" in (path / "cmdline").read_bytes()
                 if is_rank and os.stat(path / "ns" / "net").st_ino == here:
                     words = (path / "cmdline").read_bytes().split(b"\0")
-                    if b"deepbench.rank" in words and b"python" in words[0]:
+                    if b"deepbench.measure.group.rank" in words and b"python" in words[0]:
                         found.append(int(path.name))
         return found
 

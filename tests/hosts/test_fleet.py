@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, lines_of
-from tests.harness.conftest import NO_LIBRARIES
 from tests.hosts.lab import Lab, missing
+from tests.measure.conftest import NO_LIBRARIES
 
 if not os.environ.get("DEEPBENCH_TEST_HOSTS"):
     pytest.skip("fleets are opt-in: make test-hosts", allow_module_level=True)
@@ -33,7 +33,7 @@ def plugins(tmp_path_factory):
     """A folder with one library of one's own."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "backends").mkdir()
-    text = "from tests.harness.liars import Honest\nclass Own(Honest):\n    name = title = 'honest'\nBACKEND = Own()\n"
+    text = "from tests.measure.liars import Honest\nclass Own(Honest):\n    name = title = 'honest'\nBACKEND = Own()\n"
     (folder / "backends" / "honest.py").write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{text}")
     return folder
 

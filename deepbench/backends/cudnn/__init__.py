@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepbench.backend import Kernel, kernel
+from deepbench.core.backend import kernel
+from deepbench.core.kernel import Kernel
 from deepbench.native.gpu.library import GpuBackend
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
     from deepbench.native.gpu.cudnn import Descriptor
-    from deepbench.op import Arrays
 
 # Sums in f16 are left to matrix products: in layers they may be so far off that a check would say nothing.
 FLOATS = ("f32", "tf32", "bf16", "f16")

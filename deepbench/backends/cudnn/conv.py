@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
+from deepbench.core.op import find_op
 from deepbench.native.gpu import cudnn, layouts
-from deepbench.op import find
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
     from deepbench.backends.cudnn import CuDNN
-    from deepbench.case import Case
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Kernel
+    from deepbench.core.op import Arrays
     from deepbench.native.gpu.device import Gpu
-    from deepbench.op import Arrays
 
 WORKSPACE_BYTES = layouts.CONV_WORKSPACE_BYTES
 # Building plans takes most of it: some are compiled then.
@@ -63,7 +63,7 @@ def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
 
 def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
     """The graph of this one operation, not finished: it still lacks the handle or the card's properties."""
-    from deepbench.precision import type_name
+    from deepbench.core.precision import type_name
 
     p = case.problem
     deep = slice(0 if p.dimensions == 3 else 1, None)
@@ -81,7 +81,7 @@ def operation_graph(gpu: Gpu, case: Case, arrays: Arrays) -> cudnn.Descriptor:
         sizes, strides = layouts.sizes_and_strides(case, arrays[name])
         described = cudnn.tensor(gpu, number, type_name(arrays[name].dtype), sizes, strides)
         operation.set(attribute, cudnn.DESCRIPTOR, described)
-    scale = find(case.op).facts(case).get("scale", 1.0)
+    scale = find_op(case.op).facts(case).get("scale", 1.0)
     operation.set(alpha, cudnn.FLOAT, scale).set(beta, cudnn.FLOAT, 0.0).finish()
     return cudnn.Descriptor(gpu, cudnn.OPERATION_GRAPH).set(cudnn.GRAPH_OPERATIONS, cudnn.DESCRIPTOR, operation)
 

@@ -7,16 +7,16 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
 from deepbench.native.gpu import cudnn
 from deepbench.native.gpu.device import Memory
 from deepbench.native.gpu.recurrent import Description, Layer, Spaces
 
 if TYPE_CHECKING:
-    from deepbench.backend import Call, Kernel
     from deepbench.backends.cudnn import CuDNN
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Call, Kernel
+    from deepbench.core.op import Arrays
 
 # cudnn_adv.h
 ALGORITHMS = {"standard": 0, "persistent static": 1, "persistent dynamic": 2, "persistent static small": 3}

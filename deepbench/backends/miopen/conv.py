@@ -6,15 +6,15 @@ import ctypes
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
+from deepbench.core.precision import type_name
 from deepbench.native.gpu import layouts
-from deepbench.precision import type_name
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
     from deepbench.backends.miopen import MIOpen
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Kernel
+    from deepbench.core.op import Arrays
 
 WORKSPACE_BYTES = layouts.CONV_WORKSPACE_BYTES
 SEARCH_MOST_S = 30.0

@@ -7,15 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from deepbench.backends.miopen import TYPES
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
+from deepbench.core.precision import dtype
 from deepbench.native.gpu.recurrent import Description, Layer, Spaces
-from deepbench.precision import dtype
 
 if TYPE_CHECKING:
-    from deepbench.backend import Call, Kernel
     from deepbench.backends.miopen import MIOpen
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Call, Kernel
+    from deepbench.core.op import Arrays
 
 # miopen.h
 ALGORITHMS = {"default": 0, "fundamental": 1}

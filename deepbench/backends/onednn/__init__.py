@@ -9,12 +9,13 @@ from __future__ import annotations
 import mmap
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backend import Backend, Kernel, kernel
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.kernel import Kernel
 from deepbench.native import library
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 
 def _no_sycl(path: str) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.op import find_op
 from deepbench.native import onednn as c
-from deepbench.op import find
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Kernel
+    from deepbench.core.op import Arrays
 
 ARGUMENTS = {
     "forward": {"x": c.ARG_SRC, "w": c.ARG_WEIGHTS, "b": c.ARG_BIAS, "y": c.ARG_DST},
@@ -23,8 +23,8 @@ OUTPUTS = ("y", "dx", "dw", "db")
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one convolution in any direction."""
-    from deepbench.arrays import filled
-    from deepbench.precision import type_name
+    from deepbench.core.operands import filled
+    from deepbench.core.precision import type_name
 
     p, views = case.problem, {n: _view(case, n, a) for n, a in arrays.items()}
     # With `nhwc` the library works on data as they lie; otherwise it may choose, and data are converted.
@@ -53,7 +53,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             conversions.add(argument, name, views[name], output=name in OUTPUTS)
     if scaled:
         # oneDNN divides by the scale of a destination.
-        scale = filled((1,), "f32", 1 / find(case.op).facts(case)["scale"])
+        scale = filled((1,), "f32", 1 / find_op(case.op).facts(case)["scale"])
         conversions.arguments[c.ARG_SCALES + c.ARG_DST] = dnn.memory(dnn.desc_of(scale), scale)
         conversions.keep.append(scale)
     algorithm = dnn.query(primitive_desc, c.QUERY_ALGORITHM, ctypes.c_int())
@@ -85,7 +85,7 @@ def _backward(
     dnn: c.OneDNN, case: Case, descs: dict[str, Any], views: dict[str, Any], shape: tuple[Any, ...]
 ) -> c.Handle:
     """Backward primitives ask for the forward one as a hint."""
-    from deepbench.precision import type_name
+    from deepbench.core.precision import type_name
 
     x, w = descs.get("x", descs.get("dx")), descs.get("w", descs.get("dw"))
     bias = None

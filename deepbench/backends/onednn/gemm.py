@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from deepbench.native import onednn as c
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Kernel
+    from deepbench.core.op import Arrays
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
+from deepbench.core.op import find_op
 from deepbench.native import onednn as c
-from deepbench.op import find
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Kernel
+    from deepbench.core.op import Arrays
 
 FORWARD = {
     "x": c.ARG_SRC,
@@ -70,7 +70,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     conversions.arguments[c.ARG_WORKSPACE] = forward.arguments[c.ARG_WORKSPACE]
     conversions.keep += forward.keep
     kernel, before = conversions.kernel(ahead=packing), forward.kernel(ahead=None)
-    kernel.own += before.own
+    kernel.private_buffers += before.private_buffers
     load = kernel.load
 
     def pass_forward() -> None:
@@ -91,7 +91,7 @@ def _view(name: str, array: Any) -> Any:
 
 def _descs(dnn: c.OneDNN, views: dict[str, Any], free: set[str]) -> dict[str, c.Handle]:
     """Descriptors of all arrays; the library chooses the format of those that are `free`."""
-    from deepbench.precision import type_name
+    from deepbench.core.precision import type_name
 
     return {
         name: dnn.memory_desc_any(view.shape, type_name(view.dtype)) if name in free else dnn.desc_of(view)
@@ -132,7 +132,7 @@ def _quantisation(dnn: c.OneDNN, case: Case) -> c.Handle | None:
     """What 8-bit numbers mean; None for floats."""
     if case.precision.roundoff:
         return None
-    facts = find(case.op).facts(case)
+    facts = find_op(case.op).facts(case)
     attribute = dnn.create("dnnl_primitive_attr_create")
     shift = ctypes.c_float(facts["state_shift"])
     dnn.call("dnnl_primitive_attr_set_rnn_data_qparams", attribute, ctypes.c_float(facts["state_scale"]), shift)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
 from deepbench.native import onednn as c
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Kernel
+    from deepbench.core.op import Arrays
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
@@ -60,7 +60,7 @@ def _by_columns(case: Case, arrays: Arrays) -> tuple[Any, Any, Any]:
     """Aᵀ as CSR: where each column of A starts, the rows of its non-zeros, and their values."""
     import numpy as np
 
-    from deepbench.arrays import copy
+    from deepbench.core.operands import copy
 
     lengths = np.diff(arrays["row_starts"])
     order = np.argsort(arrays["columns"], kind="stable")

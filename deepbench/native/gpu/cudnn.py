@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import LibraryError, Unsupported
+from deepbench.core.errors import LibraryError, Unsupported
 
 if TYPE_CHECKING:
     from deepbench.native.gpu.device import Gpu

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from deepbench.errors import DeepBenchError, LibraryError, OutOfMemory, Unavailable, Unsupported
+from deepbench.core.errors import DeepBenchError, LibraryError, OutOfMemory, Unavailable, Unsupported
 from deepbench.native import library
 from deepbench.native.gpu import functions, telemetry
 from deepbench.native.gpu.timing import DeviceTimer, GroupTimer

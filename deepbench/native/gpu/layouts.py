@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import Unsupported
+from deepbench.core.errors import Unsupported
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
 
 # Scratch memory an algorithm may use: some unfold the whole image beyond it, and training has no room for them.
 CONV_WORKSPACE_BYTES = 2**30

@@ -6,14 +6,15 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from deepbench.backend import Backend, Call, Kernel
+from deepbench.core.backend import Backend
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.precision import dtype
 from deepbench.native.gpu.vendor import CUDA, Cuda
-from deepbench.precision import dtype
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
     from deepbench.native.gpu.device import Buffers
-    from deepbench.op import Arrays
 
 
 class GpuBackend(Backend):
@@ -71,10 +72,10 @@ class GpuBackend(Backend):
         views: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> Buffers:
         """The arrays of a case on the card."""
+        from deepbench.core.op import find_op
         from deepbench.native.gpu.device import Buffers
-        from deepbench.op import find
 
-        return Buffers(self.gpu, arrays, find(case.op).outputs, leading, views)
+        return Buffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
 
     def enqueue(self, name: str, *arguments: Any) -> Call:
         """A call that puts work into the stream, with its status looked at."""
@@ -88,7 +89,7 @@ class GpuBackend(Backend):
             calls=tuple(calls),
             load=buffers.load,
             store=buffers.store,
-            own=tuple(arrays),
+            private_buffers=tuple(arrays),
             notes=notes,
             device=self.gpu,
         )

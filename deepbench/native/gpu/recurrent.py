@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from deepbench.backend import Kernel
+from deepbench.core.kernel import Kernel
+from deepbench.core.precision import dtype
 from deepbench.native.gpu.device import Memory
-from deepbench.precision import dtype
 
 if TYPE_CHECKING:
     import ctypes
 
-    from deepbench.backend import Call
-    from deepbench.case import Case
+    from deepbench.core.case import Case
+    from deepbench.core.kernel import Call
+    from deepbench.core.op import Arrays
     from deepbench.native.gpu.library import GpuBackend
-    from deepbench.op import Arrays
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Layer:
             calls=tuple(calls),
             load=load,
             store=store,
-            own=tuple(self.arrays),
+            private_buffers=tuple(self.arrays),
             notes={
                 "implementation": self.IMPLEMENTATIONS[self.case.direction],
                 "algorithm": title,

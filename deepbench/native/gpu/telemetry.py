@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 
 if TYPE_CHECKING:
     from deepbench.native.gpu.device import Gpu

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from deepbench.errors import DeepBenchError, LibraryError, OutOfMemory, Unsupported
+from deepbench.core.errors import DeepBenchError, LibraryError, OutOfMemory, Unsupported
 
 if TYPE_CHECKING:
-    from deepbench.backend import Kernel
+    from deepbench.core.kernel import Kernel
     from deepbench.native.gpu.device import Gpu
 
 GRAPH_BELOW_S = 50e-6

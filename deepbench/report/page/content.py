@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from deepbench import comparison, limits, reference, selftest, units
-from deepbench import op as ops
-from deepbench.errors import BadInput
-from deepbench.limits import Limits, Standing, device_of
-from deepbench.record import printable
-from deepbench.report import comparison as comparing
+from deepbench.core import units
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import printable
+from deepbench.core.op import find_op
+from deepbench.judge import compare, limits, selftest
+from deepbench.judge.limits import Limits, Standing, device_of
+from deepbench.report import compare as comparing
 from deepbench.report import export, views
-from deepbench.report import reference as published
+from deepbench.report import published as published_tables
 from deepbench.report.table import (
     Rivals,
     by_group,
@@ -30,8 +31,9 @@ from deepbench.report.table import (
     settings_words,
     title,
 )
-from deepbench.store import ResultFile
-from deepbench.summary import Summary, baselines, summarize
+from deepbench.results import published
+from deepbench.results.file import ResultFile
+from deepbench.results.summary import Summary, baselines, summarize
 
 # Fields of `export.row` that a page has as they are.
 FIELDS = (
@@ -88,7 +90,7 @@ def _columns(
         family, size = _family(s)
         told = {
             **{name: whole.get(name) for name in FIELDS},
-            **({"status": "imported"} if s.imported and s.counts else {}),
+            **({"status": "imported"} if s.imported and s.is_ranked else {}),
             "title": title(s),
             "command": _command(s),
             "library": rival_title(s),
@@ -121,7 +123,7 @@ def _family(s: Summary) -> tuple[str | None, int | None]:
     """What stays the same along a curve, in words, and the size that grows."""
     r = s.record
     try:
-        varies = ops.find(r["op"]).varies
+        varies = find_op(r["op"]).varies
     except BadInput:
         return None, None
     size = r["problem"].get(varies) if varies else None
@@ -176,7 +178,7 @@ def _libraries(found: ResultFile) -> list[dict[str, Any]]:
 def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """Roofs of each device and number of threads, where most cases ran first: peaks by precision, rates by level of
     memory."""
-    ok = [s for s in summaries if s.counts and not by_group(s)]
+    ok = [s for s in summaries if s.is_ranked and not by_group(s)]
     places = Counter((device_of(s.record), s.record["threads"]) for s in ok)
     found = []
     for device, threads in sorted(places, key=lambda place: (-places[place], place[0], -place[1])):
@@ -196,7 +198,7 @@ def _sentences(
     summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None], known: Limits
 ) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
-    ok = [s for s in summaries if s.counts]
+    ok = [s for s in summaries if s.is_ranked]
     stands = {s.record["case"]: standing for s, standing in zip(summaries, standings, strict=True)}
     fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
     near = _how_near([standing for standing in fastest if standing])
@@ -204,7 +206,7 @@ def _sentences(
     fast = [_how_fast(ok, known, device, len(devices) > 1) for device in devices]
     told = [text for text in (*fast, _which_library(groups), near) if text]
     counts = Counter(s.status for s in summaries)
-    if any(s.within for s in ok):
+    if any(s.single_process for s in ok):
         told.append("*: one process only, so the interval is from inside it and too narrow.")
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
     told.append(
@@ -296,7 +298,7 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     """Two files beside each other; without a case in common it says so."""
     names = printable(names[0]), printable(names[1])
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
-    found = comparison.compare(a, b, unchecked=imported, between=selftest.between_files(a, b))
+    found = compare.compare_files(a, b, unchecked=imported, between=selftest.between_files(a, b))
     if not found.cases:
         return _nothing(names, found.left_out[:3])
     mean = next(m.ratio for m in found.means() if m.name == "all")
@@ -316,18 +318,18 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
 def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
     """A file beside a published machine; without a case in common it says so."""
     name = printable(name)
-    matched = reference.beside(summarize(found.records, found.order), machine)
+    matched = published.match(summarize(found.records, found.order), machine)
     if not matched:
         return _nothing((name, machine), [])
-    rows, once = published.beside(matched).rows, reference.once(matched)
+    rows, once = published_tables.beside(matched).rows, published.best_matches(matched)
     return {
         "first": name,
         "second": machine,
         "published": True,
         "heading": [
-            _plainly((name, machine), reference.geometric_mean(once) or 1.0, len(once), "problems"),
+            _plainly((name, machine), published.geometric_mean(once) or 1.0, len(once), "problems"),
             f"ratio: time of {machine} over time of {name}, so above 1 {machine} is slower",
-            *(f"differs: {text}" for text in reference.apart(matched, machine)),
+            *(f"differs: {text}" for text in published.differences(matched, machine)),
         ],
         "means": [
             {
@@ -335,7 +337,7 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
                 "cases": row["cases"],
                 "ratio": row["ratio"],
             }
-            for row in published.means(matched, machine).rows
+            for row in published_tables.means(matched, machine).rows
         ],
         "cases": [
             {
@@ -359,16 +361,16 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
 
 def of_machine(machine: str) -> dict[str, Any]:
     """A published machine, as a file is shown: no samples, no limits, and nobody checked an answer."""
-    sheets = [s for s in reference.sheets() if s.machine == machine]
-    results = [r for r in reference.of_machine(machine) if r.direction != reference.TOTAL]
-    count = sum(r.machine == machine and r.direction != reference.TOTAL for r in reference.results())
+    sheets = [s for s in published.sheets() if s.machine == machine]
+    results = [r for r in published.of_machine(machine) if r.direction != published.TOTAL]
+    count = sum(r.machine == machine and r.direction != published.TOTAL for r in published.results())
     fastest: dict[tuple[str, str, str, str], float] = {}
     for r in results:
         key = r.op, r.problem, " ".join(r.words), r.precision
         fastest[key] = min(r.time_s, fastest.get(key, r.time_s))
     rows = []
     for r in results:
-        op = ops.find(r.op)
+        op = find_op(r.op)
         fixed = [word for word in r.values.text.split() if not word.startswith(f"{op.varies}=")]
         flop = r.flop_per_s
         rows.append(

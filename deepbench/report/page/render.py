@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from deepbench import __version__
-from deepbench.errors import BadInput
-from deepbench.record import to_bytes
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import to_bytes
 
 SCRIPTS = ("words.js", "table.js", "charts.js", "page.js")
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deepbench.op import BaseProblem, Comparison, Op, size
-from deepbench.precision import BITS
+from deepbench.core.op import Comparison, Op
+from deepbench.core.precision import BITS
+from deepbench.core.problem import BaseProblem, size
 
 if TYPE_CHECKING:
-    from deepbench.case import Case
-    from deepbench.op import Arrays
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
 
 EPSILON = 1e-5
 
@@ -39,20 +40,20 @@ class LayerNormOp(Op):
 
     def operands(self, case: Case) -> Arrays:
         """Arrays `x` and `y` (rows, columns), `scale` and `shift` (columns)."""
-        from deepbench import arrays
+        from deepbench.core import operands
 
         p, kind = case.problem, case.precision.data
         made = {
-            "x": arrays.random((p.rows, p.columns), kind, stream=0),
-            "scale": arrays.random((p.columns,), kind, stream=1),
-            "shift": arrays.random((p.columns,), kind, stream=2),
-            "y": arrays.empty((p.rows, p.columns), kind),
+            "x": operands.random((p.rows, p.columns), kind, stream=0),
+            "scale": operands.random((p.columns,), kind, stream=1),
+            "shift": operands.random((p.columns,), kind, stream=2),
+            "y": operands.empty((p.rows, p.columns), kind),
         }
         self.reset(case, made)
         return made
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        from deepbench.arrays import poison
+        from deepbench.core.operands import poison
 
         poison(arrays["y"])
 

@@ -1,0 +1,96 @@
+"""Finds operations, libraries and formats by their files. A new one needs no list: its file is enough.
+
+A module of `deepbench/ops`, `deepbench/backends` or `deepbench/formats` (a file or a folder) ends
+in `OP = …`, `BACKEND = …` or `FORMAT = …`.
+
+`DEEPBENCH_PLUGINS` may name further folders, separated as in `PATH`, with `ops/*.py` and `backends/*.py`. These are
+Python programs that run with the user's rights: name only folders you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from deepbench.core.errors import BadInput
+
+PLUGINS = "DEEPBENCH_PLUGINS"
+
+ATTRIBUTES = {"ops": "OP", "backends": "BACKEND", "formats": "FORMAT"}
+
+
+@cache
+def registered(kind: str) -> dict[str, Any]:
+    """Every object of one kind (`ops`, `backends` or `formats`) by its `name`.
+
+    `BadInput` for a module that does not end in its object, and for two objects of the same name.
+    """
+    attribute = ATTRIBUTES[kind]
+    objects: dict[str, Any] = {}
+    files: dict[str, str | None] = {}
+    for module in _modules(kind):
+        if not hasattr(module, attribute):
+            raise BadInput(f"{module.__file__} does not end in {attribute} = …; see docs/")
+        thing = getattr(module, attribute)
+        name = getattr(thing, "name", None)
+        if not isinstance(name, str):
+            raise BadInput(f"{module.__file__}: {attribute} has no name; see docs/")
+        if name in objects:
+            raise BadInput(f"{module.__file__}: the name {name!r} is taken by {files[name]}; choose another name")
+        objects[name], files[name] = thing, module.__file__
+    return objects
+
+
+def operation(name: str) -> Any:
+    """The operation with this name; `BadInput` for any other word."""
+    return _one("ops", "operation", name)
+
+
+def backend(name: str) -> Any:
+    """The library with this name; `BadInput` for any other word."""
+    return _one("backends", "backend", name)
+
+
+def _one(kind: str, word: str, name: str) -> Any:
+    known = registered(kind)
+    if name not in known:
+        raise BadInput(f"unknown {word} {name!r:.60}; choose one of {', '.join(known)}")
+    return known[name]
+
+
+def _modules(kind: str) -> list[ModuleType]:
+    here = Path(__file__).parents[1] / kind
+    names = {path.stem for path in here.glob("[!_]*.py")} | {
+        path.parent.name for path in here.glob("[!_]*/__init__.py")
+    }
+    modules = [importlib.import_module(f"deepbench.{kind}.{name}") for name in sorted(names)]
+    for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+        if not os.path.isdir(folder):
+            raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
+        modules += [_load(kind, path) for path in sorted((Path(folder) / kind).glob("[!_]*.py"))]
+    return modules
+
+
+def _load(kind: str, path: Path) -> ModuleType:
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    name = f"deepbench_plugins.{kind}.{digest}.{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, f"{path} is a .py file"
+    assert spec.loader is not None, f"{path} is a .py file"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise BadInput(f"{PLUGINS}: {path} does not load: {type(error).__name__}: {error}") from error
+    return module

@@ -1,1 +1,0 @@
-"""Results of other programs, one format a file; each module ends in `FORMAT = MyFormat()`."""

@@ -1,0 +1,38 @@
+"""How long a round of a case will take, roughly."""
+
+from __future__ import annotations
+
+from deepbench.core.backend import find_backend
+from deepbench.core.case import Case
+from deepbench.core.op import find_op
+from deepbench.plan.modes import Rules
+
+# What a round of one case costs beside its calls: a fresh Python with NumPy and the library.
+PROCESS_S = 0.35
+# Filling, checking and summing operands goes at about this speed.
+TOUCH_BYTES_PER_S = 0.6e9
+# Where no roof is known yet: two cores of a small server.
+GUESSED_FLOP_PER_S = 5e10
+GUESSED_BYTES_PER_S = 1e10
+# Libraries reach about half the roof over DeepBench's shapes.
+SHARE_OF_ROOF = 0.5
+
+
+# Starting a group, and the calls whose bits are compared.
+GROUP_S = 0.3
+# On a device: opening it, and the search among algorithms. A guess, made without one.
+DEVICE_S = 3.0
+
+
+def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> float:
+    """Seconds that one round of a case will take, roughly: for the time left, not for any result."""
+    op = find_op(case.op)
+    call = op.expected_s(case, SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S), GUESSED_BYTES_PER_S)
+    sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
+    at_once = find_backend(case.backend).loads_at_once
+    if at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
+        sampling = 0.0
+    more = 0.0 if find_backend(case.backend).device == "cpu" else DEVICE_S
+    if op.group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
+        more += GROUP_S + 6 * case.problem.ranks * op.operand_bytes(case) / TOUCH_BYTES_PER_S / 2
+    return PROCESS_S + op.operand_bytes(case) / TOUCH_BYTES_PER_S + call + sampling + more

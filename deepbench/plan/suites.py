@@ -1,0 +1,218 @@
+"""Suites, files and typed words → the lines that ask for cases."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deepbench.core.backend import all_backends
+from deepbench.core.case import DIRECTIONS, Pattern, check_settings, parse_pattern, read_field
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.op import Op, all_ops
+from deepbench.core.precision import PRECISIONS
+from deepbench.core.problem import make_problem, required_fields
+
+SUITES = Path(__file__).parents[1] / "suites"
+
+# Columns of a suite's CSV beside the fields of the op's Problem: where a row comes from.
+SOURCE_COLUMNS = ("row", "application", "label", "note", "needed")
+
+# A list longer than this is a mistake; the largest suite has some hundreds of lines.
+MOST_LINES = 100_000
+MOST_SUITE_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a suite, or a case typed on the command line."""
+
+    pattern: Pattern
+    source: dict[str, Any] | None
+
+
+def read_words(words: Sequence[str]) -> list[Entry]:
+    """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name."""
+    tokens = [token for word in words for token in (word.split() if "=" in word else [word])]
+    entries: list[Entry] = []
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token in all_ops():
+            end = position + 1
+            while end < len(tokens) and _continues_case(tokens[end]):
+                end += 1
+            entries.append(Entry(parse_pattern(" ".join(tokens[position:end])), None))
+            position = end
+        else:
+            entries += read_suite(token)
+            position += 1
+    return entries
+
+
+def _continues_case(token: str) -> bool:
+    return "=" in token or token in DIRECTIONS or token in PRECISIONS or token in all_backends()
+
+
+@cache
+def suite_files() -> dict[str, list[Path]]:
+    """The files of every suite of the package: a name is a folder of them, or one file."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted([*SUITES.rglob("*.csv"), *SUITES.rglob("*.txt")]):
+        folder = path.parent.relative_to(SUITES).as_posix()
+        name = path.stem if folder == "." else folder
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def read_suite(name: str) -> list[Entry]:
+    """The lines of a suite by its name, or of a file of one's own: a CSV, or a text with a case a line."""
+    for suite, paths in suite_files().items():
+        if suite == name:
+            return [e for path in paths for e in _read_file(path, suite)]
+    path = Path(name)
+    if path.suffix.lower() not in (".csv", ".txt"):
+        raise BadInput(
+            f"unknown suite, op or file {shorten(name)!r}; suites are {', '.join(suite_files())}; "
+            f"ops are {', '.join(all_ops())}; a file of your own ends in .csv or .txt"
+        )
+    return _read_file(path, name)
+
+
+def _read_file(path: Path, suite: str) -> list[Entry]:
+    text = text_of(path)
+    read = _read_csv if path.suffix.lower() == ".csv" else _read_lines
+    entries = read(text, path, suite)
+    if not entries:
+        raise BadInput(f"{path} has no problem in it; wanted a header and a line for each problem")
+    return entries
+
+
+def text_of(path: Path) -> str:
+    """What is in a file that a person named; `BadInput` says what is wrong with it."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BadInput(f"{path} is no regular file; wanted a list of problems")
+        if path.stat().st_size > MOST_SUITE_BYTES:
+            raise BadInput(f"{path} is larger than {MOST_SUITE_BYTES} bytes; is it a list of problems?")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"cannot read {shorten(str(path))}: {text}") from None
+    if b"\0" in content:
+        raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
+    try:
+        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark first
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
+def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].strip()
+        if words:
+            with _located(path, number):
+                entries.append(Entry(parse_pattern(words), _source(suite, number, {})))
+    return entries
+
+
+def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    entries: list[Entry] = []
+    lines = 0
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        op = _op_of(header, path)
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                with _located(path, reader.line_num):
+                    lines += 1
+                    entries += _csv_entries(op, header, row, suite, lines)
+            if len(entries) > MOST_LINES:
+                raise BadInput(f"{path} has more than {MOST_LINES} lines; is it a list of problems?")
+    except csv.Error as error:
+        raise BadInput(f"{path}, line {reader.line_num}: {error}") from None
+    return entries
+
+
+def _op_of(header: list[str], path: Path) -> Op:
+    """The op whose fields the header names; where several have them, the one the file is called after.
+
+    `BadInput` says what was wanted.
+    """
+    doubled = next((n for n in header if header.count(n) > 1), None)
+    if doubled is not None:
+        raise BadInput(f"{path}: the header has {shorten(doubled)!r} twice")
+    fitting, reasons = [], []
+    for op in all_ops().values():
+        fields = set(fields_in_order(op))
+        known = {*fields, *SOURCE_COLUMNS, "directions", *op.settings}
+        unknown = [n for n in header if n not in known]
+        required = required_fields(op)
+        missing = [n for n in required if n not in header]
+        if not unknown and not missing:
+            fitting.append(op)
+        wanted = f"{op.name} wants {','.join(fields_in_order(op))}"
+        reasons.append(f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {shorten(','.join(unknown)) or '-'})")
+    named = [op for op in fitting if op.name == path.stem]
+    if len(fitting) > 1 and not named:
+        names = ", ".join(op.name for op in fitting)
+        raise BadInput(f"{path}: the header fits {names}; call it after one, such as {fitting[0].name}.csv")
+    fitting = named or fitting
+    if not fitting:
+        raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
+    return fitting[0]
+
+
+def fields_in_order(op: Op) -> list[str]:
+    """The names of the fields of the op's Problem."""
+    return [f.name for f in dataclasses.fields(op.Problem)]
+
+
+def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: int) -> list[Entry]:
+    """An entry for each word of the column `directions`, or one that leaves the direction to the run."""
+    if len(row) != len(header):
+        raise BadInput(f"{len(row)} cells, the header has {len(header)}")
+    cells = dict(zip(header, map(str.strip, row), strict=True))
+    fields = fields_in_order(op)
+    problem = make_problem(op, {n: read_field(op, n, v) for n, v in cells.items() if n in fields})
+    said = {n: v for n, v in cells.items() if n in op.settings and v}
+    check_settings(op.name, said)
+    directions = cells.get("directions", "").split()
+    unknown = [d for d in directions if d not in op.directions]
+    if unknown:
+        raise BadInput(f"{op.name} has no direction {shorten(unknown[0])!r}; it has {', '.join(op.directions)}")
+    source = _source(suite, number, cells)
+    chosen: list[str | None] = [*directions] or [None]
+    return [Entry(Pattern(op.name, problem, d, settings=tuple(sorted(said.items()))), source) for d in chosen]
+
+
+def _source(suite: str, number: int, cells: dict[str, str]) -> dict[str, Any]:
+    row = cells.get("row") or str(number)
+    return {
+        "suite": suite,
+        "row": int(row) if row.isdecimal() and len(row) < 10 else number,
+        **{name: cells.get(name) or None for name in ("application", "label", "note")},
+        "needed": cells.get("needed") != "no",
+    }
+
+
+class _located:
+    """Puts file and line before the sentence of a `BadInput`."""
+
+    def __init__(self, path: Path, line: int) -> None:
+        self.where = f"{path}, line {line}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, BadInput):
+            raise BadInput(f"{self.where}: {error}") from None

@@ -1,0 +1,100 @@
+"""Every library for groups that is here: right, deterministic, and equal to others where it adds in the same order."""
+
+import pytest
+
+from deepbench.core.backend import GroupBackend, all_backends, find_backend
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.measure.parent import measure_case
+from deepbench.plan.modes import Rules
+from deepbench.results.summary import summarize
+
+SHORT = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
+LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and isinstance(b, GroupBackend)]
+
+
+@pytest.fixture(scope="module")
+def opened():
+    from deepbench.cli.run import open_backends
+
+    return open_backends(LIBRARIES)
+
+
+@pytest.fixture
+def measured(opened):
+    def measure_it(name, text):
+        if "unavailable" in opened[name]:
+            pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
+        return measure_case(parse_case(f"{text.format(name)} threads=1"), 1, SHORT, 60.0)
+
+    return measure_it
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "all_reduce n=1 ranks=2 forward f32 {}",
+        "all_reduce n=1001 ranks=3 forward f32 {}",
+        "all_reduce n=2 ranks=3 forward f32 {} place=in",
+        "all_reduce n=1000 ranks=2 forward f16 {}",
+        "all_reduce n=70000 ranks=4 forward f32 {}",
+    ],
+)
+def test_the_sum_is_right_and_deterministic(measured, name, text):
+    record = measured(name, text)
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert "yes" == record["group"]["deterministic"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_receive"])
+def test_the_kin_of_all_reduce(measured, name, op):
+    if not find_backend(name).supports(op, "f32", "forward"):
+        pytest.skip(f"{name} has no {op}")
+    record = measured(name, f"{op} {find_op(op).smoke[-1].text} forward f32 {{}}")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_sixteen_bits_with_eight_of_significand(measured, name):
+    record = measured(name, "all_reduce n=1001 ranks=3 forward bf16 {}")
+
+    assert record["status"] in ("ok", "unsupported"), record["reason"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_every_algorithm_it_says_it_has(measured, name):
+    known = getattr(find_backend(name), "ALGORITHMS", {}).get("all_reduce", {})
+    if not known:
+        pytest.skip(f"{name} offers no choice of algorithm")
+    bits = {}
+    for algorithm in known:
+        record = measured(name, "all_reduce n=3001 ranks=3 forward f32 {} algorithm=" + algorithm)
+        assert ("ok", None) == (record["status"], record["reason"]), algorithm
+        bits[algorithm] = record["group"]["hash"]
+
+    assert len(set(bits.values())) > 1, bits  # the switch switches something: orders of adding differ
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_an_all_reduce_beside_a_product(measured, name):
+    record = measured(name, "all_reduce n=600000 ranks=2 forward f32 {} overlap=gemm")
+
+    if name in ("ring", "oneccl"):
+        assert "unsupported" == record["status"]
+        return
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert record["notes"]["all_reduce_alone_s"] > 0
+    assert record["notes"]["gemm_alone_s"] > 0
+    (summary,) = summarize([record])
+    assert summary.hidden < 1.5  # no more than all of it, but for noise
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_one_thread_level_is_as_right_as_the_other(measured, name):
+    record = measured(name, "all_reduce n=100 ranks=2 forward f32 {} mpi_threads=single")
+
+    assert record["status"] in ("ok", "unsupported"), record["reason"]

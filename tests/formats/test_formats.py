@@ -1,0 +1,273 @@
+"""Other programs' files: each is recognized, and what it says comes out as a case with its time, or is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deepbench import formats
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import to_line
+from deepbench.report import views
+from deepbench.results import summary
+from deepbench.results.file import read_results
+
+FOLDER = Path(__file__).parents[1] / "data" / "imports"
+
+
+def imported(name, tmp_path, **given):
+    text = (FOLDER / name).read_text()
+    found = formats.recognize(text)
+    options = formats.Given(**given)
+    lines = formats.lines(formats.read(text, options), options, ["import"])
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(to_line(line) for line in lines))
+    read = read_results(path)  # what it makes passes the schema
+    return found.name, {s.record["case"]: s for s in summary.summarize(read.records, read.order)}, read
+
+
+def time_of(summaries, text):
+    (found,) = [s for case, s in summaries.items() if case.startswith(text)]
+    return found.estimate.time_s
+
+
+def test_nccl_tests_give_times_ranks_and_the_same_bus_bandwidth(tmp_path):
+    name, found, read = imported("nccl_tests.json", tmp_path)
+    raw = json.loads((FOLDER / "nccl_tests.json").read_text())
+
+    assert "nccl-tests" == name
+    assert "2.31.2" == read.header["libraries"]["nccl"]["library"]["version"]
+    assert 6 == len(found)
+    for result in raw["results"]:
+        s = found[f"all_reduce n={result['count']} ranks=2 forward f32 nccl threads=1"]
+        assert s.estimate.time_s == pytest.approx(result["out_of_place"]["time"] * 1e-6)
+        assert s.bus_bytes_per_s == pytest.approx(result["out_of_place"]["bus_bw"] * 1e9, rel=0.01)
+        assert s.is_ranked
+        assert "unchecked" == s.status
+    assert "PATH=" not in read.path.read_text()  # the environment is nobody's business
+
+
+def test_ranks_of_one_process_with_many_cards_and_each_iteration(tmp_path):
+    _, many, _ = imported("nccl_tests_v1_typo_8gpu_1proc.json", tmp_path)
+    _, each, _ = imported("nccl_tests_v3_per_iter.json", tmp_path)
+
+    assert {8} == {s.record["problem"]["ranks"] for s in many.values()}
+    assert {"one"} == {s.record["settings"]["processes"] for s in many.values()}
+    assert max(len(s.rounds[0]["measurement"]["samples_s"]) for s in each.values()) > 3
+
+
+def test_benchdnn_lies_row_by_row_and_ours_column_by_column(tmp_path):
+    name, found, _ = imported("benchdnn.csv", tmp_path)
+
+    assert "benchdnn" == name
+    assert 44.7e-6 == pytest.approx(time_of(found, "gemm m=16 n=1760 k=1760 a_t=0 b_t=0 forward f32"))
+    assert 7.02e-3 == pytest.approx(time_of(found, "gemm m=9124 n=5124 k=2560 a_t=0 b_t=1 forward bf16"))
+    assert any("i8u8" in case for case in found)
+    assert 54.7e-6 == pytest.approx(
+        time_of(found, "conv n=4 c=1 h=161 w=700 k=32 r=5 s=20 pad_h=0 pad_w=0 stride_h=2 stride_w=2 forward f32")
+    )
+    assert any(case.startswith("conv n=2 c=64 h=56 w=56") for case in found)  # a batch that is not said is two
+    skipped = [s for s in found.values() if s.status == "unsupported"]
+    assert not [s for s in skipped if s.estimate]
+
+
+def test_several_logs_in_one_text_keep_their_ranks(tmp_path):
+    text = (FOLDER / "text_nccl_single_all_reduce.txt").read_text()
+    both = text + text.replace("Num Ranks: 8", "Num Ranks: 4")
+    options = formats.Given()
+    found = formats.read(both, options)
+
+    assert {8, 4} == {int(f.case.split("ranks=")[1].split()[0]) for f in found.found}
+    assert 14 + 1 == len(formats.lines(found, options, []))
+
+
+def test_what_is_measured_in_another_way_is_no_second_process():
+    line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.1,1,1,1,1,1"
+    text = "\n".join(line.format(o) for o in ("", "", "--attr-post-ops=sum ", "--wtag=ab ", "--attr-post-ops=relu "))
+    found = formats.read(text, formats.Given())
+    lines = formats.lines(found, formats.Given(), [])
+
+    assert ["beta=0 weights=packed", "weights=packed", "beta=0"] == [
+        r["case"].partition("threads=1 ")[2] for r in lines[1:]
+    ]
+    assert 2 == len(found.left_out)  # said twice; more than a product
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *("--attr-fpmath=bf16 ", "--encoding=csr+0.99:: ", "--bia_dt=f32 ", "--attr-post-ops=sum:0.5+relu "),
+        *("--attr-post-ops=sum:2 ", "--dt=u8:s8:u8 ", "--wtag=BA16a64b ", "--attr-scales=src:common:0.25 "),
+    ],
+)
+def test_benchdnn_lines_that_ask_for_other_work_are_left_out(options):
+    text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.1,1,1,1,1,1"
+    found = formats.read(text, formats.Given())
+
+    assert [] == found.found
+    assert 1 == len(found.left_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--dt=u8:s8:s32 ", "forward i8u8 onednn threads=1 layout=any bias=yes result=wide"),
+        ("--dt=u8:s8:u8 --dir=FWD_I ", "forward i8u8 onednn threads=1 layout=any"),
+        ("--stag=axb --dtag=axb --dir=FWD_D ", "forward f32 onednn threads=1 layout=nhwc"),
+        ("--stag=axb ", None),
+        ("--dir=BWD_W --dt=bf16:f32:bf16 ", None),
+    ],
+)
+def test_benchdnn_convolutions_keep_their_types_and_layout(options, words):
+    text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.1,1,1,1,1,1"
+    found = formats.read(text, formats.Given())
+
+    assert [words] * bool(words) == [f.case[f.case.index("forward") :] for f in found.found]
+
+
+def test_a_second_card_is_never_taken_for_the_first():
+    def state(device, m):
+        sizes = [{"name": "M", "type": "int64", "value": str(m)}]
+        summary = {"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "value": "0.001"}]}
+        return {"name": f"M={m}", "device": device, "axis_values": sizes, "summaries": [summary]}
+
+    value = {
+        "meta": {},
+        "devices": [{"id": 0, "name": "T4"}, {"id": 1, "name": "H100"}],
+        "benchmarks": [{"name": "a", "states": [state(1, 8)]}, {"name": "b", "states": [state(0, 16)]}],
+    }
+    found = formats.read(json.dumps(value), formats.Given(case="gemm m={M} n=8 k=8 f32 cublas"))
+
+    assert "H100" == found.machine["cpu"]
+    assert ["m=8"] == [f.case.split()[1] for f in found.found]
+    assert 1 == len(found.left_out)
+
+
+def sources_of(found, text):
+    (s,) = [s for case, s in found.items() if case.startswith(text)]
+    return [
+        (source["suite"].removeprefix("deepbench/"), source["row"], source["needed"]) for source in s.record["sources"]
+    ]
+
+
+def test_rows_of_suites_are_those_of_the_direction_and_of_the_benchmark_that_ran(tmp_path):
+    _, conv, _ = imported("text_nvidia_conv_train_float.txt", tmp_path)
+
+    assert [("train", 1, True)] == sources_of(conv, FIRST_LAYER + " forward")
+    assert [("train", 1, True)] == sources_of(conv, FIRST_LAYER + " backward_weights")
+    assert [("train", 1, False)] == sources_of(conv, FIRST_LAYER + " backward_data")
+
+
+def test_training_keeps_what_its_backward_pass_needs(tmp_path):
+    _, trains, _ = imported("text_nvidia_rnn_train_half.txt", tmp_path)
+    _, infers, _ = imported("text_nvidia_rnn_inference_float.txt", tmp_path)
+
+    assert {"mode=training"} == {case.split()[-1] for case in trains if " forward " in case}
+    assert not [case for case in infers if "mode=" in case]
+    assert [("train", 1, True)] == sources_of(
+        trains, "recurrent cell=vanilla hidden=1760 batch=16 timesteps=50 forward"
+    )
+
+
+def test_imported_times_count_in_sums_of_applications_and_libraries(tmp_path):
+    _, found, _ = imported("text_nvidia_gemm_train_half.txt", tmp_path)
+    summaries = list(found.values())
+
+    assert {"f16f16"} == {s.record["precision"] for s in summaries}
+    (row,) = views.by_application(summaries).rows
+    assert row["kernels"] == row["measured"] == len(summaries)
+    assert len(summaries) == len(views.by_backend(summaries).rows)
+
+
+def test_nvbench_wants_to_be_told_the_case_and_keeps_what_was_skipped(tmp_path):
+    with pytest.raises(BadInput, match="--case"):
+        imported("nvbench_gemm_2026_reconstructed.json", tmp_path)
+    name, found, read = imported(
+        "nvbench_gemm_2026_reconstructed.json", tmp_path, case="gemm m={M} n={N} k={K} f16 cublas"
+    )
+
+    assert "nvbench" == name
+    assert {"ok": 0, "unchecked": 2, "unsupported": 1} == {
+        status: sum(s.status == status for s in found.values()) for status in ("ok", "unchecked", "unsupported")
+    }
+    assert "Quadro GV100" == read.header["machine"]["cpu"]
+
+
+def test_pyperf_keeps_processes_apart(tmp_path):
+    case = "gemm m=2 n=3 k=4 f32 openblas"
+    value = {
+        "version": "1.0",
+        "metadata": {"hostname": "h", "cpu_model_name": "C"},
+        "benchmarks": [
+            {
+                "metadata": {"name": case},
+                "runs": [{"warmups": [[1, 0.5]]}, {"values": [1e-3, 2e-3]}, {"values": [3e-3]}],
+            }
+        ],
+    }
+    text = json.dumps(value)
+    options = formats.Given()
+    found = formats.recognize(text).read(text, options)
+
+    assert [[1e-3, 2e-3], [3e-3]] == [list(p) for p in found.found[0].processes_s]
+    assert ["gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 openblas threads=1"] == [f.case for f in found.found]
+    with pytest.raises(BadInput, match="no case of ours"):
+        imported("pyperf.json", tmp_path)
+
+
+FIRST_LAYER = "conv n=4 c=1 h=161 w=700 k=32 r=5 s=20 pad_h=0 pad_w=0 stride_h=2 stride_w=2"
+VGG_LAYER = "conv n=8 c=3 h=224 w=224 k=64 r=3 s=3 pad_h=1 pad_w=1 stride_h=1 stride_w=1"
+LSTM = "recurrent cell=lstm hidden=512 batch=16 timesteps=25"
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "case", "seconds"),
+    [
+        ("nvidia_gemm_train_float", 4, "gemm m=1760 n=16 k=1760 a_t=1 b_t=0 forward f32 cublas", 37e-6),
+        ("nvidia_gemm_inference_int8", 5, "gemm m=1024 n=4 k=512 a_t=0 b_t=0 forward i8 cublas", 9e-6),
+        ("nvidia_conv_train_float", 15, FIRST_LAYER + " backward_data f32 cudnn", 156e-6),
+        ("nvidia_rnn_train_half", 12, LSTM + " backward_weights f16 cudnn", 79e-6),
+        ("nvidia_sparse", 4, "sparse_gemm m=7680 n=2 k=2560 sparsity=95 forward f32 cusparse", 40e-6),
+        ("amd_gemm", 5, "gemm m=", None),
+        ("amd_conv", 12, VGG_LAYER + " backward_weights f32 miopen", 385e-6),
+        ("amd_rnn", 6, "recurrent cell=gru hidden=2816 batch=32 timesteps=1500 backward_data f32 miopen", 857210e-6),
+        ("intel_gemm", 5, "gemm m=1760 n=7133 k=1760 a_t=0 b_t=1 forward f32 mkl", 9701.4e-6),
+        ("intel_conv_csv", 9, VGG_LAYER + " backward_weights f32 onednn", 1.23e-3),
+        ("intel_sparse", 3, "sparse_gemm m=7860 n=2 k=2560 sparsity=95 forward f32 mkl", 121e-6),
+        ("intel_libxsmm_conv", 1, "conv n=16 c=2048 h=7 w=7 k=512 r=1 s=1", 0.00063374),
+        ("nccl_single_all_reduce", 7, "all_reduce n=3097600 ranks=8 forward f32 nccl", 2.485e-3),
+        ("baidu_ring_all_reduce", 7, "all_reduce n=100000 ranks=16 forward f32 ring", 0.494103e-3),
+        ("osu_allreduce", 7, "all_reduce n=100000 ranks=2 forward f32 mpich", 0.09e-3),
+    ],
+)  # fmt: skip
+def test_the_originals_programs_are_read(tmp_path, name, count, case, seconds):
+    # Whoever's library these ran on is not in the text.
+    backend = {"osu_allreduce": "mpich", "intel_libxsmm_conv": "onednn"}.get(name)
+    found_by, found, _ = imported(f"text_{name}.txt", tmp_path, backend=backend)
+
+    assert "DeepBench" == found_by
+    assert count == len(found)
+    if seconds is not None:
+        assert seconds == pytest.approx(time_of(found, case))
+
+
+def test_what_has_no_time_is_unsupported_and_what_has_no_library_is_asked_for(tmp_path):
+    _, found, _ = imported("text_nvidia_gemm_inference_int8_nopad.txt", tmp_path)
+
+    assert 1 == sum(s.status == "unsupported" for s in found.values())
+    with pytest.raises(BadInput, match="--backend"):
+        imported("text_arm_gemm.txt", tmp_path)
+    _, told, _ = imported("text_arm_gemm.txt", tmp_path, backend="reference", machine="Raspberry Pi 3")
+    assert 4 == len(told)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda p: p.name)
+def test_damaged_files_end_in_a_sentence(path):
+    """Cut anywhere, or with a word in place of a number, a file gives fewer cases or one sentence."""
+    text = path.read_text()
+    for damaged in (text[: len(text) // 2], text[len(text) // 3 :], text.replace("0", "x"), text.replace('"', "")):
+        options = formats.Given(backend="reference", case="gemm m={M} n={N} k={K} f32 reference")
+        try:
+            formats.lines(formats.read(damaged, options), options, [])
+        except BadInput as error:
+            assert "\n" not in str(error)

@@ -1,0 +1,235 @@
+"""A rank that dies, hangs, lies or cannot: the case ends in its status, says which rank it was, and nothing is left."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.measure.parent import measure_case
+from deepbench.plan.modes import Rules
+
+CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"
+QUICK = Rules(least_samples=5, least_s=0.0, most_s=0.02, warm_up_s=0.005)
+
+
+@pytest.fixture
+def group_liar(plugins, monkeypatch):
+    """Measure a small all-reduce on a liar."""
+    from deepbench.core import registry
+    from deepbench.core.backend import all_backends
+
+    monkeypatch.setenv(registry.PLUGINS, str(plugins))
+    all_backends.cache_clear()
+    yield lambda name, ranks=3, timeout_s=20.0, **settings: measure_case(
+        parse_case(" ".join([CASE.format(ranks=ranks, name=name), *(f"{n}={v}" for n, v in settings.items())])),
+        1,
+        QUICK,
+        timeout_s,
+    )
+    all_backends.cache_clear()
+
+
+# In the environment of every rank of these tests: others may measure on the same machine.
+MARK = f"DEEPBENCH_TEST_MARK={os.getpid()}"
+
+
+@pytest.fixture(autouse=True)
+def _marked(monkeypatch):
+    monkeypatch.setenv(*MARK.split("="))
+
+
+def ranks_left():
+    """Processes of our ranks that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            ours = MARK.encode() in path.with_name("environ").read_bytes()
+            if ours and b"deepbench.measure.group.rank" in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+ENDINGS = {
+    "grouphonest": ("ok", None),
+    "groupprinter": ("ok", None),
+    "groupdier": ("crashed", "rank 1 on {host} ended during: measure, killed by SIGKILL"),
+    "groupleaver": ("crashed", "rank 1 on {host} ended during: measure, exit code 7"),
+    "grouphungry": ("out_of_memory", "rank 1 on {host}: unable to allocate 9 TiB"),
+    "grouprefuser": ("unsupported", "rank 1 on {host}: no network here"),
+    "groupabsent": ("crashed", "rank 1 on {host} ended during: start, killed by SIGSEGV"),
+    "groupwrong": ("wrong", "rank 1 received every element of whole numbers: found"),
+    "groupstale": ("wrong", "after timing, rank 0 received every element: found NaN or infinity"),
+    "grouparrival": ("wrong", "not deterministic: call 2: rank 0 has other bits than after call 1"),
+    "groupselfish": ("wrong", "not deterministic: call 1: rank 1 has other bits than rank 0"),
+}
+
+
+@pytest.mark.parametrize(("liar", "status", "reason"), [(k, *v) for k, v in ENDINGS.items()])
+def test_a_group_ends_in_its_status(group_liar, liar, status, reason):
+    host = os.uname().nodename
+    if liar == "grouparrival":  # whether two calls meet the same order is chance
+        record = next(r for r in (group_liar(liar, 4) for _ in range(5)) if r["status"] != "ok")
+        reason = "has other bits than after call 1"
+    else:
+        record = group_liar(liar)
+
+    assert status == record["status"], record["reason"]
+    assert record["reason"] is None if reason is None else reason.format(host=host) in record["reason"]
+    assert [] == ranks_left()
+
+
+@pytest.mark.parametrize("liar", ["groupstopper", "grouphanger"])
+def test_a_rank_that_hangs_is_named_and_ended(group_liar, liar):
+    start = time.monotonic()
+    record = group_liar(liar, timeout_s=2.0)
+
+    assert "timeout" == record["status"]
+    wanted = f"no sign of life for 2 s, waiting for rank 1 on {os.uname().nodename}, during: measure"
+    assert wanted in record["reason"]
+    assert time.monotonic() - start < 20
+    assert [] == ranks_left()
+
+
+def test_what_an_honest_group_says(group_liar):
+    record = group_liar("grouphonest")
+    group = record["group"]
+
+    assert "yes" == group["deterministic"]
+    assert {os.uname().nodename: 3} == group["hosts"]
+    assert 32 == len(group["hash"])
+    (seen,) = group["interconnect"].values()
+    assert {"numa_nodes", "networks_mbit_per_s", "infiniband"} == set(seen)
+    assert record["check"]["after"]["covers"] == record["check"]["after"]["of"] == 40
+    assert 4 / 3 == pytest.approx(record["notes"]["bus_factor"])
+    assert 3 * 160 == record["notes"]["original_bytes"]
+    assert record["measurement"]["samples_s"]
+
+
+def test_equal_work_has_equal_bits(group_liar):
+    assert group_liar("grouphonest")["group"]["hash"] == group_liar("grouphonest")["group"]["hash"]
+
+
+def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
+    """A launcher of another MPI starts so many groups of one rank each."""
+    from tests.measure.group_liars import GroupLiar
+
+    words = ["env", "PMI_RANK=0", "PMI_SIZE=1"]
+    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    assert GroupLiar.launcher(None, 3, []) == words
+    record = group_liar("grouphonest")
+
+    assert "unavailable" == record["status"]
+    assert "the launcher started groups of 1 ranks, wanted 3; is it that of another MPI?" == record["reason"]
+
+
+def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
+    words = ["sh", "-c", "echo no such host >&2; exit 9"]
+    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    record = group_liar("grouphonest")
+
+    assert "crashed" == record["status"]
+    assert "the launcher ended, exit code 9, last words: no such host" == record["reason"]
+
+
+def test_ranks_end_when_the_parent_is_killed(plugins, deepbench, tmp_path):
+    import signal
+    import subprocess
+    import sys
+
+    from tests.conftest import ROOT
+
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": str(plugins)}
+    words = ["run", "--timeout", "60", "--backend", "grouphanger", "-o", "out.jsonl"]
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "deepbench", *words, "all_reduce n=40 ranks=3"],
+        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    _until(lambda: len(ranks_left()) == 3)
+    time.sleep(1.0)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+
+    _until(lambda: ranks_left() == [])
+
+
+def _until(condition, most_s=20.0):
+    end = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
+    """Whatever connects and says nonsense is sent away, and the group goes on."""
+    import socket
+    import threading
+
+    from deepbench.measure.group.parent import Hub
+
+    real = Hub._start
+
+    def start(self, listener, *rest):
+        address = listener.getsockname()
+
+        def bother():
+            for text in (b"{}\n", b'{"hello": 1}\n', b'{"hello": {"token": "x", "rank": 0}}\n', b"\xff\xfe\n", b""):
+                with socket.create_connection(address) as line:
+                    line.sendall(text)
+                    time.sleep(0.02)
+
+        threading.Thread(target=bother, daemon=True).start()
+        real(self, listener, *rest)
+
+    monkeypatch.setattr(Hub, "_start", start)
+    record = group_liar("grouphonest")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+
+
+def test_a_launchers_variables_around_us_are_not_those_of_our_ranks(group_liar, monkeypatch):
+    """As in a pod that a scheduler of PyTorch jobs has started."""
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "OMPI_COMM_WORLD_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    words = ["sh", "-c", 'for r in 0 1 2; do PMI_RANK=$r PMI_SIZE=3 "$@" & done; wait', "sh"]
+    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    record = group_liar("grouphonest")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert "hydra" == record["group"]["launcher"]
+
+
+def test_a_rank_that_never_connects_is_not_waited_for_so_long(group_liar, monkeypatch):
+    monkeypatch.setattr("deepbench.measure.group.link.CONNECT_S", 1.0)
+    words = ["sh", "-c", 'echo no module here >&2; PMI_RANK=0 PMI_SIZE=3 "$@"', "sh"]
+    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    start = time.monotonic()
+    record = group_liar("grouphonest", timeout_s=60.0)
+
+    assert "timeout" == record["status"]
+    assert "waiting for rank 1, which has not connected, last words: no module here" in record["reason"]
+    assert time.monotonic() - start < 20
+
+
+def test_a_group_that_cannot_listen_is_a_record(group_liar, monkeypatch):
+    monkeypatch.setattr("deepbench.measure.group.parent.reachable_address", lambda hosts: "192.0.2.1")
+    record = group_liar("grouphonest")
+
+    assert "crashed" == record["status"]
+    assert "a group cannot be started from 192.0.2.1" in record["reason"]
+
+
+def test_ranks_that_print_for_ever_are_ended(group_liar, monkeypatch):
+    monkeypatch.setattr("deepbench.measure.group.parent.LARGEST_OUTPUT_BYTES", 2**20)
+    record = group_liar("groupprinter")
+
+    assert ("crashed", "the ranks printed more than 1048576 bytes") == (record["status"], record["reason"])
+    assert [] == ranks_left()

@@ -1,0 +1,104 @@
+"""Two sides of one run: how they are said, which cases they share, when they are decided."""
+
+import os
+
+import pytest
+
+from deepbench.core.errors import BadInput
+from deepbench.measure import sides
+from deepbench.plan.cases import Choices, expand
+from deepbench.plan.modes import Rounds
+from deepbench.plan.suites import read_words
+from deepbench.results.file import ResultFile
+from tests import samples
+
+
+@pytest.mark.parametrize(
+    "text", ["threads", "threads=1", "threads=1,2,3", "threads=2,2", "=1,2", "OMP_NUM_THREADS=1,2"]
+)
+def test_what_is_no_pair_is_refused(text):
+    with pytest.raises(BadInput):
+        a, b = sides.parse_sides(text)
+        if not a.choices and not a.environment:
+            raise AssertionError(a, b)
+
+
+def test_a_setting_a_library_and_a_variable():
+    threads, backend, variable = (
+        sides.parse_sides(t) for t in ("threads=1,2", "backend=mkl,onednn", "OMP_WAIT_POLICY=a,b")
+    )
+
+    assert [{"threads": "1"}, {"threads": "2"}] == [s.choices for s in threads]
+    assert (Choices(threads=(1,)), Choices(backends=("mkl",))) == (
+        threads[0].applied(Choices()),
+        backend[0].applied(Choices()),
+    )
+    assert {"OMP_WAIT_POLICY": "b"} == variable[1].environment
+
+
+def test_a_sides_variables_are_there_while_it_works_and_gone_after(monkeypatch):
+    monkeypatch.delenv("DEEPBENCH_X", raising=False)
+    monkeypatch.setenv("DEEPBENCH_Y", "before")
+    side = sides.Side("a", environment={"DEEPBENCH_X": "1", "DEEPBENCH_Y": "2"})
+    with side.at_work():
+        assert ("1", "2") == (os.environ["DEEPBENCH_X"], os.environ["DEEPBENCH_Y"])
+
+    assert "DEEPBENCH_X" not in os.environ
+    assert "before" == os.environ["DEEPBENCH_Y"]
+
+
+def planned(text, **choices):
+    return expand(read_words([text]), Choices(**choices), 2)
+
+
+def test_pairs_differ_in_nothing_but_what_the_sides_say():
+    text = "gemm m=3 n=3 k=3 f32"
+    a, b = planned(text, threads=(1,), backends=("mkl", "openblas")), planned(text, threads=(2,), backends=("mkl",))
+    (pair,) = sides.pairs(a, b, {"threads"})
+
+    assert (1, 2) == (pair.a.threads, pair.b.threads)
+    assert "mkl" == pair.a.backend == pair.b.backend
+    with pytest.raises(BadInput, match="no case in common"):
+        sides.pairs(a, b, set())
+
+
+TEXT = "gemm m=3 n=3 k=3 a_t=0 b_t=0 forward f32 mkl threads=1"
+
+
+def files(times_a, times_b):
+    found = []
+    for times in (times_a, times_b):
+        records = [samples.measured(seconds=s, round_number=i, text=TEXT) for i, s in enumerate(times, 1)]
+        found.append(ResultFile(None, samples.header([TEXT]), records))
+    return found
+
+
+ROUNDS = Rounds(3, 10, 0.03, 1e9)
+
+
+def next_of(times_a, times_b):
+    (p,) = planned(TEXT)
+    return [n for _, n in sides.queue([sides.Pair(p.case, p.case, [])], *files(times_a, times_b), ROUNDS, 1, 0.02)]
+
+
+def test_rounds_go_on_until_the_sides_are_told_apart():
+    equal, quiet, loud = [1.0, 1.1, 1.2, 1.05, 1.15], [0.5, 0.551, 0.599, 0.526, 0.574], [0.9, 1.2, 1.1, 1.3, 1.0]
+
+    assert [1] == next_of([], [])
+    assert [3] == next_of(equal[:2], quiet[:2])  # the least first
+    assert [] == next_of(equal, quiet)
+    assert [6] == next_of(equal, loud)
+    assert [] == next_of(equal, [t * 1.0001 for t in equal])  # the same is an answer too
+    assert [] == next_of([1.0] * 10, [0.9, 1.2, 1.1, 0.8, 1.3] * 2)  # enough is enough
+
+
+def test_a_side_without_a_variable_takes_it_away(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    a, b = sides.parse_sides("OMP_WAIT_POLICY=,passive")
+    with a.at_work():
+        assert "OMP_WAIT_POLICY" not in os.environ
+    with b.at_work():
+        assert "passive" == os.environ["OMP_WAIT_POLICY"]
+
+    assert "active" == os.environ["OMP_WAIT_POLICY"]
+    assert "without OMP_WAIT_POLICY" == a.words

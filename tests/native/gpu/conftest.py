@@ -1,0 +1,48 @@
+"""A vendor library made here, by a C compiler: it records arguments and does the arithmetic on the CPU."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.measure.parent import measure_case
+from deepbench.native.gpu.vendor import CUDA, HIP
+from deepbench.plan.modes import Rules
+
+HERE = Path(__file__).parent
+VENDORS = {"cuda": CUDA, "hip": HIP}
+QUICK = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.005)
+
+
+@pytest.fixture(scope="session")
+def fakes(tmp_path_factory):
+    """The fake library of each vendor: its path."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler here to build the fake GPU")
+    folder = tmp_path_factory.mktemp("fakes")
+    found = {}
+    for name in VENDORS:
+        found[name] = folder / f"fake-{name}.so"
+        define = ["-DHIP"] if name == "hip" else []
+        sources = [str(p) for p in sorted(HERE.glob("fake*.c"))]
+        words = [compiler, "-O2", "-shared", "-fPIC", *define, *sources, "-o", str(found[name]), "-lm"]
+        subprocess.run(words, check=True)
+    return found
+
+
+@pytest.fixture
+def gpu(fakes, monkeypatch):
+    """Put the fake in the place of every library of both vendors; returns a function that measures a case."""
+    for name, vendor in VENDORS.items():
+        for library in vendor.libraries.values():
+            monkeypatch.setenv(library.variable, str(fakes[name]))
+
+    def measured(text, rules=QUICK, timeout_s=60.0, **environment):
+        for variable, value in environment.items():
+            monkeypatch.setenv(variable, value)
+        return measure_case(parse_case(text), 1, rules, timeout_s)
+
+    return measured

@@ -1,0 +1,181 @@
+"""What can go wrong on a card: no driver, no memory, errors, a stall that does not end, graphs that are refused."""
+
+import pytest
+
+from deepbench.measure.parent import open_backend
+from deepbench.plan.modes import Rules
+
+CASE = "gemm m=64 n=48 k=80 forward f32 cublas threads=1"
+SMALL = "gemm m=8 n=8 k=8 forward f32 cublas threads=1"
+# Seconds a call: longer than what goes into a graph, and than what the stream is held for.
+HELD, LONG = "2e-4", "6e-3"
+
+
+def device_of(record):
+    assert "ok" == record["status"], record["reason"]
+    return record["measurement"]["device"]
+
+
+def test_without_a_driver_one_sentence_says_what_is_missing(deepbench, tmp_path):
+    done = deepbench("run", "--device", "cuda", "gemm m=3 n=4 k=5", DEEPBENCH_CUDA_DRIVER_PATH=str(tmp_path / "none"))
+
+    assert 64 == done.returncode
+    assert "" == done.stdout
+    assert 1 == done.stderr.count("\n")
+    assert "no NVIDIA GPU here" in done.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_without_a_driver_its_cases_are_unavailable_beside_others(deepbench, tmp_path):
+    words = ("gemm m=3 n=4 k=5", "--backend", "cublas,null", "--quick", "-o", "out.jsonl")
+    done = deepbench("run", *words, DEEPBENCH_CUDA_DRIVER_PATH=str(tmp_path / "none"))
+
+    assert 0 == done.returncode, done.stderr
+    assert "cuBLAS unavailable: no NVIDIA GPU here" in done.stdout
+
+
+@pytest.mark.parametrize(("device", "backend", "call"), [("cuda", "cublas", "cuda"), ("hip", "hipblas", "hip")])
+def test_a_driver_without_a_card_is_unavailable(gpu, monkeypatch, device, backend, call):
+    monkeypatch.setenv("FAKE_GPU_FAIL", f"{call}GetDeviceCount=100")
+    answer = open_backend(backend, 60)
+
+    assert "no device is detected" in answer["unavailable"]["reason"]
+
+
+def test_a_run_on_the_fake_card_from_the_command_line(gpu, deepbench):
+    words = ("gemm m=64 n=48 k=80", "--device", "cuda", "--precision", "f32,f16", "--quick", "-o", "out.jsonl")
+    done = deepbench("run", *words, FAKE_GPU_MEMORY=str(80 * 2**20))  # too little for the probes of the roof
+
+    assert 0 == done.returncode, done.stderr
+    assert "card       NVIDIA Make-believe GPU, 4 multiprocessors" in done.stdout
+    assert "cuBLASLt" in done.stdout
+
+
+def test_memory_that_is_not_there_is_told_in_numbers(gpu):
+    operands = gpu("gemm m=512 n=512 k=512 forward f32 cublas threads=1", FAKE_GPU_MEMORY=str(2**21))
+    workspace = gpu(CASE, FAKE_GPU_MEMORY=str(2**20))
+
+    assert ("out_of_memory", "out_of_memory") == (operands["status"], workspace["status"])
+    assert "needs 3.00 MiB of operands on the GPU, free are 2.00 MiB" == operands["reason"]
+    assert "the workspace needs" in workspace["reason"]
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"), [(15, "unsupported"), (3, "out_of_memory"), (13, "crashed"), (14, "crashed")]
+)
+def test_a_status_of_the_library_becomes_a_status_of_the_record(gpu, status, wanted):
+    record = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL=f"cublasLtMatmulAlgoGetHeuristic={status}")
+
+    assert wanted == record["status"]
+    assert "cublasLtMatmulAlgoGetHeuristic" in record["reason"]
+
+
+def test_when_no_algorithm_runs_the_reason_is_the_librarys(gpu):
+    refused = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=15")
+    broken = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=13")
+
+    assert ("unsupported", "crashed") == (refused["status"], broken["status"])
+    assert "none of 3 algorithms runs this: cublasLtMatmul: status 15" in refused["reason"]
+    assert "cublasLtMatmul" in broken["reason"]
+
+
+def test_an_error_that_shows_when_the_stream_is_waited_for_ends_the_case(gpu):
+    record = gpu(CASE, FAKE_GPU_FAIL="cudaEventSynchronize=700")
+
+    assert "crashed" == record["status"]
+    assert "cudaEventSynchronize" in record["reason"]
+
+
+def test_calls_of_a_hundred_microseconds_are_timed_in_a_held_stream(gpu):
+    assert "stalled events" == device_of(gpu(SMALL, FAKE_GPU_SLOW=HELD))["clock"]
+
+
+def test_a_long_call_is_timed_between_plain_events(gpu):
+    assert "events" == device_of(gpu(SMALL, FAKE_GPU_SLOW=LONG))["clock"]
+
+
+@pytest.mark.parametrize("call", ["cudaStreamBeginCapture", "cudaStreamEndCapture"])
+def test_where_nothing_can_be_captured_the_stream_is_held(gpu, call):
+    device = device_of(gpu(SMALL, FAKE_GPU_FAIL=f"{call}=900"))
+
+    assert "graph" != device["clock"]
+    assert call in device["fallback"]
+
+
+def test_where_the_stream_cannot_be_held_events_are_plain_and_the_record_warns(gpu):
+    record = gpu(SMALL, FAKE_GPU_FAIL="cuStreamWaitValue32_v2=801", FAKE_GPU_SLOW=HELD)
+
+    assert "events" == device_of(record)["clock"]
+    assert "801" in record["measurement"]["device"]["fallback"]
+    assert "plain_clock" in [w["code"] for w in record["warnings"]]
+
+
+def test_a_stall_that_fills_the_drivers_queue_is_let_go(gpu, monkeypatch):
+    """The fake waits for the card beyond a thousand launches, as drivers do; only the watch can end that."""
+    monkeypatch.setattr("deepbench.native.gpu.timing.MOST_STALLED_CALLS", 10**6)
+    from deepbench.native.gpu import device, timing
+
+    monkeypatch.setattr(timing, "STALL_MOST_S", 0.05)
+    card = device.Gpu(device.Cuda())
+    timer = card.timer(
+        lambda repeats: [card.call("cudaEventRecord", timer._start, card.stream) for _ in range(repeats)], 1
+    )
+    timer._no_graph = "not for this test"
+    timer(1)
+    timer(2000)
+
+    assert not card.stall.usable
+    assert "took over 0.05 s" in card.stall.reason
+    assert "events" == timer.clock
+    assert timer(3) > 0
+
+
+def test_throttling_and_other_processes_are_warned_of(gpu):
+    record = gpu(CASE, FAKE_GPU_REASONS="0x44", FAKE_GPU_OTHERS="2")
+
+    texts = {w["code"]: w["text"] for w in record["warnings"]}
+    assert "hardware thermal slowdown" in texts["throttled"]
+    assert "software power cap" in texts["throttled"]
+    assert "shared_card" in texts
+    assert 2 == device_of(record)["after"]["other_processes"]
+
+
+def test_without_nvml_the_record_says_that_nothing_is_known(gpu, tmp_path):
+    record = gpu(CASE, DEEPBENCH_NVML_PATH=str(tmp_path / "none"))
+
+    assert device_of(record)["before"] is None
+    assert ["no_telemetry"] == [w["code"] for w in record["warnings"]]
+
+
+@pytest.mark.parametrize("backend", ["cublas", "hipblas"])
+def test_energy_is_measured_over_seconds(gpu, backend):
+    rules = Rules(least_samples=3, most_s=0.01, energy_s=0.6)
+    energy = device_of(gpu(CASE.replace("cublas", backend), rules))["energy"]
+
+    assert 0.6 <= energy["window_s"] < 2.6
+    assert 100.0 == pytest.approx(energy["watts"], rel=0.05)  # the fake burns 100 W
+    assert 100.0 * energy["window_s"] == pytest.approx(energy["joules_per_call"] * energy["calls"], rel=0.05)
+
+
+@pytest.mark.parametrize("rocm", [6, 7])
+def test_what_amds_sensors_say(gpu, rocm):
+    old = {"FAKE_GPU_ROCM6": "1"} if rocm == 6 else {}
+    record = gpu(CASE.replace("cublas", "hipblas"), FAKE_GPU_OTHERS="2", **old)
+
+    seen = device_of(record)["after"]
+    wanted = {"clock_mhz": 900, "memory_clock_mhz": 2000, "limited_by": None, "watts": 250, "celsius": 40}
+    assert {**wanted, "other_processes": 2} == seen
+    assert 1000 == record["library"]["card"]["clock_mhz"]
+    assert "shared_card" in [w["code"] for w in record["warnings"]]
+
+
+def test_a_lower_precision_that_leaks_into_f32_is_found_by_the_cards_peak():
+    from deepbench.judge.roof import Roofs
+    from tests import samples
+
+    record = samples.measured(seconds=1e-3)
+    record["library"] = {"card": {"peak_f32_flop_per_s": record["flop"] / 1e-3 / 1.1}}
+    judged = Roofs([], []).judge(record, lambda case, number: record, lambda line: None)
+
+    assert "wrong" == judged["status"]
+    assert "peak" in judged["reason"]

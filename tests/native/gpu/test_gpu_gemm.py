@@ -1,0 +1,124 @@
+"""GEMM through the fake libraries of both vendors: answers, arguments, the choice of an algorithm."""
+
+import pytest
+
+GEMM = "gemm m=48 n=32 k=64"
+NAMES = {"cuda": ("cublas", "cublaslt"), "hip": ("hipblas", "hipblaslt")}
+BLAS = [name for names in NAMES.values() for name in names]
+
+
+@pytest.mark.parametrize("backend", BLAS)
+def test_the_record_says_which_card_algorithm_and_clock_it_was(gpu, backend):
+    record = gpu(f"gemm m=12 n=8 k=16 forward f32 {backend} threads=1")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert "Make-believe GPU" == record["library"]["card"]["name"]
+    assert "9.0" == record["library"]["card"]["capability"]
+    device = record["measurement"]["device"]
+    assert "graph" == device["clock"]
+    assert device["host_call_s"]
+    assert [None] == list(set(record["measurement"]["cpu_s"]))
+
+
+@pytest.mark.parametrize("backend", ["cublaslt", "hipblaslt"])
+def test_every_algorithm_is_timed_and_the_fastest_kept(gpu, backend):
+    notes = gpu(f"{GEMM} forward f16 {backend} threads=1")["notes"]
+
+    assert (3, 2, 1) == (notes["algorithms_proposed"], notes["algorithms_tried"], notes["algorithms_failed"])
+    assert notes["algorithm"].startswith("id=2" if backend == "cublaslt" else "number 1")
+    assert 1024 == notes["workspace_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("precision", "settings", "types", "compute"),
+    [
+        ("f32", "", "0,0,0", 68),
+        ("tf32", "", "0,0,0", 77),
+        ("f16", "", "2,2,0", 68),
+        ("f16", "result=narrow", "2,2,2", 68),
+        ("bf16", "result=narrow", "14,14,14", 68),
+        ("f16f16", "", "2,2,2", 64),
+        ("i8", "", "3,3,10", 72),
+    ],
+)
+def test_what_the_library_is_told_of_a_precision(gpu, tmp_path, precision, settings, types, compute):
+    text = f"{GEMM} a_t=1 forward {precision} cublas threads=1 {settings}"
+    record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))
+
+    assert "ok" == record["status"], record["reason"]
+    assert f"GemmEx 1 0 48 32 64 lda=64 types={types} compute={compute}" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("backend", ["cublas", "hipblas"])
+def test_columns_of_integers_begin_at_multiples_of_four(gpu, tmp_path, backend):
+    record = gpu(f"gemm m=35 n=7 k=33 forward i8 {backend} threads=1", FAKE_GPU_LOG=str(tmp_path / "log"))
+
+    assert "ok" == record["status"], record["reason"]
+    assert "lda=36" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("precision", ["f8e4m3", "f8e5m2"])
+@pytest.mark.parametrize("backend", ["cublaslt", "hipblaslt"])
+def test_8_bit_floats_want_a_transposed(gpu, precision, backend):
+    transposed = gpu(f"gemm m=32 n=17 k=48 a_t=1 forward {precision} {backend} threads=1")
+    packed = gpu(f"gemm m=32 n=17 k=48 forward {precision} {backend} threads=1 weights=packed")
+    plain = gpu(f"gemm m=32 n=17 k=48 forward {precision} {backend} threads=1")
+
+    assert ("ok", "ok") == (transposed["status"], packed["status"]), (transposed["reason"], packed["reason"])
+    assert "unsupported" == plain["status"]
+    assert "A transposed" in plain["reason"]
+
+
+def test_partial_sums_stay_in_f32_where_results_are_stored_in_16_bits(gpu, tmp_path):
+    gpu(f"{GEMM} forward bf16 cublas threads=1 result=narrow", FAKE_GPU_LOG=str(tmp_path / "classic"))
+    gpu(f"{GEMM} forward bf16 cublaslt threads=1 result=narrow", FAKE_GPU_LOG=str(tmp_path / "lt"))
+
+    assert "math mode 16" in (tmp_path / "classic").read_text()
+    assert "preference 3 = 2" in (tmp_path / "lt").read_text()
+
+
+@pytest.mark.parametrize("backend", BLAS)
+def test_without_the_compiled_loop_calls_are_made_from_python(gpu, backend):
+    record = gpu(f"{GEMM} forward f32 {backend} threads=1", DEEPBENCH_NO_NATIVE_LOOP="1")
+
+    assert "ok" == record["status"], record["reason"]
+    assert "python" == record["measurement"]["loop"]
+
+
+def test_what_the_library_refuses_is_unsupported_and_no_crash(gpu):
+    record = gpu(f"{GEMM} forward f32 cublas threads=1", FAKE_GPU_FAIL="cublasGemmEx=15")
+
+    assert "unsupported" == record["status"]
+
+
+def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_its_roof():
+    from deepbench.judge.roof import Roofs
+    from tests import samples
+
+    def measure(case, number):
+        record = {**samples.measured(seconds=1e-3), "case": case.text}
+        return {**record, "status": "ok" if case.problem.a_t else "unsupported", "flop": 10**12}
+
+    found = Roofs([], ["cublaslt"]).probe("f8e4m3", "cuda", 1, measure)
+    assert " a_t=1 " in found["case"]
+
+
+@pytest.mark.parametrize("backend", BLAS)
+def test_cold_caches_are_beyond_the_l2_of_the_card(gpu, backend):
+    record = gpu(f"{GEMM} forward f32 {backend} threads=1 cache=cold")
+
+    assert "ok" == record["status"], record["reason"]
+    assert record["notes"]["buffer_bytes"] >= 2 * 2**16
+
+
+def test_weights_alone_are_not_rotated_because_everything_is_on_the_card(gpu):
+    record = gpu(f"{GEMM} forward f32 cublas threads=1 cache=weights")
+
+    assert "unsupported" == record["status"]
+    assert "buffers of its own" in record["reason"]
+
+
+def test_a_library_without_packed_weights_says_so(gpu):
+    record = gpu(f"{GEMM} forward f32 cublas threads=1 weights=packed")
+
+    assert ("unsupported", "cuBLAS has no interface to pack weights ahead") == (record["status"], record["reason"])

@@ -1,0 +1,16 @@
+"""Every GPU library on the fake card, on every op, precision, direction and setting it is marked for."""
+
+import pytest
+
+from deepbench.core.backend import find_backend
+from tests.backends.test_backends import pairs, smoke_results
+
+
+@pytest.mark.parametrize(("name", "op"), [p for p in pairs() if find_backend(p[0]).device != "cpu"])
+def test_a_gpu_library_gives_the_right_answer_through_the_fake(gpu, monkeypatch, name, op):
+    monkeypatch.setenv("FAKE_GPU_EVEN", "1")
+    results = smoke_results(name, op)
+    bad = [r for r in results if r[1] not in ("ok", "unsupported")]
+
+    assert [] == bad[:5], f"{len(bad)} of {len(results)}"
+    assert [r for r in results if r[1] == "ok"], results[:3]

@@ -1,0 +1,297 @@
+"""Every op's check finds what is wrong: one element, a transposed filter, a missing bias, what was left from before."""
+
+import inspect
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.core.op import all_ops, find_op
+from deepbench.measure.check import check
+
+# These are checked as large ones are, by sums and samples: see `_as_large`.
+LARGE = [
+    "conv n=2 c=40 h=12 w=10 k=70 r=3 s=3 pad_h=1 pad_w=1",
+    "conv n=2 c=64 h=20 w=15 k=128 r=5 s=5 pad_h=1 pad_w=1 stride_h=2 stride_w=2 groups=2",
+    "recurrent cell=vanilla hidden=100 batch=6 timesteps=9",
+    "recurrent cell=lstm hidden=70 batch=5 timesteps=7",
+    "recurrent cell=gru hidden=70 batch=7 timesteps=9",
+    "sparse_gemm m=400 n=30 k=200 sparsity=90",
+    "sparse_gemm m=400 n=30 k=200 sparsity=50 structure=2_4",
+]
+
+
+@pytest.fixture(autouse=True)
+def _as_large(request, monkeypatch):
+    """Nothing is small enough to be computed in full where the problem is one of `LARGE`."""
+    named = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
+    if any(isinstance(v, str) and (v.startswith(tuple(LARGE)) or v in LARGE_SIZES) for v in named):
+        for op in all_ops().values():
+            module = inspect.getmodule(type(op))
+            if hasattr(module, "FULL_CHECK_MULTIPLY_ADDS"):
+                monkeypatch.setattr(module, "FULL_CHECK_MULTIPLY_ADDS", 0)
+
+
+LARGE_SIZES = ("n=2 c=96 h=20 w=20 k=192 r=3 s=3", "n=2 c=40 h=12 w=10 k=70 r=3 s=3")
+
+
+def texts():
+    """Every op in every direction, in f32 and in what it has of lower precision; small and large."""
+    for op in all_ops().values():
+        if op.name == "gemm" or op.group:
+            continue  # test_gemm.py, test_collective.py
+        small = [f"{op.name} {op.smoke[i].text}" for i in (1, -1)]
+        large = [text for text in LARGE if text.split()[0] == op.name]
+        for text, direction in itertools.product([*small, *large], op.directions):
+            for kind in ("f32", "bf16", "i8u8"):
+                from deepbench.core.precision import find_precision as precision
+
+                if op.allows(direction, precision(kind)) and not (kind == "i8u8" and "vanilla" in text):
+                    yield f"{text} {direction} {kind} reference threads=1"
+
+
+TEXTS = list(texts())
+
+
+def solved(text):
+    """A case with the right answer in its outputs."""
+    c = parse_case(text)
+    op = find_op(c.op)
+    arrays = op.operands(c)
+    for name, values in op.reference(c, arrays).items():
+        arrays[name][...] = values
+    return c, op, arrays
+
+
+def outputs(op, arrays):
+    return [name for name in arrays if name in op.outputs]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_right_answer_passes_and_one_wrong_element_of_any_output_does_not(text):
+    c, op, arrays = solved(text)
+    verdict = check(op, c, arrays)
+    assert verdict.passed, verdict
+    if text.startswith(tuple(LARGE)) and c.op != "recurrent" and " i8u8 " not in text:
+        assert re.search("sum of|projection", verdict.how)
+
+    for name in outputs(op, arrays):
+        array = arrays[name]
+        place = tuple(n * 2 // 3 for n in array.shape)
+        before = array[place].copy()
+        # Twice a typical value: what one product more or less would make is found too, see the next test in f32.
+        typical = np.sqrt(np.mean(array.astype(np.float64) ** 2)) or 1
+        changed = before.astype(np.float64) + 2 * typical
+        array[place] = (
+            changed if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else (int(before) + 99) % 128
+        )
+        assert not check(op, c, arrays).passed, name
+        array[place] = before
+
+
+@pytest.mark.parametrize("text", [t for t in TEXTS if " f32 " in t])
+def test_a_small_error_of_one_element_is_found_in_f32(text):
+    c, op, arrays = solved(text)
+
+    for name in outputs(op, arrays):
+        array = arrays[name]
+        place = tuple(n // 2 for n in array.shape)
+        before = array[place].copy()
+        array[place] += 0.05 * np.sqrt(np.mean(array.astype(np.float64) ** 2))
+        assert not check(op, c, arrays).passed, name
+        array[place] = before
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_outputs_as_a_kernel_finds_them_do_not_pass(text):
+    c, op, arrays = solved(text)
+    right = {name: arrays[name].copy() for name in outputs(op, arrays)}
+    op.reset(c, arrays)
+    fresh = {name: arrays[name].copy() for name in right}
+    for name, values in right.items():
+        for other, whole in right.items():
+            arrays[other][...] = whole
+        arrays[name][...] = fresh[name]  # only this one was not written
+        assert not check(op, c, arrays).passed, name
+        arrays[name][...] = values
+
+
+@pytest.mark.parametrize("text", [t for t in TEXTS if " f32 " in t])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_element_that_is_not_a_number_is_found(text, value):
+    c, op, arrays = solved(text)
+
+    for name in outputs(op, arrays):
+        place = tuple(n - 1 for n in arrays[name].shape)
+        before = arrays[name][place].copy()
+        arrays[name][place] = value
+        assert not check(op, c, arrays).passed, name
+        arrays[name][place] = before
+
+
+@pytest.mark.parametrize("size", ["n=2 c=5 h=9 w=9 k=6 r=3 s=3", LARGE_SIZES[0]])
+@pytest.mark.parametrize(
+    ("direction", "filters"), [("forward", "w"), ("backward_data", "w"), ("backward_weights", "dw")]
+)
+def test_a_transposed_filter_is_found(size, direction, filters):
+    c, op, arrays = solved(f"conv {size} {direction} f32 reference threads=1")
+    right = {name: values.copy() for name, values in arrays.items()}
+    turned = np.ascontiguousarray(right[filters].swapaxes(2, 3))
+    if filters == "dw":
+        arrays["dw"][...] = turned
+    else:
+        answer = op.reference(c, {**right, "w": turned})
+        for name, values in answer.items():
+            arrays[name][...] = values
+
+    assert not check(op, c, arrays).passed
+
+
+@pytest.mark.parametrize("size", ["n=2 c=5 h=9 w=9 k=6 r=3 s=3", LARGE_SIZES[1]])
+@pytest.mark.parametrize("kind", ["f32", "bf16", "i8u8"])
+def test_a_convolution_without_its_bias_is_found(size, kind):
+    c, op, arrays = solved(f"conv {size} forward {kind} reference threads=1 bias=yes")
+    without = {**arrays, "b": 0 * arrays["b"]}
+    arrays["y"][...] = op.reference(c, without)["y"]
+
+    assert not check(op, c, arrays).passed
+
+
+@pytest.mark.parametrize("cell", ["vanilla", "lstm", "gru"])
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_a_recurrent_layer_without_its_bias_or_with_transposed_weights_is_found(cell, kind):
+    text = f"recurrent cell={cell} hidden=20 batch=6 timesteps=5 forward {kind} reference threads=1"
+    for name, fault in (("b", lambda b: 0 * b), ("r", lambda r: np.ascontiguousarray(r.swapaxes(0, 2)))):
+        c, op, arrays = solved(text)
+        arrays["y"][...] = op.reference(c, {**arrays, name: fault(arrays[name])})["y"]
+        assert not check(op, c, arrays).passed, name
+
+
+def test_rows_of_a_batch_that_change_places_are_found():
+    c, op, arrays = solved("recurrent cell=gru hidden=20 batch=9 timesteps=5 forward f32 reference threads=1")
+    arrays["y"][:, [4, 5]] = arrays["y"][:, [5, 4]]
+
+    assert not check(op, c, arrays).passed
+
+
+@pytest.mark.parametrize("block", [2, 4, 6, 8, 16])
+@pytest.mark.parametrize("cell", ["vanilla", "lstm", "gru"])
+def test_a_block_of_rows_that_is_copied_is_found(cell, block):
+    c, op, arrays = solved(f"recurrent cell={cell} hidden=20 batch=32 timesteps=5 forward f32 reference threads=1")
+    arrays["y"][:, block : 2 * block] = arrays["y"][:, :block]
+
+    assert not check(op, c, arrays).passed
+
+
+def test_what_was_not_looked_at_is_not_covered(monkeypatch):
+    text = "recurrent cell=gru hidden=10 batch=7 timesteps=200 forward f32 reference threads=1"
+    c, op, arrays = solved(text)
+    assert arrays["y"].size == check(op, c, arrays).covers
+
+    monkeypatch.setattr(inspect.getmodule(type(op)), "LARGE_MULTIPLY_ADDS", 0)
+    verdict = check(op, c, arrays)
+
+    assert verdict.passed
+    # Rows 0 and 5 are of the first kind and looked at everywhere, the other five at 66 of 200 steps at most.
+    assert 2 * 200 * 10 < verdict.covers <= (2 * 200 + 5 * 66) * 10
+    assert arrays["y"].size == verdict.of
+
+
+def test_a_bias_larger_than_the_sums_is_no_error():
+    """Rounding is relative to what is added, the bias too."""
+    c, op, arrays = solved("conv n=1 c=1 h=64 w=64 k=8 r=1 s=1 forward f32 reference threads=1 bias=yes")
+
+    assert check(op, c, arrays).passed
+
+
+def test_padding_in_depth_alone_makes_three_dimensions():
+    c, op, arrays = solved("conv n=1 c=1 h=4 w=4 k=1 r=1 s=1 pad_d=1 forward f32 reference threads=1")
+
+    assert (1, 1, 3, 4, 4) == arrays["y"].shape
+    assert check(op, c, arrays).passed
+
+
+def test_a_state_that_a_step_forgets_is_found():
+    c, op, arrays = solved("recurrent cell=lstm hidden=20 batch=3 timesteps=5 forward f32 reference threads=1")
+    half = {name: values[2:].copy() if name == "x" else values for name, values in arrays.items()}
+    later = parse_case("recurrent cell=lstm hidden=20 batch=3 timesteps=3 forward f32 reference threads=1")
+    arrays["y"][2:] = op.reference(later, half)["y"]  # as if it began anew at step 2
+
+    assert not check(op, c, arrays).passed
+
+
+@pytest.mark.parametrize("beta", ["0", "1"])
+def test_a_sparse_product_that_ignores_beta_is_found(beta):
+    text = "sparse_gemm m=40 n=7 k=50 sparsity=90 forward f32 reference threads=1 beta={}"
+    c, op, arrays = solved(text.format(beta))
+    other = parse_case(text.format("1" if beta == "0" else "0"))
+    arrays["c"][...] = op.reference(other, arrays)["c"]
+
+    assert not check(op, c, arrays).passed
+
+
+def test_gradients_of_the_reference_are_gradients():
+    """By differences, in every input of every cell: the formulas are ours, so they are tested on their own."""
+    for cell, extra in (("vanilla", ""), ("lstm", ""), ("gru", ""), ("gru", "gru_reset=before")):
+        sizes = f"recurrent cell={cell} hidden=4 batch=3 timesteps=3"
+        backward = parse_case(f"{sizes} backward f32 reference threads=1 {extra}")
+        forward = parse_case(f"{sizes} forward f32 reference threads=1 {extra}")
+        op = find_op("recurrent")
+        arrays = {name: values.astype(np.float64) for name, values in op.operands(backward).items()}
+        found = op.reference(backward, arrays)
+        for name in ("x", "h0", "c0", "w", "r", "b"):
+            if name not in arrays:
+                continue
+            place = tuple(n // 2 for n in arrays[name].shape)
+            ends = []
+            for step in (1e-6, -1e-6):
+                moved = arrays[name].copy()
+                moved[place] += step
+                ends.append((op.reference(forward, {**arrays, name: moved})["y"] * arrays["dy"]).sum())
+            assert found[f"d{name}"][place] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-6), (cell, name)
+
+
+@pytest.mark.parametrize("text", ["", "groups=4", "dilation_h=2 stride_w=2", "d=4 t=2 pad_d=1"])
+def test_gradients_of_a_convolution_are_its_transposes(text):
+    """<y(x, w), dy> = <x, dx(dy, w)> = <w, dw(x, dy)>."""
+    op = find_op("conv")
+    made = {}
+    for direction in op.directions:
+        c = parse_case(f"conv n=2 c=4 h=9 w=8 k=8 r=3 s=2 pad_h=1 {text} {direction} f32 reference threads=1")
+        made |= {n: a.astype(np.float64) for n, a in op.operands(c).items() if n in ("x", "w", "dy")}
+    results = {}
+    for direction in op.directions:
+        c = parse_case(f"conv n=2 c=4 h=9 w=8 k=8 r=3 s=2 pad_h=1 {text} {direction} f32 reference threads=1")
+        results |= op.reference(c, made)
+
+    inner = (results["y"] * made["dy"]).sum()
+    assert inner == pytest.approx((results["dx"] * made["x"]).sum())
+    assert inner == pytest.approx((results["dw"] * made["w"]).sum())
+
+
+def test_a_convolution_counts_without_its_padding():
+    c = parse_case(
+        "conv n=1 c=4 h=7 w=7 k=8 r=1 s=1 pad_h=3 pad_w=3 stride_h=2 stride_w=2 forward f32 reference threads=1"
+    )
+    op = find_op("conv")
+
+    assert (1, 7, 7) == c.problem.output
+    assert 2 * 8 * 4 * 7 * 7 == op.flop(c)
+    assert 2 * 8 * 4 * 3 * 3 == op.other_flop(c)["without_padding"]
+
+
+def test_a_sparse_product_counts_its_non_zeros_and_the_original_its_zeros():
+    c = parse_case("sparse_gemm m=7680 n=2 k=2560 sparsity=95 forward f32 reference threads=1")
+    op = find_op("sparse_gemm")
+
+    assert 2 * 7680 * 128 * 2 == op.flop(c)
+    assert 19 == pytest.approx(op.other_flop(c)["original"] / op.flop(c))
+    assert 20 == op.other_flop(c)["dense"] / op.flop(c)
+    arrays = op.operands(c)
+    assert 7680 * 128 == arrays["row_starts"][-1] == arrays["columns"].size
+    lengths = np.diff(arrays["row_starts"])
+    assert 9 < lengths.std() < 13  # √(2560 · 0.95 · 0.05) = 11: as long as chance makes them
+    row = arrays["columns"][arrays["row_starts"][5] : arrays["row_starts"][6]]
+    assert (np.diff(row) > 0).all()

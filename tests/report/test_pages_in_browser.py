@@ -1,0 +1,280 @@
+"""Pages in a real browser: the numbers are the records', everything works by hand and by keyboard, nothing is loaded.
+
+Wants Chromium, and playwright and axe from PyPI: make test-browser.
+"""
+
+import csv
+import io
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deepbench.core import units
+from deepbench.core.json_lines import to_line
+from deepbench.report import site
+from deepbench.report.page import content, render
+from deepbench.results.file import ResultFile, read_results
+from deepbench.results.summary import summarize
+from tests import samples
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if not os.environ.get("DEEPBENCH_TEST_BROWSER"):
+    pytest.skip("browser tests run when asked for: make test-browser", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="wants axe: pip install axe-playwright-python"
+)
+if CHROMIUM is None:
+    pytest.skip("wants a browser: apt install chromium", allow_module_level=True)
+
+HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}<b>=cmd\u202egnp.exe\x1b[31m"
+SHAPES = [(m, n) for m in (8, 16, 64) for n in (1, 2, 4, 32)]
+
+
+def records():
+    made = []
+    for i, (m, n) in enumerate(SHAPES):
+        for backend, factor in (("mkl", 1.0), ("openblas", 0.5 + 0.1 * i)):
+            text = f"gemm m={m} n={n} k=4 a_t=0 b_t=0 forward f32 {backend} threads=1"
+            for number in (1, 2, 3):
+                seconds = 1e-6 * m * n * factor * (1 + 0.01 * number)
+                made.append(samples.measured(seconds=seconds, round_number=number, text=text))
+    sparse = "sparse_gemm m=64 n=2 k=64 sparsity=95 forward f32 mkl threads=1"
+    dense = "gemm m=64 n=2 k=64 a_t=0 b_t=0 forward f32 mkl threads=1"
+    made += [samples.measured(seconds=s, text=t) for s, t in ((1e-6, sparse), (5e-6, dense))]
+    low = "gemm m=64 n=32 k=4 a_t=0 b_t=0 forward i8u8 mkl threads=1"
+    made.append(samples.measured(seconds=1e-6, text=low))
+    bad = samples.failed("crashed", HOSTILE, "onednn")
+    return [*made, bad]
+
+
+def result_file(path, cpu="A CPU"):
+    header = samples.header()
+    header["machine"]["cpu"] = cpu
+    lines = [header, {"roof": samples.roof()}, *records()]
+    path.write_text("".join(to_line(line) for line in lines))
+    return read_results(path)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+def ready(page):
+    """The scripts of the page have run. (What polls would be evaluated as a string, which the page forbids.)"""
+    sync_api.expect(page.locator("html[data-ready=yes]")).to_be_attached()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; afterwards nobody may have complained, asked, or fetched anything but the page's own files."""
+    said, asked, contexts = [], [], []
+
+    def go(path, width=1300, height=900, scheme="light", query=""):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: said.append(m.text))
+        page.on("pageerror", lambda e: said.append(str(e)))
+        page.on("dialog", lambda d: (said.append(f"dialog: {d.message}"), d.dismiss()))
+        page.on("request", lambda r: asked.append(r.url))
+        page.goto(f"{Path(path).as_uri()}{query}")
+        ready(page)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert [] == said
+    assert [] == [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    found = result_file(folder / "mine.jsonl", HOSTILE)
+    whole = {"files": [content.of_file(found, HOSTILE)], "pairs": []}
+    path = folder / "report.html"
+    path.write_bytes(render.page(whole, "A report"))
+    return path, found
+
+
+@pytest.fixture(scope="session")
+def public(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "results").mkdir()
+    result_file(folder / "results" / "mine.jsonl")
+    result_file(folder / "results" / "yours.jsonl", HOSTILE)
+    site.build(folder / "results", folder / "public", with_published=True)
+    return folder / "public"
+
+
+def test_numbers_on_the_page_are_those_of_the_records(visit, report):
+    path, found = report
+    page = visit(path)
+    shown = page.evaluate("table.rows.map(r => table.columns.map(c => c[2](r)))")
+    titles = page.evaluate("table.columns.map(c => c[1])")
+    summaries = summarize(found.records, found.order)
+
+    assert len(summaries) == len(shown)
+    for s, row in zip(summaries, shown, strict=True):
+        cells = dict(zip(titles, row, strict=True))
+        e = s.estimate
+        assert (units.seconds(e.time_s) if e else "–") == cells["Time"]
+        assert (units.plus_minus(e.half_width) + "*" * s.single_process if e else "–") == cells["± 95 %"]
+        assert units.flop_per_s(s.flop_per_s) == cells["TFLOP/s"]
+        rate = s.bytes_per_s
+        assert (units.significant(rate / 1e9) if rate else "–") == cells["GB/s"]
+    first = page.inner_text("#table tbody tr:first-child td:nth-child(5)")
+    assert shown[0][titles.index("Time")] == first
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 9.994, 9.996, 99.96, 0.0123456, 1e-5, 123456.0, 999.5, 1e9])
+def test_numbers_are_written_as_python_writes_them(visit, report, value):
+    page = visit(report[0])
+
+    assert units.significant(value) == page.evaluate(f"words.significant({value!r})")
+    assert units.seconds(value) == page.evaluate(f"words.seconds({value!r})")
+
+
+def test_the_table_filters_searches_and_sorts(visit, report):
+    page = visit(report[0])
+    page.select_option("#filters label:has-text('Library') select", "OpenBLAS")
+
+    assert f"{len(SHAPES)} of" in page.inner_text("#count")
+    page.fill("#filters input[type=search]", "n=32")
+    sync_api.expect(page.locator("#count")).to_contain_text("3 of")
+    page.fill("#filters input[type=search]", "")
+    sync_api.expect(page.locator("#count")).to_contain_text(f"{len(SHAPES)} of")
+    page.click("th:has-text('Time') button")
+    times = page.evaluate("table.shown.map(r => r.time_s)")
+    assert sorted(times) == times
+    page.click("th:has-text('Time') button")
+    assert sorted(times, reverse=True) == page.evaluate("table.shown.map(r => r.time_s)")
+    assert "descending" == page.get_attribute("th:has-text('Time')", "aria-sort")
+
+
+def test_what_is_exported_is_what_is_shown_and_no_formula(visit, report):
+    page = visit(report[0])
+    page.select_option("#filters label:has-text('Status') select", "crashed")
+    with page.expect_download() as download:
+        page.click("#export")
+    (row,) = csv.DictReader(io.StringIO(Path(download.value.path()).read_text()))
+
+    assert "crashed" == row["status"]
+    assert "<img" in row["reason"]
+    assert not [v for v in row.values() if v.startswith(("=", "+", "-", "@"))]
+
+
+def test_by_keyboard_a_case_opens_tells_all_and_closes(visit, report):
+    page = visit(report[0])
+    page.focus("#table tbody tr:first-child button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog[open] .main-svg")
+
+    text = page.inner_text("dialog")
+    assert "deepbench run gemm m=8 n=1 k=4" in text
+    assert "3 fresh processes" in text
+    assert 30 == page.evaluate("document.querySelectorAll('dialog .scatterlayer .point').length")
+    page.keyboard.press("Escape")
+    assert not page.evaluate("document.getElementById('details').open")
+
+
+def test_pictures_have_the_points_of_the_records(visit, report):
+    path, found = report
+    page = visit(path)
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+    ids = page.evaluate("[...document.querySelectorAll('#pictures figure')].map(f => f.id)")
+
+    assert {"roofline-0", "family-0", "fastest-0", "precision-0", "sparse-0"} <= set(ids)
+    ys = page.evaluate("document.querySelector('#roofline-0 .plot').data.filter(t => t.customdata).flatMap(t => t.y)")
+    rates = [s.flop_per_s / 1e12 for s in summarize(found.records, found.order) if s.flop_per_s]
+    assert ys
+    assert not set(map("{:.6g}".format, ys)) - set(map("{:.6g}".format, rates))
+    (gain,) = page.evaluate(
+        "document.querySelector('#precision-0 .plot').data.filter(t => t.customdata).flatMap(t => t.y)"
+    )
+    best = min(
+        s.estimate.time_s
+        for s in summarize(found.records)
+        if "m=64 n=32 k=4" in s.record["case"] and "f32" in s.record["case"]
+    )
+    low = next(s for s in summarize(found.records) if s.record["precision"] == "i8u8")
+    assert gain == pytest.approx(best / low.estimate.time_s, rel=1e-4)
+
+
+def test_strangers_texts_are_texts(visit, report):
+    page = visit(report[0])
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+    page.wait_for_timeout(300)
+
+    assert 0 == page.evaluate("document.querySelectorAll('img, b').length")
+    assert "<img src=x onerror=alert(1)>" in page.inner_text("dl")
+    assert "49" not in page.inner_text("dl")
+    assert "\u202e" not in page.content()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1300, 390])
+def test_nothing_serious_for_people_who_see_hear_or_move_otherwise(visit, report, public, scheme, width):
+    pages = [(report[0], ""), (public / "index.html", ""), (public / "families" / "index.html", "")]
+    pages += [(public / "compare.html", "?a=mine&b=yours"), (public / "machines" / "nvidia-tesla-v100.html", "")]
+    for path, query in pages:
+        page = visit(path, width=width, scheme=scheme, query=query)
+        # Preloading would fetch our styles, which the page forbids.
+        found = axe.Axe().run(page, options={"preload": False}).response["violations"]
+        told = [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")]
+
+        assert [] == told, path
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_on_paper_every_case_is_there(visit, report):
+    page = visit(report[0])
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    rows = page.evaluate("document.querySelectorAll('#table tbody tr').length")
+
+    assert rows == page.evaluate("table.rows.length")
+
+
+def test_a_site_leads_from_the_index_to_a_family_and_compares_any_two(visit, public):
+    page = visit(public / "index.html")
+    page.click("text=NVIDIA Tesla V100")
+    ready(page)
+
+    assert "112 TFLOP/s" in page.inner_text("main")
+    page.click("text=Families of problems")
+    ready(page)
+    page.click("#table tbody a >> nth=0")
+    ready(page)
+    assert " of " in page.inner_text("#count")
+    page = visit(public / "compare.html", query="?a=mine&b=yours")
+    ratios = [row.split("\t")[-2] for row in page.inner_text("#table tbody").splitlines() if row]
+    assert {"1.000"} == set(ratios)
+
+
+def test_two_published_machines_have_the_ratio_of_their_times(visit, public):
+    page = visit(public / "compare.html", query="?a=nvidia-tesla-v100&b=nvidia-tesla-p100")
+    row = page.locator("#table tbody tr", has_text="1760 × 128 × 1760 NN").first.inner_text().split("\t")
+
+    assert row[6] == f"{float(row[5].split()[0]) / float(row[4].split()[0]):.3f}"
+
+
+def test_a_page_of_many_cases_scrolls(visit, tmp_path):
+    texts = [f"gemm m={m} n={n} k=4 a_t=0 b_t=0 forward f32 mkl threads=1" for m in range(1, 101) for n in range(1, 31)]
+    found = ResultFile(tmp_path / "many.jsonl", samples.header(), [samples.measured(text=t) for t in texts])
+    path = tmp_path / "many.html"
+    path.write_bytes(render.page({"files": [content.of_file(found, "many")], "pairs": []}, "Many"))
+    page = visit(path)
+    page.evaluate("table.scroller.scrollTop = table.scroller.scrollHeight")
+    sync_api.expect(page.locator("#table tbody")).to_contain_text("100 × 30 × 4")
+
+    assert page.evaluate("document.querySelectorAll('#table tbody tr').length") < 200

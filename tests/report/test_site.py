@@ -1,0 +1,172 @@
+"""A results site: what is there, what is made again, and what strangers' files can do to it (nothing)."""
+
+import json
+import re
+
+import pytest
+
+from deepbench import formats
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import to_line
+from deepbench.report import plot, site
+from deepbench.results.summary import summarize
+from tests import samples
+from tests.conftest import ROOT
+
+pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"
+
+
+def write(folder, name, seconds=1e-3, sizes=(1, 2), cpu="A CPU"):
+    header = samples.header()
+    header["machine"]["cpu"] = cpu
+    records = [samples.measured(seconds=seconds * n, text=TEXT.format(n)) for n in sizes]
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(to_line(line) for line in [header, *records]))
+
+
+def test_each_machine_and_family_has_a_page_and_only_what_changed_is_made_again(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    write(folder, "lab/two.jsonl", 2e-3)
+    first = site.build(folder, out, with_published=False)
+    again = site.build(folder, out, with_published=False)
+    write(folder, "three.jsonl", 3e-3, sizes=(1, 2, 4))
+    more = site.build(folder, out, with_published=False)
+
+    assert (2, 2, 1) == (first.machines, len(first.fresh), first.families)
+    assert ([], 0) == (again.fresh, again.written)
+    assert (["three"], 1) == (more.fresh, more.written)
+    index = json.loads((out / "index.json").read_text())
+    assert ["lab/two", "one", "three"] == sorted(m["title"] for m in index["machines"])
+    for machine in index["machines"]:
+        assert (out / machine["page"]).is_file()
+        assert (out / machine["data"]).is_file()
+    family = next((out / "families").glob("gemm-*.html")).read_text()
+    rows = json.loads(re.search(r'id="content">(.*?)</script>', family, re.S)[1])["rows"]
+    assert 7 == len(rows)
+    (folder / "one.jsonl").unlink()
+    assert ["one"] == site.build(folder, out, with_published=False).removed
+    assert not (out / "machines" / "one.html").exists()
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    site.build(folder, out, with_published=False)
+    write(folder, "one.jsonl", 5e-3, sizes=(1, 2, 3))
+
+    assert ["one"] == site.build(folder, out, with_published=False).fresh
+
+
+def test_what_a_file_has_no_more_leaves_the_families(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    write(folder, "two.jsonl", sizes=(1, 2))
+    site.build(folder, out, with_published=False)
+    header, record = samples.header(), samples.measured(text="gemm m=9 n=1 k=9 a_t=0 b_t=0 forward f32 mkl threads=1")
+    (folder / "one.jsonl").write_text("".join(to_line(line) for line in (header, record)))
+    site.build(folder, out, with_published=False)
+
+    pages = {p.name: p.read_text() for p in (out / "families").glob("gemm-*.html")}
+    assert 2 == len(pages)
+    (first,) = [p for p in pages.values() if "m=4 k=4" in p]
+    assert '"one"' not in first
+
+
+def test_a_build_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    monkeypatch.setattr(site, "_families", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        site.build(folder, out, with_published=False)
+    monkeypatch.undo()
+
+    assert (["one"], 1) == (
+        site.build(folder, out, with_published=False).fresh,
+        len(list((out / "families").glob("gemm*"))),
+    )
+
+
+def test_a_file_of_nonsense_does_not_end_the_site(tmp_path, monkeypatch):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "a.jsonl")
+    write(folder, "b.jsonl")
+    real = site.content.of_file
+    monkeypatch.setattr(site.content, "of_file", lambda f, n: real(f, n) if n == "a" else {}["x"])
+    built = site.build(folder, out, with_published=False)
+
+    assert (1, 1) == (built.machines, len(built.refused))
+
+
+def test_a_file_that_cannot_be_read_is_told_of_and_the_others_are_there(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "good.jsonl")
+    (folder / "bad.jsonl").write_text("<html>\n")
+    built = site.build(folder, out, with_published=False)
+
+    assert 1 == built.machines
+    assert 1 == len(built.refused)
+    assert "bad.jsonl" in built.refused[0]
+
+
+def test_published_machines_are_in_the_site(tmp_path):
+    (tmp_path / "results").mkdir()
+    built = site.build(tmp_path / "results", tmp_path / "public", with_published=True)
+
+    assert 14 == built.machines
+    assert "112 TFLOP/s" in (tmp_path / "public" / "machines" / "nvidia-tesla-v100.html").read_text()
+
+
+def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    folder.mkdir()
+    given = formats.Given()
+    text = (ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt").read_text()
+    lines = formats.lines(formats.read(text, given), given, [])
+    (folder / "card.jsonl").write_text("".join(map(to_line, lines)))
+    built = site.build(folder, out, with_published=False)
+    (machine,) = json.loads((out / "index.json").read_text())["machines"]
+
+    assert [] == built.refused
+    assert ("imported", None, 4) == (machine["kind"], machine["date"], machine["cases"])
+    assert "1 of other programs" in (out / "index.html").read_text()
+
+
+def test_names_and_texts_of_strangers_stay_in_their_place(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "<img src=x onerror=alert(1)>.jsonl", cpu="</script><script>alert(1)</script>")
+    write(folder, "Ein Test.jsonl")
+    write(folder, "ein-test.jsonl")
+    site.build(folder, out, with_published=False)
+
+    for path in out.rglob("*.html"):
+        assert "<script>alert" not in path.read_text()
+        assert "<img" not in path.read_text()
+    for path in (out / "data").glob("*.js"):
+        assert re.fullmatch(r"[a-z0-9-]+\.js", path.name)
+        assert "</script" not in path.read_text()
+    assert 3 == len(list((out / "machines").iterdir()))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("dear")
+    with pytest.raises(BadInput, match="no site of deepbench"):
+        site.build(tmp_path / "results", tmp_path / "mine", with_published=False)
+    with pytest.raises(BadInput, match="not a folder"):
+        site.build(tmp_path / "nothing", tmp_path / "public", with_published=False)
+
+
+def test_a_roofline_of_characters():
+    from deepbench.judge.limits import Limits
+
+    records = [samples.measured(seconds=1e-3 * n, text=TEXT.format(n * 64)) for n in (1, 2, 8)]
+    summaries = summarize(records)
+    lines = plot.roofline(summaries, Limits((), (), summaries, {}), 80)
+
+    assert sum(line.count("g") for line in lines[:22]) >= 2
+    assert max(map(len, lines[:24])) <= 80
+    assert [] == plot.roofline([], Limits((), (), (), {}), 80)

@@ -1,0 +1,208 @@
+"""Result files: what is read back, what is refused, and what survives."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepbench.core.case import parse_case
+from deepbench.core.errors import BadInput
+from deepbench.results import summary
+from deepbench.results.file import LONG, Store, default_path, read_results
+from deepbench.results.record import STATUSES, make_record
+from deepbench.results.schema import schema_error
+from tests import samples
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "result.jsonl"
+
+
+def written(path, *lines):
+    opened = Store.create(path, samples.header())
+    for line in lines:
+        opened.append(line)
+    opened.close()
+    return path
+
+
+def test_what_is_written_is_read(path):
+    one = samples.measured()
+    found = read_results(written(path, one, {"roof": samples.roof()}))
+
+    (read,) = found.records
+    for name in LONG:
+        read["measurement"][name] = list(read["measurement"][name])
+    assert one == read
+    assert [samples.roof()] == found.roofs
+    assert samples.header() == found.header
+    assert not found.truncated
+
+
+def test_a_torn_last_line_is_reported_and_ignored(path):
+    written(path, samples.measured())
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"case":"gemm m=1')
+
+    found = read_results(path)
+
+    assert found.truncated
+    assert 1 == len(found.records)
+    assert len(whole) == found.complete_bytes
+
+
+def test_to_go_on_cuts_the_torn_line_off(path):
+    written(path, samples.measured())
+    path.write_bytes(path.read_bytes() + b'{"case":"gemm m=1')
+
+    again = Store.reopen(path)
+    again.append_after(read_results(path))
+    again.append(samples.measured(round_number=2))
+    again.close()
+
+    assert [1, 2] == [r["round"] for r in read_results(path).records]
+
+
+def test_an_existing_file_is_not_overwritten(path):
+    written(path)
+    before = path.read_bytes()
+
+    with pytest.raises(BadInput, match="is there already"):
+        Store.create(path, samples.header())
+
+    assert before == path.read_bytes()
+
+
+def test_two_runs_do_not_write_one_file(path):
+    first = Store.create(path, samples.header())
+
+    with pytest.raises(BadInput, match="written by another run"):
+        Store.reopen(path)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "is empty"),
+        (b'{"schema":"deepbench/1"', "no complete line"),
+        (b"\x7fELF\x00\x01\n", "line 1: not JSON"),
+        (b"m,n,k\n1,2,3\n", "line 1: not JSON"),
+        (b"[]\n", "no schema"),
+        (b'{"schema":"deepbench/2"}\n', "deepbench/2, this DeepBench reads deepbench/1"),
+        (b'{"schema":"other/1"}\n', "no schema"),
+        (b'{"schema":"deepbench/1"}\n', "must contain"),
+        (b'{"schema":NaN}\n', "line 1: not JSON"),
+        (b"[" * 100_000 + b"\n", "line 1: not JSON"),
+    ],
+)
+def test_what_is_no_result_file_gets_one_sentence(path, content, expected):
+    path.write_bytes(content)
+
+    with pytest.raises(BadInput) as error:
+        read_results(path)
+
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"status": "splendid"}, "status"),
+        ({"round": 0}, "round"),
+        ({"flop": "many"}, "flop"),
+        ({"threads": -1}, "threads"),
+        ({"measurement": {"samples_s": []}}, "measurement"),
+    ],
+)
+def test_a_record_that_breaks_the_schema_is_named_with_its_line(path, change, expected):
+    written(path, samples.measured())
+    with path.open("a") as file:
+        file.write(json.dumps({**samples.measured(), **change}) + "\n")
+
+    with pytest.raises(BadInput, match=f"line 3: .*{expected}"):
+        read_results(path)
+
+
+def test_a_file_larger_than_any_result_is_refused_without_reading(path):
+    with path.open("wb") as file:
+        file.truncate(10**9)  # sparse: takes no room
+
+    with pytest.raises(BadInput, match="has 1000000000 bytes"):
+        read_results(path)
+
+
+def test_folders_and_missing_files_are_named(tmp_path):
+    with pytest.raises(BadInput, match="is a folder"):
+        read_results(tmp_path)
+    with pytest.raises(BadInput, match="does not exist"):
+        read_results(tmp_path / "none.jsonl")
+
+
+@settings(max_examples=150)
+@given(content=st.binary(max_size=300), cut=st.integers(0, 5000))
+def test_any_damage_is_read_up_to_it_or_refused_in_one_sentence(tmp_path_factory, content, cut):
+    path = written(tmp_path_factory.mktemp("damage") / "r.jsonl", samples.measured())
+    path.write_bytes(path.read_bytes()[:cut] + content)
+    try:
+        found = read_results(path)
+        assert len(found.records) <= 2
+    except BadInput as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) < 600
+
+
+def test_every_record_the_program_can_make_fits_the_schema():
+    for status in STATUSES:
+        text = "gemm m=1 n=2 k=3 forward f32 mkl threads=1"
+        assert schema_error(make_record(parse_case(text), 1, status, "why")) is None
+
+
+def test_a_name_that_is_taken_is_not_chosen(tmp_path):
+    first = default_path(tmp_path, "20261121-113000")
+    first.touch()
+
+    assert "deepbench-20261121-113000.jsonl" == first.name
+    assert "deepbench-20261121-113000-2.jsonl" == default_path(tmp_path, "20261121-113000").name
+
+
+def test_a_summary_takes_its_status_from_the_first_round_that_failed():
+    rounds = [samples.measured(), samples.failed("crashed", "killed by SIGSEGV", round_number=2)]
+
+    (found,) = summary.summarize(rounds)
+
+    assert ("crashed", None, None) == (found.status, found.estimate, found.flop_per_s)
+
+
+def test_a_rate_counts_the_unpadded_work():
+    (found,) = summary.summarize([samples.measured(seconds=1e-3)])
+
+    assert 2 * 2 * 3 * 4 / found.estimate.time_s == found.flop_per_s
+
+
+def test_one_process_has_an_interval_from_inside_and_says_so():
+    (found,) = summary.summarize([samples.measured()])
+
+    assert found.within
+    assert found.estimate.low_s <= found.estimate.time_s <= found.estimate.high_s
+
+
+def test_interrupted_records_are_no_results():
+    assert [] == summary.summarize([samples.failed("interrupted", "stopped")])
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "data").glob("*.jsonl")), ids=lambda p: p.name)
+def test_files_of_real_machines_keep_reading(path):
+    found = read_results(path)
+    summaries = summary.summarize(found.records, found.order)
+
+    assert len(found.order) == len(summaries)
+    assert all(s.estimate.low_s < s.estimate.time_s < s.estimate.high_s for s in summaries if s.status == "ok")
+    roofs = {r["precision"]: 0.0 for r in found.roofs}
+    for r in found.roofs:
+        roofs[r["precision"]] = max(roofs[r["precision"]], r["flop_per_s"])
+    assert all(s.flop_per_s < 1.1 * max(roofs[s.record["precision"]], roofs["f32"]) for s in summaries if s.flop_per_s)

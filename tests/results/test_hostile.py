@@ -1,0 +1,97 @@
+"""Whatever a file says, if it passes the schema it can be shown, exported and resumed without a traceback."""
+
+import copy
+import io
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from deepbench.core.case import parse_case
+from deepbench.core.errors import BadInput
+from deepbench.plan.cases import Planned
+from deepbench.plan.modes import Rounds, Rules
+from deepbench.plan.rounds import queue
+from deepbench.report import export, table
+from deepbench.report.page import content
+from deepbench.results import published, summary
+from deepbench.results.file import read_results
+from tests import samples
+
+strange = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.lists(st.floats(0, 1e9), max_size=3),
+    st.dictionaries(st.text(max_size=4), st.integers(), max_size=2),
+    st.sampled_from(["ok", "wrong", "unchecked", "gemm", "f32", 1e308, 5e-324, 10**400, [], {}]),
+)
+
+
+def places(value, path=()):
+    """Every path into a JSON value."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], (*path, 0))
+
+
+def changed(value, path, new):
+    """A copy in which the value at `path` is `new`."""
+    if not path:
+        return new
+    made = copy.deepcopy(value)
+    inner = made
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = new
+    return made
+
+
+GOOD = [
+    samples.header([parse_case(samples.TEXT.format(backend=b)).text for b in ("mkl", "onednn")]),
+    {"roof": samples.roof()},
+    samples.measured(),
+    samples.measured(round_number=2),
+    samples.measured("onednn", 2e-3),
+    samples.failed("crashed", "killed", "openblas"),
+]
+GOOD[0]["plan"]["rounds"] = {"least": 3, "most": 5, "target": 0.03, "most_s": 3.0}
+PLACES = [(i, path) for i, line in enumerate(GOOD) for path in places(line) if path]
+
+
+@settings(max_examples=800, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), strange), min_size=1, max_size=3))
+def test_a_file_that_passes_the_schema_can_be_used(tmp_path_factory, changes):
+    lines = copy.deepcopy(GOOD)
+    for (number, path), new in changes:
+        try:
+            lines[number] = changed(lines[number], path, new)
+        except (KeyError, IndexError, TypeError):
+            return  # an earlier change took the place away
+    path = tmp_path_factory.mktemp("hostile") / "r.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    try:
+        found = read_results(path)
+    except BadInput:
+        return
+
+    summaries = summary.summarize(found.records, found.order)
+    for every in (False, True):
+        table.render(summaries, Console(file=io.StringIO(), width=200), every)
+    export.to_csv(found, summaries)
+    json.loads(export.to_json(found, summaries))
+    export.to_markdown(summaries)
+    json.dumps(content.of_file(found, "mine"), allow_nan=False)
+    published.match(summaries, "NVIDIA Tesla V100")
+    try:
+        planned = [Planned(parse_case(p["case"]), p["sources"]) for p in found.header["plan"]["cases"]]
+        Rules(**found.header["plan"]["rules"])
+        queue(planned, found.records, Rounds(**found.header["plan"]["rounds"]), 1)
+    except BadInput:
+        pass

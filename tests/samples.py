@@ -1,0 +1,63 @@
+"""Result lines made by hand."""
+
+from dataclasses import asdict
+
+from deepbench.core.case import parse_case
+from deepbench.plan.modes import DEFAULT
+from deepbench.results.record import SCHEMA, make_record
+
+TEXT = "gemm m=2 n=3 k=4 forward f32 {backend} threads=1"
+
+
+def header(cases=()):
+    return {
+        "schema": SCHEMA,
+        "tool": "deepbench test",
+        "started": "2026-11-21T00:00:00+00:00",
+        "command": [],
+        "machine": {"host": "here", "cpu": "A CPU"},
+        "libraries": {},
+        "plan": {
+            "rounds": {"least": 1, "most": 1, "target": 0.03, "most_s": 1.0},
+            "mode": "default",
+            "order_seed": 1,
+            "timeout_s": 60.0,
+            "rules": asdict(DEFAULT.rules),
+            "cases": [{"case": c, "sources": []} for c in cases],
+        },
+    }
+
+
+def roof(flop_per_s=1e9, precision="f32"):
+    return {
+        "precision": precision,
+        "threads": 1,
+        "flop_per_s": flop_per_s,
+        "case": "gemm",
+        "library": "MKL 1",
+        "at": "2026-11-21T00:00:00+00:00",
+    }
+
+
+def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT):
+    made = make_record(parse_case(text.format(backend=backend)), round_number, status)
+    n = 10
+    made["measurement"] = {
+        "samples_s": [seconds * (1 + 0.001 * i) for i in range(-4, 6)],
+        "calls_per_sample": 2,
+        "cpu_s": [seconds * 2] * n,
+        "involuntary_switches": [0] * n,
+        "steal_s": [0.0] * n,
+        "first_call_s": seconds * 3,
+        "warm_up_calls": 4,
+        "warm_up_s": 0.01,
+        "stopped": "sure",
+        "loop": "native",
+    }
+    made["library"] = {"name": backend.upper(), "version": "1.0", "path": f"/lib/{backend}.so"}
+    made["process"] = {"duration_s": 0.5}
+    return made
+
+
+def failed(status, reason, backend="mkl", round_number=1):
+    return make_record(parse_case(TEXT.format(backend=backend)), round_number, status, reason)

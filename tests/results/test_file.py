@@ -187,7 +187,7 @@ def test_a_rate_counts_the_unpadded_work():
 def test_one_process_has_an_interval_from_inside_and_says_so():
     (found,) = summary.summarize([samples.measured()])
 
-    assert found.within
+    assert found.single_process
     assert found.estimate.low_s <= found.estimate.time_s <= found.estimate.high_s
 
 

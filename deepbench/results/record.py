@@ -6,7 +6,7 @@ Each line is one JSON object. `schema.json` states the same types as a JSON Sche
 every field and its unit. A field of type `object` may hold any JSON value: readers must check it.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: with it, `__required_keys__` of a TypedDict would ignore `NotRequired`.
 
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict, get_args

@@ -98,8 +98,8 @@ class CollectiveOp(Op):
     """An operation that one process a rank takes part in."""
 
     Problem = Collective
-    group = True
-    varies = "n"
+    is_group = True
+    sweep_field = "n"
     outputs = ("receive",)
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "algorithm": ALGORITHMS,
@@ -153,7 +153,7 @@ class CollectiveOp(Op):
         """Additions over all ranks, each element of the result once; 0 where nothing is added."""
         return int((case.problem.ranks - 1) * case.problem.n) if self.adds else 0
 
-    def work_bytes(self, case: Case) -> int:
+    def workspace_bytes(self, case: Case) -> int:
         """Of one rank's check: some tiles in float64."""
         from deepbench.core.operands import TILE
 

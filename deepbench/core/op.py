@@ -59,10 +59,14 @@ class Op:
     variants: ClassVar[tuple[str, ...]] = ()
     """Settings that say how a library does the same work, such as its algorithm: cases that differ in them alone are
     rivals, and the fastest is the library's answer."""
-    varies: ClassVar[str | None] = None
+    sweep_field: ClassVar[str | None] = None
     """The size that problems of one family differ in, such as the batch: rates are drawn against it."""
-    group: ClassVar[bool] = False
-    """Whether one process a rank takes part (`collective.py`); then the problem has `ranks`."""
+    is_group: ClassVar[bool] = False
+    """Whether several ranks take part, one process each (see `collective.py`). The problem then has `ranks`."""
+    has_baselines: ClassVar[bool] = False
+    """Whether `baselines` names any cases."""
+    saves_flop: ClassVar[bool] = False
+    """Whether an algorithm in use executes fewer operations than `flop` counts; `least_flop` then says how few."""
     smoke: ClassVar[tuple[BaseProblem, ...]]
     """A few tiny problems, odd sizes among them: the test suite runs each on every library."""
     probes: ClassVar[tuple[BaseProblem, ...]] = ()
@@ -79,7 +83,7 @@ class Op:
         """Bytes of all arrays that `operands` will allocate; asked before allocating."""
         raise NotImplementedError
 
-    def work_bytes(self, case: Case) -> int:
+    def workspace_bytes(self, case: Case) -> int:
         """Bytes that a library must keep beside the operands, or the check, where that is much."""
         return 0
 
@@ -122,11 +126,11 @@ class Op:
         """What else backends and readers of the record should know, such as the scale of results in 8 bits."""
         return {}
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Settings that change nothing here, so that equal work has one text."""
         return ()
 
-    def overwrites(self, case: Case) -> bool:
+    def is_idempotent(self, case: Case) -> bool:
         """Whether a call leaves the same outputs however often it is made: then those that timing left are checked."""
         return True
 

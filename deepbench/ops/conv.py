@@ -131,7 +131,7 @@ class Conv(BaseProblem):
 
 class ConvOp(Op):
     name = "conv"
-    varies = "n"
+    sweep_field = "n"
     Problem = Conv
     directions = ("forward", "backward_data", "backward_weights")
     settings = {  # noqa: RUF012  (ClassVar in Op)
@@ -140,6 +140,7 @@ class ConvOp(Op):
         "result": ("narrow", "wide"),
     }
     weights = ("w",)
+    saves_flop = True
     smoke = (
         Conv(1, 1, 1, 1, 1, 1, 1),
         Conv(2, 3, 9, 7, 5, 3, 3, pad_h=1, pad_w=1),
@@ -212,12 +213,12 @@ class ConvOp(Op):
             block = BLOCK if STORING[self.result_type(case)] == 0 else BLOCK_16_BITS
             yield self._summed(case, seen, *(_each(channels) if small or channels == 1 else _blocks(channels, block)))
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """A bias has no part in the gradient of the data; what is summed as it is stored has one kind of result."""
         bias = ("bias",) if direction == "backward_data" else ()
         return (*bias, "result") if precision.data == precision.result else bias
 
-    def work_bytes(self, case: Case) -> int:
+    def workspace_bytes(self, case: Case) -> int:
         """Outputs, and data with their squares, in float64: what the check holds."""
         return 24 * sum(_count(shape) for shape, _ in self._layout(case).values())
 

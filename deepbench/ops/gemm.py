@@ -43,7 +43,7 @@ class Gemm(BaseProblem):
 
 class GemmOp(Op):
     name = "gemm"
-    varies = "n"
+    sweep_field = "n"
     Problem = Gemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "weights": ("plain", "packed"),
@@ -118,11 +118,11 @@ class GemmOp(Op):
         yield self._sampled(case, arrays, choices, unit)
         yield self._projected(case, arrays, choices, unit)
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Only results of 16-bit floats are stored in two ways."""
         return () if precision.name in SIXTEEN_BITS else ("result",)
 
-    def overwrites(self, case: Case) -> bool:
+    def is_idempotent(self, case: Case) -> bool:
         """With beta = 1 every call adds."""
         return case.settings["beta"] == "0"
 

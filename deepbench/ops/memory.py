@@ -42,7 +42,7 @@ class Memory(BaseProblem):
 
 class MemoryOp(Op):
     name = "memory"
-    varies = "n"
+    sweep_field = "n"
     Problem = Memory
     outputs = ("c",)
     smoke = (Memory("read", 2), Memory("copy", 1002), Memory("triad", 30), Memory("read", 70002), Memory("triad", 9998))

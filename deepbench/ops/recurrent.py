@@ -102,7 +102,7 @@ class Recurrent(BaseProblem):
 
 class RecurrentOp(Op):
     name = "recurrent"
-    varies = "batch"
+    sweep_field = "batch"
     Problem = Recurrent
     directions = ("forward", "backward", "backward_data", "backward_weights")
     settings = {  # noqa: RUF012  (ClassVar in Op)
@@ -122,7 +122,7 @@ class RecurrentOp(Op):
         Recurrent("gru", 45, 6, 4),
     )
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Only a GRU resets; a backward pass is of training in any case."""
         reset = () if problem.cell == "gru" else ("gru_reset",)
         return (*reset, "mode") if direction != "forward" else reset
@@ -137,7 +137,7 @@ class RecurrentOp(Op):
 
         return sum(math.prod(shape) * BITS[kind] // 8 for shape, kind in self._layout(case).values())
 
-    def work_bytes(self, case: Case) -> int:
+    def workspace_bytes(self, case: Case) -> int:
         """Gates and states of every step, kept for the backward pass; r and some rows in float64 for the check."""
         p = case.problem
         kept = case.direction != "forward" or case.settings["mode"] == "training"

@@ -69,7 +69,7 @@ class SparseGemm(BaseProblem):
 
 class SparseGemmOp(Op):
     name = "sparse_gemm"
-    varies = "n"
+    sweep_field = "n"
     Problem = SparseGemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "beta": ("1", "0"),
@@ -77,6 +77,7 @@ class SparseGemmOp(Op):
         "result": ("wide", "narrow"),
     }
     outputs = ("c",)
+    has_baselines = True
     weights = ("row_starts", "columns", "values")
     smoke = (
         SparseGemm(1, 1, 1, 0),
@@ -208,7 +209,7 @@ class SparseGemmOp(Op):
         tolerance = PROJECTION_SAFETY * (unit * spread + storing(stored, np.sqrt(squares)))
         yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """A single column is stored in one way, and only results of 16-bit floats are stored in two."""
         order = ("order",) if problem.n == 1 else ()
         return order if precision.name in SIXTEEN_BITS else (*order, "result")
@@ -218,7 +219,7 @@ class SparseGemmOp(Op):
         narrow = case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS
         return case.precision.data if narrow else case.precision.result
 
-    def overwrites(self, case: Case) -> bool:
+    def is_idempotent(self, case: Case) -> bool:
         """With beta = 1 every call adds."""
         return case.settings["beta"] == "0"
 

@@ -76,7 +76,7 @@ def _application_chosen(entry: Entry, choices: Choices) -> bool:
 
 def _ranks_chosen(entry: Entry, choices: Choices, cores: int) -> bool:
     """Whether a group is as large as asked for; of a suite's no larger than the cores, unless asked for."""
-    if not find_op(entry.pattern.op).group:
+    if not find_op(entry.pattern.op).is_group:
         return True
     ranks = entry.pattern.problem.ranks
     if choices.ranks:
@@ -115,10 +115,10 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
                 if not backend.supports(op.name, precision, direction):
                     continue
                 # On a device one thread of the host gives the orders, and in a group each rank has one.
-                on_cpu = backend.device == "cpu" and not op.group
+                on_cpu = backend.device == "cpu" and not op.is_group
                 for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
                     kind = find_precision(precision)
-                    idle = op.idle_settings(pattern.problem, direction, kind)
+                    idle = op.unused_settings(pattern.problem, direction, kind)
                     for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
                         yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
 

@@ -73,7 +73,7 @@ def work_text(s: Summary) -> str:
 def by_group(s: Summary) -> bool:
     """Whether one process a rank takes part."""
     try:
-        return find_op(s.record["op"]).group
+        return find_op(s.record["op"]).is_group
     except BadInput:
         return s.group is not None
 

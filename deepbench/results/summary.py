@@ -11,7 +11,7 @@ from deepbench.core import stats
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case, run_words
 from deepbench.core.errors import BadInput
-from deepbench.core.op import Op, find_op
+from deepbench.core.op import find_op
 from deepbench.results.record import MEASURED, Record
 
 
@@ -205,7 +205,7 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
 
 def _has_baselines(op: str) -> bool:
     try:
-        return type(find_op(op)).baselines is not Op.baselines
+        return find_op(op).has_baselines
     except BadInput:
         return False
 

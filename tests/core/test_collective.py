@@ -10,7 +10,7 @@ from deepbench.measure.group import link
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.suites import read_words
 
-GROUPS = [op.name for op in all_ops().values() if op.group]
+GROUPS = [op.name for op in all_ops().values() if op.is_group]
 
 
 def solve(op, c):
@@ -183,7 +183,7 @@ def test_many_ranks_are_checked_in_little_memory():
     assert not verdict_of(op.compare_of(c, 0, arrays, False)).passed
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 
-    assert grown < 2 * op.work_bytes(c)
+    assert grown < 2 * op.workspace_bytes(c)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ LARGE_SIZES = ("n=2 c=96 h=20 w=20 k=192 r=3 s=3", "n=2 c=40 h=12 w=10 k=70 r=3 
 def texts():
     """Every op in every direction, in f32 and in what it has of lower precision; small and large."""
     for op in all_ops().values():
-        if op.name == "gemm" or op.group:
+        if op.name == "gemm" or op.is_group:
             continue  # test_gemm.py, test_collective.py
         small = [f"{op.name} {op.smoke[i].text}" for i in (1, -1)]
         large = [text for text in LARGE if text.split()[0] == op.name]

@@ -80,7 +80,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
     group.meet()
     hosts, alone = group.hosts, group.ranks == 1
     here = case.problem.ranks if alone else group.local_ranks
-    worker.refuse_too_large(here * op.operand_bytes(case), case.settings, here * op.work_bytes(case))
+    worker.refuse_too_large(here * op.operand_bytes(case), case.settings, here * op.workspace_bytes(case))
     if case.settings["cache"] != "hot":
         raise errors.Unsupported("buffers of a group are used again and again; choose cache=hot")
     backend.settle(group)

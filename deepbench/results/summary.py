@@ -119,13 +119,13 @@ class Summary:
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())
 
 
-def process_number(measurement: dict[str, Any]) -> stats.ProcessNumber:
+def process_number(measurement: dict[str, Any]) -> stats.ProcessMedian:
     """What the samples of one measurement come to."""
-    return stats.process_number(measurement["samples_s"], _clean(measurement))
+    return stats.process_median(measurement["samples_s"], _clean(measurement))
 
 
 def _clean(measurement: dict[str, Any]) -> list[bool]:
-    return stats.clean(
+    return stats.undisturbed(
         measurement["samples_s"],
         measurement["cpu_s"],
         measurement["involuntary_switches"],
@@ -149,12 +149,12 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if not measured:
         return None, False
     numbers = list(map(process_number, measured))
-    found = stats.between_processes([n.time_s for n in numbers], [n.clean_fraction for n in numbers])
+    found = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
     found = replace(found, disturbed=any(n.disturbed for n in numbers))
     if len(measured) > 1:
         return found, False
     only = measured[0]
-    interval = stats.median_interval(stats.counted(only["samples_s"], _clean(only)))
+    interval = stats.median_interval(stats.samples_used(only["samples_s"], _clean(only)))
     if interval is None:
         return found, False
     return replace(found, low_s=interval[0], high_s=interval[1]), True

@@ -1,8 +1,9 @@
 """Two result files → for each case in both, which side is faster, and how sure that is.
 
 The unit is the process: one number each, the median of its clean samples. Of each side the faster half of the
-processes counts, on logarithms, because what disturbs a process only adds time. Where both files come from one run in which the sides took turns, and rounds that were slow for one were slow for the other, they
-are compared pair by pair.
+processes counts, on logarithms, because what disturbs a process only adds time (`stats.faster_half_difference`). Where
+both files come from one run in which the sides took turns, and rounds that were slow for one were slow for the other,
+they are compared pair by pair.
 
 `faster`, `slower`: the ratio is beyond the margin, and the chance of such a ratio by accident, corrected for the number
 of cases, is below 5 %. `same`: the whole 95 % interval of the ratio lies within the margin. `cannot tell`: all else.

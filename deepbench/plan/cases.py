@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deepbench.core.backend import all_backends, find_backend
-from deepbench.core.case import DIRECTIONS, Case, Pattern, check_settings, known_settings, parse_pattern, run_words
+from deepbench.core.case import (
+    DIRECTIONS,
+    Case,
+    Pattern,
+    check_settings,
+    known_settings,
+    parse_pattern,
+    run_settings_text,
+)
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
@@ -65,7 +73,7 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     """What the case is compared with, on every library that a run would take, whatever op was asked for."""
     unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
     for text in find_op(case.op).baselines(case):
-        pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_words(case)}")
+        pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_settings_text(case)}")
         yield from _cases(pattern, dataclasses.replace(unbound, device=find_backend(case.backend).device), case.threads)
 
 
@@ -101,7 +109,7 @@ def _check(choices: Choices) -> None:
             raise BadInput(f"unknown setting {shorten(name)!r}; there are {', '.join(known)}")
         for value in values:
             if value not in known[name]:
-                raise BadInput(f"{name} is one of {', '.join(known[name])}, found {shorten(value)!r}")
+                raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
 
 
 def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable[Case]:

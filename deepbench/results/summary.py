@@ -9,7 +9,7 @@ from typing import Any
 
 from deepbench.core import stats
 from deepbench.core.backend import find_backend
-from deepbench.core.case import Case, parse_case, run_words
+from deepbench.core.case import Case, parse_case, run_settings_text
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.results.record import MEASURED, Record
@@ -194,7 +194,7 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
         if case is None:
             continue
         for text in find_op(case.op).baselines(case):
-            words = f"{case.precision.name} {case.backend} threads={case.threads} {run_words(case)}"
+            words = f"{case.precision.name} {case.backend} threads={case.threads} {run_settings_text(case)}"
             for rival in by_work.get(_work(parse_case(f"{text} {words}")), []):
                 compared = _baseline(s, rival)
                 known = found.get(s.record["case"])
@@ -228,4 +228,4 @@ def _parsed(text: str) -> Case | None:
 
 def _work(case: Case) -> tuple[Any, ...]:
     device = find_backend(case.backend).device
-    return case.op, case.problem, case.direction, case.precision.name, device, case.threads, case.chosen
+    return case.op, case.problem, case.direction, case.precision.name, device, case.threads, case.overrides

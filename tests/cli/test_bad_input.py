@@ -37,7 +37,7 @@ def refused(done, expected):
         (["run", "gemm m=99999999999999999999999 n=1 k=1"], "at most 20 digits"),
         (["run", "gemm n=1 k=1"], "gemm needs m"),
         (["run", "gemm m=1 n=1 k=1", "--set", "beta"], "--set wants NAME=VALUE"),
-        (["run", "gemm m=1 n=1 k=1", "--set", "beta=7"], "beta is one of 1, 0"),
+        (["run", "gemm m=1 n=1 k=1", "--set", "beta=7"], "beta must be one of 1, 0"),
         (["run", "gemm m=1 n=1 k=1", "--threads", "two"], "threads must be a whole number, found 'two'"),
         (["run", "gemm m=1 n=1 k=1", "--threads", "0"], "threads must be from 1"),
         (["run", "gemm m=1 n=1 k=1", "--rounds", "0"], "--rounds must be from 1"),

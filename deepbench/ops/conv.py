@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.op import Comparison, Op
-from deepbench.core.precision import BITS, STORING
+from deepbench.core.precision import BITS, STORAGE_ROUNDOFF
 from deepbench.core.problem import BaseProblem, size
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ class ConvOp(Op):
             squares = (seen["dy"].astype(np.float64) ** 2).sum(axis=(0, 2, 3, 4))
             count = seen["dy"].size // want.size
             tolerance = TOLERANCE_UNITS * case.precision.roundoff * np.sqrt(count * squares)
-            tolerance += STORING[self.result_type(case)] * (np.abs(want) + self._partial_sums(case) * np.sqrt(squares))
+            tolerance += STORAGE_ROUNDOFF[self.result_type(case)] * (
+                np.abs(want) + self._partial_sums(case) * np.sqrt(squares)
+            )
             got = seen["db"].astype(np.float64)
             yield Comparison("every element of db", got, want, tolerance, want.size, want.size, "db")
         if self._rounds_to_integers(case):
@@ -210,7 +212,7 @@ class ConvOp(Op):
         else:
             small = self._multiply_adds(case) <= FULL_CHECK_MULTIPLY_ADDS
             channels = self._channels(case)
-            block = BLOCK if STORING[self.result_type(case)] == 0 else BLOCK_16_BITS
+            block = BLOCK if STORAGE_ROUNDOFF[self.result_type(case)] == 0 else BLOCK_16_BITS
             yield self._summed(case, seen, *(_each(channels) if small or channels == 1 else _blocks(channels, block)))
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
@@ -406,7 +408,9 @@ class ConvOp(Op):
         shape[axis] = -1
         with np.errstate(invalid="ignore"):
             partial = self._partial_sums(case) * np.sqrt(squares / products)
-            tolerance = unit * np.sqrt(squares) + STORING[self.result_type(case)] * (np.sqrt(got_squares) + partial)
+            tolerance = unit * np.sqrt(squares) + STORAGE_ROUNDOFF[self.result_type(case)] * (
+                np.sqrt(got_squares) + partial
+            )
         return Comparison(how, got, want, np.tile(safety, g).reshape(shape) * tolerance, raw.size, raw.size)
 
 

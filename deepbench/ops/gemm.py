@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
     from deepbench.core.precision import Precision
-    from deepbench.core.tolerance import Start
+    from deepbench.core.tolerance import InitialC
 
 # Up to so many multiply-adds, and elements of one operand, the whole product is computed in float64 (some
 # milliseconds); above, elements are sampled and the whole is checked by a random projection.
@@ -87,21 +87,21 @@ class GemmOp(Op):
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
-        self._start(case).fill(arrays["c"])
+        self._initial_c(case).fill(arrays["c"])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """C in full, shape (n, m)."""
         import numpy as np
 
         a, b = self._left(case, arrays), self._right(case, arrays)
-        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self._start(case).whole()}
+        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self._initial_c(case).full()}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of a small product; of a large one a sample, and each element through a projection."""
         import numpy as np
 
         from deepbench.core.operands import generator
-        from deepbench.core.tolerance import TOLERANCE_UNITS, storing, sum_roundoff
+        from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error, sum_roundoff
 
         p, c = case.problem, arrays["c"]
         a, b = self._left(case, arrays), self._right(case, arrays)
@@ -111,7 +111,7 @@ class GemmOp(Op):
             a_norm = np.linalg.norm(a.astype(np.float64), axis=0)
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             want = self.reference(case, arrays)["c"]
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storing(self.result_type(case), want)
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(self.result_type(case), want)
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
@@ -161,16 +161,16 @@ class GemmOp(Op):
         """Bᵀ as an (n, k) view, however it is stored."""
         return arrays["b"].T if case.problem.b_t else arrays["b"]
 
-    def _start(self, case: Case) -> Start:
-        from deepbench.core.tolerance import Start
+    def _initial_c(self, case: Case) -> InitialC:
+        from deepbench.core.tolerance import InitialC
 
-        return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
+        return InitialC.make(case.problem.m, case.problem.n, case.settings["beta"])
 
     def _sampled(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
         """Random elements, the four corners among them, each computed in float64."""
         import numpy as np
 
-        from deepbench.core.tolerance import sampled_elements, storing
+        from deepbench.core.tolerance import sampled_elements, storage_error
 
         p, c = case.problem, arrays["c"]
         corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
@@ -184,8 +184,8 @@ class GemmOp(Op):
             want[e] = row @ column
             tolerance[e] = unit * (np.linalg.norm(row) * np.linalg.norm(column) + 1)
             got[e] = c[j[e], i[e]]
-        want += self._start(case).elements(i, j)
-        tolerance += storing(self.result_type(case), want)
+        want += self._initial_c(case).elements(i, j)
+        tolerance += storage_error(self.result_type(case), want)
         return Comparison(f"{j.size} elements", got, want, tolerance, min(j.size, c.size), c.size)
 
     def _projected(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
@@ -195,17 +195,17 @@ class GemmOp(Op):
         """
         import numpy as np
 
-        from deepbench.core.tolerance import PROJECTION_SAFETY, project, storing
+        from deepbench.core.tolerance import PROJECTION_SAFETY, project, storage_error
 
         p, c = case.problem, arrays["c"]
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
         a, b = self._left(case, arrays), self._right(case, arrays)
         inner, b_squares = project(signs, b)
         want, a_squares = project(inner, a)
-        want += self._start(case).projection(signs)
+        want += self._initial_c(case).projection(signs)
         got, squares = project(signs, c)
         spread = np.sqrt(a_squares * b_squares.sum() + p.n)
-        tolerance = PROJECTION_SAFETY * (unit * spread + storing(self.result_type(case), np.sqrt(squares)))
+        tolerance = PROJECTION_SAFETY * (unit * spread + storage_error(self.result_type(case), np.sqrt(squares)))
         return Comparison("projection of every element", got, want, tolerance, c.size, c.size)
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.op import Comparison, Op
-from deepbench.core.precision import BITS, STORING
+from deepbench.core.precision import BITS, STORAGE_ROUNDOFF
 from deepbench.core.problem import BaseProblem, choice, size
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class RecurrentOp(Op):
             tolerance = np.full(want.shape, CHAIN_8_BIT if chained else STEP_8_BIT)
         else:
             tolerance = STEP_UNITS * (CHAIN if chained else 1.0) * _roundoff(case) * reach[..., None]
-            tolerance = tolerance + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
+            tolerance = tolerance + STORED_UNITS * STORAGE_ROUNDOFF[case.precision.data] * (1 + np.abs(want))
         return Comparison(how, got.astype(np.float64), want, tolerance, got.size, _size_of_y(case), "y")
 
     def _single_steps(self, case: Case, arrays: Arrays, cell: _Cell) -> Comparison:
@@ -355,7 +355,7 @@ class RecurrentOp(Op):
             want = np.take(part, np.arange(p.kinds, p.batch) % p.kinds, axis=1).astype(np.float64)
             if case.precision.roundoff:
                 reach = STEP_UNITS * CHAIN * _roundoff(case) * np.sqrt(p.hidden)
-                tolerance = reach + STORED_UNITS * STORING[case.precision.data] * (1 + np.abs(want))
+                tolerance = reach + STORED_UNITS * STORAGE_ROUNDOFF[case.precision.data] * (1 + np.abs(want))
             else:
                 tolerance = np.full(want.shape, CHAIN_8_BIT)
             got = part[:, p.kinds :].astype(np.float64)
@@ -368,7 +368,7 @@ class RecurrentOp(Op):
         p = case.problem
         counts = np.bincount(np.arange(p.batch) % p.kinds, minlength=p.kinds).astype(np.float64)
         unit = GRADIENT_UNITS * _roundoff(case)
-        unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.gates * p.hidden)
+        unit += STORED_UNITS * STORAGE_ROUNDOFF[case.precision.data] * 8 / np.sqrt(p.gates * p.hidden)
         twin = np.arange(p.batch) % p.kinds
         for name, want in found.of_data.items():
             if name not in arrays:
@@ -376,18 +376,18 @@ class RecurrentOp(Op):
             axis = want.ndim - 2
             got, wide = arrays[name].astype(np.float64), np.take(want, twin, axis=axis)
             tolerance = np.take(unit * found.size_of_data[name], twin, axis=axis)
-            tolerance = tolerance + 4 * STORING[case.precision.data] * np.abs(wide)
+            tolerance = tolerance + 4 * STORAGE_ROUNDOFF[case.precision.data] * np.abs(wide)
             tolerance = np.broadcast_to(tolerance, wide.shape)
             yield Comparison(f"every element of {name}", got, wide, tolerance, wide.size, wide.size, name)
         sizes = found.sizes(counts)
         unit = GRADIENT_UNITS * _roundoff(case)
-        unit += STORED_UNITS * STORING[case.precision.data] * 8 / np.sqrt(p.timesteps * p.batch)
+        unit += STORED_UNITS * STORAGE_ROUNDOFF[case.precision.data] * 8 / np.sqrt(p.timesteps * p.batch)
         if "dr" not in arrays:
             return
         for name, want in found.of_weights(counts).items():
-            tolerance = np.broadcast_to(unit * sizes[name], want.shape) + 4 * STORING[case.precision.data] * np.abs(
-                want
-            )
+            tolerance = np.broadcast_to(unit * sizes[name], want.shape) + 4 * STORAGE_ROUNDOFF[
+                case.precision.data
+            ] * np.abs(want)
             got = arrays[name].astype(np.float64)
             yield Comparison(f"every element of {name}", got, want, tolerance, want.size, want.size, name)
         rows = self._rows_of_recurrent(p)
@@ -402,7 +402,7 @@ class RecurrentOp(Op):
             want = found.of_recurrent(counts, rows).reshape(len(rows), -1)
             before = np.sqrt(rows**2 @ sizes["h"] ** 2)
             tolerance = unit * np.outer(before, sizes["db_full"].reshape(-1))
-            tolerance = tolerance + 4 * STORING[case.precision.data] * np.sqrt(squares)
+            tolerance = tolerance + 4 * STORAGE_ROUNDOFF[case.precision.data] * np.sqrt(squares)
         how = "every element of dr" if len(rows) == p.hidden else f"every element of dr in a sum of {BLOCK}"
         yield Comparison(how, got, want, tolerance, flat.size, flat.size, "dr")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
     from deepbench.core.precision import Precision
-    from deepbench.core.tolerance import Start
+    from deepbench.core.tolerance import InitialC
 
     Array = np.ndarray[Any, Any]
 
@@ -142,7 +142,7 @@ class SparseGemmOp(Op):
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
-        self._start(case).fill(self._by_column(case, arrays["c"]))
+        self._initial_c(case).fill(self._by_column(case, arrays["c"]))
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """C in full, shape (n, m)."""
@@ -153,7 +153,7 @@ class SparseGemmOp(Op):
         c = np.empty((p.n, p.m))
         for target, column in zip(c, self._by_column(case, arrays["b"]), strict=True):
             target[...] = _row_sums(arrays, values * column.astype(np.float64)[arrays["columns"]])
-        return {"c": self._by_column(case, c + self._start(case).whole())}
+        return {"c": self._by_column(case, c + self._initial_c(case).full())}
 
     def _by_column(self, case: Case, array: Array) -> Array:
         """A view of B or C as (n, …), however it is stored; and back."""
@@ -169,19 +169,19 @@ class SparseGemmOp(Op):
             TOLERANCE_UNITS,
             project,
             sampled_elements,
-            storing,
+            storage_error,
             sum_roundoff,
         )
 
         p, b, c = case.problem, self._by_column(case, arrays["b"]), self._by_column(case, arrays["c"])
         unit = TOLERANCE_UNITS * sum_roundoff(case.precision, p.row_non_zeros)
         values, columns = arrays["values"].astype(np.float64), arrays["columns"]
-        start, stored = self._start(case), self.result_type(case)
+        start, stored = self._initial_c(case), self.result_type(case)
         if p.non_zeros * p.n <= FULL_CHECK_MULTIPLY_ADDS:
             want = self._by_column(case, self.reference(case, arrays)["c"])
             a_norm = np.sqrt(_row_sums(arrays, values**2))
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storing(stored, want)
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(stored, want)
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
@@ -195,7 +195,7 @@ class SparseGemmOp(Op):
             want[e] = values[held] @ met
             tolerance[e] = unit * (np.linalg.norm(values[held]) * np.linalg.norm(met) + 1)
         want += start.elements(i, j)
-        tolerance += storing(stored, want)
+        tolerance += storage_error(stored, want)
         got = c[j, i].astype(np.float64)
         yield Comparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)
 
@@ -206,7 +206,7 @@ class SparseGemmOp(Op):
         want += start.projection(signs)
         got, squares = project(signs, c)
         spread = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
-        tolerance = PROJECTION_SAFETY * (unit * spread + storing(stored, np.sqrt(squares)))
+        tolerance = PROJECTION_SAFETY * (unit * spread + storage_error(stored, np.sqrt(squares)))
         yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
@@ -268,10 +268,10 @@ class SparseGemmOp(Op):
             p.m * p.n * BITS[self.result_type(case)] // 8,
         )
 
-    def _start(self, case: Case) -> Start:
-        from deepbench.core.tolerance import Start
+    def _initial_c(self, case: Case) -> InitialC:
+        from deepbench.core.tolerance import InitialC
 
-        return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
+        return InitialC.make(case.problem.m, case.problem.n, case.settings["beta"])
 
 
 def _row_sums(arrays: Arrays, products: Array) -> Array:

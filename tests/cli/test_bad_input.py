@@ -28,7 +28,7 @@ def refused(done, expected):
             "unknown operation 'nosuch'; choose one of all_gather, all_reduce, all_to_all, broadcast, "
             "conv, gemm, memory, recurrent, reduce_scatter, send_receive, sparse_gemm",
         ),
-        (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
+        (["run", "--precision", "f33"], "unknown precision 'f33'; choose one of f32"),
         (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; choose one of cublas"),
         (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),
         (["run", "gemm m=-1 n=1 k=1"], "m must be a whole number from 1"),

@@ -40,9 +40,9 @@ class Precision:
         }
 
 
-# f32 has a 24-bit significand, so its unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact in f32,
-# but matrix units may truncate when they add (bf16 dot products on x86 and Arm do not round to nearest), which doubles
-# the error; f16 is treated alike. TF32 is stored as f32, of which 11 significant bits are multiplied, by truncation.
+# f32 has a 24-bit significand, so its unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact in
+# f32, but matrix units may truncate when they add (bf16 dot products on x86 and Arm do not round to nearest), which
+# doubles the error; f16 is treated alike. TF32 is stored as f32 and truncated to 11 significant bits to multiply.
 # For 8-bit floats, the matrix units of NVIDIA's Hopper accumulate in 14 bits (DeepSeek-V3 technical report, arXiv
 # 2412.19437, section 3.3.2), so 2^-13 by truncation. `f8e5m2` has e4m3 weights, the combination that libraries support.
 PRECISIONS = {

@@ -45,7 +45,7 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "high_s": e.high_s if e else None,
         "interval_of": None if e is None or e.low_s is None else "one process" if s.single_process else "processes",
         "processes": e.processes if e else None,
-        "clean_fraction": e.clean_fraction if e and not s.imported else None,
+        "clean_fraction": e.undisturbed_fraction if e and not s.imported else None,
         "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
         "flop": r["flop"],
         **{f"flop_{name}": count for name, count in r.get("other_flop", {}).items()},
@@ -125,7 +125,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 units.seconds(e.time_s) if e else "–",
                 units.plus_minus(e.half_width) if e else "–",
                 units.flop_per_s(s.flop_per_s),
-                units.percent(e.clean_fraction) if e and not s.imported else "–",
+                units.percent(e.undisturbed_fraction) if e and not s.imported else "–",
                 ", ".join(filter(None, said)),
             ]
             shown = [escaped(text) for text in cells]

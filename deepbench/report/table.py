@@ -73,7 +73,7 @@ def work_text(s: Summary) -> str:
 def by_group(s: Summary) -> bool:
     """Whether one process a rank takes part."""
     try:
-        return find_op(s.record["op"]).group
+        return find_op(s.record["op"]).is_group
     except BadInput:
         return s.group is not None
 
@@ -143,7 +143,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
     if s.estimate is not None:
         stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}
         loops = {r["measurement"]["loop"] for r in s.rounds if r["measurement"]}
-        clean = s.estimate.clean_fraction
+        clean = s.estimate.undisturbed_fraction
         if "first_call" in stopped:
             found.append("first call")
         if "python" in loops:
@@ -258,7 +258,7 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
         return "–", "–", "–", "–"
     interval = units.plus_minus(e.half_width) + ("*" if s.single_process else "")
     tflop = "–" if by_group(s) else units.flop_per_s(s.flop_per_s)
-    clean = "–" if s.imported else units.percent(e.clean_fraction)  # other programs keep no evidence
+    clean = "–" if s.imported else units.percent(e.undisturbed_fraction)  # other programs keep no evidence
     return units.seconds(e.time_s), interval, tflop, clean
 
 

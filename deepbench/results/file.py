@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
+from deepbench.results.limit import Limit, read_limit
 from deepbench.results.record import SCHEMA, Record
 from deepbench.results.schema import schema_error, semantic_error
 
@@ -33,8 +34,7 @@ class ResultFile:
     header: dict[str, Any]
     records: list[Record] = field(default_factory=list)
     """As in the file, but equal parts are one object, and samples and their CPU times arrays: not to be changed."""
-    roofs: list[dict[str, Any]] = field(default_factory=list)
-    limits: list[dict[str, Any]] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
     alike: dict[bytes, Any] = field(default_factory=dict, repr=False)
     """While reading: parts of records that several have, by their JSON."""
     complete_bytes: int = 0
@@ -165,7 +165,7 @@ def file_lines(path: Path) -> Iterator[bytes]:
 
 
 def _add(found: ResultFile, number: int, line: bytes) -> None:
-    """Sort one line into header, records, roofs or limits."""
+    """Sort one line into header, records or limits."""
     try:
         value = from_line(line)
         # Strict JSON has no control characters but those that it escapes, and one: then there is nothing to clean.
@@ -183,10 +183,8 @@ def _add(found: ResultFile, number: int, line: bytes) -> None:
         raise BadInput(f"{found.path}, line {number}: {reason}; see docs/results.md")
     if number == 1:
         found.header = value
-    elif "roof" in value:
-        found.roofs.append(value["roof"])
-    elif "limit" in value:
-        found.limits.append(value["limit"])
+    elif limit := read_limit(value):
+        found.limits.append(limit)
     else:
         found.records.append(_compact(found, value))
 

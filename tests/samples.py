@@ -30,6 +30,7 @@ def header(cases=()):
 
 
 def roof(flop_per_s=1e9, precision="f32"):
+    """The measured peak of a precision, as files of earlier versions have it."""
     return {
         "precision": precision,
         "threads": 1,
@@ -38,6 +39,11 @@ def roof(flop_per_s=1e9, precision="f32"):
         "library": "MKL 1",
         "at": "2026-11-21T00:00:00+00:00",
     }
+
+
+def peak(flop_per_s=1e9, precision="f32", threads=1):
+    """The same as a limit, as files have it today."""
+    return {"what": "compute", "device": "cpu", **roof(flop_per_s, precision), "threads": threads, "seconds": 1e-3}
 
 
 def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT):

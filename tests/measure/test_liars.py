@@ -91,7 +91,7 @@ def test_the_run_goes_on_after_each_failure(run_liar):
 
 
 @long
-def test_work_that_was_not_done_is_found_by_the_roof(deepbench, plugins, tmp_path):
+def test_work_that_was_not_done_is_found_by_the_measured_peak(deepbench, plugins, tmp_path):
     """A liar that computes whenever it is checked is caught by its rate."""
     done = deepbench(
         *("run", "gemm", "m=600", "n=600", "k=600", "f32", "sneaky", "--quick", "-o", "out.jsonl"),
@@ -102,7 +102,7 @@ def test_work_that_was_not_done_is_found_by_the_roof(deepbench, plugins, tmp_pat
     assert record["check"]["before"]["passed"]
     assert record["check"]["after"]["passed"]
     assert "wrong" == record["status"]
-    assert "above the roof" in record["reason"]
+    assert "above the measured peak" in record["reason"]
     assert 1 == done.returncode
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from deepbench import formats
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import to_line
 from deepbench.report import plot, site
+from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.conftest import ROOT
@@ -161,12 +163,12 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 
 def test_a_roofline_of_characters():
-    from deepbench.judge.limits import Limits
+    from deepbench.judge.limits import Limits, of_file
 
     records = [samples.measured(seconds=1e-3 * n, text=TEXT.format(n * 64)) for n in (1, 2, 8)]
-    summaries = summarize(records)
-    lines = plot.roofline(summaries, Limits((), (), summaries, {}), 80)
+    summaries, file = summarize(records), ResultFile(Path(), samples.header())
+    lines = plot.roofline(summaries, of_file(file, summaries), 80)
 
     assert sum(line.count("g") for line in lines[:22]) >= 2
     assert max(map(len, lines[:24])) <= 80
-    assert [] == plot.roofline([], Limits((), (), (), {}), 80)
+    assert [] == plot.roofline([], Limits(), 80)

@@ -56,6 +56,7 @@ def changed(value, path, new):
 GOOD = [
     samples.header([parse_case(samples.TEXT.format(backend=b)).text for b in ("mkl", "onednn")]),
     {"roof": samples.roof()},
+    {"limit": samples.peak()},
     samples.measured(),
     samples.measured(round_number=2),
     samples.measured("onednn", 2e-3),

@@ -37,7 +37,9 @@ def listed_problems() -> dict[tuple[str, str, str], set[tuple[str, object]]]:
     return problems
 
 
-def read_statuses(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[str, str]], Counter[str], list[str]]:
+def read_statuses(
+    paths: list[Path],
+) -> tuple[dict[tuple[str, str, str, str, str], dict[str, str]], Counter[str], list[str]]:
     """(suite, op, direction, precision, problem) → status by backend; reasons; the machines and libraries."""
     statuses: dict[tuple[str, str, str, str, str], dict[str, str]] = {}
     reasons: Counter[str] = Counter()
@@ -101,7 +103,7 @@ def main() -> None:
     lines = [
         "# Coverage",
         "",
-        "This page shows which problems of DeepBench's suites run in which precision, on one machine. It is for readers",
+        "This page shows which problems of DeepBench's suites run in which precision on one machine. It is for readers",
         "who want to know what to expect on their own. `python docs/make_coverage.py` generates it from result files.",
         "",
         *[f"- {m}" for m in machines],

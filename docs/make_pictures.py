@@ -1,4 +1,4 @@
-"""Draw the pictures of reports.md from the files in results/: python docs/make_pictures.py (needs chromium, playwright)."""
+"""Draw the pictures of reports.md from the files in results/. Needs Chromium and Playwright."""
 
 import shutil
 import sys
@@ -19,7 +19,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def main() -> None:
-    """Draw a report, the same report in dark mode on a phone with a case open, the index of a site, and a comparison."""
+    """Draw a report, the report in dark mode on a phone with a case open, the index of a site, and a comparison."""
     files = sorted((HERE.parent / "results").glob("*.jsonl"))
     largest = max(files, key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -111,7 +111,7 @@ def main() -> None:
         "Each problem counts once, with its best status over all libraries. The last column has the libraries that are",
         "`ok`, by number of problems. *no library*: no library supports it. *not run*: the time limit was reached.",
         "",
-        f"| suite | operation | direction | precision | problems | {' | '.join(shown)} | ok by |",
+        f"| suite | op | direction | precision | problems | {' | '.join(shown)} | ok by |",
         f"|---|---|---|---|---:|{'---:|' * len(shown)}---|",
     ]
     for suite, op_name, direction, kind_name, count, counts, by in rows:

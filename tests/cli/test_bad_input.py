@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from tests.conftest import ROOT, records_of
+from tests import samples
+from tests.conftest import ROOT, lines_of, records_of
 
 NULL = ("--backend", "null", "--quick")
 
@@ -175,16 +176,14 @@ def test_output_to_a_full_device_is_one_sentence(tmp_path):
 
 
 def test_strange_texts_in_a_file_are_shown_without_their_codes(deepbench, tmp_path):
-    import json
-
     deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "out.jsonl")
     path = tmp_path / "out.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = lines_of(path)
     evil = "[bold red]x[/] \x1b]0;owned\x07 =cmd|' /C calc'!A0 <script>alert(1)</script>"
     lines[0]["machine"]["cpu"] = evil
     lines[0]["libraries"]["null"]["library"]["version"] = evil
     lines[1] |= {"backend": evil, "reason": evil, "op": evil, "precision": evil, "status": "crashed"}
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    samples.write(path, lines[1:], lines[0])
 
     for form in ([], ["--full"], ["--csv"], ["--markdown"]):
         done = deepbench("show", "out.jsonl", *form)

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests import samples
 from tests.conftest import ROOT, lines_of, long, records_of
 
 QUICK_RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "-o", "out.jsonl")
@@ -251,7 +252,7 @@ def test_resume_refuses_another_machine_or_library_naming_the_difference(deepben
     path = tmp_path / "out.jsonl"
     header, *rest = lines_of(path)
     change(header)
-    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *rest]))
+    samples.write(path, rest, header)
 
     done = deepbench("run", "--resume", "-o", "out.jsonl")
 

@@ -6,7 +6,6 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from deepbench.core.json_lines import to_line
 from tests import samples
 from tests.conftest import long, records_of
 
@@ -25,7 +24,7 @@ def file_of(tmp_path):
             for text, values in zip(texts, times, strict=True)
             for i, s in enumerate(values, 1)
         ]
-        (tmp_path / name).write_text("".join(to_line(line) for line in [samples.header(texts), *records]))
+        samples.write(tmp_path / name, records, samples.header(texts))
 
     return write
 

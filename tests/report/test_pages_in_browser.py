@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from deepbench.core import units
-from deepbench.core.json_lines import to_line
 from deepbench.report import site
 from deepbench.report.page import content, render
 from deepbench.results.file import ResultFile, read_results
@@ -53,9 +52,7 @@ def records():
 def result_file(path, cpu="A CPU"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
-    lines = [header, {"roof": samples.roof()}, *records()]
-    path.write_text("".join(to_line(line) for line in lines))
-    return read_results(path)
+    return read_results(samples.write(path, [{"roof": samples.roof()}, *records()], header))
 
 
 @pytest.fixture(scope="session")

@@ -177,7 +177,7 @@ def test_settings_of_an_op_are_known_to_cases():
 def test_buffers_that_take_turns_are_larger_than_the_caches_and_all_are_right(opened, name, cache):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
-    problem = find_op("gemm").Problem(m=512, n=3, k=512)
+    problem = find_op("gemm").Problem(m=2048, n=3, k=1024)
     case = Case("gemm", problem, "forward", find_precision("f32"), name, 2, (("cache", cache),))
 
     record = measure_case(case, 1, SHORT, 60.0)

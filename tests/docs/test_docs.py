@@ -10,7 +10,7 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import all_ops
 from deepbench.results.record import make_record
-from tests.conftest import ROOT, long, records_of
+from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -28,7 +28,6 @@ def test_the_example_op_runs_on_the_reference_at_once(deepbench, tmp_path):
     assert 8 * 64 * 100 == found["flop"]
 
 
-@long
 def test_the_example_library_multiplies(deepbench, tmp_path):
     """BLIS is rarely there; MKL's library has the same Fortran names and stands in for it."""
     from deepbench.core.errors import Unavailable
@@ -41,6 +40,7 @@ def test_the_example_library_multiplies(deepbench, tmp_path):
         *("run", "gemm m=64 n=32 k=100 f32 blis", "--quick", "-o", "out.jsonl"),
         DEEPBENCH_PLUGINS=str(DOCS / "examples"),
         DEEPBENCH_BLIS_PATH=path,
+        **{**NO_LIBRARIES, "DEEPBENCH_MKL_PATH": path},
     )
 
     assert 0 == done.returncode, done.stderr

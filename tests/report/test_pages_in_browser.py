@@ -5,7 +5,6 @@ Wants Chromium, and playwright and axe from PyPI: make test-browser.
 
 import csv
 import io
-import os
 import shutil
 from pathlib import Path
 
@@ -19,8 +18,7 @@ from deepbench.results.summary import summarize
 from tests import samples
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if not os.environ.get("DEEPBENCH_TEST_BROWSER"):
-    pytest.skip("browser tests run when asked for: make test-browser", allow_module_level=True)
+pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
 axe = pytest.importorskip(
     "axe_playwright_python.sync_playwright", reason="wants axe: pip install axe-playwright-python"

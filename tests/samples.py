@@ -1,8 +1,9 @@
-"""Lines of result files, made by hand."""
+"""Lines of result files, made by hand, and files of them."""
 
 from dataclasses import asdict
 
 from deepbench.core.case import parse_case
+from deepbench.core.json_lines import to_line
 from deepbench.plan.modes import DEFAULT
 from deepbench.results.old_files import ADDED
 from deepbench.results.record import SCHEMA, make_record
@@ -73,3 +74,10 @@ def failed(status, reason, backend="mkl", round_number=1):
 def as_old(record):
     """The record as an earlier version wrote it."""
     return {name: value for name, value in record.items() if name not in ADDED}
+
+
+def write(path, lines, first=None):
+    """Write a result file: `first` (default: `header()`), then records, roofs and limits. Returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(to_line(line) for line in [header() if first is None else first, *lines]))
+    return path

@@ -7,10 +7,10 @@ import pytest
 
 from deepbench import formats
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import to_line
 from deepbench.report import views
 from deepbench.results import summary
 from deepbench.results.file import read_results
+from tests import samples
 
 FOLDER = Path(__file__).parents[1] / "data" / "imports"
 
@@ -19,10 +19,8 @@ def imported(name, tmp_path, **given):
     text = (FOLDER / name).read_text()
     found = formats.recognize(text)
     options = formats.Given(**given)
-    lines = formats.lines(formats.read(text, options), options, ["import"])
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(to_line(line) for line in lines))
-    read = read_results(path)  # what it makes passes the schema
+    header, *records = formats.lines(formats.read(text, options), options, ["import"])
+    read = read_results(samples.write(tmp_path / "r.jsonl", records, header))  # what it makes passes the schema
     return found.name, {s.record["case"]: s for s in summary.summarize(read.records, read.order)}, read
 
 

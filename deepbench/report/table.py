@@ -138,7 +138,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append(f"even at {units.significant(100 * baseline.break_even_density)} % non-zeros")
     if s.hidden is not None:
         found.append(f"{units.percent(s.hidden)} of the all-reduce hidden")
-    if (s.group or {}).get("oversubscribed"):
+    if s.group and s.group["oversubscribed"]:
         found.append("more ranks than cores")
     if s.estimate is not None:
         stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}
@@ -152,10 +152,10 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append("disturbed")
         elif clean < FEW_CLEAN:
             found.append("few clean")
-    joules = [(r["measurement"] or {}).get("energy") or {} for r in s.rounds]
+    energy = [m["energy"] for r in s.rounds if (m := r["measurement"]) and "energy" in m]
     if s.joules_per_call is not None:
         found.append(f"{units.joules(s.joules_per_call)} a call")
-    elif reason := next((e["valid"] for e in joules if isinstance(e.get("valid"), str)), None):
+    elif reason := next((e["valid"] for e in energy if isinstance(e["valid"], str)), None):
         found.append(f"no joules: {reason}")
     for name, word in (("pack_s", "packed in"), ("convert_s", "converted in"), ("optimize_s", "inspected in")):
         if name in s.record["notes"]:

@@ -51,7 +51,7 @@ def refused(done, expected):
             ["run", "gemm m=1 n=1 k=1", *NULL, "-o", "no/such/folder/x.jsonl"],
             "cannot write no/such/folder/x.jsonl: No such",
         ),
-        (["run", "gemm m=1 n=1 k=1", *NULL, "-o", "."], "is there already"),
+        (["run", "gemm m=1 n=1 k=1", *NULL, "-o", "."], "already exists"),
         (["show", "missing.jsonl"], "does not exist"),
         (["show", "."], ". is a folder"),
         (["show", "a\tb\x1b[31m.jsonl"], "does not exist"),
@@ -116,7 +116,7 @@ def test_a_file_cut_in_a_line_shows_what_is_before_the_cut(deepbench, tmp_path):
 def test_an_existing_file_is_kept(deepbench, tmp_path):
     (tmp_path / "mine.jsonl").write_text("precious")
 
-    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "mine.jsonl"), "is there already")
+    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "mine.jsonl"), "already exists")
     assert "precious" == (tmp_path / "mine.jsonl").read_text()
 
 

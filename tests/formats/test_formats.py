@@ -1,4 +1,4 @@
-"""Other programs' files: each is recognized, and what it says comes out as a case with its time, or is told."""
+"""Files of other programs: each is recognized, and its cases and times are imported or reported as left out."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from deepbench import formats
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import to_line
 from deepbench.report import views
 from deepbench.results import summary
 from deepbench.results.file import read_results
@@ -18,11 +17,10 @@ FOLDER = Path(__file__).parents[1] / "data" / "imports"
 def imported(name, tmp_path, **given):
     text = (FOLDER / name).read_text()
     found = formats.recognize(text)
-    options = formats.Given(**given)
-    lines = formats.lines(formats.read(text, options), options, ["import"])
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(to_line(line) for line in lines))
-    read = read_results(path)  # what it makes passes the schema
+    options = formats.ImportOptions(**given)
+    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+    formats.import_file(FOLDER / name, path, options)
+    read = read_results(path)  # checks the schema, too
     return found.name, {s.record["case"]: s for s in summary.summarize(read.records, read.order)}, read
 
 
@@ -74,23 +72,23 @@ def test_benchdnn_lies_row_by_row_and_ours_column_by_column(tmp_path):
 def test_several_logs_in_one_text_keep_their_ranks(tmp_path):
     text = (FOLDER / "text_nccl_single_all_reduce.txt").read_text()
     both = text + text.replace("Num Ranks: 8", "Num Ranks: 4")
-    options = formats.Given()
+    options = formats.ImportOptions()
     found = formats.read(both, options)
 
-    assert {8, 4} == {int(f.case.split("ranks=")[1].split()[0]) for f in found.found}
-    assert 14 + 1 == len(formats.lines(found, options, []))
+    assert {8, 4} == {int(c.text.split("ranks=")[1].split()[0]) for c in found.cases}
+    assert 14 == len(formats.to_results(found, options, [])[1])
 
 
 def test_what_is_measured_in_another_way_is_no_second_process():
     line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.1,1,1,1,1,1"
     text = "\n".join(line.format(o) for o in ("", "", "--attr-post-ops=sum ", "--wtag=ab ", "--attr-post-ops=relu "))
-    found = formats.read(text, formats.Given())
-    lines = formats.lines(found, formats.Given(), [])
+    found = formats.read(text, formats.ImportOptions())
+    _, records = formats.to_results(found, formats.ImportOptions(), [])
 
     assert ["beta=0 weights=packed", "weights=packed", "beta=0"] == [
-        r["case"].partition("threads=1 ")[2] for r in lines[1:]
+        r["case"].partition("threads=1 ")[2] for r in records
     ]
-    assert 2 == len(found.left_out)  # said twice; more than a product
+    assert 2 == len(found.left_out)  # a duplicate, and more than a product
 
 
 @pytest.mark.parametrize(
@@ -102,9 +100,9 @@ def test_what_is_measured_in_another_way_is_no_second_process():
 )
 def test_benchdnn_lines_that_ask_for_other_work_are_left_out(options):
     text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.1,1,1,1,1,1"
-    found = formats.read(text, formats.Given())
+    found = formats.read(text, formats.ImportOptions())
 
-    assert [] == found.found
+    assert [] == found.cases
     assert 1 == len(found.left_out)
 
 
@@ -120,9 +118,9 @@ def test_benchdnn_lines_that_ask_for_other_work_are_left_out(options):
 )
 def test_benchdnn_convolutions_keep_their_types_and_layout(options, words):
     text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.1,1,1,1,1,1"
-    found = formats.read(text, formats.Given())
+    found = formats.read(text, formats.ImportOptions())
 
-    assert [words] * bool(words) == [f.case[f.case.index("forward") :] for f in found.found]
+    assert [words] * bool(words) == [c.text[c.text.index("forward") :] for c in found.cases]
 
 
 def test_a_second_card_is_never_taken_for_the_first():
@@ -136,10 +134,10 @@ def test_a_second_card_is_never_taken_for_the_first():
         "devices": [{"id": 0, "name": "T4"}, {"id": 1, "name": "H100"}],
         "benchmarks": [{"name": "a", "states": [state(1, 8)]}, {"name": "b", "states": [state(0, 16)]}],
     }
-    found = formats.read(json.dumps(value), formats.Given(case="gemm m={M} n=8 k=8 f32 cublas"))
+    found = formats.read(json.dumps(value), formats.ImportOptions(case="gemm m={M} n=8 k=8 f32 cublas"))
 
-    assert "H100" == found.machine["cpu"]
-    assert ["m=8"] == [f.case.split()[1] for f in found.found]
+    assert "H100" == found.cpu
+    assert ["m=8"] == [c.text.split()[1] for c in found.cases]
     assert 1 == len(found.left_out)
 
 
@@ -206,12 +204,12 @@ def test_pyperf_keeps_processes_apart(tmp_path):
         ],
     }
     text = json.dumps(value)
-    options = formats.Given()
+    options = formats.ImportOptions()
     found = formats.recognize(text).read(text, options)
 
-    assert [[1e-3, 2e-3], [3e-3]] == [list(p) for p in found.found[0].processes_s]
-    assert ["gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 openblas threads=1"] == [f.case for f in found.found]
-    with pytest.raises(BadInput, match="no case of ours"):
+    assert [[1e-3, 2e-3], [3e-3]] == [list(p) for p in found.cases[0].processes_s]
+    assert ["gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 openblas threads=1"] == [c.text for c in found.cases]
+    with pytest.raises(BadInput, match="not a case"):
         imported("pyperf.json", tmp_path)
 
 
@@ -266,8 +264,8 @@ def test_damaged_files_end_in_a_sentence(path):
     """Cut anywhere, or with a word in place of a number, a file gives fewer cases or one sentence."""
     text = path.read_text()
     for damaged in (text[: len(text) // 2], text[len(text) // 3 :], text.replace("0", "x"), text.replace('"', "")):
-        options = formats.Given(backend="reference", case="gemm m={M} n={N} k={K} f32 reference")
+        options = formats.ImportOptions(backend="reference", case="gemm m={M} n={N} k={K} f32 reference")
         try:
-            formats.lines(formats.read(damaged, options), options, [])
+            formats.to_results(formats.read(damaged, options), options, [])
         except BadInput as error:
             assert "\n" not in str(error)

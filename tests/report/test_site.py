@@ -122,10 +122,8 @@ def test_published_machines_are_in_the_site(tmp_path):
 def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     folder.mkdir()
-    given = formats.Given()
-    text = (ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt").read_text()
-    lines = formats.lines(formats.read(text, given), given, [])
-    (folder / "card.jsonl").write_text("".join(map(to_line, lines)))
+    source = ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt"
+    formats.import_file(source, folder / "card.jsonl", formats.ImportOptions())
     built = site.build(folder, out, with_published=False)
     (machine,) = json.loads((out / "index.json").read_text())["machines"]
 

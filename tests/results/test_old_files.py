@@ -37,7 +37,7 @@ class Numbers(BaseProblem):
     n: int = size()
 
 class Double(Op):
-    name, Problem, varies, variants = "double", Numbers, "n", ("way",)
+    name, Problem, sweep_field, variants = "double", Numbers, "n", ("way",)
     settings = {"way": ("add", "shift"), "order": ("up", "down")}
     smoke = (Numbers(1),)
 

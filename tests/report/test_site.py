@@ -121,10 +121,9 @@ def test_published_machines_are_in_the_site(tmp_path):
 
 def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
-    given = formats.Given()
-    text = (ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt").read_text()
-    header, *records = formats.lines(formats.read(text, given), given, [])
-    samples.write(folder / "card.jsonl", records, header)
+    folder.mkdir()
+    source = ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt"
+    formats.import_file(source, folder / "card.jsonl", formats.ImportOptions())
     built = site.build(folder, out, with_published=False)
     (machine,) = json.loads((out / "index.json").read_text())["machines"]
 

@@ -1,9 +1,11 @@
-"""Result lines made by hand."""
+"""Lines of result files, made by hand, and files of them."""
 
 from dataclasses import asdict
 
 from deepbench.core.case import parse_case
+from deepbench.core.json_lines import to_line
 from deepbench.plan.modes import DEFAULT
+from deepbench.results.old_files import ADDED
 from deepbench.results.record import SCHEMA, make_record
 
 TEXT = "gemm m=2 n=3 k=4 forward f32 {backend} threads=1"
@@ -29,6 +31,7 @@ def header(cases=()):
 
 
 def roof(flop_per_s=1e9, precision="f32"):
+    """The measured peak of a precision, as files of earlier versions have it."""
     return {
         "precision": precision,
         "threads": 1,
@@ -39,10 +42,15 @@ def roof(flop_per_s=1e9, precision="f32"):
     }
 
 
+def peak(flop_per_s=1e9, precision="f32", threads=1):
+    """The same as a limit, as files have it today."""
+    return {"what": "compute", "device": "cpu", **roof(flop_per_s, precision), "threads": threads, "seconds": 1e-3}
+
+
 def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT):
-    made = make_record(parse_case(text.format(backend=backend)), round_number, status)
+    record = make_record(parse_case(text.format(backend=backend)), round_number, status)
     n = 10
-    made["measurement"] = {
+    record["measurement"] = {
         "samples_s": [seconds * (1 + 0.001 * i) for i in range(-4, 6)],
         "calls_per_sample": 2,
         "cpu_s": [seconds * 2] * n,
@@ -54,10 +62,22 @@ def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT
         "stopped": "sure",
         "loop": "native",
     }
-    made["library"] = {"name": backend.upper(), "version": "1.0", "path": f"/lib/{backend}.so"}
-    made["process"] = {"duration_s": 0.5}
-    return made
+    record["library"] = {"name": backend.upper(), "version": "1.0", "path": f"/lib/{backend}.so"}
+    record["process"] = {"duration_s": 0.5}
+    return record
 
 
 def failed(status, reason, backend="mkl", round_number=1):
     return make_record(parse_case(TEXT.format(backend=backend)), round_number, status, reason)
+
+
+def as_old(record):
+    """The record as an earlier version wrote it."""
+    return {name: value for name, value in record.items() if name not in ADDED}
+
+
+def write(path, lines, first=None):
+    """Write a result file: `first` (default: `header()`), then records, roofs and limits. Returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(to_line(line) for line in [header() if first is None else first, *lines]))
+    return path

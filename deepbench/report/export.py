@@ -10,7 +10,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.judge import limits
-from deepbench.judge.limits import Limits, Standing
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report.table import notes, rival_title, rivals, title
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Baseline, Summary, baselines
@@ -19,10 +19,10 @@ from deepbench.results.summary import Baseline, Summary, baselines
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
-def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None = None) -> dict[str, Any]:
+def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
-    library, check = r["library"] or {}, r["check"]["after"] or r["check"]["before"] or {}
+    library, check = r["library"], r["check"]["after"] or r["check"]["before"]
     measured = [m["measurement"] for m in s.rounds if m["measurement"]]
     processes = [m["process"] for m in s.rounds if m["process"]]
     applications = {source["application"] for source in r["sources"] if source["application"]}
@@ -34,8 +34,8 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "precision": r["precision"],
         **{f"{name}_type": value for name, value in r["types"].items()},
         "backend": r["backend"],
-        "library": library.get("name"),
-        "library_version": library.get("version"),
+        "library": library["name"] if library else None,
+        "library_version": library["version"] if library else None,
         "threads": r["threads"],
         **r["settings"],
         "status": s.status,
@@ -45,7 +45,7 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "high_s": e.high_s if e else None,
         "interval_of": None if e is None or e.low_s is None else "one process" if s.single_process else "processes",
         "processes": e.processes if e else None,
-        "clean_fraction": e.clean_fraction if e and not s.imported else None,
+        "clean_fraction": e.undisturbed_fraction if e and not s.imported else None,
         "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
         "flop": r["flop"],
         **{f"flop_{name}": count for name, count in r.get("other_flop", {}).items()},
@@ -53,15 +53,15 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
         "flop_per_byte": r["flop"] / r["traffic_bytes"] if r["flop"] and r["traffic_bytes"] else None,
-        "limit": standing.bound if standing else None,
-        "share_of_limit": standing.share if standing else None,
-        "limit_evidence": standing.evidence if standing else None,
+        "limit": nearest.name if nearest else None,
+        "share_of_limit": nearest.share if nearest else None,
+        "limit_evidence": nearest.evidence if nearest else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
         "hidden": s.hidden,
-        "deterministic": (s.group or {}).get("deterministic"),
-        "hash": (s.group or {}).get("hash"),
-        "error_in_tolerances": check.get("error"),
+        "deterministic": s.group.get("deterministic") if s.group else None,
+        "hash": s.group.get("hash") if s.group else None,
+        "error_in_tolerances": check["error"] if check else None,
         **{name: _single(r["notes"].get(name)) for name in ("implementation", *NOTES)},
         "peak_memory_bytes": max(
             (b for p in processes if isinstance(b := p.get("peak_memory_bytes"), int | float)), default=None
@@ -84,13 +84,13 @@ def _single(value: Any) -> str | int | float | None:
 def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:
     """A row a case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), known.standing(s) if known else None) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), known.nearest(s) if known else None) for s in summaries]
 
 
 def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
-    """An object with the file's header, its roofs and a row a case."""
+    """An object with the file's header, its limits, and one row per case."""
     cases = rows(summaries, limits.of_file(found, summaries))
-    content = {"header": found.header, "roofs": found.roofs, "limits": found.limits, "cases": cases}
+    content = {"header": found.header, "limits": found.limits, "cases": cases}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
@@ -125,7 +125,7 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 units.seconds(e.time_s) if e else "–",
                 units.plus_minus(e.half_width) if e else "–",
                 units.flop_per_s(s.flop_per_s),
-                units.percent(e.clean_fraction) if e and not s.imported else "–",
+                units.percent(e.undisturbed_fraction) if e and not s.imported else "–",
                 ", ".join(filter(None, said)),
             ]
             shown = [escaped(text) for text in cells]

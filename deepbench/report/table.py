@@ -73,7 +73,7 @@ def work_text(s: Summary) -> str:
 def by_group(s: Summary) -> bool:
     """Whether one process a rank takes part."""
     try:
-        return find_op(s.record["op"]).group
+        return find_op(s.record["op"]).is_group
     except BadInput:
         return s.group is not None
 
@@ -138,12 +138,12 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append(f"even at {units.significant(100 * baseline.break_even_density)} % non-zeros")
     if s.hidden is not None:
         found.append(f"{units.percent(s.hidden)} of the all-reduce hidden")
-    if (s.group or {}).get("oversubscribed"):
+    if s.group and s.group["oversubscribed"]:
         found.append("more ranks than cores")
     if s.estimate is not None:
         stopped = {r["measurement"]["stopped"] for r in s.rounds if r["measurement"]}
         loops = {r["measurement"]["loop"] for r in s.rounds if r["measurement"]}
-        clean = s.estimate.clean_fraction
+        clean = s.estimate.undisturbed_fraction
         if "first_call" in stopped:
             found.append("first call")
         if "python" in loops:
@@ -152,10 +152,10 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
             found.append("disturbed")
         elif clean < FEW_CLEAN:
             found.append("few clean")
-    joules = [(r["measurement"] or {}).get("energy") or {} for r in s.rounds]
+    energy = [m["energy"] for r in s.rounds if (m := r["measurement"]) and "energy" in m]
     if s.joules_per_call is not None:
         found.append(f"{units.joules(s.joules_per_call)} a call")
-    elif reason := next((e["valid"] for e in joules if isinstance(e.get("valid"), str)), None):
+    elif reason := next((e["valid"] for e in energy if isinstance(e["valid"], str)), None):
         found.append(f"no joules: {reason}")
     for name, word in (("pack_s", "packed in"), ("convert_s", "converted in"), ("optimize_s", "inspected in")):
         if name in s.record["notes"]:
@@ -171,7 +171,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
 def render(summaries: Sequence[Summary], console: Console, every: bool = False, limits: Limits | None = None) -> None:
     """Print the table. `every`: a line for each library instead of one for the fastest."""
     grouped = rivals(summaries)
-    table = (_full_table if every else _table)(grouped, baselines(summaries), limits or Limits((), (), (), {}))
+    table = (_full_table if every else _table)(grouped, baselines(summaries), limits or Limits())
     console.print(table, soft_wrap=not console.is_terminal)
     console.print(Group(*map(Text, _footnotes(summaries))))
 
@@ -183,9 +183,9 @@ def _columns(table: Table, names: Sequence[str]) -> None:
 
 
 def limit_words(s: Summary, limits: Limits) -> str:
-    """`███▏  compute 64 %`: the limit a case stands at, and its share of that roof."""
-    standing = limits.standing(s)
-    return f"{units.bar(standing.share)} {standing.bound} {units.percent(standing.share)}" if standing else "–"
+    """`███▏  compute 64 %`: the limit that a case is closest to, and what share of it the case reaches."""
+    nearest = limits.nearest(s)
+    return f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}" if nearest else "–"
 
 
 def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], limits: Limits) -> Table:
@@ -258,7 +258,7 @@ def _numbers(s: Summary) -> tuple[str, str, str, str]:
         return "–", "–", "–", "–"
     interval = units.plus_minus(e.half_width) + ("*" if s.single_process else "")
     tflop = "–" if by_group(s) else units.flop_per_s(s.flop_per_s)
-    clean = "–" if s.imported else units.percent(e.clean_fraction)  # other programs keep no evidence
+    clean = "–" if s.imported else units.percent(e.undisturbed_fraction)  # other programs keep no evidence
     return units.seconds(e.time_s), interval, tflop, clean
 
 

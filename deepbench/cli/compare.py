@@ -124,10 +124,10 @@ def comparison_margin(allowed: float) -> float:
 
 def _gate_markdown(found: Comparison, names: tuple[str, str], lines: list[str]) -> str:
     from deepbench.report import compare as report
-    from deepbench.report.export import escaped
+    from deepbench.report.table import escape_markdown
 
-    parts = [f"**{escaped(lines[0])}**", ""]
-    parts += [f"- {escaped(line)}" for line in [*lines[1:], *report.heading(found, names)]]
+    parts = [f"**{escape_markdown(lines[0])}**", ""]
+    parts += [f"- {escape_markdown(line)}" for line in [*lines[1:], *report.heading(found, names)]]
     return "\n".join([*parts, "", report.cases(found).markdown()])
 
 

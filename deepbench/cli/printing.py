@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.report.views import View
+    from deepbench.report.table import Table
     from deepbench.results.file import ResultFile
 
 
@@ -45,7 +45,7 @@ def print_head(console: Console, found: ResultFile) -> None:
 
 
 def _title(name: str) -> str:
-    from deepbench.report.table import library_title
+    from deepbench.report.cases import library_title
 
     return library_title(name)
 
@@ -95,23 +95,22 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
 def print_table(console: Console, found: ResultFile, full: bool) -> None:
     """The table of cases."""
     from deepbench.judge import limits
-    from deepbench.report import table
+    from deepbench.report import cases
     from deepbench.results.summary import summarize
 
     console.print()
     summaries = summarize(found.records, found.order)
-    table.render(summaries, console, full, limits.of_file(found, summaries))
+    known = limits.of_file(found, summaries)
+    table = cases.library_table(summaries, known, repeat=False) if full else cases.fastest_table(summaries, known)
+    table.print(console)
 
 
-def print_view(view: View, form: str | None) -> None:
-    """A view in the form that was asked for; None: a table for people."""
+def print_view(view: Table, form: str | None) -> None:
+    """A table in the form that was asked for; None: a table for people."""
     if form is not None:
         print({"json": view.json, "csv": view.csv, "markdown": view.markdown}[form](), end="")
         return
-    console = make_console()
-    console.print(view.table(), soft_wrap=not console.is_terminal)
-    for line in view.notes:
-        console.print(line, markup=False)
+    view.print(make_console())
 
 
 @contextmanager

@@ -77,9 +77,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     for view in views.values():
         if view.rows:
             console.print()
-            console.print(view.table(), soft_wrap=not console.is_terminal)
-            for note in view.notes:
-                console.print(note, markup=False, soft_wrap=True)
+            view.print(console)
 
 
 def _is_limit(case: Any) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean, numbers
-from deepbench.report.table import rival_title, title
-from deepbench.report.views import Cell, View
+from deepbench.report.cases import rival_title, title
+from deepbench.report.table import Cell, Column, Table, number
 
 ORDER = ("slower", "faster", "cannot tell", "same")
 
@@ -17,9 +16,13 @@ ORDER = ("slower", "faster", "cannot tell", "same")
 MOST_NAMED = 5
 
 
-def ratio_words(ratio: float) -> str:
-    """`1.034`: three digits behind the point, which is what intervals are good for."""
-    return f"{ratio:.3f}"
+def show_ratio(ratio: float) -> str:
+    """`1.034`: as many digits as intervals support."""
+    return f"{ratio:.3f}" if ratio < 10 else units.significant(ratio)
+
+
+RATIO = (number("ratio", show_ratio), number("low", show_ratio), number("high", show_ratio))
+"""The ratio of times and its 95 % interval, in every comparison."""
 
 
 def heading(found: Comparison, names: tuple[str, str]) -> list[str]:
@@ -37,17 +40,10 @@ def heading(found: Comparison, names: tuple[str, str]) -> list[str]:
     return lines
 
 
-def means(found: Comparison) -> View:
+def means(found: Comparison) -> Table:
     """Geometric means, overall first."""
     rows: list[dict[str, Cell]] = [_mean_row(m) for m in found.means()]
-    columns: dict[str, Callable[[Any], str]] = {
-        "geometric mean": str,
-        "cases": str,
-        "ratio": ratio_words,
-        "low": ratio_words,
-        "high": ratio_words,
-    }
-    return View(columns, rows, [])
+    return Table([Column("geometric mean"), number("cases"), *RATIO], rows)
 
 
 def _mean_row(m: Mean) -> dict[str, Cell]:
@@ -55,18 +51,19 @@ def _mean_row(m: Mean) -> dict[str, Cell]:
     return {"geometric mean": m.name, "cases": m.count, "ratio": m.ratio, "low": low, "high": high}
 
 
-def cases(found: Comparison) -> View:
+def cases(found: Comparison) -> Table:
     """A row a case."""
     rows = [_row(c) for c in ordered(found)]
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("case", "precision", "library"), str),
-        **dict.fromkeys(("first", "second"), units.seconds),
-        **dict.fromkeys(("ratio", "low", "high"), ratio_words),
-        "processes": str,
-        "verdict": str,
-        "more rounds": lambda n: f"{n}+" if n >= MOST_ROUNDS else str(n),
-    }
-    return View(columns, rows, [])
+    columns = [
+        *(Column("case"), Column("precision"), Column("library")),
+        *(number("first", units.seconds), number("second", units.seconds), *RATIO),
+        *(Column("processes"), Column("verdict"), number("more rounds", _show_rounds)),
+    ]
+    return Table(columns, rows)
+
+
+def _show_rounds(count: int) -> str:
+    return f"{count}+" if count >= MOST_ROUNDS else str(count)
 
 
 def ordered(found: Comparison) -> list[Compared]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -10,7 +9,7 @@ from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.outliers import Standing
 from deepbench.measure import fleet
-from deepbench.report.views import Cell, View
+from deepbench.report.table import Cell, Column, Table, number
 
 # Slow kernels and bad cases that are told of one host; the tables have all.
 MOST_TOLD = 3
@@ -82,7 +81,7 @@ def _names(hosts: list[str], most: int = 4) -> str:
     return ", ".join(hosts[:most]) + more
 
 
-def by_host(found: fleet.FleetFile, judged: fleet.Judgement) -> View:
+def by_host(found: fleet.FleetFile, judged: fleet.Judgement) -> Table:
     """A row a host."""
     runs = max((r.run for r in found.results), default=0)
     rows: list[dict[str, Cell]] = []
@@ -100,18 +99,16 @@ def by_host(found: fleet.FleetFile, judged: fleet.Judgement) -> View:
                 "verdict": _verdict(v),
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("host", "runs"), str),
-        **dict.fromkeys(("× others", "p"), units.significant),
-        "worst kernel": str,
-        **dict.fromkeys(("× there", "× links"), units.significant),
-        "verdict": str,
-    }
+    columns = [
+        *(Column("host"), Column("runs"), number("× others", units.significant), number("p", units.significant)),
+        *(Column("worst kernel"), number("× there", units.significant), number("× links", units.significant)),
+        Column("verdict"),
+    ]
     notes = [
         "× others: its time over the median of the others', by the geometric mean over kernels; p: how often chance "
         "would do that, over all hosts.",
     ]
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
 def _verdict(v: fleet.Verdict) -> str:
@@ -121,7 +118,7 @@ def _verdict(v: fleet.Verdict) -> str:
     return ", ".join(words) or ("not sure" if v.undecided else "fine")
 
 
-def by_kernel(found: fleet.FleetFile) -> View:
+def by_kernel(found: fleet.FleetFile) -> Table:
     """A row a kernel: the middle of all hosts, and the two ends."""
     rows: list[dict[str, Cell]] = []
     for case, of_host in fleet.times(found.results).items():
@@ -139,19 +136,15 @@ def by_kernel(found: fleet.FleetFile) -> View:
                 "× the middle": typical[slowest] / middle,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        "kernel": str,
-        "hosts": str,
-        "time": units.seconds,
-        "fastest": str,
-        "× middle": units.significant,
-        "slowest": str,
-        "× the middle": units.significant,
-    }
-    return View(columns, rows, ["time: the median over hosts of each one's lower quartile over runs."])
+    columns = [
+        *(Column("kernel"), number("hosts"), number("time", units.seconds)),
+        *(Column("fastest"), number("× middle", units.significant)),
+        *(Column("slowest"), number("× the middle", units.significant)),
+    ]
+    return Table(columns, rows, ["time: the median over hosts of each one's lower quartile over runs."])
 
 
-def by_link(judged: fleet.Judgement) -> View:
+def by_link(judged: fleet.Judgement) -> Table:
     """A row a pair of hosts, the slowest first."""
     middle = median(judged.pair_times.values()) if judged.pair_times else None
     slowest = sorted(judged.pair_times.items(), key=lambda item: -item[1])
@@ -166,15 +159,12 @@ def by_link(judged: fleet.Judgement) -> View:
                 "verdict": "slow" if standing and standing.slower else None,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        "link": str,
-        "time": units.seconds,
-        "× middle": units.significant,
-        "verdict": str,
-    }
+    columns = [
+        *(Column("link"), number("time", units.seconds), number("× middle", units.significant), Column("verdict"))
+    ]
     more = len(slowest) - len(rows)
     notes = [f"{more} faster links are not shown."] if more > 0 else []
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
 def to_json(found: fleet.FleetFile, judged: fleet.Judgement) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from deepbench.core import units
 from deepbench.judge import scaling
-from deepbench.report.table import rival_title
-from deepbench.report.views import Cell, View
+from deepbench.report.cases import rival_title
+from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results import published
 from deepbench.results.summary import Summary
 
@@ -19,7 +18,7 @@ CPU_MACHINE = "Intel Xeon Phi 7250"
 DEFAULT_RANKS = (16, 64, 256, 1024, 8192)
 
 
-def by_ranks(summaries: Sequence[Summary]) -> View:
+def by_ranks(summaries: Sequence[Summary]) -> Table:
     """For each size, ranks and precision the fastest library and its way, bandwidths, bits, and published times."""
     best: dict[tuple[int, int, str, str], Summary] = {}
     for s in _measured(summaries):
@@ -50,18 +49,13 @@ def by_ranks(summaries: Sequence[Summary]) -> View:
                 "which": gpus[0][1].removeprefix("NVIDIA ") if gpus else None,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("floats", "ranks"), str),
-        **dict.fromkeys(("precision", "place", "fastest"), str),
-        "time": units.seconds,
-        "± 95 %": units.plus_minus,
-        "bus B/s": _rate,
-        "original B/s": _rate,
-        "deterministic": str,
-        "Xeon Phi 2017": units.seconds,
-        "best GPU 2017": units.seconds,
-        "which": str,
-    }
+    columns = [
+        *(number("floats"), number("ranks"), Column("precision"), Column("place"), Column("fastest")),
+        *(number("time", units.seconds), number("± 95 %", units.plus_minus, "±")),
+        *(number("bus B/s", units.bytes_per_s, "bus GB/s"), number("original B/s", units.bytes_per_s, "original GB/s")),
+        *(Column("deterministic"), number("Xeon Phi 2017", units.seconds), number("best GPU 2017", units.seconds)),
+        Column("which"),
+    ]
     notes = [
         "fastest: the shortest time over libraries, algorithms and thread levels; deepbench show --full has all.",
         "bus B/s: as nccl-tests counts it; original B/s: ranks × bytes over the time, as the original published it.",
@@ -69,10 +63,10 @@ def by_ranks(summaries: Sequence[Summary]) -> View:
     ]
     if any((s.group or {}).get("oversubscribed") for s in best.values()):
         notes.append("More ranks than cores in some rows: those times are of taking turns.")
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
-def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> View:
+def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> Table:
     """A model for every library and way, fitted to what was measured, and what it predicts for other group sizes."""
     points: dict[tuple[str, str, str], list[Summary]] = {}
     for s in _measured(summaries):
@@ -105,9 +99,9 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
                 time_s = scaling.predicted_s(bound, fits, r, count)
                 row |= {f"{r} ranks": time_s, f"{r} keep": _bus(r, count, time_s) / base}
             rows.append(row)
-    columns: dict[str, Callable[[Any], str]] = {"library": str, "precision": str, "bytes": str, "model": str}
+    columns = [Column("library"), Column("precision"), number("bytes"), Column("model")]
     for r in ranks:
-        columns |= {f"{r} ranks": units.seconds, f"{r} keep": units.percent}
+        columns += [number(f"{r} ranks", units.seconds), number(f"{r} keep", units.percent)]
     notes += [
         "All times in this table are predictions of a model, not measurements.",
         "keep: scaling efficiency, what remains of the model's bus bandwidth for the smallest measured group.",
@@ -120,7 +114,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
         )
     if any((s.group or {}).get("oversubscribed") for g in points.values() for s in g):
         notes.append("Some groups had more ranks than cores: their times are of taking turns, and so are predictions.")
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
 def check_on_published() -> str:
@@ -176,7 +170,3 @@ def _time(s: Summary) -> float:
 
 def _bus(ranks: int, count: int, time_s: float) -> float:
     return 2 * (ranks - 1) / ranks * count / time_s
-
-
-def _rate(value: float) -> str:
-    return f"{units.significant(value / 1e9)} G"

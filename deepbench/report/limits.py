@@ -7,13 +7,12 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.judge.limits import FINE, Limits
-from deepbench.report.table import library_title
-from deepbench.report.views import Cell, View
+from deepbench.report.cases import library_title
+from deepbench.report.table import Cell, Column, Table, number
 
 
-def peaks(found: Mapping[tuple[str, int], Mapping[str, Any]], threads: Sequence[int]) -> View:
+def peaks(found: Mapping[tuple[str, int], Mapping[str, Any]], threads: Sequence[int]) -> Table:
     """A row a precision: the highest rate on one core and on all."""
-    columns: dict[str, Any] = {"precision": str}
     rows: list[dict[str, Cell]] = []
     for precision in dict.fromkeys(p for p, _ in found):
         row: dict[str, Cell] = {"precision": precision}
@@ -22,13 +21,14 @@ def peaks(found: Mapping[tuple[str, int], Mapping[str, Any]], threads: Sequence[
             row[_threads(count)] = line["flop_per_s"] if line else None
             row[f"by, {_threads(count)}"] = line["library"] if line else None
         rows.append(row)
+    columns = [Column("precision")]
     for count in threads:
-        columns |= {_threads(count): units.flop_per_s, f"by, {_threads(count)}": str}
+        columns += [number(_threads(count), units.flop_per_s), Column(f"by, {_threads(count)}")]
     note = "TFLOP/s of the fastest sample of any library (8-bit: operations): what can be done here, not a data sheet."
-    return View(columns, rows, [note])
+    return Table(columns, rows, [note])
 
 
-def memory(known: Limits, threads: Sequence[int], machine: Mapping[str, Any]) -> View:
+def memory(known: Limits, threads: Sequence[int], machine: Mapping[str, Any]) -> Table:
     """A row a working set: bytes a second, and where it lies."""
     rows: list[dict[str, Cell]] = []
     for size in FINE:
@@ -39,15 +39,15 @@ def memory(known: Limits, threads: Sequence[int], machine: Mapping[str, Any]) ->
                 row[_threads(count)] = rate
                 row[f"from, {_threads(count)}"] = known.level(size, count)
             rows.append(row)
-    columns: dict[str, Any] = {"working set": units.data_bytes}
+    columns = [number("working set", units.data_bytes)]
     for count in threads:
-        columns |= {_threads(count): _gigabytes, f"from, {_threads(count)}": str}
-    dram = [f"{_gigabytes(rate)} GB/s by {_threads(n)}" for n in threads if (rate := known.dram(n))]
+        columns += [number(_threads(count), units.bytes_per_s), Column(f"from, {_threads(count)}")]
+    dram = [f"{units.bytes_per_s(rate)} GB/s by {_threads(n)}" for n in threads if (rate := known.dram(n))]
     notes = [f"GB/s of reading; of memory itself {', '.join(dram)}."] if dram else []
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
-def calls(lines: Iterable[Mapping[str, Any]], threads: Sequence[int]) -> View:
+def calls(lines: Iterable[Mapping[str, Any]], threads: Sequence[int]) -> Table:
     """A row a library: the least a call takes."""
     least: dict[tuple[str, int], float] = {}
     for line in lines:
@@ -58,13 +58,9 @@ def calls(lines: Iterable[Mapping[str, Any]], threads: Sequence[int]) -> View:
         {"library": library_title(name), **{_threads(n): least.get((name, n)) for n in threads}}
         for name in dict.fromkeys(name for name, _ in least)
     ]
-    columns: dict[str, Any] = {"library": str, **{_threads(n): units.seconds for n in threads}}
-    return View(columns, rows, ["The least a call takes: a product of one number by one number."])
+    columns = [Column("library"), *(number(_threads(n), units.seconds) for n in threads)]
+    return Table(columns, rows, ["The least a call takes: a product of one number by one number."])
 
 
 def _threads(count: int) -> str:
     return f"{count} thread{'s' if count != 1 else ''}"
-
-
-def _gigabytes(rate: float | None) -> str:
-    return units.significant(rate / 1e9) if rate else "–"

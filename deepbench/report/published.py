@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from deepbench.core import units
 from deepbench.core.op import find_op
-from deepbench.report.compare import ratio_words
-from deepbench.report.table import rival_title, title
-from deepbench.report.views import Cell, View
+from deepbench.report.cases import rival_title, title
+from deepbench.report.compare import RATIO, show_ratio
+from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results import published
 from deepbench.results.published import Match
 from deepbench.results.summary import Summary
 
 
-def machines() -> View:
+def machines() -> Table:
     """A row a machine."""
     rows: list[dict[str, Cell]] = []
     for name in published.machines():
@@ -37,12 +37,11 @@ def machines() -> View:
         "them from 2016 to 2019.",
         "deepbench reference show V100 lists one machine; deepbench compare FILE V100 sets yours beside it.",
     ]
-    return View(
-        dict.fromkeys(("machine", "year", "suites", "results", "precisions", "ops", "software"), str), rows, notes
-    )
+    columns = [Column("machine"), number("year"), Column("suites"), number("results")]
+    return Table([*columns, Column("precisions"), Column("ops"), Column("software")], rows, notes)
 
 
-def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> View:
+def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> Table:
     """A row a number, the sheet's own rate beside the one of its time where they disagree."""
     found = [
         r
@@ -65,15 +64,11 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
         }
         for r in found
     ]
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("suite", "op", "problem", "direction", "precision"), str),
-        "time": units.seconds,
-        "TFLOP/s": units.flop_per_s,
-        "published": units.flop_per_s,
-        "GB/s published": lambda v: units.significant(v / 1e9),
-        **dict.fromkeys(("how", "notes"), str),
-    }
-    shown = {n: show for n, show in columns.items() if any(row[n] is not None for row in rows)}
+    columns = [
+        *map(Column, ("suite", "op", "problem", "direction", "precision")),
+        *(number("time", units.seconds), number("TFLOP/s", units.flop_per_s), number("published", units.flop_per_s)),
+        *(number("GB/s published", units.bytes_per_s), Column("how"), Column("notes")),
+    ]
     lines = [
         f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}"
         for s in published.sheets()
@@ -83,10 +78,10 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
     if wrong:
         lines.append(f"published: the sheet's own TFLOP/s where it is not that of its time ({wrong} rows).")
     lines.append("Means of calls made back to back; no answer was checked.")
-    return View(shown, rows, lines)
+    return Table(columns, rows, lines).without_empty_columns()
 
 
-def beside(found: Sequence[Match]) -> View:
+def beside(found: Sequence[Match]) -> Table:
     """A row a case of ours that the machine has too."""
     rows: list[dict[str, Cell]] = []
     for b in found:
@@ -109,25 +104,16 @@ def beside(found: Sequence[Match]) -> View:
                 "notes": b.theirs.note or None,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("op", "problem", "precision", "library"), str),
-        "ours": units.seconds,
-        "TFLOP/s": units.flop_per_s,
-        "theirs": units.seconds,
-        "their TFLOP/s": units.flop_per_s,
-        "published": units.flop_per_s,
-        **dict.fromkeys(("ratio", "low", "high"), _ratio),
-        "notes": str,
-    }
-    shown = {n: show for n, show in columns.items() if any(row[n] is not None for row in rows)}
-    return View(shown, rows, [])
+    columns = [
+        *map(Column, ("op", "problem", "precision", "library")),
+        *(number("ours", units.seconds), number("TFLOP/s", units.flop_per_s)),
+        *(number("theirs", units.seconds), number("their TFLOP/s", units.flop_per_s)),
+        *(number("published", units.flop_per_s), *RATIO, Column("notes")),
+    ]
+    return Table(columns, rows).without_empty_columns()
 
 
-def _ratio(value: float) -> str:
-    return ratio_words(value) if value < 10 else units.significant(value)
-
-
-def means(found: Sequence[Match], machine: str) -> View:
+def means(found: Sequence[Match], machine: str) -> Table:
     """Geometric means of the ratio, by op and precision."""
     kinds = list(dict.fromkeys((b.ours.record["op"], b.ours.record["precision"]) for b in found))
     every = published.best_matches(found)
@@ -138,10 +124,10 @@ def means(found: Sequence[Match], machine: str) -> View:
         own = [b for b in found if (b.ours.record["op"], b.ours.record["precision"]) == (op, precision)]
         rows.append({"op": op, "precision": precision, "cases": len(own), "ratio": published.geometric_mean(own)})
     note = f"ratio: geometric mean of the time of {machine} over ours; above 1 it is slower."
-    return View({"op": str, "precision": str, "cases": str, "ratio": _ratio}, rows, [note])
+    return Table([Column("op"), Column("precision"), number("cases"), RATIO[0]], rows, [note])
 
 
-def among_all(summaries: Sequence[Summary]) -> View:
+def among_all(summaries: Sequence[Summary]) -> Table:
     """This machine among all published ones: a row a machine, the geometric mean of the ratio for each op."""
     rows: list[dict[str, Cell]] = []
     ops = list(dict.fromkeys(s.record["op"] for s in summaries))
@@ -155,15 +141,15 @@ def among_all(summaries: Sequence[Summary]) -> View:
             row[op] = _speed([b for b in found if b.theirs.op == op])
         rows.append(row)
     rows.sort(key=lambda row: float(row["speed"] or 0.0))
-    shown = [op for op in ops if any(row[op] is not None for row in rows)]
-    columns: dict[str, Callable[[Any], str]] = {"machine": str, "year": str, "cases": str, "speed": _ratio}
+    columns = [Column("machine"), *(number(n) for n in ("year", "cases"))]
+    columns += [number(n, show_ratio) for n in ("speed", *ops)]
     notes = [
         "speed: how many times as fast as ours, geometric mean over the cases that both have; the slowest first. Other "
         "machines have other cases, so these columns are no ranking of them.",
         "theirs: means of calls made back to back from 2016 to 2019, unchecked, on their machines and libraries of the "
         "time; deepbench compare FILE MACHINE says what differs.",
     ]
-    return View({**columns, **dict.fromkeys(shown, _ratio)}, rows, notes)
+    return Table(columns, rows, notes).without_empty_columns()
 
 
 def _speed(found: Sequence[Match]) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 from deepbench.core import stats, units
 from deepbench.judge import selftest
 from deepbench.judge.selftest import Findings, Sensitivity
+from deepbench.report.table import Cell, Column, Table, number
 
 # What a machine should do better than; beyond it a sentence says what to do.
 MOST_FALSE_ALARMS, MOST_UNSTEADY, MOST_CORE_GAP, MOST_LOOP_S = 0.05, 0.05, 1.03, 50e-9
@@ -129,10 +130,10 @@ def _cold(cold: dict[str, Any] | None) -> list[str]:
     return [line, "Cold is cold."]
 
 
-def table(found: Findings) -> list[dict[str, Any]]:
-    """A row a case, for people and programs."""
+def table(found: Findings) -> Table:
+    """One row per case."""
     in_turn = {c.case: c for c in found.in_turn}
-    return [
+    rows: list[dict[str, Cell]] = [
         {
             "case": c.case,
             "time": stats.lower_quartile(found.times[c.case]),
@@ -144,3 +145,16 @@ def table(found: Findings) -> list[dict[str, Any]]:
         }
         for c in found.separate
     ]
+    columns = [
+        *(Column("case"), number("time", units.seconds), number("spread", _share)),
+        *(number("false alarms", _share), number("finds", _change)),
+        *(number("false alarms in turn", _share), number("finds in turn", _change)),
+    ]
+    note = (
+        "spread: how far the faster half of the processes lies apart; finds: the smallest change found 9 times of 10."
+    )
+    return Table(columns, rows, [note])
+
+
+def _share(value: float) -> str:
+    return units.percent(value, 1)

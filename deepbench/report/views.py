@@ -1,77 +1,20 @@
-"""Other ways to look at a file: by application, and by backend. Rows of plain values, shown as any table is."""
+"""The table by application and the table by backend."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
-from typing import Any
-
-from rich.table import Table
-from rich.text import Text
 
 from deepbench.core import units
-from deepbench.report.table import by_group, is_framework, library_title, rival_title, settings_words, title, work_text
+from deepbench.report.cases import by_group, is_framework, library_title, rival_title, settings_words, title, work_text
+from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.summary import Summary
-
-Cell = str | int | float | None
-
-
-@dataclass(frozen=True)
-class View:
-    """A table of values: columns with the function that shows each, rows, and sentences below."""
-
-    columns: dict[str, Callable[[Any], str]]
-    rows: list[dict[str, Cell]]
-    notes: list[str]
-
-    def table(self) -> Table:
-        """For a terminal."""
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for name, show in self.columns.items():
-            table.add_column(Text(name), justify="left" if show is str else "right", no_wrap=True)
-        for row in self._shown():
-            table.add_row(*map(Text, row))  # plain: what files say is no markup
-        return table
-
-    def markdown(self) -> str:
-        """To paste into a page."""
-        from deepbench.report.export import escaped
-
-        lines = [
-            f"| {' | '.join(self.columns)} |",
-            f"|{'|'.join('---' if show is str else '---:' for show in self.columns.values())}|",
-        ]
-        lines += [f"| {' | '.join(map(escaped, row))} |" for row in self._shown()]
-        return "\n".join([*lines, "", *self.notes]) + "\n"
-
-    def csv(self) -> str:
-        """For spreadsheets: plain values, times in seconds."""
-        from deepbench.report.export import cell
-
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(cell, self.columns))
-        writer.writerows([cell(row.get(name)) for name in self.columns] for row in self.rows)
-        return text.getvalue()
-
-    def json(self) -> str:
-        """For programs: a list of objects, times in seconds."""
-        return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-    def _shown(self) -> list[list[str]]:
-        return [
-            ["–" if row.get(name) is None else show(row[name]) for name, show in self.columns.items()]
-            for row in self.rows
-        ]
 
 
 def by_application(
     summaries: Sequence[Summary], other: Sequence[Summary] | None = None, price_per_h: float | None = None
-) -> View:
+) -> Table:
     """What each application's kernels take together, every listed row at its fastest library.
 
     A row that a suite lists twice counts twice. Gradients that training does not need are left out. With `other`, the
@@ -118,21 +61,13 @@ def by_application(
             row["× other"] = _geometric_mean(ratios)
         rows.append(row)
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
-    columns: dict[str, Callable[[Any], str]] = {
-        "suite": str,
-        "application": str,
-        "precision": str,
-        "threads": _count,
-        "kernels": _count,
-        "measured": _count,
-        "time": units.seconds,
-        "share": units.percent,
-        "of which": str,
-    }
-    if price_per_h is not None:
-        columns["cost of a million"] = units.significant
-    if other is not None:
-        columns |= {"in both": _count, "× other": units.significant}
+    columns = [
+        *(Column("suite"), Column("application"), Column("precision")),
+        *(number("threads"), number("kernels"), number("measured")),
+        *(number("time", units.seconds), number("share", units.percent), Column("of which")),
+        *([number("cost of a million", units.significant)] if price_per_h is not None else []),
+        *([number("in both"), number("× other", units.significant)] if other is not None else []),
+    ]
     notes = [
         f"kernels: rows that a suite lists and a network needs; each counts once, at its fastest{_merged(summaries)}.",
         "time: one pass over them, a sum of kernels alone, not the time of a network.",
@@ -143,7 +78,7 @@ def by_application(
         notes.append(
             "× other: geometric mean of this file's time over the other's, kernel by kernel; below 1 is faster."
         )
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
 def _without_threads(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
@@ -211,7 +146,7 @@ def _gradients_once(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
     return left
 
 
-def by_backend(summaries: Sequence[Summary]) -> View:
+def by_backend(summaries: Sequence[Summary]) -> Table:
     """Every library's time side by side, and what a framework adds to the fastest library."""
     backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.is_ranked}
     names = list(backend_of)
@@ -238,9 +173,10 @@ def by_backend(summaries: Sequence[Summary]) -> View:
             for n, t in times.items():
                 ratios[n].append(t / best)
         rows.append(row)
-    columns: dict[str, Callable[[Any], str]] = {"problem": str, "precision": str}
-    columns |= dict.fromkeys(names, units.seconds)
-    columns |= {f"{n} adds": _signed_seconds for n in frameworks}
+    columns = [
+        *(Column("problem"), Column("precision"), *(number(n, units.seconds) for n in names)),
+        *(number(f"{n} adds", _signed_seconds) for n in frameworks),
+    ]
     notes = []
     for n in names:
         mean = _geometric_mean(ratios[n])
@@ -248,15 +184,11 @@ def by_backend(summaries: Sequence[Summary]) -> View:
         notes.append(f"{n}: {len(ratios[n])} measured, fastest of all {fastest[n]} times{against}.")
     if frameworks:
         notes.append("adds: the framework's time less the fastest library's; below zero it has a better one inside.")
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
 def _geometric_mean(ratios: Sequence[float]) -> float | None:
     return exp(sum(map(log, ratios)) / len(ratios)) if ratios else None
-
-
-def _count(value: Any) -> str:
-    return str(value)
 
 
 def _signed_seconds(value: float) -> str:

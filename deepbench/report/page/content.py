@@ -21,13 +21,13 @@ from deepbench.judge.limits import Limits, Standing, device_of
 from deepbench.report import compare as comparing
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
-from deepbench.report.table import (
-    Rivals,
+from deepbench.report.cases import (
+    Ranking,
     by_group,
     is_framework,
     library_title,
+    rankings,
     rival_title,
-    rivals,
     settings_words,
     title,
 )
@@ -54,7 +54,7 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     summaries = summarize(found.records, found.order)
     known = limits.of_file(found, summaries)
     standings = [known.standing(s) for s in summaries]
-    groups = rivals(summaries)
+    groups = rankings(summaries)
     measured = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
     return {
@@ -73,12 +73,12 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
 
 
 def _columns(
-    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None]
+    summaries: Sequence[Summary], groups: Sequence[Ranking], standings: Sequence[Standing | None]
 ) -> dict[str, list[Any]]:
     """A list with a value a case for each thing there is to say."""
     place = {}
     for group in groups:
-        ties = {s.record["case"] for s in group.tie}
+        ties = {s.record["case"] for s in group.ties}
         for i, s in enumerate(group.ranked):
             # 1: the fastest library of its problem; 2: its interval reaches that one's.
             place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
@@ -195,7 +195,7 @@ FAR = 0.5
 
 
 def _sentences(
-    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None], known: Limits
+    summaries: Sequence[Summary], groups: Sequence[Ranking], standings: Sequence[Standing | None], known: Limits
 ) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
     ok = [s for s in summaries if s.is_ranked]
@@ -240,7 +240,7 @@ def _tera(rate: float | None) -> str:
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
-def _which_library(groups: Sequence[Rivals]) -> str | None:
+def _which_library(groups: Sequence[Ranking]) -> str | None:
     wins: dict[str, dict[str, int]] = {}
     for group in groups:
         if len({s.record["backend"] for s in group.ranked}) > 1:

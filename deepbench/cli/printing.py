@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +45,12 @@ def print_head(console: Console, found: ResultFile) -> None:
 
 
 def _title(name: str) -> str:
-    from deepbench.report.cases import library_title
+    from deepbench.report.names import library_name
 
-    return library_title(name)
+    return library_name(name)
 
 
-def print_machine(console: Console, machine: dict[str, Any]) -> None:
+def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
     from deepbench.core import units
 
@@ -67,7 +67,7 @@ def print_machine(console: Console, machine: dict[str, Any]) -> None:
         console.print(f"           {' '.join(has)}", markup=False)
 
 
-def print_library(console: Console, title: str, answer: dict[str, Any]) -> None:
+def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> None:
     """One line: which version from where, or why it is not here."""
     if "library" in answer:
         library = answer["library"]

@@ -253,14 +253,14 @@ def refuse_other_machine(found: ResultFile, hosts: list[str]) -> None:
         raise BadInput(f"{found.path} was measured elsewhere: {'; '.join(differs)}; start a new file instead")
 
 
-def _library_words(library: dict[str, Any] | None) -> str:
+def _library_words(library: Any) -> str:
     if library is None:
         return "unavailable"
     build = library.get("cpu_kernels") or library.get("build") or "-"
     return f"{library.get('version')} at {library.get('path')} ({build})"
 
 
-def require_cold(wanted: Iterable[Case], machine: dict[str, Any]) -> None:
+def require_cold(wanted: Iterable[Case], machine: Any) -> None:
     """`BadInput` where cold caches are asked for and a measurement shows that there are none; measures if need be."""
     from deepbench.cli.selftest import prove_cold
     from deepbench.core.backend import find_backend
@@ -301,8 +301,8 @@ def measure_again(found: ResultFile, flagged: list[str], path: Path) -> ResultFi
 
     kept = [p for p in found.header["plan"]["cases"] if p["case"] in flagged]
     least, most = ROUNDS[found.header["plan"]["mode"]]
-    rounds = {**found.header["plan"]["rounds"], "least": least, "most": most}
-    header = {**found.header, "plan": {**found.header["plan"], "cases": kept, "rounds": rounds}}
+    rounds: Any = {**found.header["plan"]["rounds"], "least": least, "most": most}
+    header: Any = {**found.header, "plan": {**found.header["plan"], "cases": kept, "rounds": rounds}}
     store = Store.create(path, header)
     fresh = read_results(path)
     measuring = Measuring(fresh, store, header["plan"]["timeout_s"])
@@ -348,7 +348,7 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool,
     return EXIT_WRONG if any(r["status"] == "wrong" for r in found.records) else 0
 
 
-def limits_of(machine: dict[str, Any]) -> list[dict[str, Any]]:
+def limits_of(machine: Any) -> list[dict[str, Any]]:
     """What is remembered of a machine's limits, as far as it fits a result file: others may have touched it."""
     from deepbench.machine import remembered
     from deepbench.results.schema import schema_error
@@ -379,7 +379,7 @@ class Measuring:
         here = [n for n in defaults if n in header["libraries"] and n not in self.unavailable]
         self.roofs = Roofs(found.roofs, here)
 
-    def keep(self, line: dict[str, Any]) -> None:
+    def keep(self, line: Any) -> None:
         """Into the file, and into what is known of it."""
         self._store.append(line)
         if "roof" in line:
@@ -406,11 +406,11 @@ class Measuring:
         for precision, device, threads in sorted(needed):
             for name in self.roofs.missing(precision, device, threads):
                 say(f"roof of {name}")
-                line = self.roofs.probe(name, device, threads, quick)
-                if line is not None:
-                    self.keep({"roof": line})
+                roof = self.roofs.probe(name, device, threads, quick)
+                if roof is not None:
+                    self.keep({"roof": roof})
         machine = self.found.header["machine"]
-        known = [*limits_of(machine), *self.found.limits]
+        known: list[Any] = [*limits_of(machine), *self.found.limits]
         here = [case for case in cases if case.backend not in self.unavailable]
         missing = limits.probes_missing(here, known, limits.COARSE)
         budget_s = self.found.header["plan"].get("budget_s")
@@ -456,7 +456,7 @@ class Measuring:
         def longer(case: Case, number: int) -> Record:
             return measure_case(case, number, DEFAULT.rules, self._timeout_s)
 
-        judged = {**self.roofs.judge(measured, longer, self.keep), "sources": self.sources[measured["case"]]}
+        judged: Record = {**self.roofs.judge(measured, longer, self.keep), "sources": self.sources[measured["case"]]}
         self.keep(judged)
         return judged
 
@@ -466,7 +466,7 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
     from deepbench.core.case import parse_case
     from deepbench.plan.cases import Planned
     from deepbench.plan.modes import Rounds
-    from deepbench.plan.rounds import queue, next_within_budget
+    from deepbench.plan.rounds import next_within_budget, queue
     from deepbench.results.record import make_record
 
     header, measuring = found.header, Measuring(found, store, timeout_s)

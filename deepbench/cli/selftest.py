@@ -74,7 +74,7 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
             for case in random.sample(chosen, len(chosen)):
                 record = measure_case(case, number, DEFAULT.rules, 120.0)
                 if record["status"] == "ok":
-                    times[case.text].append(summary.process_number(record["measurement"]).time_s)
+                    times[case.text].append(summary.process_time_s(record))
                 else:
                     why = f"{case.text}: {record['status']}, {record['reason']}"
                 done += 1
@@ -92,7 +92,7 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
         times,
         [selftests.sensitivity(text, values, False, margin) for text, values in times.items()],
         [selftests.sensitivity(text, values, True, margin) for text, values in times.items()],
-        summary.process_number(null["measurement"]).time_s,
+        summary.process_time_s(null),
         "compiled" if callloop.native_library() else "Python",
         selftests.clock_s(),
         {cpu: selftests.pace(blocks) for cpu, blocks in cores.items()},
@@ -132,7 +132,7 @@ def prove_cold(machine: dict[str, Any]) -> dict[str, Any] | None:
             record = measure_case(case, number, DEFAULT.rules, 120.0)
             if record["status"] != "ok":
                 return None
-            found.append(summary.process_number(record["measurement"]).time_s)
+            found.append(summary.process_time_s(record))
         return float(record["traffic_bytes"] / stats.lower_quartile(found))
 
     found = selftests.cold_proof(rate, describe.cache_bytes() or selftests.GUESSED_CACHE_BYTES)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
 
-def to_line(line: dict[str, Any]) -> str:
+def to_line(line: Mapping[str, Any]) -> str:
     """One line of JSON, with its newline; refuses NaN and infinity, which JSON does not have."""
     return json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 

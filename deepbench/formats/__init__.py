@@ -21,7 +21,7 @@ from deepbench.core.json_lines import sanitized
 from deepbench.core.op import find_op
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_suite
-from deepbench.results.record import SCHEMA, make_record
+from deepbench.results.record import SCHEMA, Source, Status, make_record
 from deepbench.results.schema import schema_error
 
 # Files of other programs are small; one that is not is something else.
@@ -190,7 +190,7 @@ def lines(imported: Imported, given: Given, command: Sequence[str]) -> list[dict
     return made
 
 
-_Wanted = dict[tuple[str, Any, str], list[tuple[dict[str, str], dict[str, Any]]]]
+_Wanted = dict[tuple[str, Any, str], list[tuple[dict[str, str], Source]]]
 
 
 def _suite_rows() -> _Wanted:
@@ -209,7 +209,7 @@ def _suite_rows() -> _Wanted:
     return found
 
 
-def _sources(found: Found, case: Case, rows: _Wanted) -> list[dict[str, Any]]:
+def _sources(found: Found, case: Case, rows: _Wanted) -> list[Source]:
     sources = []
     for said, source in rows.get((case.op, case.problem, case.direction), []):
         idle = find_op(case.op).idle_settings(case.problem, case.direction, case.precision)
@@ -221,13 +221,13 @@ def _sources(found: Found, case: Case, rows: _Wanted) -> list[dict[str, Any]]:
 
 def _record(
     found: Found, case: Case, samples: Sequence[float], number: int, library: dict[str, Any], program: str
-) -> dict[str, Any]:
+) -> Any:
     if not samples:
-        status = "wrong" if found.wrong else "unsupported"
-        failed = make_record(case, number, status, found.reason or f"{program} gives no time")
+        status: Status = "wrong" if found.wrong else "unsupported"
+        failed: Any = make_record(case, number, status, found.reason or f"{program} gives no time")
         return {**failed, "library": library, "notes": {"imported_from": program}}
     reason = f"imported from {program}: nobody here checked the answer"
-    line = make_record(case, number, "unchecked", reason)
+    line: Any = make_record(case, number, "unchecked", reason)
     line["measurement"] = {
         "samples_s": [float(f"{s:.7g}") for s in samples],
         "calls_per_sample": 1,

@@ -24,7 +24,7 @@ from deepbench.core.variables import THREAD_VARIABLES
 from deepbench.machine import describe
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record
-from deepbench.results.summary import Summary, process_number, summarize
+from deepbench.results.summary import Summary, process_time_s, summarize
 
 LEVEL = 0.95
 MARGIN = 0.02
@@ -224,7 +224,7 @@ def other_cpus(s: Summary) -> float | None:
 
 def numbers(rounds: Sequence[Record]) -> list[float]:
     """One number a process, in the order of rounds."""
-    return [process_number(r["measurement"]).time_s for r in sorted(rounds, key=lambda r: r["round"])]
+    return [process_time_s(r) for r in sorted(rounds, key=lambda r: r["round"])]
 
 
 # Rounds that rise and fall together on both sides: then pairs say more than halves.
@@ -257,8 +257,8 @@ def _pair_terms(n: int) -> tuple[int, float, float]:
 
 def _same_run(a: ResultFile, b: ResultFile) -> bool:
     """Whether both are sides of one run."""
-    sides = [f.header["plan"].get("interleaved") or {} for f in (a, b)]
-    return bool(sides[0].get("run")) and sides[0].get("run") == sides[1].get("run")
+    one, other = (f.header["plan"].get("interleaved") for f in (a, b))
+    return bool(one and other and one["run"] and one["run"] == other["run"])
 
 
 def _why_not(s: Summary, unchecked: bool) -> str | None:
@@ -272,11 +272,11 @@ def _why_not(s: Summary, unchecked: bool) -> str | None:
 
 def _by_key(found: ResultFile, other: ResultFile) -> dict[str, Summary]:
     """Summaries by what must agree: the case, less what is compared on purpose or belongs to the machine."""
-    side = (found.header["plan"].get("interleaved") or {}) if _same_run(found, other) else {}
+    side = found.header["plan"].get("interleaved") if _same_run(found, other) else None
     threads = [{r["threads"] for r in f.records} for f in (found, other)]
     # Two machines with other numbers of cores: all of its cores against all of theirs.
     free = {"threads"} if len(threads[0]) == len(threads[1]) == 1 and threads[0] != threads[1] else set()
-    free |= set(side.get("choices") or {})
+    free |= set(side["choices"] if side else ())
     return {_key(s.record, free): s for s in summarize(found.records, found.order)}
 
 
@@ -324,8 +324,7 @@ def _differences(a: ResultFile, b: ResultFile) -> list[str]:
 def _tuning(found: ResultFile) -> Mapping[str, str]:
     """Variables that change how libraries run, as the first record has them."""
     processes = (r["process"] for r in found.records if r["process"])
-    first: dict[str, Any] = next(processes, {})
-    told = first.get("environment")
+    told: object = next((p.get("environment") for p in processes), None)
     every: Mapping[str, str] = told if isinstance(told, dict) else {}
     return {n: v for n, v in every.items() if n not in THREAD_VARIABLES}
 

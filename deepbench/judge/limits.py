@@ -78,7 +78,7 @@ def wanted(cases: Iterable[Case], sizes: Sequence[int] = COARSE) -> list[Case]:
 
 def line_of(record: Record) -> dict[str, Any] | None:
     """The line of a measurement of `wanted`, None where it failed. The fastest sample: this is about what can be."""
-    if record["status"] != "ok" or not record["measurement"]:
+    if record["status"] != "ok" or not record["measurement"] or not record["library"]:
         return None
     fastest = min(record["measurement"]["samples_s"])
     line: dict[str, Any] = {
@@ -97,7 +97,7 @@ def line_of(record: Record) -> dict[str, Any] | None:
 
 def peak_of(record: Record) -> dict[str, Any] | None:
     """The line of a probe of arithmetic."""
-    if record["status"] != "ok" or not record["measurement"] or not record["flop"]:
+    if record["status"] != "ok" or not record["measurement"] or not record["library"] or not record["flop"]:
         return None
     fastest = min(record["measurement"]["samples_s"])
     library = record["library"]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from deepbench.core import units
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import PRECISIONS
-from deepbench.results.record import Record
-from deepbench.results.summary import process_number
+from deepbench.results.record import Device, Record, Roof
+from deepbench.results.summary import process_time_s
 
 # The probe's fastest sample is compared with the median of a case, so a case should stay below by itself. The
 # margin is for clocks that rise after the probe, and for shared machines where a whole probe runs slow; a case beyond
@@ -38,8 +38,8 @@ ABOVE_PEAK = 1.02
 class Roofs:
     """The roofs of a run, by precision, device and threads."""
 
-    def __init__(self, known: Iterable[dict[str, Any]], libraries: Iterable[str]) -> None:
-        self._roofs: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    def __init__(self, known: Iterable[Roof], libraries: Iterable[str]) -> None:
+        self._roofs: dict[tuple[str, str, int], list[Roof]] = {}
         self._libraries = list(libraries)
         for roof in known:
             key = (roof["precision"], roof.get("device", "cpu"), roof["threads"])
@@ -64,9 +64,9 @@ class Roofs:
         ages = (now - datetime.fromisoformat(roof["at"]) for roof in self._roofs.get(key, []))
         return sum(age.total_seconds() < PROBES_WITHIN_S for age in ages)
 
-    def probe(self, precision: str, device: str, threads: int, measure: Measure) -> dict[str, Any] | None:
+    def probe(self, precision: str, device: str, threads: int, measure: Measure) -> Roof | None:
         """Measure the roof; the line for the result file, or None where no library serves this precision."""
-        best: dict[str, Any] | None = None
+        best: Roof | None = None
         failed = set()
         for case in probe_cases(precision, device, threads, self._libraries):
             if case.backend in failed:
@@ -74,7 +74,7 @@ class Roofs:
             record = measure(case, 1)
             if record["status"] == "unsupported":  # another probe may be for it: 8 bits want A transposed on some cards
                 continue
-            if record["status"] != "ok":
+            if record["status"] != "ok" or not record["measurement"] or not record["library"]:
                 failed.add(case.backend)
                 continue
             rate = record["flop"] / min(record["measurement"]["samples_s"])
@@ -82,7 +82,7 @@ class Roofs:
                 library = record["library"]
                 best = {
                     "precision": precision,
-                    "device": device,
+                    "device": cast(Device, device),
                     "threads": threads,
                     "flop_per_s": float(f"{rate:.6g}"),
                     "case": case.text,
@@ -102,8 +102,9 @@ class Roofs:
             return record
         case = parse_case(record["case"])
         key = (record["precision"], find_backend(case.backend).device, record["threads"])
-        rate = find_op(case.op).least_flop(case) / process_number(record["measurement"]).time_s
-        peak = ((record["library"] or {}).get("card") or {}).get("peak_f32_flop_per_s")
+        rate = find_op(case.op).least_flop(case) / process_time_s(record)
+        card: Any = record["library"]["card"] if record["library"] and "card" in record["library"] else None
+        peak = (card or {}).get("peak_f32_flop_per_s")
         if peak and record["precision"] == "f32" and rate > ABOVE_PEAK * peak:
             reason = (
                 f"{units.flop_per_s(rate)} TFLOP/s is above the card's peak of {units.flop_per_s(peak)} in f32: "

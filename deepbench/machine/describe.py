@@ -10,7 +10,7 @@ import platform
 import re
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +174,7 @@ def openmp_runtimes() -> list[str]:
     return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)[^/\s]*\.so[.0-9]*)$", maps, re.MULTILINE)))
 
 
-def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """What of the identity of two machines differs, in words."""
     return [
         f"{name.replace('_', ' ')} was {one.get(name)!r} and is {other.get(name)!r}"

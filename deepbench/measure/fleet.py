@@ -34,6 +34,7 @@ from deepbench.measure import launch
 from deepbench.measure.group import launcher
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, file_lines
+from deepbench.results.old_files import complete
 from deepbench.results.record import Record
 from deepbench.results.schema import schema_error, semantic_error
 
@@ -72,7 +73,7 @@ class Result:
     status: str
     """`ok` (a whole file came), `failed` (something went wrong there) or `missing` (no worker)."""
     reason: str | None
-    lines: list[dict[str, Any]]
+    lines: list[Any]
 
     def as_line(self) -> dict[str, Any]:
         """For the file."""
@@ -351,7 +352,7 @@ def _result(engine: Engine, host: str, run: int, words: Sequence[str]) -> Result
     return Result(host, run, "ok", None, lines)
 
 
-def _checked(text: str, kind: str | None = None) -> dict[str, Any]:
+def _checked(text: str, kind: str | None = None) -> Any:
     """A line of a result file that may have come from anywhere; `ValueError` where it is none, or not of this kind."""
     value = sanitized(from_line(text))
     wrong = (schema_error(value) or semantic_error(value)) if isinstance(value, dict) else "no JSON object"
@@ -360,10 +361,12 @@ def _checked(text: str, kind: str | None = None) -> dict[str, Any]:
     if wrong:
         raise ValueError(wrong)
     assert isinstance(value, dict), "misfit would have said so"
+    if "case" in value:
+        complete(value)
     return value
 
 
-def _checked_file(lines: Sequence[str]) -> list[dict[str, Any]]:
+def _checked_file(lines: Sequence[str]) -> list[Any]:
     """The lines of a result file: a header, and what follows one."""
     found = [_checked(line, "schema" if i == 0 else None) for i, line in enumerate(lines)]
     if any("schema" in line for line in found[1:]):
@@ -434,7 +437,7 @@ def of_host(found: FleetFile, host: str) -> ResultFile:
     for result in results:
         merged.roofs += [line["roof"] for line in result.lines if "roof" in line]
         merged.limits += [line["limit"] for line in result.lines if "limit" in line]
-        merged.records += [{**line, "round": result.run} for line in result.lines if "case" in line]
+        merged.records += [line | {"round": result.run} for line in result.lines if "case" in line]
     return merged
 
 

@@ -26,7 +26,7 @@ from deepbench.measure import launch
 from deepbench.measure.group import link, parent
 from deepbench.native import mpi
 from deepbench.plan.modes import Rules
-from deepbench.results.record import Record, make_record
+from deepbench.results.record import Record, Status, make_record
 from deepbench.results.schema import library_error, schema_error
 
 # A worker that closed its pipe should end at once; after this it is killed.
@@ -83,7 +83,7 @@ def measure_case(
     ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
     if ending.answer is not None and "record" in ending.answer:
         return _fitting(ending.answer["record"], case, round_number)
-    status = "timeout" if ending.timed_out else "crashed"
+    status: Status = "timeout" if ending.timed_out else "crashed"
     reason = f"{_cause(ending, timeout_s)} during: {ending.phase}"
     killed = ending.exit_code == -signal.SIGKILL and not ending.timed_out
     if killed and (describe.kills_for_memory() or 0) > (kills or 0):
@@ -129,7 +129,8 @@ def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float
         return _fitting(ending.answer["record"], case, round_number)
     if ending.answer is not None:
         return make_record(case, round_number, "unavailable", ending.answer["failed"])
-    status, reason = "timeout" if ending.timed_out else "crashed", ending.reason
+    status: Status = "timeout" if ending.timed_out else "crashed"
+    reason = ending.reason
     # Launchers have exit codes of their own for it.
     if not ending.timed_out and (describe.kills_for_memory() or 0) > (kills or 0):
         status, reason = "out_of_memory", f"the kernel killed a rank for memory: {reason}"

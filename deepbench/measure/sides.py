@@ -23,7 +23,7 @@ from deepbench.judge import compare
 from deepbench.plan.cases import Choices, Planned
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile
-from deepbench.results.record import MEASURED, Record
+from deepbench.results.record import MEASURED, Record, Source
 
 # Where a library is looked for first, by backend.
 PATHS = {"onednn": "DEEPBENCH_ONEDNN_PATH", "mkl": "DEEPBENCH_MKL_PATH", "openblas": "DEEPBENCH_OPENBLAS_PATH"}
@@ -150,7 +150,7 @@ class Pair:
 
     a: Case
     b: Case
-    sources: list[dict[str, Any]]
+    sources: list[Source]
 
 
 def pairs(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list[Pair]:

@@ -91,13 +91,13 @@ def _open(name: str) -> dict[str, Any]:
         return {"unavailable": {"reason": str(error), "remedy": "name another build of the library"}}
 
 
-def _measure(request: dict[str, Any], pipe: IO[str]) -> dict[str, Any]:
+def _measure(request: dict[str, Any], pipe: IO[str]) -> Any:
     """inputs → prepare → check → measure → check again; every way out is a record."""
     from deepbench.core.case import parse_case
     from deepbench.results.record import make_record
 
     case = parse_case(request["case"])
-    result = make_record(case, request["round"], "ok")
+    result: Any = make_record(case, request["round"], "ok")
     started, clock = datetime.now(UTC), perf_counter()
     with recorded(result):
         _fill(result, case, request, pipe)

@@ -13,6 +13,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.plan.suites import Entry
+from deepbench.results.record import Source
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Planned:
     """A case, and every line of a suite that asks for it: a problem listed twice is measured once."""
 
     case: Case
-    sources: list[dict[str, Any]]
+    sources: list[Source]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
 
 
 def _application_chosen(entry: Entry, choices: Choices) -> bool:
-    application = (entry.source or {}).get("application") or ""
+    application = (entry.source["application"] if entry.source else None) or ""
     return not choices.applications or application.lower() in [a.lower() for a in choices.applications]
 
 

@@ -13,6 +13,7 @@ from deepbench.plan.cost import PROCESS_S
 from deepbench.plan.modes import Rounds
 from deepbench.results import summary
 from deepbench.results.record import MEASURED, Record
+from deepbench.results.work import by_case
 
 
 def queue(
@@ -22,12 +23,9 @@ def queue(
 
     A function of the plan and the records alone: to resume is to call it on what the file has.
     """
-    by_case: dict[str, list[Record]] = {}
-    for record in records:
-        if record["status"] != "interrupted":
-            by_case.setdefault(record["case"], []).append(record)
+    groups = by_case(records)
     wanted = [
-        (p.case, number) for p in planned if (number := next_round(by_case.get(p.case.text, []), rounds)) is not None
+        (p.case, number) for p in planned if (number := next_round(groups.get(p.case.text, []), rounds)) is not None
     ]
     if not wanted:
         return []
@@ -54,43 +52,40 @@ def next_within_budget(
     it took before, or by its estimate and how estimates have held so far. `widths` is where this function remembers
     what it has worked out.
     """
-    by_case: dict[str, list[Record]] = {}
-    for record in records:
-        if record["status"] != "interrupted":
-            by_case.setdefault(record["case"], []).append(record)
-    costs = _costs(planned, by_case, estimate)
+    groups = by_case(records)
+    costs = _costs(planned, groups, estimate)
     fitting = [p.case for p in planned if costs[p.case.text] <= left_s]
-    fresh = [case for case in fitting if case.text not in by_case]
+    fresh = [case for case in fitting if case.text not in groups]
     if fresh:
-        kinds = [(p.case.op, p.case.precision.name, p.case.backend) for p in planned if p.case.text in by_case]
+        kinds = [(p.case.op, p.case.precision.name, p.case.backend) for p in planned if p.case.text in groups]
         seen = {kind: kinds.count(kind) for kind in kinds}
         return min(fresh, key=lambda c: (seen.get((c.op, c.precision.name, c.backend), 0), costs[c.text])), 1
-    measured = [c for c in fitting if all(r["status"] in MEASURED for r in by_case[c.text])]
+    measured = [c for c in fitting if all(r["status"] in MEASURED for r in groups[c.text])]
     if not measured:
         return None
     chance = random.Random(f"{order_seed}/{len(records)}")
 
     def unsure(case: Case) -> tuple[float, float]:
-        key = case.text, len(by_case[case.text])
+        key = case.text, len(groups[case.text])
         if key not in widths:
-            found, within_one = summary.estimate(by_case[case.text])
+            found, within_one = summary.estimate(groups[case.text])
             width = found.half_width if found is not None and not within_one else None
             widths[key] = math.inf if width is None else width
         return widths[key], chance.random()
 
     widest = max(measured, key=unsure)
-    return widest, len(by_case[widest.text]) + 1
+    return widest, len(groups[widest.text]) + 1
 
 
 def _costs(
-    planned: Sequence[Planned], by_case: Mapping[str, Sequence[Record]], estimate: Callable[[Case], float]
+    planned: Sequence[Planned], groups: Mapping[str, Sequence[Record]], estimate: Callable[[Case], float]
 ) -> dict[str, float]:
     """Seconds that the next round of each case should take."""
     estimates = {p.case.text: estimate(p.case) for p in planned}
     took = {
-        text: max(r["process"]["duration_s"] for r in found) + PROCESS_S
-        for text, found in by_case.items()
-        if all(r["process"] for r in found)
+        text: max(process["duration_s"] for process in processes if process) + PROCESS_S
+        for text, records in groups.items()
+        if all(processes := [r["process"] for r in records])
     }
     held = [took[text] / estimates[text] for text in took if estimates.get(text)]
     pace = statistics.median(held) if held else 1.0
@@ -104,7 +99,7 @@ def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
         return None
     if done < rounds.least:
         return done + 1
-    if done >= rounds.most or sum(r["process"]["duration_s"] for r in records) > rounds.most_s:
+    if done >= rounds.most or sum(p["duration_s"] for r in records if (p := r["process"])) > rounds.most_s:
         return None
     estimate, _ = summary.estimate(records)
     if estimate and estimate.half_width is not None and estimate.half_width <= rounds.target:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from deepbench.core.backend import all_backends
 from deepbench.core.case import DIRECTIONS, Pattern, check_settings, parse_pattern, read_field
@@ -18,6 +17,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import make_problem, required_fields
+from deepbench.results.record import Source
 
 SUITES = Path(__file__).parents[1] / "suites"
 
@@ -34,7 +34,7 @@ class Entry:
     """One line of a suite, or a case typed on the command line."""
 
     pattern: Pattern
-    source: dict[str, Any] | None
+    source: Source | None
 
 
 def read_words(words: Sequence[str]) -> list[Entry]:
@@ -194,12 +194,14 @@ def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: 
     return [Entry(Pattern(op.name, problem, d, settings=tuple(sorted(said.items()))), source) for d in chosen]
 
 
-def _source(suite: str, number: int, cells: dict[str, str]) -> dict[str, Any]:
+def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
     row = cells.get("row") or str(number)
     return {
         "suite": suite,
         "row": int(row) if row.isdecimal() and len(row) < 10 else number,
-        **{name: cells.get(name) or None for name in ("application", "label", "note")},
+        "application": cells.get("application") or None,
+        "label": cells.get("label") or None,
+        "note": cells.get("note") or None,
         "needed": cells.get("needed") != "no",
     }
 

@@ -7,7 +7,6 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean, numbers
-from deepbench.report.cases import rival_title, title
 from deepbench.report.table import Cell, Column, Table, number
 
 ORDER = ("slower", "faster", "cannot tell", "same")
@@ -73,10 +72,10 @@ def ordered(found: Comparison) -> list[Compared]:
 
 def _row(c: Compared) -> dict[str, Cell]:
     low, high = c.interval or (None, None)
-    one, other = rival_title(c.a), rival_title(c.b)
+    one, other = c.a.library_title, c.b.library_title
     counts = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
-        "case": title(c.a),
+        "case": c.a.problem_title,
         "precision": c.a.record["precision"],
         "library": one if one == other else f"{one}, {other}",
         "first": lower_quartile(numbers(c.a.rounds)),

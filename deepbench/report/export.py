@@ -21,7 +21,7 @@ NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "c
 def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
-    library, check = r["library"] or {}, r["check"]["after"] or r["check"]["before"] or {}
+    library, check = r["library"], r["check"]["after"] or r["check"]["before"]
     measured = [m["measurement"] for m in s.rounds if m["measurement"]]
     processes = [m["process"] for m in s.rounds if m["process"]]
     applications = {source["application"] for source in r["sources"] if source["application"]}
@@ -33,8 +33,8 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "precision": r["precision"],
         **{f"{name}_type": value for name, value in r["types"].items()},
         "backend": r["backend"],
-        "library": library.get("name"),
-        "library_version": library.get("version"),
+        "library": library["name"] if library else None,
+        "library_version": library["version"] if library else None,
         "threads": r["threads"],
         **r["settings"],
         "status": s.status,
@@ -58,9 +58,9 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
         "hidden": s.hidden,
-        "deterministic": (s.group or {}).get("deterministic"),
-        "hash": (s.group or {}).get("hash"),
-        "error_in_tolerances": check.get("error"),
+        "deterministic": s.group.get("deterministic") if s.group else None,
+        "hash": s.group.get("hash") if s.group else None,
+        "error_in_tolerances": check["error"] if check else None,
         **{name: _single(r["notes"].get(name)) for name in ("implementation", *NOTES)},
         "peak_memory_bytes": max(
             (b for p in processes if isinstance(b := p.get("peak_memory_bytes"), int | float)), default=None
@@ -106,4 +106,4 @@ def to_csv(results: ResultFile, summaries: Sequence[Summary]) -> str:
 
 def to_markdown(results: ResultFile, summaries: Sequence[Summary]) -> str:
     """The table with one row per library, for an issue or a page."""
-    return library_table(summaries, limits.of_file(results, summaries)).markdown()
+    return library_table(summaries, limits.of_file(results, summaries), repeat=True).markdown()

@@ -7,7 +7,6 @@ from statistics import median
 
 from deepbench.core import units
 from deepbench.judge import scaling
-from deepbench.report.cases import rival_title
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results import published
 from deepbench.results.summary import Summary
@@ -23,7 +22,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
     best: dict[tuple[int, int, str, str], Summary] = {}
     for s in _measured(summaries):
         r = s.record
-        key = r["problem"]["n"], r["problem"]["ranks"], r["precision"], r["settings"].get("place", "out")
+        key = int(r["problem"]["n"]), int(r["problem"]["ranks"]), r["precision"], r["settings"].get("place", "out")
         if key not in best or _time(s) < _time(best[key]):
             best[key] = s
     known = published.all_reduces()
@@ -38,12 +37,12 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
                 "ranks": ranks,
                 "precision": precision,
                 "place": place,
-                "fastest": rival_title(s),
+                "fastest": s.library_title,
                 "time": _time(s),
                 "± 95 %": s.estimate.half_width if s.estimate else None,
                 "bus B/s": s.bus_bytes_per_s,
                 "original B/s": s.original_bytes_per_s,
-                "deterministic": str((s.group or {}).get("deterministic", "")) or None,
+                "deterministic": s.group.get("deterministic") if s.group else None,
                 "Xeon Phi 2017": phi,
                 "best GPU 2017": gpus[0][0] if gpus else None,
                 "which": gpus[0][1].removeprefix("NVIDIA ") if gpus else None,
@@ -61,7 +60,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
         "bus B/s: as nccl-tests counts it; original B/s: ranks × bytes over the time, as the original published it.",
         "2017: times that the original published, each of its ranks a machine or a card of its own.",
     ]
-    if any((s.group or {}).get("oversubscribed") for s in best.values()):
+    if any(s.group and s.group["oversubscribed"] for s in best.values()):
         notes.append("More ranks than cores in some rows: those times are of taking turns.")
     return Table(columns, rows, notes)
 
@@ -70,7 +69,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     """A model for every library and way, fitted to what was measured, and what it predicts for other group sizes."""
     points: dict[tuple[str, str, str], list[Summary]] = {}
     for s in _measured(summaries):
-        key = rival_title(s), s.record["precision"], s.record["settings"].get("place", "out")
+        key = s.library_title, s.record["precision"], s.record["settings"].get("place", "out")
         points.setdefault(key, []).append(s)
     rows: list[dict[str, Cell]] = []
     notes: list[str] = [] if points else ["it has no all-reduce with a time"]
@@ -107,12 +106,12 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
         "keep: scaling efficiency, what remains of the model's bus bandwidth for the smallest measured group.",
         check_on_published(),
     ]
-    most = max((s.record["problem"]["ranks"] for g in points.values() for s in g), default=0)
+    most = max((int(s.record["problem"]["ranks"]) for g in points.values() for s in g), default=0)
     if far := [r for r in ranks if r > scaling.FAR * most]:
         notes.append(
             f"More than {scaling.FAR} times what was measured, so far from it: {', '.join(map(str, far))} ranks."
         )
-    if any((s.group or {}).get("oversubscribed") for g in points.values() for s in g):
+    if any(s.group and s.group["oversubscribed"] for g in points.values() for s in g):
         notes.append("Some groups had more ranks than cores: their times are of taking turns, and so are predictions.")
     return Table(columns, rows, notes)
 
@@ -160,7 +159,7 @@ def _measured(summaries: Sequence[Summary]) -> list[Summary]:
 
 
 def _point(s: Summary) -> scaling.Point:
-    return scaling.Point(s.record["problem"]["ranks"], s.record["traffic_bytes"], _time(s))
+    return scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], _time(s))
 
 
 def _time(s: Summary) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.judge.limits import FINE, Limits
-from deepbench.report.cases import library_title
+from deepbench.report.names import library_name
 from deepbench.report.table import Cell, Column, Table, number
 
 
@@ -55,7 +55,7 @@ def calls(lines: Iterable[Mapping[str, Any]], threads: Sequence[int]) -> Table:
             key = line["backend"], line["threads"]
             least[key] = min(line["seconds"], least.get(key, line["seconds"]))
     rows: list[dict[str, Cell]] = [
-        {"library": library_title(name), **{_threads(n): least.get((name, n)) for n in threads}}
+        {"library": library_name(name), **{_threads(n): least.get((name, n)) for n in threads}}
         for name in dict.fromkeys(name for name, _ in least)
     ]
     columns = [Column("library"), *(number(_threads(n), units.seconds) for n in threads)]

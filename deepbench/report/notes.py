@@ -89,7 +89,7 @@ def _baseline_notes(baseline: Baseline) -> list[Note]:
 
 def _group_notes(s: Summary) -> list[Note]:
     hidden = [Note("hidden", f"{units.percent(s.hidden)} of the all-reduce hidden")] if s.hidden is not None else []
-    return hidden + [MORE_RANKS] * bool((s.group or {}).get("oversubscribed"))
+    return hidden + [MORE_RANKS] * bool(s.group and s.group["oversubscribed"])
 
 
 def _sampling_notes(s: Summary) -> list[Note]:
@@ -106,8 +106,8 @@ def _sampling_notes(s: Summary) -> list[Note]:
 def _energy_notes(s: Summary) -> list[Note]:
     if s.joules_per_call is not None:
         return [Note("energy", f"{units.joules(s.joules_per_call)} per call")]
-    energies = [(r["measurement"] or {}).get("energy") or {} for r in s.rounds]
-    reasons = [e["valid"] for e in energies if isinstance(e.get("valid"), str)]
+    energies = [m["energy"] for r in s.rounds if (m := r["measurement"]) and "energy" in m]
+    reasons = [e["valid"] for e in energies if isinstance(e["valid"], str)]
     return [Note("no_energy", f"no energy: {reasons[0]}")] if reasons else []
 
 

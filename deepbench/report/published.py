@@ -7,7 +7,6 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.op import find_op
-from deepbench.report.cases import rival_title, title
 from deepbench.report.compare import RATIO, show_ratio
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results import published
@@ -90,9 +89,9 @@ def beside(found: Sequence[Match]) -> Table:
         rows.append(
             {
                 "op": b.ours.record["op"],
-                "problem": title(b.ours),
+                "problem": b.ours.problem_title,
                 "precision": f"{b.ours.record['precision']}, {b.theirs.precision}",
-                "library": rival_title(b.ours),
+                "library": b.ours.library_title,
                 "ours": b.ours.estimate.time_s,
                 "TFLOP/s": b.ours.flop_per_s,
                 "theirs": b.theirs.time_s,

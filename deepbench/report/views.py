@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 
 from deepbench.core import units
-from deepbench.report.cases import by_group, is_framework, library_title, rival_title, settings_words, title, work_text
+from deepbench.report.cases import rankings
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.summary import Summary
 
@@ -93,8 +93,8 @@ def _without_threads(rows: dict[_Row, float | None]) -> dict[_Row, float | None]
 def _merged(summaries: Sequence[Summary]) -> str:
     """Which libraries and settings the fastest was taken of."""
     cases = [s for s in summaries if s.is_ranked and s.record["sources"]]
-    libraries = dict.fromkeys(library_title(s.record["backend"]) for s in cases)
-    words = dict.fromkeys(word for s in cases for word in settings_words(s))
+    libraries = dict.fromkeys(s.record["library_title"] for s in cases)
+    words = dict.fromkeys(word for s in cases for word in s.settings_words())
     return f" of {', '.join(libraries)}" + (f" with or without {', '.join(words)}" if words else "")
 
 
@@ -116,7 +116,7 @@ def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
     found: dict[_Row, float | None] = {}
     for s in summaries:
         r = s.record
-        if by_group(s):  # how often a model calls it depends on how many machines train it
+        if s.is_group:  # how often a model calls it depends on how many machines train it
             continue
         for source in r["sources"]:
             if not source["application"] or not source.get("needed", True):
@@ -148,27 +148,24 @@ def _gradients_once(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
 
 def by_backend(summaries: Sequence[Summary]) -> Table:
     """Every library's time side by side, and what a framework adds to the fastest library."""
-    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.is_ranked}
-    names = list(backend_of)
-    frameworks = [n for n in names if is_framework(backend_of[n])]
-    names = [*(n for n in names if n not in frameworks), *frameworks]
-    groups: dict[str, list[Summary]] = {}
-    for s in summaries:
-        groups.setdefault(work_text(s), []).append(s)
+    is_framework = {s.library_title: s.is_framework for s in summaries if s.is_ranked}
+    names = sorted(is_framework, key=lambda n: is_framework[n])  # libraries first
+    frameworks = [n for n in names if is_framework[n]]
     rows: list[dict[str, Cell]] = []
     ratios: dict[str, list[float]] = {n: [] for n in names}
     fastest = dict.fromkeys(names, 0)
-    for group in groups.values():
-        times = {rival_title(s): s.estimate.time_s for s in group if s.is_ranked and s.estimate}
-        if not times:
+    for ranking in rankings(summaries):
+        if not ranking.ranked:
             continue
-        row: dict[str, Cell] = {"problem": title(group[0]), "precision": group[0].record["precision"]}
+        first = ranking.ranked[0]
+        times = {s.library_title: s.estimate.time_s for s in ranking.ranked if s.estimate}
+        row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}
         row |= {n: times.get(n) for n in names}
         libraries = {n: t for n, t in times.items() if n not in frameworks}
         best = min(libraries.values(), default=None)
         for n in frameworks:
             row[f"{n} adds"] = times[n] - best if best is not None and n in times else None
-        fastest[min(times, key=lambda n: times[n])] += 1
+        fastest[first.library_title] += 1
         if best is not None:
             for n, t in times.items():
                 ratios[n].append(t / best)

@@ -14,7 +14,6 @@ from typing import Any
 from deepbench.core.errors import BadInput
 from deepbench.plan.suites import read_suite
 from deepbench.report import export
-from deepbench.report.cases import rival_title, settings_words
 from deepbench.report.table import Table, not_a_formula
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary, baselines
@@ -116,7 +115,11 @@ def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _F
     ok = list(ok)
     for s in ok:
         # The original's tables have no column for settings: they are those of its programs.
-        if s.record["precision"] not in precisions or s.estimate is None or settings_words(s, ways=False) not in USUAL:
+        if (
+            s.record["precision"] not in precisions
+            or s.estimate is None
+            or s.settings_words(variants=False) not in USUAL
+        ):
             continue
         for source in s.record["sources"]:
             key = s.record["op"], source["row"], s.record["direction"]
@@ -208,7 +211,7 @@ def _reduced(sheet: Any, fastest: _Fastest) -> None:
         _put(
             sheet,
             at,
-            {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate, 10: rival_title(s) if s else None},
+            {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate, 10: s.library_title if s else None},
         )
 
 

@@ -1,6 +1,7 @@
-"""Result files: JSON Lines, appended and flushed record by record, one file a run.
+"""Result files: JSON Lines, one file per run. Each line is appended and flushed as soon as it is known.
 
-A file is data from a stranger: it is parsed as strict JSON, checked against the schema, and nothing in it is run.
+A result file may come from anyone: it is parsed as strict JSON and checked against the schema, and nothing in it is
+executed.
 """
 
 from __future__ import annotations
@@ -11,58 +12,58 @@ import fcntl
 import os
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
-from deepbench.results.record import SCHEMA, Record
+from deepbench.results.old_files import complete
+from deepbench.results.record import SCHEMA, Header, Limit, Record, Roof
 from deepbench.results.schema import schema_error, semantic_error
 
-# The longest run so far imagined (all suites, --rigorous, three libraries, two precisions) stays below.
+# Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
 
 
 @dataclass
 class ResultFile:
-    """What a result file says."""
+    """The content of a result file."""
 
     path: Path
-    header: dict[str, Any]
+    header: Header
+    """Never changed after it was written: make a new one."""
     records: list[Record] = field(default_factory=list)
-    """As in the file, but equal parts are one object, and samples and their CPU times arrays: not to be changed."""
-    roofs: list[dict[str, Any]] = field(default_factory=list)
-    limits: list[dict[str, Any]] = field(default_factory=list)
-    alike: dict[bytes, Any] = field(default_factory=dict, repr=False)
-    """While reading: parts of records that several have, by their JSON."""
+    """Do not change them: records share equal parts. Samples and CPU times are arrays, which JSON does not know."""
+    roofs: list[Roof] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
     complete_bytes: int = 0
-    """Length up to the last complete line."""
+    """Length up to the end of the last complete line."""
     truncated: bool = False
-    """Whether an incomplete line follows it, which is ignored."""
+    """Whether an incomplete last line was ignored."""
 
     @property
     def order(self) -> list[str]:
-        """The texts of the planned cases: rounds are in random order, tables are not."""
+        """The texts of the planned cases, in the order of the plan. Rounds are measured in random order."""
         return [planned["case"] for planned in self.header["plan"]["cases"]]
 
 
 class Store:
-    """A result file open for appending; one process at a time."""
+    """A result file opened for appending by one process at a time."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
         self.path = path
 
     @classmethod
-    def create(cls, path: Path, header: dict[str, Any]) -> Store:
-        """A new file with its first line; `BadInput` when it is there already or cannot be made."""
+    def create(cls, path: Path, header: Mapping[str, Any]) -> Store:
+        """A new file with its header; `BadInput` if it exists or cannot be created."""
         try:
             file = open(path, "xb", buffering=0)  # noqa: SIM115  (closed by `close`)
         except FileExistsError:
             raise BadInput(
-                f"{path} is there already; go on with it by --resume, or choose another name with -o"
+                f"{path} already exists; continue it with --resume, or choose another name with -o"
             ) from None
         except OSError as error:
             raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
@@ -72,50 +73,52 @@ class Store:
             store.append(header)
         except BadInput:
             store.close()
-            path.unlink(missing_ok=True)  # nothing is in it, so nothing is lost
+            path.unlink(missing_ok=True)  # the file is empty, so nothing is lost
             raise
         return store
 
     @classmethod
     def reopen(cls, path: Path) -> Store:
-        """An existing file, to append to after `append_after`. Open it before reading it, so that nobody else writes."""
+        """Lock an existing file. Read it only after that, then call `append_after`."""
         try:
             file = open(path, "r+b", buffering=0)  # noqa: SIM115
         except FileNotFoundError:
-            raise BadInput(f"{printable(str(path))} does not exist; wanted a file that `deepbench run` wrote") from None
+            raise BadInput(
+                f"{printable(str(path))} does not exist; expected a file that `deepbench run` wrote"
+            ) from None
         except OSError as error:
             raise BadInput(f"cannot write {printable(str(path))}: {error.strerror}") from None
         store = cls(file, path)
         store._lock()
         return store
 
-    def append_after(self, found: ResultFile) -> None:
-        """Append behind the last complete line; a torn one is cut off."""
-        self._file.truncate(found.complete_bytes)
-        self._file.seek(found.complete_bytes)
+    def append_after(self, content: ResultFile) -> None:
+        """Append after the last complete line; an incomplete one is removed."""
+        self._file.truncate(content.complete_bytes)
+        self._file.seek(content.complete_bytes)
 
-    def append(self, line: dict[str, Any]) -> None:
-        """Write one line and hand it to the operating system; all of it is in the file, or none."""
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Write one line and flush it. An error leaves no part of the line in the file."""
         start = self._file.tell()
         content = memoryview(to_line(line).encode())
         try:
             while content:
                 content = content[self._file.write(content) :]
         except KeyboardInterrupt:
-            self._undo(start)
+            self._truncate(start)
             raise
         except OSError as error:
-            self._undo(start)
+            self._truncate(start)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            remedy = "free some space" if full else "mend it"
+            remedy = "free some space" if full else "fix the cause"
             raise BadInput(
-                f"cannot write {self.path}: {error.strerror}; what was measured before is kept; "
-                f"{remedy}, then go on with: deepbench run --resume -o {self.path}"
+                f"cannot write {self.path}: {error.strerror}; everything measured so far is saved; "
+                f"{remedy}, then continue with: deepbench run --resume -o {self.path}"
             ) from None
 
-    def _undo(self, start: int) -> None:
-        self._file.truncate(start)
-        self._file.seek(start)
+    def _truncate(self, size: int) -> None:
+        self._file.truncate(size)
+        self._file.seek(size)
 
     def close(self) -> None:
         """Close the file."""
@@ -126,37 +129,46 @@ class Store:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            raise BadInput(f"{self.path} is being written by another run; wait for it to end") from None
+            raise BadInput(f"{self.path} is being written by another run; wait until it ends") from None
         except OSError:
             pass  # some network file systems have no locks
 
 
 def read_results(path: Path) -> ResultFile:
-    """Read and check a result file; `BadInput` in one sentence for anything else."""
-    found = ResultFile(path, {})
+    """Read and check a result file; `BadInput` names the line and what is wrong with it."""
+    content: ResultFile | None = None
+    shared: dict[bytes, Any] = {}
     for number, line in enumerate(file_lines(path), 1):
         if not line.endswith(b"\n"):
-            found.truncated = True
+            if content is not None:
+                content.truncated = True
             break
-        _add(found, number, line[:-1])
-        found.complete_bytes += len(line)
-    found.alike.clear()
-    if not found.complete_bytes:
-        raise BadInput(f"{path} has no complete line: it is not a result file, or was cut off at once")
-    return found
+        value = _parse(path, number, line[:-1])
+        if content is None:
+            content = ResultFile(path, value)
+        elif "roof" in value:
+            content.roofs.append(value["roof"])
+        elif "limit" in value:
+            content.limits.append(value["limit"])
+        else:
+            content.records.append(_compact(complete(value), shared))
+        content.complete_bytes += len(line)
+    if content is None:
+        raise BadInput(f"{path} has no complete line: it is not a result file, or it was truncated")
+    return content
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file that may be one of ours; `BadInput` for what cannot be read or is too large."""
+    """The lines of a file; `BadInput` if it cannot be read or is too large for a result file."""
     try:
         if not path.is_file():
-            kind = "is a folder" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
-            raise BadInput(f"{path} {kind}; wanted a result file that `deepbench run` wrote")
+            kind = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+            raise BadInput(f"{path} {kind}; expected a result file that `deepbench run` wrote")
         size = path.stat().st_size
         if size > LARGEST_FILE_BYTES:
-            raise BadInput(f"{path} has {size} bytes; result files of up to {LARGEST_FILE_BYTES} bytes are read")
+            raise BadInput(f"{path} has {size} bytes; a result file has at most {LARGEST_FILE_BYTES} bytes")
         if size == 0:
-            raise BadInput(f"{path} is empty; wanted a result file that `deepbench run` wrote")
+            raise BadInput(f"{path} is empty; expected a result file that `deepbench run` wrote")
         with open(path, "rb") as file:
             yield from file
     except (OSError, ValueError) as error:
@@ -164,63 +176,63 @@ def file_lines(path: Path) -> Iterator[bytes]:
         raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
 
 
-def _add(found: ResultFile, number: int, line: bytes) -> None:
-    """Sort one line into header, records, roofs or limits."""
+def _parse(path: Path, number: int, line: bytes) -> Any:
+    """The checked value of one line; line 1 is the header."""
     try:
         value = from_line(line)
-        # Strict JSON has no control characters but those that it escapes, and one: then there is nothing to clean.
+        # Strict JSON contains control characters only as escapes, except DEL.
         if not line.isascii() or b"\\" in line or b"\x7f" in line:
             value = sanitized(value)
     except (ValueError, RecursionError):
-        what = "binary or cut" if number > 1 else "not a result file of deepbench"
-        raise BadInput(f"{found.path}, line {number}: not JSON ({what}); nothing of it was used") from None
+        cause = "binary or damaged" if number > 1 else "not a result file of deepbench"
+        raise BadInput(f"{path}, line {number}: not JSON ({cause}); nothing was read") from None
     if number == 1:
-        _check_schema_name(found.path, value)
+        _check_schema_name(path, value)
     elif isinstance(value, dict) and "schema" in value:
-        raise BadInput(f"{found.path}, line {number}: a second first line; was the file concatenated?")
+        raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
     reason = schema_error(value) or semantic_error(value)
     if reason:
-        raise BadInput(f"{found.path}, line {number}: {reason}; see docs/results.md")
-    if number == 1:
-        found.header = value
-    elif "roof" in value:
-        found.roofs.append(value["roof"])
-    elif "limit" in value:
-        found.limits.append(value["limit"])
-    else:
-        found.records.append(_compact(found, value))
-
-
-# What most records of a file have alike: kept once, because a file may have a hundred thousand of them.
-ALIKE = ("problem", "settings", "types", "sources", "other_flop", "library", "notes", "warnings")
-ALIKE_IN_PROCESS = ("cpus", "openmp_runtimes", "environment", "rules")
-ALIKE_IN_CHECK = ("before", "after")
-ALIKE_IN_MEASUREMENT = ("steal_s", "involuntary_switches")  # mostly noughts
-ALIKE_TEXTS = ("case", "op", "direction", "precision", "backend", "status")
-
-# Lists of a measurement in which every number is another: an array takes a quarter of the memory.
-LONG = ("samples_s", "cpu_s")
-
-
-def _compact(found: ResultFile, value: Record) -> Record:
-    """The same record in half the memory."""
-    parts = (
-        (value, ALIKE),
-        (value["check"], ALIKE_IN_CHECK),
-        (value["process"], ALIKE_IN_PROCESS),
-        (value["measurement"], ALIKE_IN_MEASUREMENT),
-    )
-    for name in ALIKE_TEXTS:
-        value[name] = sys.intern(value[name])
-    for name in LONG if value["measurement"] else ():
-        if None not in value["measurement"][name]:
-            value["measurement"][name] = array("d", value["measurement"][name])
-    with contextlib.suppress(TypeError):  # nested deeper than anybody needs
-        for whole, names in parts:
-            for name in names if whole else ():
-                if name in whole:
-                    whole[name] = found.alike.setdefault(to_bytes(whole[name]), whole[name])
+        raise BadInput(f"{path}, line {number}: {reason}; see docs/results.md")
     return value
+
+
+# Parts that many of the up to 100,000 records of a file have in common. Equal ones are kept once.
+SHARED = (
+    *("problem", "settings", "types", "sources", "other_flop", "library", "notes", "warnings"),
+    *("variants", "baselines"),
+)
+SHARED_IN_PROCESS = ("cpus", "openmp_runtimes", "environment", "rules")
+SHARED_IN_CHECK = ("before", "after")
+SHARED_IN_MEASUREMENT = ("steal_s", "involuntary_switches")  # mostly zeros
+SHARED_TEXTS = (
+    *("case", "op", "direction", "precision", "backend", "status"),
+    *("device", "library_title", "problem_title"),
+)
+
+# Lists of a measurement whose numbers all differ: an array takes a quarter of the memory.
+ARRAYS = ("samples_s", "cpu_s")
+
+
+def _compact(record: Any, shared: dict[bytes, Any]) -> Record:
+    """The same record in half the memory. `shared` holds the parts of earlier records by their JSON."""
+    for name in SHARED_TEXTS:
+        record[name] = sys.intern(record[name])
+    measurement = record["measurement"]
+    for name in ARRAYS if measurement else ():
+        if None not in measurement[name]:
+            measurement[name] = array("d", measurement[name])
+    owners = (
+        (record, SHARED),
+        (record["check"], SHARED_IN_CHECK),
+        (record["process"], SHARED_IN_PROCESS),
+        (measurement, SHARED_IN_MEASUREMENT),
+    )
+    with contextlib.suppress(TypeError):  # too deeply nested for orjson
+        for owner, names in owners:
+            for name in names if owner else ():
+                if name in owner:
+                    owner[name] = shared.setdefault(to_bytes(owner[name]), owner[name])
+    return record  # type: ignore[no-any-return]
 
 
 def _check_schema_name(path: Path, value: Any) -> None:
@@ -228,12 +240,12 @@ def _check_schema_name(path: Path, value: Any) -> None:
     if name == SCHEMA:
         return
     if isinstance(name, str) and name.startswith("deepbench/"):
-        raise BadInput(f"{path} has schema {name[:40]}, this DeepBench reads {SCHEMA}; use a newer DeepBench")
-    raise BadInput(f"{path}, line 1: no schema {SCHEMA}; wanted a result file that `deepbench run` wrote")
+        raise BadInput(f"{path} has schema {name[:40]}, but this version reads {SCHEMA}; use a newer DeepBench")
+    raise BadInput(f"{path}, line 1: no schema {SCHEMA}; expected a result file that `deepbench run` wrote")
 
 
 def default_path(folder: Path, stamp: str) -> Path:
-    """A name that is not taken yet: deepbench-20261121-113000.jsonl."""
+    """An unused file name such as `deepbench-20261121-113000.jsonl`."""
     path = folder / f"deepbench-{stamp}.jsonl"
     count = 1
     while os.path.lexists(path):

@@ -1,41 +1,354 @@
-"""Record: one line of a result file, and the format's history.
+"""The types of the lines of a result file, and how a record begins.
 
-    deepbench/1    first format. Line 1 is a header; then records, and roofs and limits as they are measured.
+    deepbench/1    the first format: a header, then records, roofs and limits in the order of measurement
 
-A line of a file is one JSON object. The header has `schema`, a record has `case`, a roof has `roof`, a limit `limit`.
-The JSON Schema in `schema.json` describes all four; `docs/results.md` tells each field with its unit.
+Each line is one JSON object. `schema.json` states the same types as a JSON Schema, and `docs/results.md` explains
+every field and its unit. A field of type `object` may hold any JSON value: readers must check it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
-from deepbench.core.case import Case
-from deepbench.core.op import find_op
+from deepbench.core.backend import find_backend
+from deepbench.core.case import Case, parse_case, run_words
+from deepbench.core.op import Op, find_op
 
-SCHEMA = "deepbench/1"
+SCHEMA: Literal["deepbench/1"] = "deepbench/1"
 
-STATUSES = (
-    "ok",
-    "wrong",
-    "unchecked",
-    "unsupported",
-    "unavailable",
-    "out_of_memory",
-    "crashed",
-    "timeout",
-    "interrupted",
-)
+Status = Literal[
+    "ok", "wrong", "unchecked", "unsupported", "unavailable", "out_of_memory", "crashed", "timeout", "interrupted"
+]
+STATUSES: tuple[Status, ...] = get_args(Status)
 
-# With one of these a case has a time.
-MEASURED = ("ok", "unchecked")
+# A case with one of these statuses has a time.
+MEASURED: tuple[Status, ...] = ("ok", "unchecked")
 
-# A record is a dictionary, because it is read from files that others wrote and goes back to JSON as it is.
-Record = dict[str, Any]
+Device = Literal["cpu", "cuda", "hip"]
 
 
-def make_record(case: Case, round_number: int, status: str, reason: str | None = None) -> Record:
-    """The record of a case before anything was measured: who it is and how much work it would be."""
+class Source(TypedDict):
+    """A row of a suite that lists a case."""
+
+    suite: str
+    row: int
+    application: str | None
+    label: str | None
+    note: str | None
+    needed: NotRequired[bool]
+
+
+class PlannedCase(TypedDict):
+    """A case of the plan."""
+
+    case: str
+    sources: list[Source]
+
+
+class RoundLimits(TypedDict):
+    """How many processes measure each case: `plan.modes.Rounds`."""
+
+    least: int
+    most: int
+    target: float
+    most_s: float
+
+
+class SamplingRules(TypedDict):
+    """How a process samples: `plan.modes.Rules`."""
+
+    target: float
+    least_samples: int
+    least_s: float
+    most_s: float
+    warm_up_s: float
+    sample_s: float
+    first_call_counts_s: float | None
+    energy_s: NotRequired[float | None]
+
+
+class Interleaved(TypedDict):
+    """One side of two that were measured in turn."""
+
+    run: str
+    side: Literal["a", "b"]
+    choices: dict[str, str]
+    environment: dict[str, str]
+
+
+class Plan(TypedDict):
+    """Everything that `--resume` needs."""
+
+    rounds: RoundLimits
+    mode: Literal["quick", "default", "rigorous", "imported"]
+    order_seed: int
+    timeout_s: float
+    rules: SamplingRules
+    cases: list[PlannedCase]
+    hosts: NotRequired[list[str]]
+    interleaved: NotRequired[Interleaved | None]
+    budget_s: NotRequired[float | None]
+
+
+class Cache(TypedDict):
+    """A data cache of a CPU."""
+
+    level: int
+    bytes: int
+    shared_by: NotRequired[str | None]
+
+
+class Machine(TypedDict):
+    """The fields of `machine.describe` whose types are checked; `get` returns the others as `object`."""
+
+    instructions: NotRequired[list[str]]
+    memory_bytes: NotRequired[int | None]
+    caches: NotRequired[list[Cache] | None]
+
+
+class LibraryFacts(TypedDict):
+    """A library as it was loaded."""
+
+    name: str
+    version: str | None
+    path: str | None
+    build: NotRequired[str]
+    cpu_kernels: NotRequired[str]
+    threading: NotRequired[str]
+    card: NotRequired[object]
+
+
+class Unavailability(TypedDict):
+    """Why a library could not be opened."""
+
+    reason: str
+    remedy: str
+
+
+class LibraryAnswer(TypedDict, total=False):
+    """The facts of a library, or why it is unavailable: exactly one of the two."""
+
+    library: LibraryFacts
+    unavailable: Unavailability
+
+
+class Header(TypedDict):
+    """The first line of a result file."""
+
+    schema: Literal["deepbench/1"]
+    tool: str
+    started: str
+    command: list[str]
+    machine: Machine
+    libraries: dict[str, LibraryAnswer]
+    plan: Plan
+
+
+class Check(TypedDict):
+    """A comparison of the outputs with the float64 reference."""
+
+    passed: bool
+    how: str
+    error: float | None
+    got: NotRequired[float | None]
+    want: NotRequired[float | None]
+    covers: int
+    of: int
+
+
+class Checks(TypedDict):
+    """The checks before and after timing."""
+
+    before: Check | None
+    after: Check | None
+
+
+class CpuEnergy(TypedDict):
+    """Energy of the CPUs in a window of calls."""
+
+    joules_per_call: float | None
+    watts: float | None
+    calls: int
+    window_s: float
+    valid: bool | str
+
+
+class DeviceEnergy(TypedDict):
+    """Energy of an accelerator in a window of calls."""
+
+    joules_per_call: float
+    calls: int
+    window_s: float
+    watts: float
+
+
+class DeviceMeasurement(TypedDict):
+    """What the clock and the sensors of an accelerator reported."""
+
+    clock: Literal["graph", "stalled events", "events"]
+    fallback: str | None
+    host_call_s: list[float]
+    before: dict[str, object] | None
+    after: dict[str, object] | None
+    energy: NotRequired[DeviceEnergy | None]
+
+
+class Measurement(TypedDict):
+    """What the clock measured in one process. Times are seconds per call; lists have one entry per sample."""
+
+    samples_s: Sequence[float]
+    calls_per_sample: int
+    cpu_s: Sequence[float | None]
+    involuntary_switches: Sequence[int | None]
+    steal_s: Sequence[float | None]
+    first_call_s: float | None
+    warm_up_calls: int | None
+    warm_up_s: float | None
+    stopped: Literal["sure", "unstable", "time", "first_call"] | None
+    loop: Literal["native", "python"] | None
+    other_cpus: NotRequired[float | None]
+    device: NotRequired[DeviceMeasurement | None]
+    energy: NotRequired[CpuEnergy]
+
+
+class Process(TypedDict):
+    """The worker process."""
+
+    duration_s: float
+    started: NotRequired[object]
+    cpus: NotRequired[object]
+    openmp_runtimes: NotRequired[object]
+    environment: NotRequired[object]
+    peak_memory_bytes: NotRequired[object]
+    rules: NotRequired[object]
+
+
+class RecordWarning(TypedDict):
+    """Something a reader should know about a valid result."""
+
+    code: str
+    text: str
+
+
+class Interconnect(TypedDict):
+    """What connects the processes of a host."""
+
+    numa_nodes: int | None
+    networks_mbit_per_s: dict[str, int | None]
+    infiniband: list[str]
+
+
+class GroupFacts(TypedDict):
+    """The ranks of a case that several processes solve together."""
+
+    launcher: str
+    hosts: dict[str, int]
+    oversubscribed: bool
+    deterministic: NotRequired[str]
+    hash: NotRequired[str]
+    cards: NotRequired[list[str]]
+    interconnect: NotRequired[dict[str, Interconnect]]
+
+
+class BackendFields(TypedDict):
+    """What a record states about its backend, for readers who do not have it."""
+
+    device: str
+    library_title: str
+    framework: bool
+
+
+class OpFields(TypedDict):
+    """What a record states about its operation, for readers who do not have it."""
+
+    problem_title: str
+    variants: list[str]
+    varies: str | None
+    is_group: bool
+    least_flop: float | None
+    baselines: list[str]
+
+
+class Record(BackendFields, OpFields):
+    """One round of one case. `old_files` adds the fields that files of earlier versions lack."""
+
+    case: str
+    round: int
+    status: Status
+    reason: str | None
+    op: str
+    problem: dict[str, int | str]
+    direction: str
+    precision: str
+    types: dict[str, str]
+    backend: str
+    threads: int
+    settings: dict[str, str]
+    flop: int
+    other_flop: dict[str, int]
+    traffic_bytes: int
+    sources: list[Source]
+    check: Checks
+    measurement: Measurement | None
+    library: LibraryFacts | None
+    notes: dict[str, Any]
+    process: Process | None
+    warnings: list[RecordWarning]
+    group: GroupFacts | None
+
+
+class Roof(TypedDict):
+    """The highest rate that a library reached in a short probe."""
+
+    precision: str
+    threads: int
+    flop_per_s: float
+    case: str
+    library: str
+    at: str
+    device: NotRequired[Device]
+
+
+class _LimitLine(TypedDict):
+    case: str
+    threads: int
+    seconds: float
+    at: str
+    disturbed: NotRequired[bool]
+
+
+class MemoryLimit(_LimitLine):
+    """The rate at which a working set of some size is read, copied or combined."""
+
+    what: Literal["memory"]
+    kind: Literal["read", "copy", "triad"]
+    bytes: int
+    bytes_per_s: float
+
+
+class CallLimit(_LimitLine):
+    """The shortest call of a library."""
+
+    what: Literal["call"]
+    backend: str
+    library: str
+
+
+class ComputeLimit(_LimitLine):
+    """The highest rate of arithmetic in a precision."""
+
+    what: Literal["compute"]
+    precision: str
+    flop_per_s: float
+    library: str
+
+
+Limit = MemoryLimit | CallLimit | ComputeLimit
+
+
+def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:
+    """The record of a case before it is measured: what it is, and how much work it does."""
     op = find_op(case.op)
     return {
         "case": case.text,
@@ -60,9 +373,33 @@ def make_record(case: Case, round_number: int, status: str, reason: str | None =
         "notes": {},
         "process": None,
         "warnings": [],
+        "group": None,
+        **backend_fields(case.backend),
+        **op_fields(op, case),
     }
 
 
-def make_warning(code: str, text: str) -> dict[str, str]:
-    """Something a reader should know about a record that is still valid."""
+def backend_fields(name: str) -> BackendFields:
+    """What a record states about this backend; `BadInput` for an unknown one."""
+    backend = find_backend(name)
+    return {"device": backend.device, "library_title": backend.title, "framework": backend.framework}
+
+
+def op_fields(op: Op, case: Case) -> OpFields:
+    """What a record states about the operation of this case."""
+    # A baseline may be of any backend, so the text of one is taken and its backend removed.
+    words = f"{case.precision.name} reference threads={case.threads} {run_words(case)}"
+    baselines = [parse_case(f"{pattern} {words}").text for pattern in op.baselines(case)]
+    return {
+        "problem_title": op.title(case.problem),
+        "variants": list(op.variants),
+        "varies": op.varies,
+        "is_group": op.group,
+        "least_flop": op.least_flop(case),
+        "baselines": [text.replace(" reference ", " ", 1) for text in baselines],
+    }
+
+
+def make_warning(code: str, text: str) -> RecordWarning:
+    """A warning of a record that is still valid."""
     return {"code": code, "text": text}

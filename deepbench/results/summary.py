@@ -1,18 +1,14 @@
-"""Records of one file → what a reader wants to know of each case. The one place where numbers are worked out."""
+"""From the records of a case to its numbers. Estimates, intervals and rates are computed here and nowhere else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
 from deepbench.core import stats
-from deepbench.core.backend import find_backend
-from deepbench.core.case import Case, parse_case, run_words
-from deepbench.core.errors import BadInput
-from deepbench.core.op import Op, find_op
-from deepbench.results.record import MEASURED, Record
+from deepbench.results.record import MEASURED, GroupFacts, Measurement, Record, RecordWarning
+from deepbench.results.work import Work, by_case
 
 
 @dataclass(frozen=True)
@@ -25,51 +21,88 @@ class Summary:
     estimate: stats.Estimate | None
     """None unless every round was measured."""
     single_process: bool
-    """Whether the interval comes from inside one process, because there is only one."""
+    """Whether the interval comes from the samples of one process, because there is only one."""
 
     @property
     def status(self) -> str:
-        return str(self.record["status"])
+        """The status of the deciding record."""
+        return self.record["status"]
+
+    @property
+    def problem_title(self) -> str:
+        """The problem, its direction unless forward, and the settings that are not at their default."""
+        extra = [] if self.record["direction"] == "forward" else [self.record["direction"]]
+        return " ".join([self.record["problem_title"], *extra, *self.settings_words(variants=False)])
+
+    @property
+    def library_title(self) -> str:
+        """The library and the variants that were asked for: `MPICH ring`."""
+        name_and_value = (word.partition("=") for word in self.settings_words())
+        chosen = [value for name, _, value in name_and_value if name in self.record["variants"]]
+        return " ".join([self.record["library_title"], *chosen])
+
+    @property
+    def device(self) -> str:
+        """`cpu`, `cuda` or `hip`."""
+        return self.record["device"]
+
+    @property
+    def is_group(self) -> bool:
+        """Whether several ranks solve the problem together."""
+        return self.record["is_group"]
+
+    @property
+    def is_framework(self) -> bool:
+        """Whether the backend calls libraries of others."""
+        return self.record["framework"]
+
+    @property
+    def work(self) -> Work:
+        """Cases with equal work compete."""
+        return Work.of(self.record)
+
+    def settings_words(self, variants: bool = True) -> list[str]:
+        """Words such as `beta=0` for settings that are not at their default, with or without variants."""
+        words = self.record["case"].split()
+        left_out = () if variants else self.record["variants"]
+        settings = (f"{name}={value}" for name, value in self.record["settings"].items() if name not in left_out)
+        return [word for word in settings if word in words]
 
     @property
     def imported(self) -> str | None:
-        """The program that measured it, where that was not us."""
-        found = self.record["notes"].get("imported_from")
-        return found if isinstance(found, str) else None
+        """The program that measured it, if that was not DeepBench."""
+        program = self.record["notes"].get("imported_from")
+        return program if isinstance(program, str) else None
 
     @property
     def is_ranked(self) -> bool:
-        """Whether its time may be ranked and its rate shown: checked, or said by another program, and told so."""
+        """Whether its time is ranked and its rate is shown: it was checked, or another program measured it."""
         return self.estimate is not None and (
             self.status == "ok" or (self.status == "unchecked" and bool(self.imported))
         )
 
     @property
     def flop_per_s(self) -> float | None:
-        """Rate at the estimated time, on the unpadded problem; None where no time counts or nothing is computed.
-
-        Groups add numbers too, but that is not what they are for.
-        """
-        if self.estimate is None or not self.is_ranked or not self.record["flop"] or "ranks" in self.record["problem"]:
+        """FLOP of the unpadded problem per second; None for groups, which exist to move data."""
+        if self.estimate is None or not self.is_ranked or not self.record["flop"] or self.is_group:
             return None
-        return float(self.record["flop"] / self.estimate.time_s)
+        return self.record["flop"] / self.estimate.time_s
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Least traffic at the estimated time; None where something else ran in that time too."""
+        """Least traffic per second; None where other work ran during the same time."""
         if self.estimate is None or not self.is_ranked or self._overlaps:
             return None
-        return float(self.record["traffic_bytes"] / self.estimate.time_s)
+        return self.record["traffic_bytes"] / self.estimate.time_s
 
     @property
-    def group(self) -> dict[str, Any] | None:
-        """What the record says of the ranks that took part, None where one process worked alone."""
-        found: dict[str, Any] | None = self.record.get("group")
-        return found
+    def group(self) -> GroupFacts | None:
+        """What the record states about the ranks; None where one process worked alone."""
+        return self.record["group"]
 
     @property
     def bus_bytes_per_s(self) -> float | None:
-        """Of a group: what its links carry, as nccl-tests counts it; `bytes_per_s` is its algorithm bandwidth."""
+        """Bus bandwidth of a group as nccl-tests defines it; `bytes_per_s` is the algorithm bandwidth."""
         factor = self.record["notes"].get("bus_factor")
         if self.bytes_per_s is None or not isinstance(factor, float | int) or not 0 <= factor <= 2:
             return None
@@ -77,13 +110,13 @@ class Summary:
 
     @property
     def _overlaps(self) -> bool:
-        return bool(self.record["settings"].get("overlap", "none") != "none")
+        return self.record["settings"].get("overlap", "none") != "none"
 
     @property
     def hidden(self) -> float | None:
-        """Of an all-reduce beside a product: the share of its time that the product hid, from 0 to 1 but for noise.
+        """Share of an all-reduce that overlaps with a product, from 0 to 1 apart from noise.
 
-        The median over rounds, each compared with its own parts alone.
+        The median over rounds of (all-reduce alone + product alone - both together) / all-reduce alone.
         """
         shares = []
         for r in self.rounds:
@@ -100,7 +133,7 @@ class Summary:
 
     @property
     def original_bytes_per_s(self) -> float | None:
-        """Of a group: ranks × bytes over the time, as the original DeepBench published it."""
+        """Bandwidth of a group as the original DeepBench published it: ranks × bytes over the time."""
         count = self.record["notes"].get("original_bytes")
         if self.estimate is None or not self.is_ranked or self._overlaps or not isinstance(count, float | int):
             return None
@@ -108,23 +141,29 @@ class Summary:
 
     @property
     def joules_per_call(self) -> float | None:
-        """The least of its rounds, of those that measured long enough to mean something."""
-        told = [(r["measurement"] or {}).get("energy") or {} for r in self.rounds]
-        valid = [e["joules_per_call"] for e in told if e.get("valid") is True and e.get("joules_per_call") is not None]
-        return min(valid, default=None)
+        """The lowest energy per call of all rounds with a valid window."""
+        windows = [m["energy"] for r in self.rounds if (m := r["measurement"]) and "energy" in m]
+        joules = [window["joules_per_call"] for window in windows if window["valid"] is True]
+        return min((j for j in joules if j is not None), default=None)
 
     @property
-    def warnings(self) -> list[dict[str, str]]:
-        """The warnings of all rounds, each code once."""
+    def warnings(self) -> list[RecordWarning]:
+        """The warnings of all rounds, one for each code."""
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())
 
 
-def process_number(measurement: dict[str, Any]) -> stats.ProcessNumber:
-    """What the samples of one measurement come to."""
-    return stats.process_number(measurement["samples_s"], _clean(measurement))
+def process_time_s(record: Record) -> float:
+    """Seconds per call in the process of a record that has a measurement."""
+    assert record["measurement"] is not None, "the caller has checked the status"
+    return process_number(record["measurement"]).time_s
 
 
-def _clean(measurement: dict[str, Any]) -> list[bool]:
+def process_number(measurement: Measurement) -> stats.ProcessNumber:
+    """The time of one process from its samples."""
+    return stats.process_number(measurement["samples_s"], _undisturbed(measurement))
+
+
+def _undisturbed(measurement: Measurement) -> list[bool]:
     return stats.clean(
         measurement["samples_s"],
         measurement["cpu_s"],
@@ -135,41 +174,38 @@ def _clean(measurement: dict[str, Any]) -> list[bool]:
 
 
 def summarize(records: Iterable[Record], order: Iterable[str] = ()) -> list[Summary]:
-    """One Summary a case: first in the given order of case texts, then as the cases first appear."""
-    by_case: dict[str, list[Record]] = {text: [] for text in order}
-    for record in records:
-        if record["status"] != "interrupted":
-            by_case.setdefault(record["case"], []).append(record)
-    return [_summary(rounds) for rounds in by_case.values() if rounds]
+    """One Summary per case: those of `order` (texts of cases) first, then the others as they appear."""
+    groups = by_case(records)
+    return [_summary(groups[text]) for text in dict.fromkeys([*order, *groups]) if text in groups]
 
 
 def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
-    """The time of a case from its measured rounds, and whether the interval is from inside one process."""
+    """The time of a case from its measured rounds, and whether its interval comes from one process."""
     measured = [r["measurement"] for r in rounds if r["status"] in MEASURED and r["measurement"]]
     if not measured:
         return None, False
     numbers = list(map(process_number, measured))
-    found = stats.between_processes([n.time_s for n in numbers], [n.clean_fraction for n in numbers])
-    found = replace(found, disturbed=any(n.disturbed for n in numbers))
+    time = stats.between_processes([n.time_s for n in numbers], [n.clean_fraction for n in numbers])
+    time = replace(time, disturbed=any(n.disturbed for n in numbers))
     if len(measured) > 1:
-        return found, False
+        return time, False
     only = measured[0]
-    interval = stats.median_interval(stats.counted(only["samples_s"], _clean(only)))
+    interval = stats.median_interval(stats.counted(only["samples_s"], _undisturbed(only)))
     if interval is None:
-        return found, False
-    return replace(found, low_s=interval[0], high_s=interval[1]), True
+        return time, False
+    return replace(time, low_s=interval[0], high_s=interval[1]), True
 
 
 def _summary(rounds: list[Record]) -> Summary:
     failed = [r for r in rounds if r["status"] not in MEASURED]
-    found, within = estimate(rounds) if not failed else (None, False)
+    time, single_process = estimate(rounds) if not failed else (None, False)
     doubtful = failed or [r for r in rounds if r["status"] != "ok"]
-    return Summary(doubtful[0] if doubtful else rounds[0], rounds, found, within)
+    return Summary(doubtful[0] if doubtful else rounds[0], rounds, time, single_process)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a case is compared with in the same run: for a sparse product the fastest dense one of its shape."""
+    """What a case is compared with in the same file: for a sparse product, the fastest dense one of its shape."""
 
     summary: Summary
     speed_up: float
@@ -179,53 +215,25 @@ class Baseline:
 
 
 def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
-    """The baseline of every measured case that has one, by the case's text."""
-    ok = [s for s in summaries if s.is_ranked]
-    if not any(_has_baselines(op) for op in {s.record["op"] for s in ok}):
-        return {}  # without taking a hundred thousand cases apart
-    parsed = {s.record["case"]: _parsed(s.record["case"]) for s in ok}
-    by_work: dict[tuple[Any, ...], list[Summary]] = {}
-    for s in ok:
-        if case := parsed[s.record["case"]]:
-            by_work.setdefault(_work(case), []).append(s)
-    found: dict[str, Baseline] = {}
-    for s in ok:
-        case = parsed[s.record["case"]]
-        if case is None:
-            continue
-        for text in find_op(case.op).baselines(case):
-            words = f"{case.precision.name} {case.backend} threads={case.threads} {run_words(case)}"
-            for rival in by_work.get(_work(parse_case(f"{text} {words}")), []):
-                compared = _baseline(s, rival)
-                known = found.get(s.record["case"])
-                if known is None or compared.speed_up < known.speed_up:
-                    found[s.record["case"]] = compared
-    return found
-
-
-def _has_baselines(op: str) -> bool:
-    try:
-        return type(find_op(op)).baselines is not Op.baselines
-    except BadInput:
-        return False
+    """The fastest baseline of every measured case that has one, by the text of the case."""
+    ranked = [s for s in summaries if s.is_ranked]
+    with_baselines = [s for s in ranked if s.record["baselines"]]
+    if not with_baselines:
+        return {}
+    by_work: dict[tuple[str, str], list[Summary]] = {}
+    for s in ranked:
+        by_work.setdefault((s.work.text, s.device), []).append(s)
+    fastest: dict[str, Baseline] = {}
+    for s in with_baselines:
+        candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.device), [])]
+        if candidates:
+            fastest[s.record["case"]] = min((_baseline(s, c) for c in candidates), key=lambda b: b.speed_up)
+    return fastest
 
 
 def _baseline(s: Summary, dense: Summary) -> Baseline:
-    assert s.estimate is not None, "only measured cases are compared"
-    assert dense.estimate is not None, "only measured cases are compared"
+    assert s.estimate is not None, "ranked cases have a time"
+    assert dense.estimate is not None, "ranked cases have a time"
     speed_up = dense.estimate.time_s / s.estimate.time_s
     share = s.record["flop"] / dense.record["flop"] if dense.record["flop"] else None
     return Baseline(dense, speed_up, share * speed_up if share is not None else None)
-
-
-def _parsed(text: str) -> Case | None:
-    """The case, or None where a file from elsewhere names an op or a library that is not here."""
-    try:
-        return parse_case(text)
-    except BadInput:
-        return None
-
-
-def _work(case: Case) -> tuple[Any, ...]:
-    device = find_backend(case.backend).device
-    return case.op, case.problem, case.direction, case.precision.name, device, case.threads, case.chosen

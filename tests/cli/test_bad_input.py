@@ -25,11 +25,11 @@ def refused(done, expected):
         (["run", "nosuch"], "unknown suite, op or file 'nosuch'; suites are"),
         (
             ["run", "--op", "nosuch"],
-            "unknown operation 'nosuch'; there are all_gather, all_reduce, all_to_all, broadcast, "
+            "unknown operation 'nosuch'; choose one of all_gather, all_reduce, all_to_all, broadcast, "
             "conv, gemm, memory, recurrent, reduce_scatter, send_receive, sparse_gemm",
         ),
         (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
-        (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; there are cublas"),
+        (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; choose one of cublas"),
         (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),
         (["run", "gemm m=-1 n=1 k=1"], "m must be a whole number from 1"),
         (["run", "gemm m=0 n=1 k=1"], "found 0"),
@@ -51,7 +51,7 @@ def refused(done, expected):
             ["run", "gemm m=1 n=1 k=1", *NULL, "-o", "no/such/folder/x.jsonl"],
             "cannot write no/such/folder/x.jsonl: No such",
         ),
-        (["run", "gemm m=1 n=1 k=1", *NULL, "-o", "."], "is there already"),
+        (["run", "gemm m=1 n=1 k=1", *NULL, "-o", "."], "already exists"),
         (["show", "missing.jsonl"], "does not exist"),
         (["show", "."], ". is a folder"),
         (["show", "a\tb\x1b[31m.jsonl"], "does not exist"),
@@ -116,7 +116,7 @@ def test_a_file_cut_in_a_line_shows_what_is_before_the_cut(deepbench, tmp_path):
 def test_an_existing_file_is_kept(deepbench, tmp_path):
     (tmp_path / "mine.jsonl").write_text("precious")
 
-    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "mine.jsonl"), "is there already")
+    refused(deepbench("run", "gemm m=1 n=1 k=1", *NULL, "-o", "mine.jsonl"), "already exists")
     assert "precious" == (tmp_path / "mine.jsonl").read_text()
 
 

@@ -66,7 +66,7 @@ def leaves(schema, prefix=""):
 
 
 def test_every_field_of_the_schema_is_described():
-    schema = json.loads((ROOT / "deepbench" / "schema.json").read_text())
+    schema = json.loads((ROOT / "deepbench" / "results" / "schema.json").read_text())
     text = (DOCS / "results.md").read_text()
     described = set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
     fields = set()

@@ -72,7 +72,7 @@ def findings(**changes):
     times = {"case": noisy(0.01)}
     values = {
         "times": times,
-        "apart": [selftest.sensitivity("case", times["case"], False, 0.02)],
+        "separate": [selftest.sensitivity("case", times["case"], False, 0.02)],
         "in_turn": [selftest.sensitivity("case", times["case"], True, 0.02)],
         "loop_s": 5e-9,
         "loop": "compiled",

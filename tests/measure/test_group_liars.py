@@ -18,17 +18,16 @@ QUICK = Rules(least_samples=5, least_s=0.0, most_s=0.02, warm_up_s=0.005)
 def group_liar(plugins, monkeypatch):
     """Measure a small all-reduce on a liar."""
     from deepbench.core import registry
-    from deepbench.core.backend import all_backends
 
     monkeypatch.setenv(registry.PLUGINS, str(plugins))
-    all_backends.cache_clear()
+    registry.registered.cache_clear()
     yield lambda name, ranks=3, timeout_s=20.0, **settings: measure_case(
         parse_case(" ".join([CASE.format(ranks=ranks, name=name), *(f"{n}={v}" for n, v in settings.items())])),
         1,
         QUICK,
         timeout_s,
     )
-    all_backends.cache_clear()
+    registry.registered.cache_clear()
 
 
 # In the environment of every rank of these tests: others may measure on the same machine.

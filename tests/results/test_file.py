@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.results import summary
-from deepbench.results.file import LONG, Store, default_path, read_results
+from deepbench.results.file import ARRAYS, Store, default_path, read_results
 from deepbench.results.record import STATUSES, make_record
 from deepbench.results.schema import schema_error
 from tests import samples
@@ -34,7 +34,7 @@ def test_what_is_written_is_read(path):
     found = read_results(written(path, one, {"roof": samples.roof()}))
 
     (read,) = found.records
-    for name in LONG:
+    for name in ARRAYS:
         read["measurement"][name] = list(read["measurement"][name])
     assert one == read
     assert [samples.roof()] == found.roofs
@@ -70,7 +70,7 @@ def test_an_existing_file_is_not_overwritten(path):
     written(path)
     before = path.read_bytes()
 
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="already exists"):
         Store.create(path, samples.header())
 
     assert before == path.read_bytes()
@@ -92,7 +92,7 @@ def test_two_runs_do_not_write_one_file(path):
         (b"\x7fELF\x00\x01\n", "line 1: not JSON"),
         (b"m,n,k\n1,2,3\n", "line 1: not JSON"),
         (b"[]\n", "no schema"),
-        (b'{"schema":"deepbench/2"}\n', "deepbench/2, this DeepBench reads deepbench/1"),
+        (b'{"schema":"deepbench/2"}\n', "deepbench/2, but this version reads deepbench/1"),
         (b'{"schema":"other/1"}\n', "no schema"),
         (b'{"schema":"deepbench/1"}\n', "must contain"),
         (b'{"schema":NaN}\n', "line 1: not JSON"),
@@ -187,7 +187,7 @@ def test_a_rate_counts_the_unpadded_work():
 def test_one_process_has_an_interval_from_inside_and_says_so():
     (found,) = summary.summarize([samples.measured()])
 
-    assert found.within
+    assert found.single_process
     assert found.estimate.low_s <= found.estimate.time_s <= found.estimate.high_s
 
 

@@ -1,0 +1,77 @@
+"""Records of earlier versions lack facts about their operation and backend: the registry fills them in, here alone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, cast
+
+from deepbench.core.case import Case, check_settings, known_settings
+from deepbench.core.errors import BadInput
+from deepbench.core.op import find_op
+from deepbench.core.precision import find_precision
+from deepbench.core.problem import make_problem
+from deepbench.results.record import BackendFields, OpFields, Record, backend_fields, op_fields
+
+# Fields that every record has in memory, but not in every file.
+ADDED = frozenset({"other_flop", "group", *BackendFields.__annotations__, *OpFields.__annotations__})
+
+
+def complete(stored: dict[str, Any]) -> Record:
+    """Add the fields that a record of an old file lacks.
+
+    Where its operation or backend is unknown here, names serve as titles and the device is taken to be the CPU.
+    """
+    if not stored.keys() >= ADDED:
+        known = _op_fields(
+            stored["op"],
+            stored["direction"],
+            stored["precision"],
+            stored["threads"],
+            tuple(stored["problem"].items()),
+            tuple(stored["settings"].items()),
+        )
+        added = {"other_flop": {}, "group": None, **_backend_fields(stored["backend"]), **known}
+        added["is_group"] = known["is_group"] or bool(stored.get("group"))
+        stored.update({**added, **stored})
+    return cast(Record, stored)
+
+
+def _backend_fields(name: str) -> BackendFields:
+    try:
+        return backend_fields(name)
+    except BadInput:
+        return {"device": "cpu", "library_title": name, "framework": False}
+
+
+@lru_cache(maxsize=2**16)
+def _op_fields(
+    name: str,
+    direction: str,
+    precision: str,
+    threads: int,
+    problem: tuple[tuple[str, int | str], ...],
+    settings: tuple[tuple[str, str], ...],
+) -> OpFields:
+    """As `record.op_fields`, or as many of these fields as can be known."""
+    fields: OpFields = {
+        "problem_title": " ".join(f"{size}={value}" for size, value in problem),
+        "variants": [],
+        "varies": None,
+        "is_group": False,
+        "least_flop": None,
+        "baselines": [],
+    }
+    try:
+        op = find_op(name)
+        fields["variants"], fields["varies"], fields["is_group"] = list(op.variants), op.varies, op.group
+        sizes = make_problem(op, dict(problem))
+        fields["problem_title"] = op.title(sizes)
+        if direction not in op.directions:
+            return fields
+        chosen = {setting: value for setting, value in settings if setting in known_settings(name)}
+        case = Case(
+            name, sizes, direction, find_precision(precision), "reference", threads, check_settings(name, chosen)
+        )
+        return op_fields(op, case)
+    except BadInput:
+        return fields

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,33 +113,28 @@ def print_view(view: Table, form: str | None) -> None:
     view.print(make_console())
 
 
+@dataclass
+class Step:
+    """What starts now, and how far the work is."""
+
+    text: str
+    done: int = 0
+    total: int | None = None
+    left_s: float | None = None
+
+
 @contextmanager
 def steps_bar(console: Console, steps: int) -> Iterator[Any]:
-    """A bar that is drawn when something has ended, never beside a measurement; without a terminal nothing.
+    """A bar whose steps are counted here: call it with what has ended, and how many steps there are by now."""
+    from deepbench.report.progress import Bar
 
-    What is yielded takes what has ended, and how many steps there are by now.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from deepbench.core import units
-
-    columns = (TextColumn("{task.fields[left]}"), BarColumn(bar_width=24), MofNCompleteColumn())
-    progress = Progress(*columns, TextColumn("{task.description}"), console=console, auto_refresh=False, transient=True)
-    live, begin = console.is_terminal, time.monotonic()
-    task = progress.add_task("", total=steps, left="measuring")
+    done = 0
 
     def step(what: str, total: int) -> None:
-        progress.update(task, advance=1, description=what, total=total)
-        done = progress.tasks[0].completed
-        left = (time.monotonic() - begin) / done * (progress.tasks[0].total or 0) - (time.monotonic() - begin)
-        progress.update(task, left=f"{units.duration(max(0.0, left))} left")
-        if live:
-            progress.refresh()
+        nonlocal done
+        done += 1
+        bar(Step(what, done, total))
 
-    if live:
-        progress.start()
-    try:
+    with Bar(console) as bar:
+        bar(Step("", 0, steps))
         yield step
-    finally:
-        if live:
-            progress.stop()

@@ -65,20 +65,19 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"], "notes": ""}
         others = [_ratio(s, first, s in ranking.ties) for s in ranking.ranked[1:]]
         others += dict.fromkeys(map(_status, ranking.unranked))
-        if ranking.ranked:
+        if first.estimate:
             own = notes_of(first, compared.get(first.record["case"]))
-            row |= {**_numbers(first, limits), "fastest": Strong(first.library_title), "notes": note_texts(own)}
+            row["notes"] = note_texts(own)
             notes += [*own, *[TIE] * bool(ranking.ties)]
+        if ranking.ranked:
+            row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})
-    groups = {s.is_group for s in summaries}
     columns = [
-        *(Column("problem"), Column("precision"), Column("fastest")),
-        *(number("time", units.seconds), number("±")),
-        *([number("TFLOP/s", units.flop_per_s)] if False in groups else []),
-        *([number("bus GB/s", units.bytes_per_s)] if True in groups else []),
-        *(Column("% of peak"), number("undisturbed", units.percent), Column("others"), Column("notes", style="yellow")),
+        *(Column("problem"), Column("precision"), Column("fastest"), number("time", units.seconds), number("±")),
+        *(number("TFLOP/s", units.flop_per_s), number("bus GB/s", units.bytes_per_s), Column("% of peak")),
+        *(number("undisturbed", units.percent), Column("others"), Column("notes", style="yellow")),
     ]
-    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)])
+    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
 
 def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = False) -> Table:
@@ -114,7 +113,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
         ),
         *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
     ]
-    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)])
+    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
 
 def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
@@ -124,7 +123,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
     standing = limits.standing(s)
     return {
         "time": e.time_s,
-        "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process,
+        "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
         "bus GB/s": s.bus_bytes_per_s,

@@ -74,7 +74,8 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The same table without columns that have no value in any row."""
-        return replace(self, columns=[c for c in self.columns if any(row.get(c.name) is not None for row in self.rows)])
+        kept = [c for c in self.columns if any(row.get(c.name) not in (None, "") for row in self.rows)]
+        return replace(self, columns=kept)
 
     def print(self, console: Console) -> None:
         """Print the table and its notes. On a narrow terminal text wraps; numbers are never cut."""
@@ -112,7 +113,8 @@ class Table:
             texts = (escape_markdown(_text(c, row)) for c in self.columns)
             strong = (isinstance(row.get(c.name), Strong) for c in self.columns)
             lines.append(f"| {' | '.join(f'**{t}**' if s else t for t, s in zip(texts, strong, strict=True))} |")
-        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])]) + "\n"
+        notes = [f"- {escape_markdown(note)}" for note in self.notes]
+        return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
     def csv(self) -> str:
         """For spreadsheets: plain values, times in seconds."""

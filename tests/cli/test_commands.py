@@ -113,9 +113,10 @@ def test_show_reads_the_file_back_in_every_form(deepbench, tmp_path):
     assert 13 == len(content["cases"])
     assert all(c["suite_rows"].startswith("deepbench/device:") for c in content["cases"])
 
-    markdown = deepbench("show", "out.jsonl", "--markdown").stdout.splitlines()
-    assert 15 == len(markdown)
-    assert all(line.startswith("|") and line.count(" | ") == 7 for line in markdown[2:])
+    markdown = deepbench("show", "out.jsonl", "--markdown").stdout
+    table = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert 15 == len(table)
+    assert {table[0].count(" | ")} == {line.count(" | ") for line in table[2:]}
 
 
 def test_list_prints_lines_that_run_takes(deepbench):

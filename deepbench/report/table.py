@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -103,6 +104,22 @@ class Table:
         for line in self.notes:
             console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        self.print(Console(file=text, width=400, highlight=False))
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        """For a notebook."""
+        head = "".join(f"<th>{escape(c.heading)}</th>" for c in self.columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(_text(c, row))}</td>' for c in self.columns)}</tr>" for row in self.rows
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
     def markdown(self) -> str:
         """For a Markdown page."""
         lines = [
@@ -113,8 +130,7 @@ class Table:
             texts = (escape_markdown(_text(c, row)) for c in self.columns)
             strong = (isinstance(row.get(c.name), Strong) for c in self.columns)
             lines.append(f"| {' | '.join(f'**{t}**' if s else t for t, s in zip(texts, strong, strict=True))} |")
-        notes = [f"- {escape_markdown(note)}" for note in self.notes]
-        return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
+        return "\n".join([*lines, "", *([markdown_list(self.notes)] if self.notes else [])])
 
     def csv(self) -> str:
         """For spreadsheets: plain values, times in seconds."""
@@ -127,6 +143,33 @@ class Table:
     def json(self) -> str:
         """For programs: a list of objects, times in seconds."""
         return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+Part = Table | Sequence[str]
+"""A table, or sentences of one line each."""
+
+
+def print_parts(parts: Iterable[Part], console: Console) -> None:
+    """Print tables and sentences with blank lines between; empty parts are left out."""
+    for i, part in enumerate(p for p in parts if (p.rows if isinstance(p, Table) else p)):
+        if i:
+            console.print()
+        if isinstance(part, Table):
+            part.print(console)
+        else:
+            for line in part:
+                console.print(line, markup=False, soft_wrap=True)
+
+
+def markdown_of(parts: Iterable[Part]) -> str:
+    """The same for a Markdown page: sentences become items of a list."""
+    texts = (p.markdown() if isinstance(p, Table) else markdown_list(p) for p in parts)
+    return "\n".join(filter(None, texts))
+
+
+def markdown_list(lines: Iterable[str]) -> str:
+    """Lines of plain text as items of a Markdown list."""
+    return "".join(f"- {escape_markdown(line)}\n" for line in lines)
 
 
 def _text(column: Column, row: Mapping[str, Cell]) -> str:

@@ -79,7 +79,7 @@ def test_a_host_that_is_not_there_is_the_first_thing_said(fleet):
 
     assert 1 == done.returncode
     assert "missing: absent" in done.stdout
-    assert "• absent gave no result: run 1: no worker has joined from there" in done.stdout
+    assert "• absent returned no result: run 1: no worker has joined from there" in done.stdout
 
 
 def test_a_host_that_fails_is_told_with_its_own_words(fleet, tmp_path):
@@ -90,7 +90,7 @@ def test_a_host_that_fails_is_told_with_its_own_words(fleet, tmp_path):
     done = fleet(["a", "b"], CASE.replace("null", "honest"), "--quick", "--runs", "1")
 
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "• b gave no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
+    assert "• b returned no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
 
 
 def test_a_host_that_is_lost_in_the_middle_leaves_the_others(fleet, tmp_path):

@@ -303,7 +303,7 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
     matched = published.match(summarize(found.records, found.order), machine)
     if not matched:
         return _nothing((name, machine), [])
-    rows, once = published_tables.beside(matched).rows, published.best_matches(matched)
+    rows, once = published_tables.matched(matched).rows, published.best_matches(matched)
     return {
         "first": name,
         "second": machine,
@@ -319,7 +319,7 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
                 "cases": row["cases"],
                 "ratio": row["ratio"],
             }
-            for row in published_tables.means(matched, machine).rows
+            for row in published_tables.means(matched).rows
         ],
         "cases": [
             {

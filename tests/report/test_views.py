@@ -115,7 +115,7 @@ def test_by_backend_says_what_a_framework_adds():
     assert 2e-3 == pytest.approx(row["PyTorch adds"], rel=1e-3)
     assert ["problem", "precision", "MKL", "PyTorch", "PyTorch adds"] == [c.name for c in view.columns]
     assert "+2.00 ms" in view.markdown()
-    assert any("PyTorch: 1 measured, fastest of all 0 times, 1.67 times" in note for note in view.notes)
+    assert any("PyTorch: fastest in 0 of 1 problems, 1.67×" in note for note in view.notes)
 
 
 def test_views_are_tables_for_people_and_values_for_programs():

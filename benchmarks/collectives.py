@@ -46,8 +46,8 @@ def one_rank(n: int, path: str) -> None:
     library.world = library.mpi.initialise("multiple", RANKS)
     rank = library.world.rank
     operation: Any = find_op("all_reduce")
-    arrays = operation.operands_of(c, rank, whole=False)
-    operation.begin(c, rank, arrays)
+    arrays = operation.rank_operands(c, rank, integers=False)
+    operation.reset_rank(c, rank, arrays)
     each = callloop.each_timer(library.prepare(c, arrays))
     assert each.kind == "native", "no compiled loop; install with a C compiler"
     function = ctypes.CDLL(path).plain_allreduce

@@ -47,7 +47,7 @@ def all_samples(a: list[dict], b: list[dict], slower: float) -> str:
     y = [s * (1 + slower) for m in b for s in m["samples_s"]]
     pooled = ((len(x) - 1) * variance(x) + (len(y) - 1) * variance(y)) / (len(x) + len(y) - 2)
     t = (mean(y) - mean(x)) / math.sqrt(pooled * (1 / len(x) + 1 / len(y)))
-    if stats.t_tail(t, len(x) + len(y) - 2) >= 0.05:
+    if stats.t_p_value(t, len(x) + len(y) - 2) >= 0.05:
         return "cannot tell"
     return "slower" if t > 0 else "faster"
 

@@ -31,9 +31,9 @@ def fitted(q05: float, q001: float) -> tuple[float, float]:
     low, high = 0.3, 200.0
     for _ in range(60):
         middle = (low * high) ** 0.5
-        ratio = stats.t_reach(middle, 0.999) / stats.t_reach(middle, 0.95)
+        ratio = stats.t_critical(middle, 0.999) / stats.t_critical(middle, 0.95)
         low, high = (middle, high) if ratio > q001 / q05 else (low, middle)
-    return q05 / stats.t_reach(high, 0.95), high
+    return q05 / stats.t_critical(high, 0.95), high
 
 
 def main(sets: int) -> None:
@@ -42,7 +42,8 @@ def main(sets: int) -> None:
         q05, q01, q001 = quantiles(n, sets)
         scale, freedom = fitted(q05, q001)
         print(
-            f"{n}: ({scale:.3f}, {freedom:.2f}),  # 1 %: {q01:.2f}, fitted {scale * stats.t_reach(freedom, 0.99):.2f}"
+            f"{n}: ({scale:.3f}, {freedom:.2f}),  "
+            f"# 1 %: {q01:.2f}, fitted {scale * stats.t_critical(freedom, 0.99):.2f}"
         )
 
 

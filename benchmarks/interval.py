@@ -24,7 +24,7 @@ def reach(n: int, generator: np.random.Generator) -> float:
 def main() -> None:
     """Print n, the simulated factor, and the one in the program."""
     generator = np.random.default_rng(1)
-    for n, known in stats.REACH_95.items():
+    for n, known in stats.HALF_WIDTH_95.items():
         print(f"{n:3}  simulated {reach(n, generator):.2f}  in stats.py {known:.2f}")
 
 

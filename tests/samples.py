@@ -1,9 +1,10 @@
-"""Result lines made by hand."""
+"""Lines of result files, made by hand."""
 
 from dataclasses import asdict
 
 from deepbench.core.case import parse_case
 from deepbench.plan.modes import DEFAULT
+from deepbench.results.old_files import ADDED
 from deepbench.results.record import SCHEMA, make_record
 
 TEXT = "gemm m=2 n=3 k=4 forward f32 {backend} threads=1"
@@ -40,9 +41,9 @@ def roof(flop_per_s=1e9, precision="f32"):
 
 
 def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT):
-    made = make_record(parse_case(text.format(backend=backend)), round_number, status)
+    record = make_record(parse_case(text.format(backend=backend)), round_number, status)
     n = 10
-    made["measurement"] = {
+    record["measurement"] = {
         "samples_s": [seconds * (1 + 0.001 * i) for i in range(-4, 6)],
         "calls_per_sample": 2,
         "cpu_s": [seconds * 2] * n,
@@ -54,10 +55,15 @@ def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT
         "stopped": "sure",
         "loop": "native",
     }
-    made["library"] = {"name": backend.upper(), "version": "1.0", "path": f"/lib/{backend}.so"}
-    made["process"] = {"duration_s": 0.5}
-    return made
+    record["library"] = {"name": backend.upper(), "version": "1.0", "path": f"/lib/{backend}.so"}
+    record["process"] = {"duration_s": 0.5}
+    return record
 
 
 def failed(status, reason, backend="mkl", round_number=1):
     return make_record(parse_case(TEXT.format(backend=backend)), round_number, status, reason)
+
+
+def as_old(record):
+    """The record as an earlier version wrote it."""
+    return {name: value for name, value in record.items() if name not in ADDED}

@@ -117,7 +117,7 @@ def _print_matrix(rows: list[dict[str, Any]]) -> None:
 
     console = make_console()
     for device, group in itertools.product(DEVICES, (False, True)):
-        of_kind = [r for r in rows if find_op(r["op"]).group == group]
+        of_kind = [r for r in rows if find_op(r["op"]).is_group == group]
         serving = {name for r in of_kind for name in r["backends"]}
         names = [n for n, b in all_backends().items() if b.device == device and n in serving]
         table = Table("op", "direction", "precision", *names, box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -32,7 +32,7 @@ def any_group(planned: list[Planned]) -> bool:
     """Whether some case is one in which several processes take part."""
     from deepbench.core.op import find_op
 
-    return any(find_op(p.case.op).group for p in planned)
+    return any(find_op(p.case.op).is_group for p in planned)
 
 
 @contextmanager

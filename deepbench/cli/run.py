@@ -401,7 +401,7 @@ class Measuring:
         def quick(case: Case, number: int) -> Record:
             return measure_case(case, number, QUICK.rules, self._timeout_s)
 
-        used = {(c.precision.name, find_backend(c.backend), c.threads) for c in cases if not find_op(c.op).group}
+        used = {(c.precision.name, find_backend(c.backend), c.threads) for c in cases if not find_op(c.op).is_group}
         needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
         for precision, device, threads in sorted(needed):
             for name in self.roofs.missing(precision, device, threads):

@@ -37,7 +37,7 @@ def marks_of_every_op() -> list[Mark]:
         Mark(op.name, tuple(p.name for p in PRECISIONS.values() if op.allows(direction, p)), (direction,))
         for op in all_ops().values()
         for direction in op.directions
-        if not op.group
+        if not op.is_group
     ]
 
 

@@ -1,7 +1,7 @@
-"""What all-reduce and its kin share: one process a rank, data that each rank can compute of every other, bandwidths.
+"""Collective operations: what they share. One process per rank; each rank can compute the data of every other rank.
 
-Each rank's data is random numbers repeated with the period of one tile (`arrays.TILE`, a prime), so that every rank
-knows what it must find without having seen the others' data. With `whole` numbers sums are exact in any order.
+The data of a rank repeats with the period of one tile (`operands.TILE`), so every rank knows what it must receive
+without having seen the others' data. Integer data makes sums exact in any order.
 """
 
 from __future__ import annotations
@@ -17,45 +17,29 @@ from deepbench.core.precision import BITS
 from deepbench.core.problem import BaseProblem, size
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+    from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
 
-    Array = np.ndarray[Any, Any]
-
-# Streams of random numbers: rank r draws from this one plus r.
+# Rank r draws its data from random stream FIRST_STREAM + r.
 FIRST_STREAM = 1000
 
-# Whole numbers from -WHOLE to WHOLE, and smaller where so many ranks are added that a sum would be rounded.
-WHOLE = 8
+# Integer data lies between -LARGEST_INTEGER and LARGEST_INTEGER, or closer if a sum over all ranks would be rounded.
+LARGEST_INTEGER = 8
 
-# The unit roundoff of a sum in this type; libraries round after every addition.
+# Unit roundoff of a sum in each type; libraries round after every addition.
 ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
-# Names of algorithms over all libraries; each has some of them.
+# Algorithms of all libraries; each library has some of them.
 ALGORITHMS = (
-    "default",
-    "ring",
-    "segmented_ring",
-    "recursive_doubling",
-    "recursive_exchange",
-    "recursive_multiplying",
-    "rabenseifner",
-    "reduce_broadcast",
-    "linear",
-    "tree",
-    "direct",
-    "2d",
-    "nvls",
-    "collnet",
+    *("default", "ring", "segmented_ring", "recursive_doubling", "recursive_exchange", "recursive_multiplying"),
+    *("rabenseifner", "reduce_broadcast", "linear", "tree", "direct", "2d", "nvls", "collnet"),
 )
 
 
 @dataclass(frozen=True)
 class Collective(BaseProblem):
-    """`n` elements in the larger of a rank's two buffers, over so many `ranks`."""
+    """`n`: elements in the larger of a rank's send and receive buffers; `ranks`: number of ranks."""
 
     n: int = size()
     ranks: int = size(least=2, most=65536)
@@ -63,7 +47,7 @@ class Collective(BaseProblem):
 
 @dataclass(frozen=True)
 class Parts(Collective):
-    """The same, where each rank has or gets an equal part."""
+    """A collective whose larger buffer is divided into equal parts, one per rank."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,154 +56,147 @@ class Parts(Collective):
 
 
 class Group(Protocol):
-    """All ranks of a case, as one of them sees them. `measure/group/link.py` has the real one."""
+    """All ranks of a case, seen from one of them. Implemented in `measure/group/link.py`."""
 
     rank: int
     ranks: int
     host: str
     hosts: list[str]
-    """The host of every rank."""
+    """Host of every rank."""
     address: str
-    """Where other ranks reach this one."""
+    """Network address under which other ranks reach this one."""
 
     @property
     def local_rank(self) -> int:
-        """Which of the ranks on this host this is."""
+        """Index of this rank among the ranks on its host."""
 
     @property
     def local_ranks(self) -> int:
-        """Ranks on this host."""
+        """Number of ranks on this host."""
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank sent, in rank order; waits for all of them."""
+        """Collect one value from every rank, in rank order. Waits for all ranks."""
 
 
 class CollectiveOp(Op):
-    """An operation that one process a rank takes part in."""
+    """An operation in which several ranks take part, one process each."""
 
     Problem = Collective
-    group = True
-    varies = "n"
+    is_group = True
+    sweep_field = "n"
     outputs = ("receive",)
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "algorithm": ALGORITHMS,
         "mpi_threads": ("multiple", "single"),
     }
     variants: ClassVar[tuple[str, ...]] = ("algorithm", "mpi_threads")
-    same_everywhere = False
-    """Whether all ranks receive the same."""
-    repeats = False
-    """Whether what is received repeats itself with the tile."""
-    adds = False
-    """Whether numbers of ranks are added, so that the result is rounded."""
+    equal_on_all_ranks = False
+    """Whether all ranks receive the same data."""
+    is_periodic = False
+    """Whether the received data repeats with the tile."""
+    reduces = False
+    """Whether the ranks' data is added, so that results are rounded."""
 
-    # ---- what an operation says of itself
+    # ---- what each operation defines
 
     def sizes(self, problem: Any) -> tuple[int, int]:
-        """Elements that a rank sends and receives."""
+        """Number of elements that a rank sends and number that it receives."""
         return problem.n, problem.n
 
     def bus_factor(self, problem: Any) -> float:
-        """Bus bandwidth over algorithm bandwidth, as nccl-tests has them (its doc/PERFORMANCE.md)."""
+        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md)."""
         raise NotImplementedError
 
-    def wanted(self, problem: Any, rank: int, of: Sequence[Array], first: int, count: int) -> Array:
-        """Elements `first` to `first + count` of what a rank must receive, in float64.
+    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
+        """Elements `first` to `first + count` of what `rank` must receive, in float64.
 
-        `of[r]` is the tile of rank r: its element i is `of[r][i % len(of[r])]`. Where ranks are added, `of[0]` is the
-        sum of all tiles.
+        Element i of rank r's data is `tiles[r][i % len(tiles[r])]`. If the operation reduces, `tiles[0]` is the sum of
+        all ranks' tiles.
         """
         raise NotImplementedError
 
-    # ---- what is the same for all
+    # ---- what all collectives share
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """Floats as they are sent."""
+        """Floating-point types that are sent as they are."""
         return precision.name in ROUNDOFF
 
     def result_type(self, case: Case) -> str:
-        """What is sent is received."""
+        """The type that is sent."""
         return case.precision.data
 
-    def bytes(self, case: Case) -> int:
-        """Of the larger buffer of a rank."""
-        return int(case.problem.n * BITS[case.precision.data] // 8)
-
     def operand_bytes(self, case: Case) -> int:
-        """Of one rank."""
+        """Bytes of both buffers of one rank."""
         return sum(self.sizes(case.problem)) * BITS[case.precision.data] // 8
 
     def flop(self, case: Case) -> int:
-        """Additions over all ranks, each element of the result once; 0 where nothing is added."""
-        return int((case.problem.ranks - 1) * case.problem.n) if self.adds else 0
+        """(ranks - 1)·n additions over all ranks if the operation reduces, else 0."""
+        return int((case.problem.ranks - 1) * case.problem.n) if self.reduces else 0
 
-    def work_bytes(self, case: Case) -> int:
-        """Of one rank's check: some tiles in float64."""
+    def workspace_bytes(self, case: Case) -> int:
+        """Bytes that the check of one rank needs: some tiles in float64."""
         from deepbench.core.operands import TILE
 
         return int(8 * 8 * min(case.problem.n, TILE))
 
     def traffic_bytes(self, case: Case) -> int:
-        """The bytes of the larger buffer: what algorithm bandwidth divides by the time."""
-        return self.bytes(case)
+        """Bytes of the larger buffer: algorithm bandwidth is this divided by the time."""
+        return int(case.problem.n * BITS[case.precision.data] // 8)
 
     def facts(self, case: Case) -> dict[str, Any]:
-        """`bus_factor`: bus over algorithm bandwidth. `original_bytes`: ranks × bytes, which the original divided."""
+        """`bus_factor`, and `original_bytes`: ranks × bytes, from which the original computes its bandwidth."""
         p = case.problem
-        return {"bus_factor": self.bus_factor(p), "original_bytes": p.ranks * self.bytes(case)}
+        return {"bus_factor": self.bus_factor(p), "original_bytes": p.ranks * self.traffic_bytes(case)}
 
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
-        """Every byte goes over the bus twice or so, and a call takes some microseconds a rank."""
-        return float(2 * self.bytes(case) / bytes_per_s + 20e-6 * case.problem.ranks)
+        """Every byte crosses the bus about twice, and a call takes some 20 µs per rank."""
+        return float(2 * self.traffic_bytes(case) / bytes_per_s + 20e-6 * case.problem.ranks)
 
     def operands(self, case: Case) -> Arrays:
-        """Of rank 0: other ranks have `operands_of`."""
-        return self.operands_of(case, 0, whole=False)
+        """Buffers of rank 0; see `rank_operands`."""
+        return self.rank_operands(case, 0, integers=False)
 
-    def operands_of(self, case: Case, rank: int, whole: bool) -> Arrays:
-        """`send`, filled, and `receive`, for `begin` to fill."""
+    def rank_operands(self, case: Case, rank: int, integers: bool) -> Arrays:
+        """`send`, filled, and `receive`, uninitialized until `reset_rank`; one dimension each."""
         from deepbench.core import operands
 
         kind = case.precision.data
         sent, received = self.sizes(case.problem)
         arrays = {"send": operands.empty((sent,), kind), "receive": operands.empty((received,), kind)}
-        self.fill(case, rank, arrays, whole)
+        self.fill_send(case, rank, arrays, integers)
         return arrays
 
-    def fill(self, case: Case, rank: int, arrays: Arrays, whole: bool) -> None:
-        """What this rank sends."""
-        tile, send = self.tile(case, rank, whole), arrays["send"]
+    def fill_send(self, case: Case, rank: int, arrays: Arrays, integers: bool) -> None:
+        """Fill `send` with this rank's data."""
+        tile, send = self.tile(case, rank, integers), arrays["send"]
         for start in range(0, send.size, tile.size):
             part = send[start : start + tile.size]
             part[...] = tile[: part.size]
 
-    def whole_bound(self, case: Case) -> int:
-        """Largest whole number that ranks send, so that sums and parts of sums are exact; 0: there is none."""
+    def integer_bound(self, case: Case) -> int:
+        """Largest integer that ranks may send so that all sums are exact; 0 if there is none."""
         most = round(1 / ROUNDOFF[case.precision.data])
-        return int(min(WHOLE, most // case.problem.ranks)) if self.adds else WHOLE
+        return int(min(LARGEST_INTEGER, most // case.problem.ranks)) if self.reduces else LARGEST_INTEGER
 
-    def tile(self, case: Case, rank: int, whole: bool) -> Array:
-        """The numbers that a rank's data repeats, in the type that is sent."""
+    def tile(self, case: Case, rank: int, integers: bool) -> Array:
+        """One period of a rank's data, in the type that is sent."""
         import numpy as np
 
         from deepbench.core import operands
         from deepbench.core.precision import dtype
 
         count, kind = min(self.sizes(case.problem)[0], operands.TILE), case.precision.data
-        if whole:
-            bound = self.whole_bound(case)
-            numbers = operands.generator(FIRST_STREAM + rank).integers(
-                -bound, bound, count, dtype=np.int8, endpoint=True
-            )
-            return numbers.astype(dtype(kind))
-        return operands.draw(count, kind, FIRST_STREAM + rank)
+        if not integers:
+            return operands.draw(count, kind, FIRST_STREAM + rank)
+        bound, random = self.integer_bound(case), operands.generator(FIRST_STREAM + rank)
+        return random.integers(-bound, bound, count, dtype=np.int8, endpoint=True).astype(dtype(kind))
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """As of rank 0: other ranks have `begin`."""
-        self.begin(case, 0, arrays)
+        """Reset rank 0; see `reset_rank`."""
+        self.reset_rank(case, 0, arrays)
 
-    def begin(self, case: Case, rank: int, arrays: Arrays) -> None:
-        """Poison where the answer will be, or in place what is sent."""
+    def reset_rank(self, case: Case, rank: int, arrays: Arrays) -> None:
+        """Poison `receive`, or copy `send` into it if the operation works in place."""
         from deepbench.core import operands
 
         if case.settings.get("place") == "in":
@@ -227,29 +204,31 @@ class CollectiveOp(Op):
         else:
             operands.poison(arrays["receive"])
 
-    def compare_of(self, case: Case, rank: int, arrays: Arrays, whole: bool) -> Iterator[Comparison]:
-        """Every element that this rank received, a tile at a time."""
+    def compare_rank(self, case: Case, rank: int, arrays: Arrays, integers: bool) -> Iterator[Comparison]:
+        """Compare every element that this rank received, one tile at a time."""
         import numpy as np
 
         from deepbench.core.operands import TILE
 
-        p, got = case.problem, arrays["receive"]
-        tiles: Sequence[Array] = _Tiles(lambda r: self.tile(case, r, whole).astype(np.float64), p.ranks)
-        sizes: Sequence[Array] = []
-        if self.adds:
-            total = size = np.zeros(1)
+        p, received = case.problem, arrays["receive"]
+        tiles: Sequence[Array] = _Tiles(lambda r: self.tile(case, r, integers).astype(np.float64), p.ranks)
+        magnitudes: Sequence[Array] = []
+        if self.reduces:
+            total = magnitude = np.zeros(1)
             for r in range(p.ranks):
-                total, size = total + tiles[r], size + np.abs(tiles[r])
-            tiles, sizes = [total], [] if whole else [size]
+                total, magnitude = total + tiles[r], magnitude + np.abs(tiles[r])
+            tiles, magnitudes = [total], [] if integers else [magnitude]
         unit = p.ranks * ROUNDOFF[case.precision.data]
-        how = "every element of whole numbers" if whole else "every element"
+        how = "every element of integer data" if integers else "every element"
         want = tolerance = np.zeros(0)
-        for first in range(0, got.size, TILE):
-            part = got[first : first + TILE].astype(np.float64)
-            if not self.repeats or part.size != want.size:
-                want = self.wanted(p, rank, tiles, first, part.size)
-                tolerance = unit * self.wanted(p, rank, sizes, first, part.size) if sizes else np.zeros(part.size)
-            yield Comparison(how, part, want, tolerance, got.size, got.size)
+        for first in range(0, received.size, TILE):
+            got = received[first : first + TILE].astype(np.float64)
+            if not self.is_periodic or got.size != want.size:
+                want = self.expected(p, rank, tiles, first, got.size)
+                tolerance = np.zeros(got.size)
+                if magnitudes:
+                    tolerance = unit * self.expected(p, rank, magnitudes, first, got.size)
+            yield Comparison(how, got, want, tolerance, received.size, received.size)
 
     def title(self, problem: Any) -> str:
         """`all-reduce of 4194304, 4 ranks`."""
@@ -257,63 +236,66 @@ class CollectiveOp(Op):
 
 
 class _Tiles(Sequence["Array"]):
-    """The tiles of all ranks, of which the last two are kept: all together are more than a machine may have."""
+    """The tiles of all ranks, computed on demand; only the last two stay in memory."""
 
     def __init__(self, make: Callable[[int], Array], count: int) -> None:
         self._make, self._count = lru_cache(maxsize=2)(make), count
 
-    def __getitem__(self, rank: Any) -> Array:  # type: ignore[override]  # no slices are asked for
+    def __getitem__(self, rank: Any) -> Array:  # type: ignore[override]  # no slices
         return self._make(rank)
 
     def __len__(self) -> int:
         return self._count
 
 
-# One product of what runs beside an all-reduce, and bytes that travel in about its time on one core.
-PRODUCT_SIZE, BYTES_A_PRODUCT = 256, 2**21
+# Size of one matrix product that overlaps an all-reduce, and bytes that one core transfers in about its time.
+PRODUCT_SIZE, BYTES_PER_PRODUCT = 256, 2**21
 
 
-def products(count: int, between: Callable[[], object]) -> Callable[[], None]:
-    """A function that multiplies f32 matrices for about as long as so many bytes travel, and calls `between` two.
+def products(transfer_bytes: int, progress: Callable[[], object]) -> Callable[[], None]:
+    """A function that multiplies f32 matrices for about as long as a transfer of so many bytes takes.
 
-    Libraries that have no thread of their own go on with a message only when they are called.
+    It calls `progress` after every product: libraries without a thread of their own advance a message only when called.
     """
     from deepbench.core import operands
 
-    size, turns = PRODUCT_SIZE, max(1, count // BYTES_A_PRODUCT)
-    a, b = (operands.random((size, size), "f32", stream) for stream in (20, 21))
-    c = operands.empty((size, size), "f32")
+    n, repeats = PRODUCT_SIZE, max(1, transfer_bytes // BYTES_PER_PRODUCT)
+    a, b = (operands.random((n, n), "f32", stream) for stream in (20, 21))
+    c = operands.empty((n, n), "f32")
 
     def run() -> None:
         import numpy as np
 
-        for _ in range(turns):
+        for _ in range(repeats):
             np.matmul(a, b, out=c)
-            between()
+            progress()
 
     return run
 
 
-def joined(pieces: Sequence[tuple[Array, int]], part: int, first: int, count: int) -> Array:
-    """Elements `first` to `first + count` of pieces of `part` elements, each of a tile from a place in it on."""
+def concatenated_slice(pieces: Sequence[tuple[Array, int]], length: int, first: int, count: int) -> Array:
+    """Elements `first` to `first + count` of a concatenation of periodic pieces.
+
+    Each piece has `length` elements and is given by its tile and its first position in the tile.
+    """
     import numpy as np
 
-    found = []
+    slices = []
     while count:
-        piece, inside = divmod(first, part)
-        length = min(count, part - inside)
+        piece, inside = divmod(first, length)
+        taken = min(count, length - inside)
         tile, start = pieces[piece]
-        found.append(stretch(tile, start + inside, length))
-        first, count = first + length, count - length
-    return np.concatenate(found)
+        slices.append(periodic_slice(tile, start + inside, taken))
+        first, count = first + taken, count - taken
+    return np.concatenate(slices)
 
 
-def stretch(tile: Array, first: int, count: int) -> Array:
-    """Elements `first` to `first + count` of a tile that repeats itself."""
+def periodic_slice(tile: Array, first: int, count: int) -> Array:
+    """Elements `first` to `first + count` of a sequence that repeats `tile`."""
     import numpy as np
 
     start = first % tile.size
     if start + count <= tile.size:
         return tile[start : start + count]
-    turns = -(-(start + count) // tile.size)
-    return np.concatenate([tile] * turns)[start : start + count]
+    repeats = -(-(start + count) // tile.size)
+    return np.concatenate([tile] * repeats)[start : start + count]

@@ -1,28 +1,28 @@
-"""Everything that can go wrong on purpose.
+"""All errors that the package raises deliberately.
 
     DeepBenchError
-    ├── BadInput           a word or a file from a person is wrong: one sentence, exit code 64
-    ├── Unavailable        a library or device is not here: reason and remedy
-    ├── Unsupported        the library is here, this case is not for it
-    ├── OutOfMemory        the case does not fit, or an allocation failed
-    └── LibraryError       a C function returned a bad status
+    ├── BadInput           an argument or a file from the user is invalid: one sentence, exit code 64
+    ├── Unavailable        a library or device is missing: reason and remedy
+    ├── Unsupported        the library is present but does not support the case
+    ├── OutOfMemory        the case does not fit into memory, or an allocation failed
+    └── LibraryError       a C function returned an error status
 
-Only `cli/` turns a `BadInput` into an exit code; all the others end in the record of one case.
+Only `cli/` turns `BadInput` into an exit code. All the others become the reason in the record of one case.
 """
 
 from __future__ import annotations
 
 
 class DeepBenchError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of all errors that the package raises deliberately."""
 
 
 class BadInput(DeepBenchError):
-    """A word on the command line or a file cannot be used; the text says wanted, found and remedy."""
+    """An argument or a file is invalid. The text says what was expected, what was found, and what to do."""
 
 
 class Unavailable(DeepBenchError):
-    """A library or device is not here."""
+    """A library or device is missing."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(f"{reason}; {remedy}")
@@ -31,15 +31,15 @@ class Unavailable(DeepBenchError):
 
 
 class Unsupported(DeepBenchError):
-    """The library is here but does not serve this case; the text is the reason."""
+    """The library is present but does not support this case. The text is the reason."""
 
 
 class OutOfMemory(DeepBenchError):
-    """The case needs more memory than there is; the text gives the numbers."""
+    """The case needs more memory than is free. The text gives the numbers."""
 
 
 class LibraryError(DeepBenchError):
-    """A C function of a library returned a status that is not success."""
+    """A C function of a library returned an error status."""
 
     def __init__(self, library: str, call: str, status: int, text: str) -> None:
         super().__init__(f"{library}: {call} returned {status} ({text})")
@@ -49,5 +49,5 @@ class LibraryError(DeepBenchError):
 
 
 def shorten(text: str, most: int = 60) -> str:
-    """`text`, cut with an ellipsis: messages quote what was found, however long."""
+    """`text`, truncated to `most` characters with an ellipsis, for quoting in messages."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""Lines of JSON, and text from strangers made safe to print."""
+"""JSON Lines, and untrusted text made safe to print."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ def to_line(line: Mapping[str, Any]) -> str:
 
 
 def from_line(text: str | bytes) -> Any:
-    """The JSON value of a line; `ValueError` for what is not strict JSON, and for numbers beyond all others."""
+    """The value of one line; `ValueError` if it is not strict JSON or contains a number that overflows."""
     return orjson.loads(text)
 
 
 def to_bytes(value: Any) -> bytes:
-    """JSON as short as it gets, to tell equal values by."""
+    """Compact JSON; equal values give equal bytes."""
     return orjson.dumps(value)
 
 
 def printable(text: str) -> str:
-    """`text` without control characters: files and libraries are strangers, and a terminal obeys what it reads."""
+    """`text` with control characters replaced, because a terminal would obey them."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def sanitized(value: Any) -> Any:
-    """A JSON value with every text in it printable; asked wherever a stranger's text comes in."""
+    """A JSON value with every string in it made printable. Apply it to all untrusted input."""
     if isinstance(value, float | int):
         return value
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Named precisions: what is multiplied, what sums are kept in, what is stored.
+"""Named precisions: the types that are multiplied, accumulated and stored.
 
-`weights` is the type of the operand that holds a layer's parameters (matrix A of a GEMM), `data` the type of
-the activations (matrix B). DeepBench's floor is kept: training multiplies 16 bits and accumulates 32, inference
-multiplies 8 bits and accumulates 32.
+`weights` is the type of the operand with a layer's parameters (matrix A of a GEMM), `data` the type of the activations
+(matrix B). As in DeepBench, the minimum is 16-bit multiply with 32-bit accumulate for training, and 8-bit multiply with
+32-bit accumulate for inference.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Precision:
-    """One precision; every type is named as in `BITS`."""
+    """One precision. Types are named as in `BITS`."""
 
     name: str
     weights: str
@@ -26,12 +26,12 @@ class Precision:
     accumulate: str
     result: str
     roundoff: float
-    """Unit roundoff of the accumulation, 0 where sums are exact. Half the distance from 1 to the next number."""
+    """Unit roundoff of the accumulation: half the distance from 1 to the next number; 0 if sums are exact."""
     operand_roundoff: float = 0.0
-    """What multiplying may change of each operand, relative to it: where fewer bits are multiplied than are stored."""
+    """Relative error of each operand, if fewer bits are multiplied than stored."""
 
     def types(self) -> dict[str, str]:
-        """The four types as a record states them."""
+        """The four types as a record has them."""
         return {
             "weights": self.weights,
             "data": self.data,
@@ -40,11 +40,11 @@ class Precision:
         }
 
 
-# f32 has a 24-bit significand, so the unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact
-# in f32; matrix units may truncate when they add (bf16 dot products of x86 and Arm do not round to nearest),
-# which costs a factor of two, and f16 inputs go the same way. TF32 stores f32 and multiplies 11 bits of it, cut off.
-# Sums of 8-bit floats are kept in 14 bits by the matrix units of NVIDIA's Hopper (DeepSeek-V3 technical report, arXiv
-# 2412.19437, section 3.3.2), so 2^-13 by truncation; that of e5m2 has e4m3 weights, the mixture libraries multiply.
+# f32 has a 24-bit significand, so its unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact in
+# f32, but matrix units may truncate when they add (bf16 dot products on x86 and Arm do not round to nearest), which
+# doubles the error; f16 is treated alike. TF32 is stored as f32 and truncated to 11 significant bits to multiply.
+# For 8-bit floats, the matrix units of NVIDIA's Hopper accumulate in 14 bits (DeepSeek-V3 technical report, arXiv
+# 2412.19437, section 3.3.2), so 2^-13 by truncation. `f8e5m2` has e4m3 weights, the combination that libraries support.
 PRECISIONS = {
     p.name: p
     for p in (
@@ -60,26 +60,25 @@ PRECISIONS = {
     )
 }
 
-# Precisions whose sums are wider than their operands, so that results may be stored in either.
+# Precisions with sums wider than their operands, so that results may be stored in either type.
 SIXTEEN_BITS = ("bf16", "f16")
 
-# What storing a result in this type may change, relative to its size: the unit roundoff. Zero where it is that of the
-# sums themselves, or exact.
-STORING = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8": 0.0, "s32": 0.0}
+# Unit roundoff of storing a result in each type; zero if the type is exact or no narrower than the accumulation.
+STORAGE_ROUNDOFF = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8": 0.0, "s32": 0.0}
 
 BITS = {"f32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "s8": 8, "u8": 8, "s32": 32}
 
 
 def find_precision(name: str) -> Precision:
-    """The precision of that name; `BadInput` for any other word."""
+    """The precision with this name; `BadInput` if there is none."""
     try:
         return PRECISIONS[name]
     except KeyError:
-        raise BadInput(f"unknown precision {name!r}; there are {', '.join(PRECISIONS)}") from None
+        raise BadInput(f"unknown precision {shorten(name)!r}; choose one of {', '.join(PRECISIONS)}") from None
 
 
 def dtype(type_name: str) -> np.dtype[Any]:
-    """The NumPy type that stores a type of `BITS`."""
+    """The NumPy type for a type name of `BITS`."""
     import ml_dtypes
     import numpy as np
 
@@ -93,8 +92,8 @@ def dtype(type_name: str) -> np.dtype[Any]:
         "u8": np.uint8,
         "s32": np.int32,
     }
-    found: np.dtype[Any] = np.dtype(types[type_name])
-    return found
+    stored: np.dtype[Any] = np.dtype(types[type_name])
+    return stored
 
 
 def type_name(kind: np.dtype[Any]) -> str:

@@ -1,6 +1,6 @@
-"""The sizes of an operation: frozen dataclasses that check themselves.
+"""The sizes of an operation: frozen dataclasses that validate themselves.
 
-A field is a whole number (`size`) or one word out of a few (`choice`).
+A field is an integer (`size`) or one of a few words (`choice`).
 """
 
 from __future__ import annotations
@@ -12,40 +12,37 @@ from typing import Any, ClassVar, Protocol
 
 from deepbench.core.errors import BadInput, shorten
 
-# The largest size a problem may state: vendors' interfaces count in signed 32-bit integers.
+# The largest size in a problem: interfaces of libraries use signed 32-bit integers.
 LARGEST_SIZE = 2**31 - 1
 
 
-def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE, quiet: bool = False) -> Any:
-    """A field of a Problem: a whole number from `least` to `most`, `default` where it may be left out.
+def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE, omit_default: bool = False) -> Any:
+    """An integer field of a Problem, from `least` to `most`. With a `default` it is optional.
 
-    A `quiet` field is left out of the problem's text at its default.
+    `omit_default` omits the field from the problem's text when it has its default value.
     """
-    metadata = {"least": least, "most": most, "quiet": quiet}
-    if default is None:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = {"least": least, "most": most, "omit_default": omit_default}
+    return dataclasses.field(default=dataclasses.MISSING if default is None else default, metadata=metadata)
 
 
 def choice(*words: str, default: str | None = None) -> Any:
-    """A field of a Problem that is one of these words; with a `default` it is left out of the text there."""
-    if default is None:
-        return dataclasses.field(metadata={"words": words})
-    return dataclasses.field(default=default, metadata={"words": words, "quiet": True})
+    """A field of a Problem that is one of these words. A `default` makes it optional and is omitted from the text."""
+    metadata = {"words": words, "omit_default": default is not None}
+    return dataclasses.field(default=dataclasses.MISSING if default is None else default, metadata=metadata)
 
 
 _FIELDS: dict[Any, tuple[dataclasses.Field[Any], ...]] = {}
 
 
 def fields_of(problem: Any) -> tuple[dataclasses.Field[Any], ...]:
-    """The fields of a class of Problem; asked again and again for files of many cases."""
+    """The fields of a Problem class; cached, because files with many cases ask often."""
     if problem not in _FIELDS:
         _FIELDS[problem] = dataclasses.fields(problem)
     return _FIELDS[problem]
 
 
 class HasProblem(Protocol):
-    """What this module needs to know of an operation."""
+    """What this module needs to know about an operation."""
 
     name: ClassVar[str]
     Problem: ClassVar[type[BaseProblem]]
@@ -53,10 +50,9 @@ class HasProblem(Protocol):
 
 @dataclass(frozen=True)
 class BaseProblem:
-    """Base of the frozen dataclasses, one an op, that hold sizes and structure in the field's letters.
+    """Base class of all problems: frozen dataclasses with the sizes of an operation, named by the usual letters.
 
-    Checks itself when made: every field is a whole number within the bounds its `size` gives, or a word of its
-    `choice`.
+    Raises `BadInput` if an integer is out of bounds or a word is not among its choices.
     """
 
     def __post_init__(self) -> None:
@@ -64,7 +60,7 @@ class BaseProblem:
             value = getattr(self, field.name)
             if words := field.metadata.get("words"):
                 if value not in words:
-                    raise BadInput(f"{field.name} is one of {', '.join(words)}, found {shorten(repr(value))}")
+                    raise BadInput(f"{field.name} must be one of {', '.join(words)}, found {shorten(repr(value))}")
                 continue
             least, most = field.metadata["least"], field.metadata["most"]
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -74,30 +70,30 @@ class BaseProblem:
 
     @property
     def values(self) -> dict[str, int | str]:
-        """Field names and values, in the order they are written."""
+        """Field names and values, in the order of the text."""
         return {f.name: getattr(self, f.name) for f in fields_of(type(self))}
 
     @property
     def text(self) -> str:
         """`m=2 n=3 k=4 a_t=0 b_t=0`."""
-        quiet = {f.name: f.default for f in fields_of(type(self)) if f.metadata.get("quiet")}
-        return " ".join(f"{n}={v}" for n, v in self.values.items() if n not in quiet or v != quiet[n])
+        omitted = {f.name: f.default for f in fields_of(type(self)) if f.metadata["omit_default"]}
+        return " ".join(f"{n}={v}" for n, v in self.values.items() if n not in omitted or v != omitted[n])
 
 
 def make_problem(op: HasProblem, values: Mapping[str, int | str]) -> BaseProblem:
-    """The op's Problem from field names and values; `BadInput` for unknown and missing fields."""
+    """The Problem of an operation from field names and values; `BadInput` for unknown or missing fields."""
     fields = {f.name: f for f in fields_of(op.Problem)}
     unknown = [name for name in values if name not in fields]
     if unknown:
         raise BadInput(f"{op.name} has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
     missing = [name for name in required_fields(op) if name not in values]
     if missing:
-        raise BadInput(f"{op.name} needs {', '.join(missing)}; write for example {missing[0]}=1024")
+        example = fields[missing[0]].metadata.get("words", ["1024"])[0]
+        raise BadInput(f"{op.name} needs {', '.join(missing)}; add for example {missing[0]}={example}")
     make: Callable[..., BaseProblem] = op.Problem
     return make(**values)
 
 
 def required_fields(op: HasProblem) -> list[str]:
-    """The fields of the op's Problem that have no default."""
-    fields = fields_of(op.Problem)
-    return [f.name for f in fields if f.default is dataclasses.MISSING]
+    """The fields of an operation's Problem that have no default."""
+    return [f.name for f in fields_of(op.Problem) if f.default is dataclasses.MISSING]

@@ -1,7 +1,7 @@
-"""Medians, intervals and what they are made of. Pure functions on numbers, no NumPy.
+"""Medians, confidence intervals and tests. Pure functions on numbers, without NumPy.
 
-Inside a process: samples, of which the clean ones count, and the order-statistic interval of their median.
-Between processes: one number a process, and an interval from how far these numbers lie apart.
+Within one process: the undisturbed samples, their median and its interval from order statistics.
+Across processes: one median per process, and a confidence interval from the differences between them.
 """
 
 from __future__ import annotations
@@ -12,163 +12,165 @@ from dataclasses import dataclass
 from statistics import NormalDist, mean, median, stdev, variance
 from typing import NamedTuple, cast
 
-# Reach of a 95 % interval around the lower quartile of so many numbers, in units of their spread (see `spread`).
-# From 400,000 simulated sets of normal numbers each: benchmarks/interval.py prints this table.
-REACH_95 = {
+# Half-width of the 95 % confidence interval of the lower quartile of n numbers, in units of `faster_half_range`.
+# From 400,000 simulated sets of normal numbers for each n; benchmarks/interval.py prints this table.
+HALF_WIDTH_95 = {
     **{2: 6.77, 3: 1.46, 4: 1.69, 5: 1.82, 6: 0.99, 7: 1.01, 8: 0.72, 9: 0.75, 10: 0.58, 11: 0.59},
     **{12: 0.50, 13: 0.52, 14: 0.44, 15: 0.44, 16: 0.40, 17: 0.41, 18: 0.36, 19: 0.36, 20: 0.33},
 }
 
-# A sample that got less of the CPU than this share of what undisturbed samples got was disturbed.
+# A sample is disturbed if its CPU time per wall time is below this share of the usual.
 CPU_SHARE = 0.95
 
-# An involuntary switch costs some 10 to 100 µs when a kernel thread needed the core, more when another program did
-# (which the CPU share shows). One in this time is below 1 % and cannot be avoided in long samples.
-SWITCH_EVERY_S = 10e-3
+# An involuntary context switch costs 10 to 100 µs for a kernel thread, and more for another program (which CPU_SHARE
+# reveals). One switch per this interval costs less than 1 % and is unavoidable in long samples.
+SWITCH_INTERVAL_S = 10e-3
 
-# Fewer clean samples than this and the median is of all samples, with a warning.
-LEAST_CLEAN = 3
+# With fewer undisturbed samples, the median is taken over all samples and the result is marked as disturbed.
+MIN_UNDISTURBED = 3
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The time of one case from all its processes. Seconds a call."""
+    """The time of one case over all its processes, in seconds per call."""
 
     time_s: float
     low_s: float | None
     high_s: float | None
     processes: int
-    clean_fraction: float
+    undisturbed_fraction: float
     disturbed: bool = False
-    """Whether a process has so few clean samples that all of them count."""
+    """Whether some process had too few undisturbed samples, so that all its samples were used."""
 
     @property
     def half_width(self) -> float | None:
-        """Half the 95 % interval as a share of the time (0.01 is ±1 %), None where unknown."""
+        """Half the 95 % confidence interval relative to the time (0.01 is ±1 %); None if there is no interval."""
         if self.low_s is None or self.high_s is None:
             return None
         return (self.high_s - self.low_s) / 2 / self.time_s
 
 
-def clean(
+def undisturbed(
     samples_s: Sequence[float],
     cpu_s: Sequence[float | None],
     involuntary_switches: Sequence[int | None],
     steal_s: Sequence[float | None],
     calls_per_sample: int,
 ) -> list[bool]:
-    """Which samples were left alone: the usual share of the CPUs, nothing stolen, no more switches than usual.
+    """For each sample, whether other programs left it alone: usual CPU time, no steal, no unusual context switches.
 
-    Usual is what most samples of the process show, because libraries differ: in how many threads spin (the third
-    quartile of CPU time over wall time), and in how often threads yield, which the system counts as involuntary
-    switches (their first quartile). Samples of a device's own clock have no such evidence and all count.
+    `samples_s` are seconds per call; the other sequences are per sample. "Usual" is relative to the same process,
+    because libraries differ: the third quartile of CPU time per wall time (some threads spin), and the first quartile
+    of involuntary switches (some threads yield, which the system counts as such). Samples timed on a device's own
+    clock have no such evidence; all of them are undisturbed.
     """
     if None in cpu_s or None in involuntary_switches:
         return [True] * len(samples_s)
     seconds, switches = cast(Sequence[float], cpu_s), cast(Sequence[int], involuntary_switches)
     shares = [c / (s * calls_per_sample) for c, s in zip(seconds, samples_s, strict=True)]
     least = CPU_SHARE * quantile(shares, 0.75)
-    usual = quantile(switches, 0.25) if len(switches) >= LEAST_CLEAN else 0
+    usual = quantile(switches, 0.25) if len(switches) >= MIN_UNDISTURBED else 0
     return [
-        share >= least and not stolen and count <= usual + s * calls_per_sample // SWITCH_EVERY_S
+        share >= least and not stolen and count <= usual + s * calls_per_sample // SWITCH_INTERVAL_S
         for share, stolen, count, s in zip(shares, steal_s, switches, samples_s, strict=True)
     ]
 
 
-class ProcessNumber(NamedTuple):
-    """What the samples of one process come to."""
+class ProcessMedian(NamedTuple):
+    """The samples of one process, summarized."""
 
     time_s: float
-    """The median of the samples that count."""
-    clean_fraction: float
+    """Median of the samples used, in seconds per call."""
+    undisturbed_fraction: float
     disturbed: bool
-    """Whether so few samples are clean that all of them count."""
+    """Whether there were too few undisturbed samples, so that all samples were used."""
 
 
-def process_number(samples_s: Sequence[float], is_clean: Sequence[bool]) -> ProcessNumber:
-    """One number for a process."""
-    counts = counted(samples_s, is_clean)
-    return ProcessNumber(median(counts), sum(is_clean) / len(samples_s), len(counts) > sum(is_clean))
+def process_median(samples_s: Sequence[float], is_undisturbed: Sequence[bool]) -> ProcessMedian:
+    """Summarize one process by the median of its undisturbed samples."""
+    used = samples_used(samples_s, is_undisturbed)
+    count = sum(is_undisturbed)
+    return ProcessMedian(median(used), count / len(samples_s), len(used) > count)
 
 
-def counted(samples_s: Sequence[float], is_clean: Sequence[bool]) -> Sequence[float]:
-    """The samples that make the number of a process: the clean ones, or all where fewer than three are clean."""
-    chosen = [s for s, ok in zip(samples_s, is_clean, strict=True) if ok]
-    return chosen if len(chosen) >= min(LEAST_CLEAN, len(samples_s)) else samples_s
+def samples_used(samples_s: Sequence[float], is_undisturbed: Sequence[bool]) -> Sequence[float]:
+    """The undisturbed samples, or all samples if fewer than `MIN_UNDISTURBED` are undisturbed."""
+    used = [s for s, ok in zip(samples_s, is_undisturbed, strict=True) if ok]
+    return used if len(used) >= min(MIN_UNDISTURBED, len(samples_s)) else samples_s
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """A 95 % interval of the median from order statistics, without assuming a distribution.
+    """95 % confidence interval of the median from order statistics, for any distribution.
 
-    The ranks come from the binomial distribution by its normal approximation; None below six values, where no
-    pair of them reaches 95 %.
+    The ranks use the normal approximation of the binomial distribution. None below six values, where no pair of order
+    statistics reaches 95 %.
     """
     n = len(values)
     if n < 6:
         return None
     ordered = sorted(values)
-    reach = NormalDist().inv_cdf(0.975) * math.sqrt(n) / 2
-    low = max(0, math.floor(n / 2 - reach) - (1 if n < 10 else 0))
-    high = min(n - 1, math.ceil(n / 2 + reach))
+    half_width = NormalDist().inv_cdf(0.975) * math.sqrt(n) / 2
+    low = max(0, math.floor(n / 2 - half_width) - (1 if n < 10 else 0))
+    high = min(n - 1, math.ceil(n / 2 + half_width))
     return ordered[low], ordered[high]
 
 
 def lower_quartile(values: Sequence[float]) -> float:
-    """The value a quarter of the way up the sorted ones."""
+    """The 25 % quantile."""
     return quantile(values, 0.25)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value so far up the sorted ones, between two of them where it falls there."""
+    """The quantile at `share` (0 to 1), interpolated linearly."""
     ordered, position = sorted(values), (len(values) - 1) * share
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
-def spread(values: Sequence[float]) -> float:
-    """How far the faster half of the values lies apart; all of them where there are two or three.
+def faster_half_range(values: Sequence[float]) -> float:
+    """Range (largest minus smallest) of the faster half of the values; of all of them if there are two or three.
 
-    The slower half is where interference sits, and says nothing of the time without it.
+    The slower half contains the interference and says nothing about the time without it.
     """
     ordered = sorted(values)
     return ordered[len(values) // 2 if len(values) > 3 else -1] - ordered[0]
 
 
-def between_processes(numbers: Sequence[float], clean_fractions: Sequence[float]) -> Estimate:
-    """The lower quartile of one number a process, with a 95 % interval from their spread.
+def estimate_time(times_s: Sequence[float], undisturbed_fractions: Sequence[float]) -> Estimate:
+    """The lower quartile of one time per process, with a 95 % confidence interval.
 
-    The lower quartile and not the median, because other programs and other guests of the machine only ever add
-    time, often to a whole process, and leave no trace of it: `docs/method.md` has the measurement. The interval is
-    worked out on logarithms, since times vary by factors. One process gives no interval.
+    The lower quartile rather than the median, because other programs and virtual machines only add time, often to a
+    whole process, and leave no trace (docs/method.md has the measurement). The interval is computed on logarithms,
+    since times vary by factors. One process gives no interval.
     """
-    n = len(numbers)
-    time = math.exp(lower_quartile(list(map(math.log, numbers)))) if n > 1 else numbers[0]
+    n = len(times_s)
+    time = math.exp(lower_quartile(list(map(math.log, times_s)))) if n > 1 else times_s[0]
     low = high = None
     if n > 1:
-        most = max(REACH_95)
-        factor = REACH_95[n] if n <= most else REACH_95[most] * math.sqrt(most / n)
-        reach = factor * spread(list(map(math.log, numbers)))
-        low, high = time * math.exp(-reach), time * math.exp(reach)
-    return Estimate(time, low, high, n, sum(clean_fractions) / len(clean_fractions))
+        largest = max(HALF_WIDTH_95)
+        factor = HALF_WIDTH_95[n] if n <= largest else HALF_WIDTH_95[largest] * math.sqrt(largest / n)
+        half_width = factor * faster_half_range(list(map(math.log, times_s)))
+        low, high = time * math.exp(-half_width), time * math.exp(half_width)
+    return Estimate(time, low, high, n, sum(undisturbed_fractions) / n)
 
 
-def t_tail(t: float, freedom: float) -> float:
-    """Chance that Student's t with so many degrees of freedom is beyond ±|t|: the two-sided p-value.
+def t_p_value(t: float, degrees_of_freedom: float) -> float:
+    """Two-sided p-value: the probability that Student's t is beyond ±|t|.
 
-    By the regularized incomplete beta function, as its continued fraction (Numerical Recipes, 6.4).
+    From the regularized incomplete beta function as a continued fraction (Numerical Recipes, section 6.4).
     """
     if math.isinf(t):
         return 0.0
-    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+    return _incomplete_beta(degrees_of_freedom / (degrees_of_freedom + t * t), degrees_of_freedom / 2, 0.5)
 
 
-def t_reach(freedom: float, level: float = 0.95) -> float:
-    """How far Student's t goes to both sides with this probability."""
+def t_critical(degrees_of_freedom: float, level: float = 0.95) -> float:
+    """The value that |t| of Student's distribution stays below with probability `level`."""
     low, high = 0.0, 1e6
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, freedom) > 1 - level else (low, middle)
+        low, high = (middle, high) if t_p_value(middle, degrees_of_freedom) > 1 - level else (low, middle)
     return high
 
 
@@ -199,33 +201,31 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the logarithms of one side's times less those of the other, and what is known of it."""
+    """Difference between the mean log times of two sides, second minus first, with its uncertainty."""
 
     mean: float
-    error: float
-    """Standard error of the mean."""
-    freedom: float
-    """Degrees of freedom of that."""
+    standard_error: float
+    degrees_of_freedom: float
 
     @property
     def p(self) -> float:
-        """Two-sided chance of a mean so far from 0 by accident."""
-        if self.error == 0:
+        """Two-sided p-value of the hypothesis that there is no difference."""
+        if self.standard_error == 0:
             return 0.0 if self.mean else 1.0
-        return t_tail(self.mean / self.error, self.freedom)
+        return t_p_value(self.mean / self.standard_error, self.degrees_of_freedom)
 
-    def reaches(self, distance: float, level: float = 0.95) -> bool:
-        """Whether the interval with this confidence goes no further than so much to each side of the mean."""
-        return self.error == 0 or t_tail(distance / self.error, self.freedom) <= 1 - level
+    def half_width_at_most(self, limit: float, level: float = 0.95) -> bool:
+        """Whether the confidence interval extends at most `limit` to each side of the mean."""
+        return self.standard_error == 0 or t_p_value(limit / self.standard_error, self.degrees_of_freedom) <= 1 - level
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Where the true mean lies, with this confidence."""
-        reach = t_reach(self.freedom, level) * self.error
-        return self.mean - reach, self.mean + reach
+        """Confidence interval of the mean."""
+        half_width = t_critical(self.degrees_of_freedom, level) * self.standard_error
+        return self.mean - half_width, self.mean + half_width
 
 
-# The difference of two sides' faster halves, n processes each, over its standard error: Student's t with this scale
-# and so many degrees of freedom. From 400,000 simulated pairs of normal sets: benchmarks/faster_half.py prints it.
+# Per number of processes: scale and degrees of freedom of Student's t that the difference of two faster halves follows,
+# in units of its standard error. From 400,000 simulated pairs of normal sets; benchmarks/faster_half.py prints this.
 FASTER_HALF = {
     **{2: (1.015, 2.04), 3: (1.234, 1.96), 4: (1.153, 3.70), 5: (1.251, 3.65), 6: (1.222, 5.36), 7: (1.273, 5.24)},
     **{8: (1.259, 7.05), 9: (1.302, 7.06), 10: (1.278, 8.56), 11: (1.314, 8.57), 12: (1.297, 10.12)},
@@ -234,51 +234,54 @@ FASTER_HALF = {
 }
 
 
-def faster_half(n: int) -> tuple[int, float, float]:
-    """How many of so many processes count, and scale and degrees of freedom of their difference."""
-    most = max(FASTER_HALF)
-    scale, freedom = FASTER_HALF[min(n, most)]
-    return n // 2 + 1, scale, freedom * max(1.0, n / most)
+def faster_half_terms(n: int) -> tuple[int, float, float]:
+    """Of n processes per side: how many are used, and the scale and degrees of freedom of the difference."""
+    largest = max(FASTER_HALF)
+    scale, degrees_of_freedom = FASTER_HALF[min(n, largest)]
+    return n // 2 + 1, scale, degrees_of_freedom * max(1.0, n / largest)
 
 
-def faster_halves(a: Sequence[float], b: Sequence[float], between: float = 0.0) -> Difference | None:
-    """The difference of logarithms of the faster halves of two sets of processes, b's mean less a's; None below two.
+def faster_half_difference(a: Sequence[float], b: Sequence[float], between_sessions: float = 0.0) -> Difference | None:
+    """Difference between the faster halves of two sets of process times, b minus a; None below two processes per side.
 
-    The faster half and not all, because what disturbs a process only ever adds time. As many of each side are taken as
-    both have, the first ones: the faster half of more is faster. `between` is the standard deviation of the logarithm
-    from one session to another, where both sets are of different ones: no number of processes makes that smaller.
+    Only the faster half is used, because interference only adds time. Both sides use the same number of processes, the
+    first ones, because the faster half of a larger set is faster. `between_sessions` is the standard deviation of log
+    times from one session to the next, for sides measured in different sessions; more processes do not reduce it.
     """
     n = min(len(a), len(b))
     if n < 2:
         return None
-    half, scale, freedom = faster_half(n)
-    lowest = [sorted(map(math.log, side[:n]))[:half] for side in (a, b)]
-    error = scale * math.sqrt(sum(map(variance, lowest)) / half)
-    return Difference(mean(lowest[1]) - mean(lowest[0]), math.hypot(error, math.sqrt(2) * between), freedom)
+    half, scale, degrees_of_freedom = faster_half_terms(n)
+    fastest = [sorted(map(math.log, side[:n]))[:half] for side in (a, b)]
+    error = scale * math.sqrt(sum(map(variance, fastest)) / half)
+    error = math.hypot(error, math.sqrt(2) * between_sessions)
+    return Difference(mean(fastest[1]) - mean(fastest[0]), error, degrees_of_freedom)
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    """The difference of logarithms of pairs of processes that ran one right after the other, so that what both met
-    cancels; all pairs count. None below two."""
+def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
+    """Difference between pairs of processes that ran back to back, b minus a, so that drift cancels.
+
+    All pairs are used. None below two pairs.
+    """
     if len(a) < 2:
         return None
     logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
     return Difference(mean(logs), stdev(logs) / math.sqrt(len(logs)), len(logs) - 1)
 
 
-def holm(chances: Mapping[str, float]) -> dict[str, float]:
-    """Chances of single tests, corrected so that all of them together err no more often (Holm, 1979)."""
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """p-values corrected for the family-wise error rate (Holm, 1979)."""
     corrected, largest = {}, 0.0
-    for i, (name, p) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
-        largest = max(largest, min(1.0, p * (len(chances) - i)))
+    for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, p * (len(p_values) - i)))
         corrected[name] = largest
     return corrected
 
 
-def false_discovery(chances: Mapping[str, float]) -> dict[str, float]:
-    """Chances corrected so that of what is called different only such a share is not (Benjamini, Hochberg, 1995)."""
+def benjamini_hochberg(p_values: Mapping[str, float]) -> dict[str, float]:
+    """p-values corrected for the false discovery rate (Benjamini and Hochberg, 1995)."""
     corrected, smallest = {}, 1.0
-    for i, (name, p) in sorted(enumerate(sorted(chances.items(), key=lambda item: item[1]), 1), reverse=True):
-        smallest = min(smallest, p * len(chances) / i)
+    for i, (name, p) in sorted(enumerate(sorted(p_values.items(), key=lambda item: item[1]), 1), reverse=True):
+        smallest = min(smallest, p * len(p_values) / i)
         corrected[name] = smallest
     return corrected

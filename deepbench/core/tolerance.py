@@ -1,56 +1,53 @@
-"""What products that add to C share: the C they find, the error of rounded sums, and a check by one random sum."""
+"""Tools to check products: bounds of rounding errors, the initial C of products that add to it, random projections."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from deepbench.core.operands import draw, poison
-from deepbench.core.precision import STORING, Precision
+from deepbench.core.operands import Array, draw, poison
+from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
 
-# Elements computed alone; fewer where each is a long sum, as their operands lie far apart in memory.
+# Number of elements to recompute individually, and the minimum if each is a long sum with operands far apart in memory.
 SAMPLED_ELEMENTS, LEAST_SAMPLED_ELEMENTS = 512, 16
 SAMPLED_PRODUCTS = 2**23
 
-# Allowed error of one element, in units of roundoff · |a row| · |b column|. With random signs the rounding errors
-# of k additions grow like a random walk to about 0.7 of that unit, whatever k is; sixteen leaves room for every
-# order of summation and is, at k = 2560, still 300 times smaller than one forgotten product.
+# Tolerance of one element, in units of roundoff · |row of A| · |column of B|. With random signs, the rounding errors of
+# k additions grow like a random walk to about 0.7 units for every k. Sixteen units cover every order of summation and
+# are, at k = 2560, still 300 times smaller than one missing product.
 # Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019.
 TOLERANCE_UNITS = 16.0
-# A projection adds n such errors with random signs: their root of the sum of squares, times this for safety.
+# Safety factor for a projection, in which n errors with random signs add like the root of their sum of squares.
 PROJECTION_SAFETY = 4.0
 
 
 def sum_roundoff(precision: Precision, products: float) -> float:
-    """The roundoff of a sum of so many products, in units of |a row| · |b column|.
+    """Roundoff of a sum of `products` products, in units of |row of A| · |column of B|.
 
-    Of adding; and of multiplying, where operands are cut: those errors have random signs, so their sum grows with the
-    root of the sum of squares of the products, which is |a|·|b|/√k for operands like ours.
+    If operands are truncated, multiplication adds errors with random signs: their sum is the root of the sum of squares
+    of the products, which for operands like ours is |a|·|b| / √products.
     """
     return precision.roundoff + precision.operand_roundoff / math.sqrt(products)
 
 
 def sampled_elements(products: int) -> int:
-    """How many elements to compute alone, each a sum of so many products."""
+    """Number of elements to recompute individually, if each is a sum of `products` products."""
     return max(LEAST_SAMPLED_ELEMENTS, min(SAMPLED_ELEMENTS, SAMPLED_PRODUCTS // products))
 
 
-def storing(type_name: str, sizes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | float:
-    """What rounding results of these sizes to their stored type may change."""
-    share = STORING[type_name]
-    return share * np.abs(sizes) if share else 0.0  # an infinite size would give NaN
+def storage_error(type_name: str, values: Array) -> Array | float:
+    """Bound of the error of storing these values in a type."""
+    roundoff = STORAGE_ROUNDOFF[type_name]
+    return roundoff * np.abs(values) if roundoff else 0.0  # 0 times infinity would be NaN
 
 
-def project(
-    left: np.ndarray[Any, Any], matrix: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """`left @ matrix` and the sum of squares of each column, in float64, a cache-sized strip at a time."""
+def project(left: Array, matrix: Array) -> tuple[Array, Array]:
+    """`left @ matrix` and the sum of squares of each column, in float64; works in strips that fit a cache."""
     total, squares = np.zeros((2, matrix.shape[1]))
     step = max(1, 2**17 // matrix.shape[1])  # 1 MiB of float64
-    with np.errstate(invalid="ignore"):  # poison that was not overwritten is NaN, and must show as such
+    with np.errstate(invalid="ignore"):  # poison is NaN, and must remain visible in the result
         for start in range(0, matrix.shape[0], step):
             strip = matrix[start : start + step].astype(np.float64)
             total += left[start : start + step] @ strip
@@ -59,41 +56,39 @@ def project(
 
 
 @dataclass(frozen=True)
-class Start:
-    """What is in C, stored as (n, m), before a product is added: C₀ = u·1ᵀ + 1·vᵀ for random integers u and v.
+class InitialC:
+    """The contents of C, stored as (n, m), before a product: C₀ = u·1ᵀ + 1·vᵀ with random integer vectors u and v.
 
-    Elements of such a C differ, are exact in every result type, and one element or a whole projection of it can be had
-    again without a second copy of C. With beta = 0 nothing is added to: `added` is False, and C is poison.
+    The elements of C₀ differ, are exact in every result type, and can be recomputed without a second copy of C. With
+    beta = 0 the product does not add to C: `is_added` is False and C is poisoned.
     """
 
-    rows: np.ndarray[Any, Any]
-    columns: np.ndarray[Any, Any]
-    added: bool
+    rows: Array
+    columns: Array
+    is_added: bool
 
     @classmethod
-    def make(cls, m: int, n: int, beta: str) -> Start:
-        """The same bits for the same sizes; `beta` is `1` or `0`."""
+    def make(cls, m: int, n: int, beta: str) -> InitialC:
+        """The same values for the same sizes; `beta` is `1` or `0`."""
         return cls(draw(m, "s32", stream=3), draw(n, "s32", stream=4), beta == "1")
 
-    def fill(self, c: np.ndarray[Any, Any]) -> None:
-        """Put it into C."""
-        if self.added:
+    def fill(self, c: Array) -> None:
+        """Write C₀, or poison, into C."""
+        if self.is_added:
             np.add(self.rows[None, :], self.columns[:, None], out=c, casting="unsafe")
         else:
             poison(c)
 
-    def elements(self, i: np.ndarray[Any, Any], j: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """C₀ in rows `i` and columns `j`, which broadcast as indices do; float64."""
-        sums: np.ndarray[Any, Any] = self.rows[i].astype(np.float64) + self.columns[j]
-        return sums * self.added
+    def elements(self, i: Array, j: Array) -> Array:
+        """C₀ at rows `i` and columns `j` (broadcast), in float64; 0 if C is not added to."""
+        sums: Array = self.rows[i].astype(np.float64) + self.columns[j]
+        return sums * self.is_added
 
-    def whole(self) -> np.ndarray[Any, Any]:
-        """C₀ as (n, m); float64."""
+    def full(self) -> Array:
+        """C₀ with shape (n, m), in float64; 0 if C is not added to."""
         return self.elements(np.arange(self.rows.size)[None, :], np.arange(self.columns.size)[:, None])
 
-    def projection(self, signs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """C₀·signs, of length m; float64."""
-        sums: np.ndarray[Any, Any] = signs.sum() * self.rows.astype(np.float64) + signs @ self.columns.astype(
-            np.float64
-        )
-        return sums * self.added
+    def projection(self, signs: Array) -> Array:
+        """C₀·signs with shape (m,), in float64; 0 if C is not added to."""
+        sums: Array = signs.sum() * self.rows.astype(np.float64) + signs @ self.columns.astype(np.float64)
+        return sums * self.is_added

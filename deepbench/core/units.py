@@ -1,25 +1,23 @@
-"""Numbers to text, at the edge and nowhere else. Inside, everything is seconds, bytes and FLOP."""
+"""Numbers as text, for output only. Everywhere else, values are in seconds, bytes and FLOP."""
 
 from __future__ import annotations
 
+import math
+
 
 def scaled(value: float, units: tuple[tuple[float, str], ...], digits: int = 3) -> str:
-    """`value` in the largest unit it reaches, with so many significant digits."""
+    """`value` in the largest unit that is not larger than it; `units` are sorted from large to small."""
     size, unit = next(((s, u) for s, u in units if abs(value) >= s), units[-1])
     return f"{significant(value / size, digits)} {unit}"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Plain decimal notation with so many significant digits: 0.0123, 1.23, 123, 12300."""
+    """Decimal notation, rounded to `digits` significant digits: 0.0123, 1.23, 123, 12300."""
     if value == 0:
         return "0"
     rounded = float(f"{value:.{digits - 1}e}")
-    before = len(str(int(abs(rounded)))) if abs(rounded) >= 1 else 0
-    if before:
-        return f"{rounded:.{max(0, digits - before)}f}"
-    text = f"{rounded:.12f}".rstrip("0")
-    zeros = len(text.partition(".")[2]) - len(text.partition(".")[2].lstrip("0"))
-    return f"{rounded:.{zeros + digits}f}"
+    exponent = math.floor(math.log10(abs(rounded)))
+    return f"{rounded:.{max(0, digits - 1 - exponent)}f}"
 
 
 def seconds(value: float | None) -> str:
@@ -35,17 +33,17 @@ def joules(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """A length of time for people: `45 s`, `3 min 20 s`, `1 h 05 min`."""
-    whole = round(value)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    """`45 s`, `3 min 20 s`, `1 h 05 min`."""
+    total = round(value)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02} s"
+    return f"{total // 3600} h {total % 3600 // 60:02} min"
 
 
 def flop_per_s(value: float | None) -> str:
-    """A rate in TFLOP/s, the unit of DeepBench's tables."""
+    """A rate in TFLOP/s, without the unit."""
     return "–" if value is None else significant(value / 1e12)
 
 
@@ -55,7 +53,7 @@ def bytes_per_s(value: float | None) -> str:
 
 
 def data_bytes(value: float | None) -> str:
-    """Binary sizes as memory is sold: `1.25 GiB`."""
+    """`1.25 GiB`."""
     if value is None:
         return "–"
     units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
@@ -68,14 +66,14 @@ def percent(value: float | None, digits: int = 0) -> str:
 
 
 def bar(share: float, width: int = 5) -> str:
-    """So much of a bar: `███▌ `, in eighths of a character."""
+    """A bar filled to `share` (0 to 1), in eighths of a character: `███▌ `."""
     eighths = round(8 * width * min(1.0, max(0.0, share)))
-    whole, rest = divmod(eighths, 8)
-    return ("█" * whole + ("" if rest == 0 else "▏▎▍▌▋▊▉"[rest - 1])).ljust(width)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + ("" if rest == 0 else "▏▎▍▌▋▊▉"[rest - 1])).ljust(width)
 
 
 def plus_minus(value: float | None) -> str:
-    """`±0.4 %`: half the width of an interval."""
+    """The half-width of an interval: `±0.4 %`."""
     if value is None:
         return "–"
     if value > 1:

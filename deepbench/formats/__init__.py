@@ -212,7 +212,7 @@ def _suite_rows() -> _Wanted:
 def _sources(found: Found, case: Case, rows: _Wanted) -> list[Source]:
     sources = []
     for said, source in rows.get((case.op, case.problem, case.direction), []):
-        idle = find_op(case.op).idle_settings(case.problem, case.direction, case.precision)
+        idle = find_op(case.op).unused_settings(case.problem, case.direction, case.precision)
         fits = all(n in idle or case.settings.get(n) == v for n, v in said.items())
         if fits and source not in sources and (not found.suites or source["suite"] in found.suites):
             sources.append(source)

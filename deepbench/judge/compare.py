@@ -1,9 +1,9 @@
 """Two result files → for each case in both, which side is faster, and how sure that is.
 
 The unit is the process: one number each, the median of its clean samples. Of each side the faster half of the
-processes counts, on logarithms, because what disturbs a process only adds time (`stats.faster_halves`). Where both
-files come from one run in which the sides took turns, and rounds that were slow for one were slow for the other, they
-are compared pair by pair.
+processes counts, on logarithms, because what disturbs a process only adds time (`stats.faster_half_difference`). Where
+both files come from one run in which the sides took turns, and rounds that were slow for one were slow for the other,
+they are compared pair by pair.
 
 `faster`, `slower`: the ratio is beyond the margin, and the chance of such a ratio by accident, corrected for the number
 of cases, is below 5 %. `same`: the whole 95 % interval of the ratio lies within the margin. `cannot tell`: all else.
@@ -96,22 +96,29 @@ class Compared:
     @property
     def more_rounds(self) -> int | None:
         """How many more rounds of each side would probably decide; None when it is decided, or nobody can say."""
-        if self.verdict != "cannot tell" or self.difference is None or self.difference.error == 0 or self.other_load:
+        if (
+            self.verdict != "cannot tell"
+            or self.difference is None
+            or self.difference.standard_error == 0
+            or self.other_load
+        ):
             return None
         count = min(len(self.a.rounds), len(self.b.rounds))
         far, limit = abs(self.difference.mean), math.log1p(self.margin)
         wanted = far if far > limit else limit - far  # to exclude no change, or to fit within the margin
-        if self.between and not stats.Difference(0.0, math.sqrt(2) * self.between, 1e6).reaches(wanted, LEVEL):
+        if self.between and not stats.Difference(0.0, math.sqrt(2) * self.between, 1e6).half_width_at_most(
+            wanted, LEVEL
+        ):
             return None  # no number of rounds makes sessions more alike
-        terms = _pair_terms if self.paired else stats.faster_half
+        terms = _pair_terms if self.paired else stats.faster_half_terms
         half, scale, _ = terms(count)
-        own = math.sqrt(max(0.0, self.difference.error**2 - 2 * self.between**2))
+        own = math.sqrt(max(0.0, self.difference.standard_error**2 - 2 * self.between**2))
         spread = own * math.sqrt(half) / scale
 
         def enough(more: int) -> bool:
             half, scale, freedom = terms(count + more)
             error = math.hypot(scale * spread / math.sqrt(half), math.sqrt(2) * self.between)
-            return stats.Difference(0.0, error, freedom).reaches(wanted, LEVEL)
+            return stats.Difference(0.0, error, freedom).half_width_at_most(wanted, LEVEL)
 
         return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough)
 
@@ -200,7 +207,7 @@ def compare_files(
     found.left_out += [f"{s.record['case']}: not in {a.path.name}" for k, s in right.items() if k not in left]
     rounds = a.header["plan"]["rounds"]
     found.looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
-    corrected = stats.false_discovery(
+    corrected = stats.benjamini_hochberg(
         {c.case: min(1.0, found.looks * c.difference.p) for c in compared if c.difference is not None}
     )
     found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
@@ -212,7 +219,7 @@ def verdict_of(difference: stats.Difference, q: float, margin: float) -> str:
     limit, far = math.log1p(margin), abs(difference.mean)
     if q < 1 - LEVEL and far > limit:
         return "slower" if difference.mean > 0 else "faster"
-    return "same" if far < limit and difference.reaches(limit - far, LEVEL) else "cannot tell"
+    return "same" if far < limit and difference.half_width_at_most(limit - far, LEVEL) else "cannot tell"
 
 
 def other_cpus(s: Summary) -> float | None:
@@ -238,8 +245,8 @@ def difference_of(
     if in_turn and len(a) == len(b) >= LEAST_PAIRS:
         logs = [math.log(v) for v in a], [math.log(v) for v in b]
         if all(max(side) > min(side) for side in logs) and correlation(*logs) > CORRELATED:
-            return stats.paired(a, b), True
-    return stats.faster_halves(a, b, 0.0 if in_turn else between), False
+            return stats.paired_difference(a, b), True
+    return stats.faster_half_difference(a, b, 0.0 if in_turn else between), False
 
 
 def _difference(a: Summary, b: Summary, interleaved: bool, between: float) -> tuple[stats.Difference | None, bool]:
@@ -357,9 +364,9 @@ def _mean(name: str, cases: Sequence[Compared], between: float) -> Mean:
         return Mean(name, len(cases), math.exp(middle), None)
     # A session's own pace is in every ratio alike: it does not become less by averaging over cases.
     common = 2 * between**2
-    own = [max(0.0, d.error**2 - common) for d in differences]
+    own = [max(0.0, d.standard_error**2 - common) for d in differences]
     total = sum(own) / len(cases) ** 2
-    fourth = sum(v**2 / d.freedom for v, d in zip(own, differences, strict=True)) / len(cases) ** 4
+    fourth = sum(v**2 / d.degrees_of_freedom for v, d in zip(own, differences, strict=True)) / len(cases) ** 4
     freedom = total**2 / fourth if fourth else 1e6
-    reach = stats.t_reach(min(freedom, 1e6), LEVEL) * math.sqrt(total + common)
+    reach = stats.t_critical(min(freedom, 1e6), LEVEL) * math.sqrt(total + common)
     return Mean(name, len(cases), math.exp(middle), (math.exp(middle - reach), math.exp(middle + reach)))

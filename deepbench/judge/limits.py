@@ -19,7 +19,7 @@ from typing import Any
 from deepbench.core.backend import GroupBackend, all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
-from deepbench.core.op import Op, find_op
+from deepbench.core.op import find_op
 from deepbench.results.file import ResultFile
 from deepbench.results.record import Record
 from deepbench.results.summary import Summary, process_number
@@ -341,7 +341,7 @@ def _sure_flop(record: Record) -> float:
     """FLOP that no algorithm saves, such as Winograd's or one that leaves padding out: what is saved is no roof."""
     try:
         op = find_op(record["op"])
-        if type(op).least_flop is Op.least_flop:
+        if not op.saves_flop:
             return float(record["flop"])
         return op.least_flop(parse_case(record["case"]))
     except BadInput:  # from elsewhere

@@ -75,7 +75,7 @@ def standings(times: Mapping[str, Sequence[float]], ratio: float, correct: bool 
     typical = {name: stats.lower_quartile(values) for name, values in timed.items()}
     rest = {name: median(v for n, v in typical.items() if n != name) for name in typical}
     ratios = {name: t / rest[name] for name, t in typical.items()}
-    highs = {name: stats.between_processes(v, [1.0] * len(v)).high_s for name, v in timed.items()}
+    highs = {name: stats.estimate_time(v, [1.0] * len(v)).high_s for name, v in timed.items()}
     spread = max(LEAST_SPREAD, 1.4826 * median(abs(r - 1) for r in ratios.values()))
     chances = {name: precedence_p(timed[name], _others(timed, name)) for name in timed}
     chances = stats.holm(chances) if correct else chances

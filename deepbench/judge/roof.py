@@ -98,7 +98,7 @@ class Roofs:
 
         `keep` receives the line of a second probe.
         """
-        if record["status"] != "ok" or find_op(record["op"]).group:
+        if record["status"] != "ok" or find_op(record["op"]).is_group:
             return record
         case = parse_case(record["case"])
         key = (record["precision"], find_backend(case.backend).device, record["threads"])

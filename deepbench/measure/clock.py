@@ -231,7 +231,7 @@ def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], str]:
 
 def _clean(samples: list[Sample], calls: int) -> list[float]:
     times = [s.call_s for s in samples]
-    flags = stats.clean(
+    flags = stats.undisturbed(
         times,
         [s.cpu_s for s in samples],
         [s.involuntary_switches for s in samples],

@@ -76,7 +76,7 @@ def measure_case(
     `timeout_s` bounds the time without a sign of life: workers tell when they enter a phase. A group's ranks run on
     `hosts`, as many on each; on this machine where there are none.
     """
-    if find_op(case.op).group:
+    if find_op(case.op).is_group:
         return _measure_group(case, round_number, rules, timeout_s, hosts)
     kills = describe.kills_for_memory()
     request = {"case": case.text, "round": round_number, "rules": asdict(rules)}

@@ -141,7 +141,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
     if case.settings["pin"] == "cores" and case.threads > len(os.sched_getaffinity(0)):
         cores = len(os.sched_getaffinity(0))
         raise errors.Unsupported(f"pin=cores wants a core for each of {case.threads} threads, there are {cores}")
-    refuse_too_large(op.operand_bytes(case), case.settings, op.work_bytes(case))
+    refuse_too_large(op.operand_bytes(case), case.settings, op.workspace_bytes(case))
     result["library"] = backend.open()
     free = backend.memory_free()
     if free is not None and op.operand_bytes(case) > free:
@@ -177,7 +177,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         rules = replace(rules, first_call_counts_s=None)
     # Where repeated calls leave what one leaves, what timing left is checked. So is a kernel so long that it will be
     # sampled once. Otherwise one more call is made.
-    fresh = op.overwrites(case) or (first.call_s >= rules.most_s and len(sets) == 1)
+    fresh = op.is_idempotent(case) or (first.call_s >= rules.most_s and len(sets) == 1)
     if fresh:
         _put_back(op, case, sets, kernels)
     timer = single if len(sets) == 1 else callloop.timer(in_turn(kernels))[0]
@@ -203,7 +203,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], pipe: IO[
         return
     say(pipe, {"phase": "check again"})
     calls = measurement.warm_up_calls + len(measurement.samples_s) * measurement.calls_per_sample
-    overwrites = op.overwrites(case) and kernels[0].repeats
+    overwrites = op.is_idempotent(case) and kernels[0].repeats
     left_by_timing = overwrites or (fresh and calls == 1 and device is None and rules.energy_s is None)
     for i in sorted({0, len(sets) // 2, len(sets) - 1}):
         if not left_by_timing:

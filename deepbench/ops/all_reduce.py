@@ -1,8 +1,9 @@
-"""All-reduce: every rank gets the sum of all ranks' vectors of `n` elements. Any algorithm that is deterministic.
+"""All-reduce: every rank receives the sum of all ranks' vectors of `n` elements. Any deterministic algorithm counts.
 
-Out of place from `send` to `receive`, or in place (`place=in`), as frameworks add gradients. Between GPUs each rank has
-a process, or one process drives all cards (`processes=one`), as the original did on one machine. With `overlap=gemm`
-each rank multiplies matrices meanwhile, as training computes one layer's gradient while the last one's travels.
+The result goes to a second buffer, or with `place=in` replaces the input, as frameworks add gradients. Between GPUs,
+each rank has its own process, or with `processes=one` one process drives all GPUs, as the original did on one machine.
+With `overlap=gemm` each rank multiplies matrices at the same time, as training overlaps the all-reduce of one layer's
+gradient with the computation of the next.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.collective import Collective, CollectiveOp, stretch
+from deepbench.core.collective import Collective, CollectiveOp, periodic_slice
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    from deepbench.core.op import Array
 
 
 class AllReduceOp(CollectiveOp):
@@ -27,15 +26,15 @@ class AllReduceOp(CollectiveOp):
         **CollectiveOp.settings,
     }
     variants = ("processes", *CollectiveOp.variants)
-    adds = same_everywhere = repeats = True
+    reduces = equal_on_all_ranks = is_periodic = True
     smoke = (Collective(1, 2), Collective(2, 3), Collective(1000, 2), Collective(1001, 3))
 
     def bus_factor(self, problem: Any) -> float:
-        """2·(ranks - 1)/ranks: what the best algorithm sends of each byte, there and back."""
+        """2·(ranks - 1) / ranks: transfers of each byte by an optimal algorithm."""
         return float(2 * (problem.ranks - 1) / problem.ranks)
 
-    def wanted(self, problem: Any, rank: int, of: Sequence[Array], first: int, count: int) -> Array:
-        return stretch(of[0], first, count)
+    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
+        return periodic_slice(tiles[0], first, count)
 
 
 OP = AllReduceOp()

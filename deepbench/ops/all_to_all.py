@@ -1,16 +1,14 @@
-"""All-to-all: each rank sends n / ranks elements to every rank, and gets as many from each: `n` sent, `n` received."""
+"""All-to-all: each rank sends n / ranks elements to every rank, so it sends and receives `n` elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.collective import CollectiveOp, Parts, joined
+from deepbench.core.collective import CollectiveOp, Parts, concatenated_slice
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    from deepbench.core.op import Array
 
 
 class AllToAllOp(CollectiveOp):
@@ -19,12 +17,12 @@ class AllToAllOp(CollectiveOp):
     smoke = (Parts(4, 2), Parts(999, 3))
 
     def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1)/ranks: what a rank sends itself need not travel."""
+        """(ranks - 1) / ranks: what a rank sends to itself is not transferred."""
         return float((problem.ranks - 1) / problem.ranks)
 
-    def wanted(self, problem: Any, rank: int, of: Sequence[Array], first: int, count: int) -> Array:
+    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
         part = problem.n // problem.ranks
-        return joined([(of[r], rank * part) for r in range(problem.ranks)], part, first, count)
+        return concatenated_slice([(tiles[r], rank * part) for r in range(problem.ranks)], part, first, count)
 
 
 OP = AllToAllOp()

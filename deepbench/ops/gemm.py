@@ -1,9 +1,9 @@
-"""GEMM: C = A·B + C on matrices stored column by column, as in the original DeepBench.
+"""GEMM: C = A·B + C on column-major matrices, as in the original DeepBench.
 
-A is m × k, B is k × n, C is m × n. `a_t=1` says that A lies transposed in memory (as k × m), `b_t=1` that B does
-(as n × k). alpha = 1, and beta = 1 unless the setting `beta=0` is chosen: C is read, added to and written, so
-no work is elided. A column-major matrix is a row-major NumPy array of the transposed shape, and that is how the
-arrays `a`, `b`, `c` are kept: `c` has shape (n, m), `a` (k, m) or (m, k), `b` (n, k) or (k, n).
+A is m × k, B is k × n, C is m × n. With `a_t=1` A is stored transposed (as k × m), with `b_t=1` B is (as n × k).
+alpha = 1, and beta = 1 unless the setting `beta=0` is chosen; with beta = 1, C is read, added to and written. A
+column-major matrix is a row-major NumPy array of the transposed shape: array `c` has shape (n, m), `a` (k, m) or, with
+`a_t=1`, (m, k), and `b` (n, k) or, with `b_t=1`, (k, n).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     import numpy as np
 
     from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+    from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
-    from deepbench.core.tolerance import Start
+    from deepbench.core.tolerance import InitialC
 
-# Up to so many multiply-adds, and elements of one operand, the whole product is computed in float64 (some
-# milliseconds); above, elements are sampled and the whole is checked by a random projection.
+# Up to this many multiply-adds, and elements of one operand, the full product is computed in float64 (milliseconds).
+# Beyond, individual elements are sampled, and a random projection covers all elements.
 FULL_CHECK_MULTIPLY_ADDS = 2**27
 FULL_CHECK_ELEMENTS = 2**20
 
 
 @dataclass(frozen=True)
 class Gemm(BaseProblem):
-    """Sizes of one product; `a_t` and `b_t` say which operands are stored transposed."""
+    """Sizes of one product; `a_t` and `b_t` are 1 if the operand is stored transposed."""
 
     m: int = size()
     n: int = size()
@@ -43,7 +43,7 @@ class Gemm(BaseProblem):
 
 class GemmOp(Op):
     name = "gemm"
-    varies = "n"
+    sweep_field = "n"
     Problem = Gemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "weights": ("plain", "packed"),
@@ -64,16 +64,16 @@ class GemmOp(Op):
     device_probes = (Gemm(8192, 8192, 8192), Gemm(8192, 8192, 8192, a_t=1), Gemm(4096, 4096, 4096))
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """In every precision."""
+        """All precisions."""
         return True
 
     def operand_bytes(self, case: Case) -> int:
-        """A, B and C at their stored sizes."""
+        """Bytes of A, B and C as stored."""
         a, b, c = self._operand_bytes(case)
         return a + b + c
 
     def operands(self, case: Case) -> Arrays:
-        """Arrays `a`, `b`, `c` as they lie in memory, see the top of this file."""
+        """Arrays `a`, `b` and `c`; their shapes are at the top of this file."""
         from deepbench.core import operands
 
         p, types = case.problem, case.precision
@@ -86,22 +86,22 @@ class GemmOp(Op):
         return arrays
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """C as a product finds it: something to add to (beta = 1), or poison (beta = 0)."""
-        self._start(case).fill(arrays["c"])
+        """Write C₀ (beta = 1) or poison (beta = 0) into C."""
+        self._initial_c(case).fill(arrays["c"])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
-        """C in full, shape (n, m)."""
+        """The full C, shape (n, m)."""
         import numpy as np
 
         a, b = self._left(case, arrays), self._right(case, arrays)
-        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self._start(case).whole()}
+        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self._initial_c(case).full()}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
-        """Every element of a small product; of a large one a sample, and each element through a projection."""
+        """Every element of a small product; a sample and a projection of a large one."""
         import numpy as np
 
         from deepbench.core.operands import generator
-        from deepbench.core.tolerance import TOLERANCE_UNITS, storing, sum_roundoff
+        from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error, sum_roundoff
 
         p, c = case.problem, arrays["c"]
         a, b = self._left(case, arrays), self._right(case, arrays)
@@ -111,23 +111,23 @@ class GemmOp(Op):
             a_norm = np.linalg.norm(a.astype(np.float64), axis=0)
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             want = self.reference(case, arrays)["c"]
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storing(self.result_type(case), want)
+            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(self.result_type(case), want)
             yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
         yield self._sampled(case, arrays, choices, unit)
         yield self._projected(case, arrays, choices, unit)
 
-    def idle_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """Only results of 16-bit floats are stored in two ways."""
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """Only results of 16-bit floats can be stored in two types."""
         return () if precision.name in SIXTEEN_BITS else ("result",)
 
-    def overwrites(self, case: Case) -> bool:
-        """With beta = 1 every call adds."""
+    def is_idempotent(self, case: Case) -> bool:
+        """With beta = 1 every call adds to C."""
         return case.settings["beta"] == "0"
 
     def flop(self, case: Case) -> int:
-        """2·m·n·k: one multiplication and one addition for each product, as the original counts."""
+        """2·m·n·k: one multiplication and one addition per product, as the original counts."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
 
@@ -137,12 +137,12 @@ class GemmOp(Op):
         return a + b + c * (2 if case.settings["beta"] == "1" else 1)
 
     def result_type(self, case: Case) -> str:
-        """`result=wide`: as sums are kept. `narrow`: 16-bit floats are stored in 16 bits."""
+        """`result=wide`: the type of the accumulation; `narrow`: 16 bits for 16-bit floats."""
         narrow = case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS
         return case.precision.data if narrow else case.precision.result
 
     def title(self, problem: Any) -> str:
-        """`1760 × 128 × 1760 NT`: m × n × k, then N or T for A and for B."""
+        """`1760 × 128 × 1760 NT`: m × n × k, then N or T (transposed) for A and for B."""
         return f"{problem.m} × {problem.n} × {problem.k} {'NT'[problem.a_t]}{'NT'[problem.b_t]}"
 
     def _operand_bytes(self, case: Case) -> tuple[int, int, int]:
@@ -153,24 +153,24 @@ class GemmOp(Op):
             p.m * p.n * BITS[self.result_type(case)] // 8,
         )
 
-    def _left(self, case: Case, arrays: Arrays) -> np.ndarray[Any, Any]:
-        """Aᵀ as a (k, m) view, however it is stored."""
+    def _left(self, case: Case, arrays: Arrays) -> Array:
+        """Aᵀ as a (k, m) view."""
         return arrays["a"].T if case.problem.a_t else arrays["a"]
 
-    def _right(self, case: Case, arrays: Arrays) -> np.ndarray[Any, Any]:
-        """Bᵀ as an (n, k) view, however it is stored."""
+    def _right(self, case: Case, arrays: Arrays) -> Array:
+        """Bᵀ as an (n, k) view."""
         return arrays["b"].T if case.problem.b_t else arrays["b"]
 
-    def _start(self, case: Case) -> Start:
-        from deepbench.core.tolerance import Start
+    def _initial_c(self, case: Case) -> InitialC:
+        from deepbench.core.tolerance import InitialC
 
-        return Start.make(case.problem.m, case.problem.n, case.settings["beta"])
+        return InitialC.make(case.problem.m, case.problem.n, case.settings["beta"])
 
     def _sampled(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
-        """Random elements, the four corners among them, each computed in float64."""
+        """The four corners and random elements, each recomputed in float64."""
         import numpy as np
 
-        from deepbench.core.tolerance import sampled_elements, storing
+        from deepbench.core.tolerance import sampled_elements, storage_error
 
         p, c = case.problem, arrays["c"]
         corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
@@ -184,28 +184,28 @@ class GemmOp(Op):
             want[e] = row @ column
             tolerance[e] = unit * (np.linalg.norm(row) * np.linalg.norm(column) + 1)
             got[e] = c[j[e], i[e]]
-        want += self._start(case).elements(i, j)
-        tolerance += storing(self.result_type(case), want)
+        want += self._initial_c(case).elements(i, j)
+        tolerance += storage_error(self.result_type(case), want)
         return Comparison(f"{j.size} elements", got, want, tolerance, min(j.size, c.size), c.size)
 
     def _projected(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
-        """C·x against A·(B·x) + C₀·x for random signs x: every element has a part, at the cost of reading C.
+        """C·x against A·(B·x) + C₀·x for random signs x: covers every element at the cost of reading C once.
 
-        Freivalds' check, with a tolerance because sums are rounded.
+        Freivalds' algorithm (1977), with a tolerance for rounded sums.
         """
         import numpy as np
 
-        from deepbench.core.tolerance import PROJECTION_SAFETY, project, storing
+        from deepbench.core.tolerance import PROJECTION_SAFETY, project, storage_error
 
         p, c = case.problem, arrays["c"]
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
         a, b = self._left(case, arrays), self._right(case, arrays)
         inner, b_squares = project(signs, b)
         want, a_squares = project(inner, a)
-        want += self._start(case).projection(signs)
+        want += self._initial_c(case).projection(signs)
         got, squares = project(signs, c)
-        spread = np.sqrt(a_squares * b_squares.sum() + p.n)
-        tolerance = PROJECTION_SAFETY * (unit * spread + storing(self.result_type(case), np.sqrt(squares)))
+        magnitude = np.sqrt(a_squares * b_squares.sum() + p.n)
+        tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(self.result_type(case), np.sqrt(squares)))
         return Comparison("projection of every element", got, want, tolerance, c.size, c.size)
 
 

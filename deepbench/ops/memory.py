@@ -1,7 +1,7 @@
-"""Memory: `n` numbers are read, copied, or combined (triad): how fast bytes come and go, from a cache or from memory.
+"""Memory: read, copy or combine `n` numbers, to measure the bandwidth of a cache or of memory.
 
-read: bits that occur an odd number of times in the words of a, so that every one must be looked at. copy: c = a.
-triad: c = a + 3·b, as in STREAM (McCalpin, 1995).
+read: the exclusive-or of all 64-bit words of a, which depends on every bit. copy: c = a. triad: c = a + 3·b, as in
+STREAM (McCalpin, 1995).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deepbench.core.errors import BadInput
 from deepbench.core.op import Comparison, Op
 from deepbench.core.problem import BaseProblem, choice, size
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from deepbench.core.op import Arrays
     from deepbench.core.precision import Precision
 
-# Arrays of each kind that are read, and written.
+# Number of arrays that each kind reads and writes.
 STREAMS = {"read": (1, 0), "copy": (1, 1), "triad": (2, 1)}
 
 # Two roundings of a result of up to 4.
@@ -27,7 +28,7 @@ TRIAD_ROUNDINGS = 2
 
 @dataclass(frozen=True)
 class Memory(BaseProblem):
-    """What is done with arrays of so many numbers; an even number, since `read` takes words of 64 bits."""
+    """`n` f32 numbers per array; even, because `read` works on 64-bit words."""
 
     kind: str = choice(*STREAMS)
     n: int = size(least=2)
@@ -35,36 +36,34 @@ class Memory(BaseProblem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n % 2:
-            from deepbench.core.errors import BadInput
-
             raise BadInput(f"n must be even, found {self.n}")
 
 
 class MemoryOp(Op):
     name = "memory"
-    varies = "n"
+    sweep_field = "n"
     Problem = Memory
     outputs = ("c",)
     smoke = (Memory("read", 2), Memory("copy", 1002), Memory("triad", 30), Memory("read", 70002), Memory("triad", 9998))
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """Bytes are bytes: one type is enough."""
+        """f32 only: bandwidth does not depend on the type."""
         return precision.name == "f32"
 
     def operand_bytes(self, case: Case) -> int:
-        return int(4 * case.problem.n * sum(STREAMS[case.problem.kind]))
+        return self.traffic_bytes(case)
 
     def operands(self, case: Case) -> Arrays:
-        """Arrays `a`, for triad `b`, and `c`: as long, or for `read` two numbers that hold 64 bits."""
+        """`a` (n), for triad `b` (n), and `c` (n; for `read` 2, which hold the 64 bits of the result)."""
         from deepbench.core import operands
 
         p = case.problem
-        made = {"a": operands.random((p.n,), "f32", stream=0)}
+        arrays = {"a": operands.random((p.n,), "f32", stream=0)}
         if p.kind == "triad":
-            made["b"] = operands.random((p.n,), "f32", stream=1)
-        made["c"] = operands.empty((2 if p.kind == "read" else p.n,), "f32")
-        self.reset(case, made)
-        return made
+            arrays["b"] = operands.random((p.n,), "f32", stream=1)
+        arrays["c"] = operands.empty((2 if p.kind == "read" else p.n,), "f32")
+        self.reset(case, arrays)
+        return arrays
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         from deepbench.core.operands import poison
@@ -82,7 +81,7 @@ class MemoryOp(Op):
         return {"c": a.astype(np.float64) + 3 * arrays["b"].astype(np.float64)}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
-        """Every bit of what is read and copied; triad within two roundings."""
+        """Every bit of `read` and `copy`; every element of `triad` within two roundings."""
         import numpy as np
 
         c, kind = arrays["c"], case.problem.kind
@@ -92,23 +91,23 @@ class MemoryOp(Op):
             tolerance = TRIAD_ROUNDINGS * case.precision.roundoff * sizes
             yield Comparison("every element", c.astype(np.float64), want, tolerance, want.size, want.size)
             return
-        bits = (
-            np.bitwise_xor.reduce(arrays["a"].view("u8"), keepdims=True).view("u4") if kind == "read" else arrays["a"]
-        )
-        # As whole numbers: the bits that are left of many numbers need not be a number.
+        bits = arrays["a"]
+        if kind == "read":
+            bits = np.bitwise_xor.reduce(bits.view("u8"), keepdims=True)
+        # As integers: the exclusive-or of floats need not be a valid float.
         got, want = c.view("u4").astype(np.float64), bits.view("u4").astype(np.float64)
         yield Comparison("every bit", got, want, np.zeros_like(want), want.size, want.size)
 
     def flop(self, case: Case) -> int:
-        """Two for each element of a triad; the others compute nothing."""
+        """2·n for a triad, otherwise 0."""
         return 2 * case.problem.n if case.problem.kind == "triad" else 0
 
     def traffic_bytes(self, case: Case) -> int:
-        """Each array once, as STREAM counts: that most caches read a line before they write it is left out."""
+        """Each array once, as STREAM counts; reads of lines that are then written are not included."""
         return int(4 * case.problem.n * sum(STREAMS[case.problem.kind]))
 
     def title(self, problem: Memory) -> str:
-        """`copy of 64 Mi numbers`."""
+        """`copy of 67108864 numbers`."""
         return f"{problem.kind} of {problem.n} numbers"
 
 

@@ -1,29 +1,27 @@
-"""Send and receive: each rank sends `n` elements to the next, the last one to rank 0, and gets as many: a pipeline."""
+"""Send and receive: each rank sends `n` elements to the next one, and the last rank to rank 0, as in a pipeline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.collective import Collective, CollectiveOp, stretch
+from deepbench.core.collective import Collective, CollectiveOp, periodic_slice
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    from deepbench.core.op import Array
 
 
 class SendReceiveOp(CollectiveOp):
     name = "send_receive"
-    repeats = True
+    is_periodic = True
     smoke = (Collective(1, 2), Collective(1001, 3))
 
     def bus_factor(self, problem: Any) -> float:
-        """1: every byte goes over one link."""
+        """1: every byte crosses one link."""
         return 1.0
 
-    def wanted(self, problem: Any, rank: int, of: Sequence[Array], first: int, count: int) -> Array:
-        return stretch(of[(rank - 1) % problem.ranks], first, count)
+    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
+        return periodic_slice(tiles[(rank - 1) % problem.ranks], first, count)
 
 
 OP = SendReceiveOp()

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deepbench.core.backend import all_backends, find_backend
-from deepbench.core.case import DIRECTIONS, Case, Pattern, check_settings, known_settings, parse_pattern, run_words
+from deepbench.core.case import (
+    DIRECTIONS,
+    Case,
+    Pattern,
+    check_settings,
+    known_settings,
+    parse_pattern,
+    run_settings_text,
+)
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
@@ -66,7 +74,7 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     """What the case is compared with, on every library that a run would take, whatever op was asked for."""
     unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
     for text in find_op(case.op).baselines(case):
-        pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_words(case)}")
+        pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_settings_text(case)}")
         yield from _cases(pattern, dataclasses.replace(unbound, device=find_backend(case.backend).device), case.threads)
 
 
@@ -77,7 +85,7 @@ def _application_chosen(entry: Entry, choices: Choices) -> bool:
 
 def _ranks_chosen(entry: Entry, choices: Choices, cores: int) -> bool:
     """Whether a group is as large as asked for; of a suite's no larger than the cores, unless asked for."""
-    if not find_op(entry.pattern.op).group:
+    if not find_op(entry.pattern.op).is_group:
         return True
     ranks = entry.pattern.problem.ranks
     if choices.ranks:
@@ -102,7 +110,7 @@ def _check(choices: Choices) -> None:
             raise BadInput(f"unknown setting {shorten(name)!r}; there are {', '.join(known)}")
         for value in values:
             if value not in known[name]:
-                raise BadInput(f"{name} is one of {', '.join(known[name])}, found {shorten(value)!r}")
+                raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
 
 
 def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable[Case]:
@@ -116,10 +124,10 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
                 if not backend.supports(op.name, precision, direction):
                     continue
                 # On a device one thread of the host gives the orders, and in a group each rank has one.
-                on_cpu = backend.device == "cpu" and not op.group
+                on_cpu = backend.device == "cpu" and not op.is_group
                 for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
                     kind = find_precision(precision)
-                    idle = op.idle_settings(pattern.problem, direction, kind)
+                    idle = op.unused_settings(pattern.problem, direction, kind)
                     for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
                         yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
 

@@ -33,6 +33,6 @@ def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> floa
     if at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
     more = 0.0 if find_backend(case.backend).device == "cpu" else DEVICE_S
-    if op.group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
+    if op.is_group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
         more += GROUP_S + 6 * case.problem.ranks * op.operand_bytes(case) / TOUCH_BYTES_PER_S / 2
     return PROCESS_S + op.operand_bytes(case) / TOUCH_BYTES_PER_S + call + sampling + more

@@ -130,7 +130,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         "% of peak": f"{units.bar(standing.share)} {standing.bound} {units.percent(standing.share)}"
         if standing
         else None,
-        "undisturbed": None if s.imported else e.clean_fraction,  # other programs record no evidence
+        "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
 
 

@@ -44,7 +44,7 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "high_s": e.high_s if e else None,
         "interval_of": None if e is None or e.low_s is None else "one process" if s.single_process else "processes",
         "processes": e.processes if e else None,
-        "clean_fraction": e.clean_fraction if e and not s.imported else None,
+        "clean_fraction": e.undisturbed_fraction if e and not s.imported else None,
         "first_call_s": min((m["first_call_s"] for m in measured if m["first_call_s"] is not None), default=None),
         "flop": r["flop"],
         **{f"flop_{name}": count for name, count in r.get("other_flop", {}).items()},

@@ -100,7 +100,7 @@ def _sampling_notes(s: Summary) -> list[Note]:
     notes += [PYTHON_LOOP] * any(m["loop"] == "python" for m in measurements)
     if s.estimate.disturbed:
         return [*notes, DISTURBED]
-    return notes + [FEW_SAMPLES] * (s.estimate.clean_fraction < FEW_UNDISTURBED)
+    return notes + [FEW_SAMPLES] * (s.estimate.undisturbed_fraction < FEW_UNDISTURBED)
 
 
 def _energy_notes(s: Summary) -> list[Note]:

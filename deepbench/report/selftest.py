@@ -136,7 +136,7 @@ def table(findings: Findings) -> Table:
         {
             "case": c.case,
             "time": stats.lower_quartile(findings.times[c.case]),
-            "spread": stats.spread(findings.times[c.case]) / stats.lower_quartile(findings.times[c.case]),
+            "spread": stats.faster_half_range(findings.times[c.case]) / stats.lower_quartile(findings.times[c.case]),
             "false alarms": c.rates.false_alarms,
             "finds": c.smallest,
             "false alarms in turn": in_turn[c.case].rates.false_alarms if c.case in in_turn else None,

@@ -317,7 +317,7 @@ def _varies(op: str) -> str:
     from deepbench.core.op import find_op
 
     try:
-        return find_op(op).varies or "size"
+        return find_op(op).sweep_field or "size"
     except BadInput:
         return "size"
 

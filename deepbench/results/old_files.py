@@ -63,7 +63,7 @@ def _op_fields(
     }
     try:
         op = find_op(name)
-        fields["variants"], fields["varies"], fields["is_group"] = list(op.variants), op.varies, op.group
+        fields["variants"], fields["varies"], fields["is_group"] = list(op.variants), op.sweep_field, op.is_group
         sizes = make_problem(op, dict(problem))
         fields["problem_title"] = op.title(sizes)
         if direction not in op.directions:

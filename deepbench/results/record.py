@@ -6,13 +6,13 @@ Each line is one JSON object. `schema.json` states the same types as a JSON Sche
 every field and its unit. A field of type `object` may hold any JSON value: readers must check it.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: with it, `__required_keys__` of a TypedDict would ignore `NotRequired`.
 
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from deepbench.core.backend import find_backend
-from deepbench.core.case import Case, parse_case, run_words
+from deepbench.core.case import Case, parse_case, run_settings_text
 from deepbench.core.op import Op, find_op
 
 SCHEMA: Literal["deepbench/1"] = "deepbench/1"
@@ -388,13 +388,13 @@ def backend_fields(name: str) -> BackendFields:
 def op_fields(op: Op, case: Case) -> OpFields:
     """What a record states about the operation of this case."""
     # A baseline may be of any backend, so the text of one is taken and its backend removed.
-    words = f"{case.precision.name} reference threads={case.threads} {run_words(case)}"
+    words = f"{case.precision.name} reference threads={case.threads} {run_settings_text(case)}"
     baselines = [parse_case(f"{pattern} {words}").text for pattern in op.baselines(case)]
     return {
         "problem_title": op.title(case.problem),
         "variants": list(op.variants),
-        "varies": op.varies,
-        "is_group": op.group,
+        "varies": op.sweep_field,
+        "is_group": op.is_group,
         "least_flop": op.least_flop(case),
         "baselines": [text.replace(" reference ", " ", 1) for text in baselines],
     }

@@ -158,13 +158,13 @@ def process_time_s(record: Record) -> float:
     return process_number(record["measurement"]).time_s
 
 
-def process_number(measurement: Measurement) -> stats.ProcessNumber:
+def process_number(measurement: Measurement) -> stats.ProcessMedian:
     """The time of one process from its samples."""
-    return stats.process_number(measurement["samples_s"], _undisturbed(measurement))
+    return stats.process_median(measurement["samples_s"], _undisturbed(measurement))
 
 
 def _undisturbed(measurement: Measurement) -> list[bool]:
-    return stats.clean(
+    return stats.undisturbed(
         measurement["samples_s"],
         measurement["cpu_s"],
         measurement["involuntary_switches"],
@@ -185,12 +185,12 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if not measured:
         return None, False
     numbers = list(map(process_number, measured))
-    time = stats.between_processes([n.time_s for n in numbers], [n.clean_fraction for n in numbers])
+    time = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
     time = replace(time, disturbed=any(n.disturbed for n in numbers))
     if len(measured) > 1:
         return time, False
     only = measured[0]
-    interval = stats.median_interval(stats.counted(only["samples_s"], _undisturbed(only)))
+    interval = stats.median_interval(stats.samples_used(only["samples_s"], _undisturbed(only)))
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True

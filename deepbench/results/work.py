@@ -59,7 +59,7 @@ class Work:
             case.precision.name,
             find_backend(case.backend).device,
             case.threads,
-            tuple(f"{name}={value}" for name, value in case.chosen),
+            tuple(f"{name}={value}" for name, value in case.overrides),
             case.backend,
         )
 

@@ -47,7 +47,7 @@ def combinations(name, op):
 
 def pairs():
     """Every backend with every op it has."""
-    alone = [op for op in all_ops().values() if not op.group]  # groups: test_group_libraries.py
+    alone = [op for op in all_ops().values() if not op.is_group]  # groups: test_group_libraries.py
     return [(name, op.name) for name in all_backends() for op in alone if combinations(name, op)]
 
 

@@ -28,7 +28,7 @@ def refused(done, expected):
             "unknown operation 'nosuch'; choose one of all_gather, all_reduce, all_to_all, broadcast, "
             "conv, gemm, memory, recurrent, reduce_scatter, send_receive, sparse_gemm",
         ),
-        (["run", "--precision", "f33"], "unknown precision 'f33'; there are f32"),
+        (["run", "--precision", "f33"], "unknown precision 'f33'; choose one of f32"),
         (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; choose one of cublas"),
         (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),
         (["run", "gemm m=-1 n=1 k=1"], "m must be a whole number from 1"),
@@ -37,7 +37,7 @@ def refused(done, expected):
         (["run", "gemm m=99999999999999999999999 n=1 k=1"], "at most 20 digits"),
         (["run", "gemm n=1 k=1"], "gemm needs m"),
         (["run", "gemm m=1 n=1 k=1", "--set", "beta"], "--set wants NAME=VALUE"),
-        (["run", "gemm m=1 n=1 k=1", "--set", "beta=7"], "beta is one of 1, 0"),
+        (["run", "gemm m=1 n=1 k=1", "--set", "beta=7"], "beta must be one of 1, 0"),
         (["run", "gemm m=1 n=1 k=1", "--threads", "two"], "threads must be a whole number, found 'two'"),
         (["run", "gemm m=1 n=1 k=1", "--threads", "0"], "threads must be from 1"),
         (["run", "gemm m=1 n=1 k=1", "--rounds", "0"], "--rounds must be from 1"),

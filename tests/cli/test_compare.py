@@ -88,7 +88,7 @@ def test_a_budget_is_kept(deepbench, tmp_path):
         (["compare", "a.jsonl", "other.jsonl"], "have no measured case in common"),
         (["gate", "a.jsonl", "a.jsonl", "--junit", "/no/such/folder/x"], "cannot write /no/such/folder/x"),
         (["run", "quick", "--ab", "threads"], "--ab wants NAME=ONE,OTHER"),
-        (["run", "quick", "--ab", "weights=plain,nothing"], "weights is one of"),
+        (["run", "quick", "--ab", "weights=plain,nothing"], "weights must be one of"),
         (["run", "--against", "a.jsonl", "quick"], "--against takes its cases from the file"),
         (["run", "quick", "--budget", "soon"], "--budget wants a time"),
         (["run", "quick", "--budget", "1min", "--rounds", "3"], "leave out --rounds"),

@@ -90,14 +90,14 @@ def test_garbage_after_a_good_case_is_one_sentence(words):
         ("gemm m= n=1 k=1", "found nothing"),
         ("gemm m=1 n=1", "gemm needs k"),
         ("gemm m=1 n=1 k=1 q=4", "no field or setting 'q'"),
-        ("gemm m=1 m=2 n=1 k=1", "m is said twice"),
+        ("gemm m=1 m=2 n=1 k=1", "m appears twice"),
         ("gemm m=1 n=1 k=1 a_t=2", "a_t must be a whole number from 0 to 1"),
-        ("gemm m=1 n=1 k=1 beta=3", "beta is one of 1, 0"),
+        ("gemm m=1 n=1 k=1 beta=3", "beta must be one of 1, 0"),
         ("gemm m=1 n=1 k=1 threads=0", "threads must be from 1"),
         ("gemm m=1 n=1 k=1 backward_data", "gemm has no direction backward_data"),
-        ("gemm m=1 n=1 k=1 f31", "'f31' is no direction"),
+        ("gemm m=1 n=1 k=1 f31", "'f31' is not a direction"),
         ("gem m=1", "unknown operation 'gem'"),
-        ("", "an empty case"),
+        ("", "the case is empty"),
     ],
 )
 def test_a_bad_word_gets_a_sentence_that_says_what_was_wanted(text, expected):
@@ -108,5 +108,5 @@ def test_a_bad_word_gets_a_sentence_that_says_what_was_wanted(text, expected):
 
 
 def test_a_complete_case_says_all_its_words():
-    with pytest.raises(BadInput, match="does not say its backend"):
+    with pytest.raises(BadInput, match="has no backend; add one of"):
         parse_case("gemm m=1 n=1 k=1 forward f32 threads=1")

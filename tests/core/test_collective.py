@@ -10,13 +10,13 @@ from deepbench.measure.group import link
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.suites import read_words
 
-GROUPS = [op.name for op in all_ops().values() if op.group]
+GROUPS = [op.name for op in all_ops().values() if op.is_group]
 
 
 def solve(op, c):
-    """What every rank receives, worked out from what the ranks send, without the op's own `wanted`."""
+    """What every rank receives, worked out from what the ranks send, without the operation's own `expected`."""
     p = c.problem
-    sends = [op.operands_of(c, r, whole=False)["send"].astype(np.float64) for r in range(p.ranks)]
+    sends = [op.rank_operands(c, r, integers=False)["send"].astype(np.float64) for r in range(p.ranks)]
     if op.name == "all_reduce":
         return [np.add.reduce(sends)] * p.ranks
     if op.name == "reduce_scatter":
@@ -41,15 +41,15 @@ def test_the_right_answer_passes_and_one_wrong_element_does_not(name, precision,
     c = parse_case(f"{name} {sizes} forward {precision} mpich threads=1")
     answers = solve(op, c)
     for rank, answer in enumerate(answers):
-        arrays = op.operands_of(c, rank, whole=False)
-        op.begin(c, rank, arrays)
+        arrays = op.rank_operands(c, rank, integers=False)
+        op.reset_rank(c, rank, arrays)
         if not (name == "broadcast" and rank == 0):  # the root has it from the beginning
-            assert not verdict_of(op.compare_of(c, rank, arrays, False)).passed  # poison
+            assert not verdict_of(op.compare_rank(c, rank, arrays, False)).passed  # poison
         arrays["receive"][...] = answer.astype(arrays["receive"].dtype)
-        assert verdict_of(op.compare_of(c, rank, arrays, False)).passed
+        assert verdict_of(op.compare_rank(c, rank, arrays, False)).passed
         i = arrays["receive"].size // 2
         arrays["receive"][i] -= 0.1 * max(1.0, abs(float(answer[i])))
-        verdict = verdict_of(op.compare_of(c, rank, arrays, False))
+        verdict = verdict_of(op.compare_rank(c, rank, arrays, False))
         assert not verdict.passed
         assert verdict.covers == verdict.of == arrays["receive"].size
 
@@ -58,13 +58,13 @@ def test_whole_numbers_are_exact_in_every_precision():
     op = find_op("all_reduce")
     for precision in ("f32", "f16", "bf16"):
         c = parse_case(f"all_reduce n=1000 ranks=31 forward {precision} mpich threads=1")
-        sends = [op.operands_of(c, r, whole=True)["send"] for r in range(31)]
-        arrays = op.operands_of(c, 0, whole=True)
+        sends = [op.rank_operands(c, r, integers=True)["send"] for r in range(31)]
+        arrays = op.rank_operands(c, 0, integers=True)
         total = sends[0]
         for other in sends[1:]:
             total = total + other  # rounded after every addition
         arrays["receive"][...] = total
-        verdict = verdict_of(op.compare_of(c, 0, arrays, True))
+        verdict = verdict_of(op.compare_rank(c, 0, arrays, True))
 
         assert verdict.passed
         assert 0.0 == verdict.error
@@ -73,11 +73,11 @@ def test_whole_numbers_are_exact_in_every_precision():
 def test_two_ranks_exchanged_are_seen():
     """Data of ranks differ, so an answer that took one rank twice and another never is wrong."""
     op, c = find_op("all_reduce"), parse_case("all_reduce n=100 ranks=3 forward f32 mpich threads=1")
-    sends = [op.operands_of(c, r, whole=False)["send"] for r in range(3)]
-    arrays = op.operands_of(c, 0, whole=False)
+    sends = [op.rank_operands(c, r, integers=False)["send"] for r in range(3)]
+    arrays = op.rank_operands(c, 0, integers=False)
     arrays["receive"][...] = sends[0] + sends[1] + sends[1]
 
-    assert not verdict_of(op.compare_of(c, 0, arrays, False)).passed
+    assert not verdict_of(op.compare_rank(c, 0, arrays, False)).passed
 
 
 @pytest.mark.parametrize(("ranks", "factor"), [(2, 1.0), (4, 1.5), (8, 1.75)])
@@ -169,7 +169,7 @@ def test_the_hidden_share_is_that_of_each_rounds_own_parts():
 def test_whole_numbers_are_as_small_as_their_sums_must_be(precision, ranks, bound):
     c = parse_case(f"all_reduce n=10 ranks={ranks} forward {precision} mpich threads=1")
 
-    assert bound == find_op("all_reduce").whole_bound(c)
+    assert bound == find_op("all_reduce").integer_bound(c)
 
 
 def test_many_ranks_are_checked_in_little_memory():
@@ -177,13 +177,13 @@ def test_many_ranks_are_checked_in_little_memory():
     import resource
 
     op, c = find_op("all_reduce"), parse_case("all_reduce n=1048573 ranks=64 forward f32 mpich threads=1")
-    arrays = op.operands_of(c, 0, whole=False)
-    op.begin(c, 0, arrays)
+    arrays = op.rank_operands(c, 0, integers=False)
+    op.reset_rank(c, 0, arrays)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert not verdict_of(op.compare_of(c, 0, arrays, False)).passed
+    assert not verdict_of(op.compare_rank(c, 0, arrays, False)).passed
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 
-    assert grown < 2 * op.work_bytes(c)
+    assert grown < 2 * op.workspace_bytes(c)
 
 
 @pytest.mark.parametrize(

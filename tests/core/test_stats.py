@@ -13,7 +13,7 @@ times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
 def clean(samples, cpu=None, switches=None, steal=None, calls=1):
     n = len(samples)
-    return stats.clean(samples, cpu or samples, switches or [0] * n, steal or [0.0] * n, calls)
+    return stats.undisturbed(samples, cpu or samples, switches or [0] * n, steal or [0.0] * n, calls)
 
 
 def test_an_undisturbed_sample_is_clean():
@@ -46,15 +46,15 @@ def test_cpu_seconds_are_of_a_sample_and_times_of_a_call():
 
 
 def test_the_number_of_a_process_is_the_median_of_its_clean_samples():
-    assert (2.0, 0.6, False) == stats.process_number([1.0, 9.0, 2.0, 3.0, 8.0], [True, False, True, True, False])
+    assert (2.0, 0.6, False) == stats.process_median([1.0, 9.0, 2.0, 3.0, 8.0], [True, False, True, True, False])
 
 
 def test_with_fewer_than_three_clean_samples_all_count():
-    assert (3.0, 0.4, True) == stats.process_number([1.0, 2.0, 3.0, 8.0, 9.0], [True, True, False, False, False])
+    assert (3.0, 0.4, True) == stats.process_median([1.0, 2.0, 3.0, 8.0, 9.0], [True, True, False, False, False])
 
 
 def test_one_clean_sample_of_one_is_enough():
-    assert (5.0, 1.0, False) == stats.process_number([5.0], [True])
+    assert (5.0, 1.0, False) == stats.process_median([5.0], [True])
 
 
 @pytest.mark.parametrize(
@@ -66,23 +66,23 @@ def test_the_lower_quartile_is_a_quarter_of_the_way_up(values, expected):
 
 
 def test_one_slow_process_of_five_changes_neither_time_nor_interval():
-    quiet = stats.between_processes([1.0, 1.01, 1.02, 1.03, 1.04], [1.0] * 5)
-    disturbed = stats.between_processes([1.0, 1.01, 1.02, 1.03, 9.0], [1.0] * 5)
+    quiet = stats.estimate_time([1.0, 1.01, 1.02, 1.03, 1.04], [1.0] * 5)
+    disturbed = stats.estimate_time([1.0, 1.01, 1.02, 1.03, 9.0], [1.0] * 5)
 
     assert (quiet.time_s, quiet.low_s, quiet.high_s) == (disturbed.time_s, disturbed.low_s, disturbed.high_s)
 
 
 def test_one_process_gives_no_interval():
-    only = stats.between_processes([2.0], [0.5])
+    only = stats.estimate_time([2.0], [0.5])
 
-    assert (2.0, None, None, 0.5) == (only.time_s, only.low_s, only.high_s, only.clean_fraction)
+    assert (2.0, None, None, 0.5) == (only.time_s, only.low_s, only.high_s, only.undisturbed_fraction)
     assert only.half_width is None
 
 
 @given(times.filter(lambda v: len(v) > 1))
 def test_the_interval_is_around_the_time_and_scales_with_it(values):
-    one = stats.between_processes(values, [1.0] * len(values))
-    scaled = stats.between_processes([2 * v for v in values], [1.0] * len(values))
+    one = stats.estimate_time(values, [1.0] * len(values))
+    scaled = stats.estimate_time([2 * v for v in values], [1.0] * len(values))
 
     assert one.low_s <= one.time_s <= one.high_s
     assert math.isclose(2 * one.time_s, scaled.time_s)
@@ -117,7 +117,7 @@ def test_the_interval_between_processes_covers_its_long_run_value_95_times_in_10
     generator = random.Random(4)
     for n in (2, 3, 5, 10, 30):
         found = [
-            stats.between_processes([math.exp(0.05 * generator.gauss(0, 1)) for _ in range(n)], [1.0] * n)
+            stats.estimate_time([math.exp(0.05 * generator.gauss(0, 1)) for _ in range(n)], [1.0] * n)
             for _ in range(4000)
         ]
         centre = math.exp(sum(math.log(e.time_s) for e in found) / len(found))

@@ -60,7 +60,7 @@ ENDINGS = {
     "grouphungry": ("out_of_memory", "rank 1 on {host}: unable to allocate 9 TiB"),
     "grouprefuser": ("unsupported", "rank 1 on {host}: no network here"),
     "groupabsent": ("crashed", "rank 1 on {host} ended during: start, killed by SIGSEGV"),
-    "groupwrong": ("wrong", "rank 1 received every element of whole numbers: found"),
+    "groupwrong": ("wrong", "rank 1 received every element of integer data: found"),
     "groupstale": ("wrong", "after timing, rank 0 received every element: found NaN or infinity"),
     "grouparrival": ("wrong", "not deterministic: call 2: rank 0 has other bits than after call 1"),
     "groupselfish": ("wrong", "not deterministic: call 1: rank 1 has other bits than rank 0"),

@@ -110,7 +110,7 @@ def test_a_file_may_name_directions_and_settings(tmp_path):
     ("row", "message"),
     [
         ("1,2,5,5,3,3,3,sideways,yes", "conv has no direction 'sideways'; it has forward, backward_data"),
-        ("1,2,5,5,3,3,3,forward,maybe", "bias is one of no, yes, found 'maybe'"),
+        ("1,2,5,5,3,3,3,forward,maybe", "bias must be one of no, yes, found 'maybe'"),
         ("1,2,5,5,3,9,3,forward,no", "the filter is larger than the padded image"),
     ],
 )
@@ -212,7 +212,7 @@ def test_applications_filter_by_name():
         ({"precisions": ("f33",)}, "unknown precision 'f33'"),
         ({"directions": ("sideways",)}, "unknown direction 'sideways'"),
         ({"settings": {"x": ("1",)}}, "unknown setting 'x'"),
-        ({"settings": {"beta": ("2",)}}, "beta is one of 1, 0"),
+        ({"settings": {"beta": ("2",)}}, "beta must be one of 1, 0"),
     ],
 )
 def test_a_filter_that_names_nothing_is_refused(choices, expected):

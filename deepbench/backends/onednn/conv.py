@@ -23,7 +23,7 @@ OUTPUTS = ("y", "dx", "dw", "db")
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one convolution in any direction."""
-    from deepbench.core.operands import filled
+    from deepbench.core.operands import full
     from deepbench.core.precision import type_name
 
     p, views = case.problem, {n: _view(case, n, a) for n, a in arrays.items()}
@@ -53,7 +53,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             conversions.add(argument, name, views[name], output=name in OUTPUTS)
     if scaled:
         # oneDNN divides by the scale of a destination.
-        scale = filled((1,), "f32", 1 / find_op(case.op).facts(case)["scale"])
+        scale = full((1,), "f32", 1 / find_op(case.op).facts(case)["scale"])
         conversions.arguments[c.ARG_SCALES + c.ARG_DST] = dnn.memory(dnn.desc_of(scale), scale)
         conversions.keep.append(scale)
     algorithm = dnn.query(primitive_desc, c.QUERY_ALGORITHM, ctypes.c_int())

@@ -80,7 +80,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
     group.meet()
     hosts, alone = group.hosts, group.ranks == 1
     here = case.problem.ranks if alone else group.local_ranks
-    worker.refuse_too_large(here * op.operand_bytes(case), case.settings, here * op.work_bytes(case))
+    worker.refuse_too_large(here * op.operand_bytes(case), case.settings, here * op.workspace_bytes(case))
     if case.settings["cache"] != "hot":
         raise errors.Unsupported("buffers of a group are used again and again; choose cache=hot")
     backend.settle(group)
@@ -98,8 +98,8 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
         **backend.group_facts(),
     }
     group.phase("inputs")
-    whole = op.whole_bound(case) >= 1
-    parts = {r: op.operands_of(case, r, whole) for r in (range(case.problem.ranks) if alone else [group.rank])}
+    whole = op.integer_bound(case) >= 1
+    parts = {r: op.rank_operands(case, r, whole) for r in (range(case.problem.ranks) if alone else [group.rank])}
     group.phase("prepare")
     kernel = backend.prepare_ranks(case, parts)
     result["notes"] |= op.facts(case) | kernel.notes
@@ -114,7 +114,7 @@ def _fill(result: dict[str, Any], case: Case, request: dict[str, Any], group: Gr
         return
     if whole:
         for rank, arrays in parts.items():
-            op.fill(case, rank, arrays, whole=False)
+            op.fill_send(case, rank, arrays, integers=False)
         _put_back(op, case, parts, kernel)
         each(1)
         if not _passes(result, "before", group, op, case, parts, kernel, whole=False):
@@ -194,7 +194,7 @@ def _oversubscribed(group: Group) -> bool:
 
 def _put_back(op: CollectiveOp, case: Case, parts: dict[int, Arrays], kernel: Kernel) -> None:
     for rank, arrays in parts.items():
-        op.begin(case, rank, arrays)
+        op.reset_rank(case, rank, arrays)
     kernel.load()
 
 
@@ -212,7 +212,7 @@ def _passes(
     from deepbench.measure.check import verdict_of
 
     kernel.store()
-    verdicts = {rank: verdict_of(op.compare_of(case, rank, arrays, whole)) for rank, arrays in parts.items()}
+    verdicts = {rank: verdict_of(op.compare_rank(case, rank, arrays, whole)) for rank, arrays in parts.items()}
     found = [{"rank": rank, "sentence": v.sentence, **v.as_dict()} for rank, v in verdicts.items() if not v.passed]
     found = found or [max(({"rank": r, **v.as_dict()} for r, v in verdicts.items()), key=lambda v: v["error"] or 0.0)]
     # Every process knows what is wrong with any rank, so all of them stop here; what is kept is the worst of all.
@@ -250,7 +250,7 @@ def _deterministic(
         return
     differs = None
     for i, hashes in enumerate(seen):
-        if op.same_everywhere and len(set(hashes)) > 1:
+        if op.equal_on_all_ranks and len(set(hashes)) > 1:
             other = next(r for r, h in enumerate(hashes) if h != hashes[0])
             differs = f"call {i + 1}: rank {other} has other bits than rank 0"
             break
@@ -260,7 +260,7 @@ def _deterministic(
             break
     result["group"] |= {
         "deterministic": "yes" if differs is None else f"no ({differs})",
-        "hash": hashlib.sha256("".join(seen[0]).encode()).hexdigest()[:32] if not op.same_everywhere else seen[0][0],
+        "hash": hashlib.sha256("".join(seen[0]).encode()).hexdigest()[:32] if not op.equal_on_all_ranks else seen[0][0],
     }
     if differs is not None:
         result["status"], result["reason"] = "wrong", f"not deterministic: {differs}"

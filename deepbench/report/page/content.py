@@ -353,7 +353,7 @@ def of_machine(machine: str) -> dict[str, Any]:
     rows = []
     for r in results:
         op = find_op(r.op)
-        fixed = [word for word in r.values.text.split() if not word.startswith(f"{op.varies}=")]
+        fixed = [word for word in r.values.text.split() if not word.startswith(f"{op.sweep_field}=")]
         flop = r.flop_per_s
         rows.append(
             {
@@ -371,7 +371,7 @@ def of_machine(machine: str) -> dict[str, Any]:
                 "library": " ".join(filter(None, [sheets[0].vendor, r.how])),
                 "place": int(r.time_s == fastest[r.op, r.problem, " ".join(r.words), r.precision]),
                 "family": " ".join([r.op, *fixed, *r.words]),
-                "size": r.values.values.get(op.varies) if op.varies else None,
+                "size": r.values.values.get(op.sweep_field) if op.sweep_field else None,
                 "ranks": r.values.values.get("ranks"),
                 "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
                 "bus_bytes_per_s": r.bus_bytes_per_s,

@@ -130,7 +130,7 @@ class Result:
     def flop_per_s(self) -> float | None:
         """From the time, and the count of FLOP that our own results have; None for an all-reduce and a total."""
         op = find_op(self.op)
-        if self.direction == TOTAL or op.group:
+        if self.direction == TOTAL or op.is_group:
             return None
         own = find_precision(PRECISIONS[self.precision][0])
         flop = op.flop(Case(self.op, self.values, self.direction, own, "reference", 1))

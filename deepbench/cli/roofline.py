@@ -51,18 +51,11 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
                         lines.append(line)
                         limits.remember(machine, line)
                     step(case.text, steps)
-    every = [*lines, *limits.recall(machine)]
-    views = {
-        "compute": report.peaks(every, counts),
-        "memory": report.memory(limits.Limits(every, machine), counts, machine),
-        "calls": report.calls(lines, counts),
-    }
+    views = report.tables([*lines, *limits.recall(machine)], counts, machine)
     if as_json:
         print(json.dumps({name: view.rows for name, view in views.items()}, ensure_ascii=False, indent=1))
         return
     for view in views.values():
         if view.rows:
             console.print()
-            console.print(view.table(), soft_wrap=not console.is_terminal)
-            for note in view.notes:
-                console.print(note, markup=False, soft_wrap=True)
+            view.print(console)

@@ -181,8 +181,7 @@ class MKL(Backend):
                 SPARSE_NON_TRANSPOSE, 1.0, matrix, *descr, order, b, p.n, ldb, beta, c, ldc,
             )  # fmt: skip
         call = Call(self.library[routine], *arguments, status=True)
-        call.keep_alive += (arrays,)
-        return Kernel(calls=(call,), notes={"implementation": routine, **notes})
+        return Kernel(calls=(call,), keep=(arrays,), notes={"implementation": routine, **notes})
 
     def _sparse(self, name: str, *arguments: Any, prefix: str = "mkl_sparse") -> None:
         status = self.library[f"{prefix}_{name}"](*arguments)

@@ -121,18 +121,17 @@ class NCCL(GroupBackend, GpuBackend):
             for own in buffers:
                 own.store()
 
-        made = Kernel(
+        return Kernel(
             calls=tuple(self._together(calls)),
             load=load,
             store=store,
             private_buffers=("send", "receive"),
+            keep=tuple(buffers),
             notes={"implementation": "ncclAllReduce, one process"},
             device=self.gpu,
             others=tuple(self.gpus[1:]),
             barrier=Kernel(calls=tuple(self._together(meet)), device=self.gpu),
         )
-        made.calls[0].keep_alive += (buffers,)
-        return made
 
     def group_facts(self) -> dict[str, Any]:
         return {"cards": self.cards}

@@ -26,7 +26,7 @@ class Call:
     def __init__(self, function: NativeFunction, *arguments: Any, status: bool = False) -> None:
         self.function = function
         self.status = status
-        self.arguments = self.keep_alive = arguments
+        self.arguments = arguments
         self.words = [_word(a) for a in arguments if not isinstance(a, float)]
         self.floats = [a for a in arguments if isinstance(a, float)]
 
@@ -90,6 +90,8 @@ class Kernel:
     store: Callable[[], object] = lambda: None
     private_buffers: tuple[str, ...] = ()
     """Names of the arrays that it holds in buffers of its own."""
+    keep: tuple[object, ...] = ()
+    """Objects that must live as long as the kernel, beyond the arguments of its calls."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
     repeats: bool = True
@@ -110,7 +112,8 @@ def in_turn(kernels: Sequence[Kernel]) -> Kernel:
     """One kernel that runs these one after the other."""
     functions = [k.run for k in kernels if k.run is not None]
     if not functions:
-        return Kernel(calls=tuple(call for k in kernels for call in k.calls), device=kernels[0].device)
+        calls = tuple(call for k in kernels for call in k.calls)
+        return Kernel(calls=calls, keep=tuple(kernels), device=kernels[0].device)
 
     def run() -> None:
         for function in functions:

@@ -49,13 +49,10 @@ def timer(kernel: Kernel) -> tuple[Timer, str]:
 
 def host_timer(kernel: Kernel) -> tuple[Timer, str]:
     """The same on the clock of the host."""
-    if kernel.run is not None:
-        return _python_timer([(kernel.run, (), False)]), "python"
-    library = native_library()
-    if library is None:
-        calls = [(c.function, python_arguments(c), c.status) for c in kernel.calls]
-        return _python_timer(calls), "python"
-    return _native_timer(library, kernel.calls), "native"
+    library = native_library() if kernel.run is None else None
+    loop = _python_timer(_steps(kernel)) if library is None else _native_timer(library, kernel.calls)
+    loop.kernel = kernel  # type: ignore[attr-defined]  # the loop holds addresses of what the kernel keeps alive
+    return loop, "python" if library is None else "native"
 
 
 class EachTimer:
@@ -63,6 +60,7 @@ class EachTimer:
 
     def __init__(self, kernel: Kernel) -> None:
         barrier = kernel.barrier or Kernel()
+        self._kernel = kernel  # the loop holds addresses of what it keeps alive
         library = native_library()
         self._native = library is not None and kernel.run is None and barrier.run is None
         self.kind = "native" if self._native else "python"

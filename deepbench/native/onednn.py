@@ -212,11 +212,10 @@ class OneDNN:
             "workspace_bytes": self.query(primitive_desc, QUERY_MEMORY_CONSUMPTION, ctypes.c_int64()),
         }
 
-    def execution(self, primitive: Handle, arguments: dict[int, Handle], *keep: object) -> tuple[Call, ...]:
+    def execution(self, primitive: Handle, arguments: dict[int, Handle]) -> tuple[Call, ...]:
         """The calls of one execution; a build that does not wait for its own work is made to."""
         listed = self.arguments(arguments)
         call = Call(self.library.dnnl_primitive_execute, primitive, self.stream, len(listed), listed, status=True)
-        call.keep_alive += keep
         if self.library.dnnl_version().contents.cpu_runtime not in ASYNCHRONOUS:
             return (call,)
         return call, Call(self.library.dnnl_stream_wait, self.stream, status=True)
@@ -292,7 +291,7 @@ class Conversions:
     def kernel(self, ahead: str | None, notes: dict[str, Any] | None = None) -> Kernel:
         """The kernel; conversions are inside its time, or before it and timed under the name `ahead` in the notes."""
         primitive = self.dnn.create("dnnl_primitive_create", self.primitive_desc)
-        calls = self.dnn.execution(primitive, self.arguments, *self.keep)
+        calls = self.dnn.execution(primitive, self.arguments)
         notes = {**self.dnn.facts(self.primitive_desc), **(notes or {})}
         if self.formats:
             notes["formats"] = self.formats
@@ -300,7 +299,8 @@ class Conversions:
         if ahead is None:
             own = tuple(self.formats)
             kernel_calls = (*self.inward, *calls, *self.outward)
-            return Kernel(kernel_calls, load=lambda: make(self.poison), private_buffers=own, notes=notes)
+            keep = tuple(self.keep)
+            return Kernel(kernel_calls, load=lambda: make(self.poison), private_buffers=own, keep=keep, notes=notes)
         make(self.inward)  # touches the pages and starts the threads
         start = perf_counter()
         make([*self.inward, *self.outward])
@@ -310,6 +310,7 @@ class Conversions:
             load=lambda: make([*self.inward, *self.poison]),
             store=lambda: make(self.outward),
             private_buffers=tuple(self.formats),
+            keep=tuple(self.keep),
             notes=notes,
         )
 

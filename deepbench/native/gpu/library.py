@@ -85,16 +85,15 @@ class GpuBackend(Backend):
         self, calls: Sequence[Call], buffers: Buffers, arrays: Arrays, notes: dict[str, Any], *keep: object
     ) -> Kernel:
         """A kernel of these calls on these buffers; `keep` is what must live as long as it."""
-        kernel = Kernel(
+        return Kernel(
             calls=tuple(calls),
             load=buffers.load,
             store=buffers.store,
             private_buffers=tuple(arrays),
+            keep=(buffers, *keep),
             notes=notes,
             device=self.gpu,
         )
-        kernel.calls[0].keep_alive += (buffers, *keep)
-        return kernel
 
     def fastest(
         self,

@@ -135,11 +135,12 @@ class Layer:
             if "dr" in self.arrays:
                 weights.store()
 
-        made = Kernel(
+        return Kernel(
             calls=tuple(calls),
             load=load,
             store=store,
             private_buffers=tuple(self.arrays),
+            keep=(self, spaces, *before),
             notes={
                 "implementation": self.IMPLEMENTATIONS[self.case.direction],
                 "algorithm": title,
@@ -150,8 +151,6 @@ class Layer:
             # A backward pass may spoil what the forward pass kept for it.
             repeats=self.case.direction == "forward",
         )
-        made.calls[0].keep_alive += (self, spaces, *before)
-        return made
 
     def call(self, name: str, *arguments: Any) -> Call:
         """A call in the stream; what is None goes as a null pointer."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deepbench.core.backend import GroupBackend, all_backends, find_backend
+from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import Op, find_op
@@ -63,7 +63,7 @@ def wanted(cases: Iterable[Case], sizes: Sequence[int] = COARSE) -> list[Case]:
     found: dict[str, Case] = {}
     for case in cases:
         backend = find_backend(case.backend)
-        if backend.device != "cpu" or isinstance(backend, GroupBackend) or not backend.computes:
+        if backend.device != "cpu" or backend.is_group or not backend.computes:
             continue
         if not backend.default:  # frameworks, and what users bring: who names one knows what for
             continue

@@ -14,7 +14,7 @@ from deepbench.report import export
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 
-REMEDY = "Parquet needs PyArrow: pip install 'deepbench-kernels[parquet]'"
+REMEDY = "Parquet needs PyArrow: pip install pyarrow"
 
 
 def _table(found: ResultFile, summaries: Sequence[Summary]) -> tuple[list[str], list[dict[str, Any]]]:

@@ -20,7 +20,7 @@ from statistics import correlation
 from typing import Any
 
 from deepbench.core import stats
-from deepbench.core.variables import THREAD_VARIABLES
+from deepbench.core.variables import thread_variables
 from deepbench.machine import describe
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record
@@ -327,7 +327,8 @@ def _tuning(found: ResultFile) -> Mapping[str, str]:
     first: dict[str, Any] = next(processes, {})
     told = first.get("environment")
     every: Mapping[str, str] = told if isinstance(told, dict) else {}
-    return {n: v for n, v in every.items() if n not in THREAD_VARIABLES}
+    threads = thread_variables()
+    return {n: v for n, v in every.items() if n not in threads}
 
 
 def _rules(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> str:

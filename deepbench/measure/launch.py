@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deepbench.core.variables import OVERRIDES, THREAD_VARIABLES, TUNING_PREFIXES
+from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning_prefixes
 
 # What a command on another host needs beside these.
 CARRIED_PREFIXES = ("DEEPBENCH_", "PYTHON", "LD_LIBRARY_PATH", "MPI4PY_", "DASK_")
@@ -30,7 +30,7 @@ REMOTE_SHELL = "DEEPBENCH_REMOTE_SHELL"
 
 def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
     """The words that run a command on another host, with the part of an environment that it needs."""
-    known = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + TUNING_PREFIXES)}
+    known = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + tuning_prefixes())}
     variables = [f"{k}={v}" for k, v in sorted(known.items()) if k != REMOTE_SHELL]
     shell = environment.get(REMOTE_SHELL) or "ssh"
     return [shell, host, shlex.join(["env", *variables, *command])]
@@ -47,9 +47,10 @@ def package_path(inherited: Mapping[str, str]) -> dict[str, str]:
 
 def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]) -> dict[str, str]:
     """The parent's environment, with as many threads as the case says and, if it says so, bound to cores."""
-    environment = {k: v for k, v in package_path(inherited).items() if k not in OVERRIDES}
-    environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    environment.update(OMP_DYNAMIC="false", MKL_DYNAMIC="FALSE", PYTHONUNBUFFERED="1")
+    overrides = override_variables()
+    environment = {k: v for k, v in package_path(inherited).items() if k not in overrides}
+    environment.update(dict.fromkeys(thread_variables(), str(threads)))
+    environment.update(fixed_variables(), PYTHONUNBUFFERED="1")
     if pin == "cores":
         places = ",".join(f"{{{cpu}}}" for cpu in cpus[:threads])
         environment.update(OMP_PROC_BIND="true", OMP_PLACES=places)

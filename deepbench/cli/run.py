@@ -176,7 +176,7 @@ def header_of(
     """The first line of a new result file."""
     import random
 
-    from deepbench.core.backend import GroupBackend, all_backends, find_backend
+    from deepbench.core.backend import all_backends, find_backend
     from deepbench.machine import describe
     from deepbench.results.record import SCHEMA
 
@@ -187,7 +187,7 @@ def header_of(
     names |= {
         name
         for name, b in all_backends().items()
-        if b.default and b.device in devices and not isinstance(b, GroupBackend)
+        if b.default and b.device in devices and not b.is_group
     }
     libraries = open_backends(sorted(names))
     _refuse_without_device(planned, libraries)

@@ -77,6 +77,8 @@ class Backend:
     """True for what calls libraries of others: its times say what it adds to them."""
     loads_at_once: ClassVar[bool] = False
     """Whether a first call loads next to nothing (below 0.1 s), so that a long one is the kernel's own time."""
+    is_group: ClassVar[bool] = False
+    """Whether it carries messages between ranks, see `GroupBackend`."""
     computes: ClassVar[bool] = True
     """False for a backend whose outputs mean nothing: its records are `unchecked`."""
 
@@ -122,6 +124,8 @@ class Backend:
 
 class GroupBackend(Backend):
     """A library through which ranks talk, one process a rank (`collective.py`). Kernels have `barrier`."""
+
+    is_group = True
 
     def processes(self, case: Case) -> int:
         """How many processes the ranks of a case have together: one each, unless a library drives several by one."""

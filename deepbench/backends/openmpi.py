@@ -25,7 +25,7 @@ TUNED = {
 ALLOWED = tuple(f"{tool}_ALLOW_RUN_AS_ROOT{more}" for tool in ("OMPI", "PRTE") for more in ("", "_CONFIRM"))
 
 # What a rank on another host needs of our environment.
-CARRIED = ("DEEPBENCH_HUB", "PYTHONPATH", "MPI4PY_LIBMPI", "OMP_NUM_THREADS", "OMPI_MCA_btl", *ALLOWED)
+CARRIED = ("DEEPBENCH_COORDINATOR", "PYTHONPATH", "MPI4PY_LIBMPI", "OMP_NUM_THREADS", "OMPI_MCA_btl", *ALLOWED)
 
 
 class OpenMPI(MPIBackend):

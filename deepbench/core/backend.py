@@ -98,6 +98,10 @@ class Backend:
         """Free bytes on its device, where that has memory of its own. Asked after `open`."""
         return None
 
+    def threads_in_use(self) -> int | None:
+        """How many threads the library says it uses; None where it does not report it. Asked after `open`."""
+        return None
+
     def marks(self) -> list[Mark]:
         """What the methods say they serve."""
         methods = (getattr(type(self), name) for name in dir(type(self)))

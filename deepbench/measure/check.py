@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays, Comparison, Op
+    from deepbench.results.record import Check
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Verdict:
     covers: int
     of: int
 
-    def as_dict(self) -> dict[str, Any]:
+    @property
+    def fields(self) -> Check:
         """As a record stores it."""
-        return asdict(self)
+        return cast("Check", vars(self).copy())
 
     @property
     def sentence(self) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from dataclasses import asdict, dataclass
 from statistics import median
 from time import clock_gettime_ns, perf_counter, process_time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from deepbench.core import stats
 from deepbench.plan.modes import Rules
+from deepbench.results.record import Measurement
 
 # The warm-up ends when the medians of the last two blocks of samples differ by less than this share.
 FLAT = 0.02
@@ -23,6 +23,9 @@ BLOCK = 5
 # The interval of a median shrinks with the square root of the number of samples: twice as many give 0.71 of its width.
 # When it keeps more than this share twice in a row, more samples will not help.
 LEAST_SHRINKAGE = 0.9
+
+Loop = Literal["native", "python"]
+Stopped = Literal["sure", "unstable", "time", "first_call"]
 
 
 class Evidence(NamedTuple):
@@ -101,34 +104,6 @@ def _cpu_ns() -> dict[int, int]:
     return times
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """The samples of one process. The lists have one entry per sample."""
-
-    samples_s: list[float]
-    """Seconds per call."""
-    calls_per_sample: int
-    cpu_s: list[float | None]
-    """CPU seconds of all threads during the sample. Like the next two, None on the clock of a device."""
-    involuntary_switches: list[int | None]
-    steal_s: list[float | None]
-    first_call_s: float
-    warm_up_calls: int
-    warm_up_s: float
-    stopped: str
-    """Why sampling ended: `sure`, `unstable`, `time`, or `first_call` (the first call is the only sample)."""
-    loop: str
-    """`native` or `python`."""
-    device: dict[str, Any] | None = None
-    """Of an accelerator: which clock it was, its conditions before and after, the time as the host sees it."""
-    other_cpus: float | None = None
-    """CPUs that other programs kept busy during sampling, on average; None where unknown."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As a record stores it."""
-        return asdict(self)
-
-
 class Sample(NamedTuple):
     """One reading: seconds per call, and what disturbed it."""
 
@@ -155,25 +130,26 @@ def take_sample(clock: Clock, turns: int) -> Sample:
     return Sample(call_s, round(cpu_s, 9), after.involuntary_switches - before.involuntary_switches, steal)
 
 
-def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement:
+def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop) -> Measurement:
     """Warm up and sample until a reason to stop. `first` is the very first call, whose result has been checked."""
     if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
-        samples, turns, warm_up_turns, warm_up_s, stopped = [first], 1, 0, 0.0, "first_call"
+        samples, turns, warm_up_turns, warm_up_s = [first], 1, 0, 0.0
+        stopped: Stopped = "first_call"
     else:
         turns, warm_up_turns, warm_up_s = _warm_up(clock, rules, first.call_s)
         samples, stopped = _sample(clock, rules, turns)
-    return Measurement(
-        [s.call_s for s in samples],
-        1 if stopped == "first_call" else turns * clock.turn,
-        [s.cpu_s for s in samples],
-        [s.involuntary_switches for s in samples],
-        [s.steal_s for s in samples],
-        first.call_s,
-        warm_up_turns * clock.turn,
-        round(warm_up_s, 6),
-        stopped,
-        loop,
-    )
+    return {
+        "samples_s": [s.call_s for s in samples],
+        "calls_per_sample": 1 if stopped == "first_call" else turns * clock.turn,
+        "cpu_s": [s.cpu_s for s in samples],
+        "involuntary_switches": [s.involuntary_switches for s in samples],
+        "steal_s": [s.steal_s for s in samples],
+        "first_call_s": first.call_s,
+        "warm_up_calls": warm_up_turns * clock.turn,
+        "warm_up_s": round(warm_up_s, 6),
+        "stopped": stopped,
+        "loop": loop,
+    }
 
 
 def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
@@ -205,7 +181,7 @@ def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int,
             return turns, total, spent
 
 
-def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], str]:
+def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], Stopped]:
     """Take samples until the rules say stop; the samples and the reason. Looks at each doubling of their number."""
     start, look, widths = clock.now(), rules.least_samples, [float("inf")]
     samples: list[Sample] = []

@@ -6,11 +6,13 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deepbench.core.backend import Backend, find_backend
 from deepbench.core.case import Case, parse_case
+from deepbench.core.op import Op, find_op
 from deepbench.core.variables import OVERRIDES, THREAD_VARIABLES, TUNING_PREFIXES
 from deepbench.plan.modes import Rules
 
@@ -34,6 +36,21 @@ class Request:
     timeout_s: float
     cpus: list[int] | None = None
     """Of a pinned worker the CPUs it may use, of a pinned group one per rank. None: the affinity stays as it is."""
+
+    @property
+    def op(self) -> Op:
+        """The operation that the case names."""
+        return find_op(self.case.op)
+
+    @property
+    def backend(self) -> Backend:
+        """The library that the case names."""
+        return find_backend(self.case.backend)
+
+    @property
+    def sampling_rules(self) -> Rules:
+        """The rules, but a long first call is the only sample only if the library loads next to nothing in it."""
+        return self.rules if self.backend.loads_at_once else replace(self.rules, first_call_counts_s=None)
 
     @property
     def message(self) -> dict[str, Any]:

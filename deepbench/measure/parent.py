@@ -18,7 +18,6 @@ from typing import IO, Any
 from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.json_lines import sanitized
-from deepbench.core.op import find_op
 from deepbench.machine import describe
 from deepbench.measure import launch, process, wire
 from deepbench.measure.group.parent import run_group
@@ -51,14 +50,12 @@ def measure_case(case: Case, round_number: int, rules: Rules, timeout_s: float, 
     kills = describe.kills_for_memory()
     request = launch.Request(case, round_number, rules, timeout_s)
     try:
-        if find_op(case.op).is_group:
+        if request.op.is_group:
             ending = run_group(request, hosts)
         else:
             ending = _run_worker(request.message, {"record"}, case.threads, case.settings["pin"], timeout_s)
-    except Unavailable as error:
-        return make_record(case, round_number, "unavailable", str(error))
-    except Unsupported as error:
-        return make_record(case, round_number, "unsupported", str(error))
+    except (Unavailable, Unsupported) as error:
+        return make_record(case, round_number, error.record_status, str(error))
     if ending.answer is not None:
         record: Record = ending.answer["record"]
         if mismatch := schema_error(record):

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from deepbench.core.json_lines import printable
 from deepbench.measure.wire import Message
+from deepbench.results.record import Status
 
 Child = subprocess.Popen[bytes]
 
@@ -32,7 +33,7 @@ class Ending:
     """How a worker or a group ended: with an answer, or with a status and its reason."""
 
     answer: Message | None = None
-    status: str = "crashed"
+    status: Status = "crashed"
     reason: str = ""
     was_killed: bool = False
     """Whether the system may have killed it to free memory."""

@@ -70,35 +70,33 @@ def measure_alone(request: Request, phase: Callable[[str], None]) -> Record:
     """Measure one round of a case in this process. `phase` is called with the name of each phase when it begins."""
     from deepbench.measure import steps
 
-    task = steps.Task.of(request.case, request.round_number, request.rules)
-
     def measure(found: steps.Findings) -> None:
-        steps.check_cores(task.case)
-        steps.check_memory(task)
-        found.library = steps.open_library(task)
-        steps.check_device_memory(task)
+        steps.check_cores(request)
+        steps.check_memory(request)
+        found.library = steps.open_library(request)
+        steps.check_device_memory(request)
         phase("inputs")
-        found.buffers = steps.make_inputs(task)
+        found.buffers = steps.make_inputs(request)
         phase("prepare")
-        found.prepared = steps.prepare(task, found.buffers)
+        found.prepared = prepared = steps.prepare(request, found.buffers)
         phase("first call")
-        first = steps.first_call(found.prepared)
-        if task.backend.computes:
+        first = steps.first_call(prepared)
+        if request.backend.computes:
             phase("check")
-            found.before = steps.check_result(task, found.buffers, found.prepared)
+            found.before = steps.check_result(request, found.buffers, prepared)
             if found.before.error is not None:
                 return
         phase("measure")
-        found.timing = steps.measure(task, found.buffers, found.prepared, first)
-        if task.rules.energy_s is not None and found.prepared.device is None:
+        found.timing = steps.measure(request, found.library, found.buffers, prepared, first)
+        if (window_s := request.rules.energy_s) is not None and prepared.device is None:
             phase("energy")
-            found.energy = steps.measure_energy(task, found.prepared, found.timing)
+            found.energy = steps.measure_energy(prepared, found.timing, window_s)
         # A first call that is the only sample has been checked already.
-        if task.backend.computes and found.timing.measurement.stopped != "first_call":
+        if request.backend.computes and found.timing.measurement["stopped"] != "first_call":
             phase("check again")
-            found.after = steps.check_again(task, found.buffers, found.prepared, found.timing)
+            found.after = steps.check_again(request, found.buffers, prepared, found.timing)
 
-    return steps.record_of(task, measure)
+    return steps.record_of(request, measure)
 
 
 if __name__ == "__main__":

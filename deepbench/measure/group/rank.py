@@ -43,18 +43,17 @@ def measure_rank(request: Request, group: link.Group) -> Record:
     from deepbench.measure import steps
     from deepbench.measure.group.steps import Part, describe_group
 
-    task, case = steps.Task.of(request.case, request.round_number, request.rules), request.case
-    op, backend = cast("CollectiveOp", task.op), cast("GroupBackend", task.backend)
+    case, op, backend = request.case, cast("CollectiveOp", request.op), cast("GroupBackend", request.backend)
 
     def measure(found: steps.Findings) -> None:
         group.exchange_hosts()
         ranks = [group.rank] if group.ranks > 1 else list(range(case.problem.ranks))
-        steps.check_memory(task, max(len(ranks), group.local_ranks))
+        steps.check_memory(request, max(len(ranks), group.local_ranks))
         if case.settings["cache"] != "hot":
             raise Unsupported("the buffers of a group are used again and again; choose cache=hot")
         backend.settle(group)
-        found.library = steps.open_library(task)
-        steps.check_device_memory(task)
+        found.library = steps.open_library(request)
+        steps.check_device_memory(request)
         group.phase("join")
         backend.join(group, case)
         found.group = describe_group(group, backend)
@@ -63,7 +62,7 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         arrays = {rank: op.operands_of(case, rank, integers) for rank in ranks}
         group.phase("prepare")
         part = Part.prepare(group, op, backend, case, arrays)
-        found.prepared = steps.Prepared([part.kernel], part.notes)
+        found.prepared = part.step
         group.phase("first call")
         first = part.first_call()
         group.phase("check")
@@ -73,13 +72,11 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         if found.before.error is not None:
             return
         group.phase("measure")
-        found.timing = part.measure(task.sampling_rules, first)
-        found.part_times = part.measure_parts(task.sampling_rules)
+        found.timing = part.measure(request.sampling_rules, first)
         group.phase("check again")
-        found.after, bits = part.check_again()
-        found.group |= bits
+        found.after, found.group = part.check_again(found.group)
 
-    return steps.record_of(task, measure, f"rank {group.rank} on {group.host}: ")
+    return steps.record_of(request, measure, f"rank {group.rank} on {group.host}: ")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from deepbench.core.backend import GroupBackend
 from deepbench.core.case import Case
@@ -19,9 +19,10 @@ from deepbench.machine import describe
 from deepbench.measure.check import Verdict, verdict_of
 from deepbench.measure.clock import Sample, measure_kernel, take_sample
 from deepbench.measure.group.link import Group
-from deepbench.measure.steps import Check, Timing, with_device
+from deepbench.measure.steps import Check, Step, Timing, timing_of
 from deepbench.native import callloop
 from deepbench.plan.modes import Rules
+from deepbench.results.record import GroupFacts
 
 if TYPE_CHECKING:
     from deepbench.core.op import Arrays
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 REPEATS, MOST_SKEW_S = 3, 0.005
 
 
-def describe_group(group: Group, backend: GroupBackend) -> dict[str, Any]:
+def describe_group(group: Group, backend: GroupBackend) -> GroupFacts:
     """Where the ranks run and how they are connected. After `backend.join`."""
-    return {
+    facts: GroupFacts = {
         "launcher": group.launcher,
         "hosts": {host: group.hosts.count(host) for host in dict.fromkeys(group.hosts)},
         "interconnect": dict(zip(group.hosts, group.gather(describe.interconnect()), strict=True)),
         "oversubscribed": backend.device == "cpu" and _is_oversubscribed(group),
-        **backend.group_facts(),
     }
+    return {**facts, **cast(GroupFacts, backend.group_facts())}
 
 
 def _is_oversubscribed(group: Group) -> bool:
@@ -99,9 +100,9 @@ class Part:
         return cls(group, op, case, arrays, kernel, callloop.each_timer(kernel))
 
     @property
-    def notes(self) -> dict[str, Any]:
-        """Facts for the record."""
-        return self.op.facts(self.case) | self.kernel.notes
+    def step(self) -> Step:
+        """What the record says of the kernel."""
+        return Step(notes=self.op.facts(self.case) | self.kernel.notes)
 
     def first_call(self) -> Sample:
         """Time the very first call."""
@@ -114,7 +115,7 @@ class Part:
         compare = self.op.compare_of
         own = [(r, verdict_of(compare(self.case, r, arrays, integers))) for r, arrays in self.arrays.items()]
         rank, verdict = _worst(own)
-        of_all = self.group.gather([rank, verdict.as_dict()])
+        of_all = self.group.gather([rank, verdict.fields])
         rank, verdict = _worst([(rank, Verdict(**fields)) for rank, fields in of_all])
         return Check(verdict, None if verdict.passed else f"{prefix}rank {rank} received {verdict.sentence}")
 
@@ -127,25 +128,19 @@ class Part:
         return self.check(integers=False)
 
     def measure(self, rules: Rules, first: Sample) -> Timing:
-        """Sample calls in step with the other ranks."""
+        """Sample calls in step with the other ranks. Notes have the median of each part of the work, measured alone."""
         device = self.kernel.device
         before = device.conditions() if device is not None else None
         measurement = measure_kernel(GroupClock(self.timer, self.group), rules, first, self.timer.kind)
-        if device is None:
-            return Timing(measurement, [])
-        return Timing(*with_device(measurement, device, before, self.timer.facts()))
-
-    def measure_parts(self, rules: Rules) -> dict[str, float]:
-        """Median seconds of each kernel that the work is made of, measured alone."""
-        times = {}
+        timing = timing_of(measurement, device, before, self.timer.facts() if device is not None else {})
         for name, kernel in self.kernel.parts.items():
             clock = GroupClock(callloop.each_timer(kernel), self.group)
-            measurement = measure_kernel(clock, rules, take_sample(clock, 1), "python")
-            times[f"{name}_alone_s"] = median(measurement.samples_s)
-        return times
+            alone = measure_kernel(clock, rules, take_sample(clock, 1), "python")
+            timing.notes[f"{name}_alone_s"] = median(alone["samples_s"])
+        return timing
 
-    def check_again(self) -> tuple[Check, dict[str, Any]]:
-        """Check that all ranks and all calls leave the same bits, whichever rank is late; also a hash of them."""
+    def check_again(self, facts: GroupFacts) -> tuple[Check, GroupFacts]:
+        """Check that all ranks and all calls leave the same bits, whichever rank is late; add a hash to the facts."""
         skew, hashes = random.Random(self.group.rank), []
         for _ in range(REPEATS):
             self._reset()
@@ -156,9 +151,10 @@ class Part:
             hashes.append(list(chain(*self.group.gather(own))))
         result = self.check(integers=False, prefix="after timing, ")
         if result.error is not None:
-            return result, {}
+            return result, facts
         difference = _difference(hashes, self.op.same_everywhere)
         facts = {
+            **facts,
             "deterministic": "yes" if difference is None else f"no ({difference})",
             "hash": hashes[0][0] if self.op.same_everywhere else _hash("".join(hashes[0]).encode()),
         }

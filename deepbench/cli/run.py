@@ -184,11 +184,7 @@ def header_of(
     names = {p.case.backend for p in planned}
     devices = {find_backend(name).device for name in names}
     # Those that may set a peak.
-    names |= {
-        name
-        for name, b in all_backends().items()
-        if b.default and b.device in devices and not b.is_group
-    }
+    names |= {name for name, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
     libraries = open_backends(sorted(names))
     _refuse_without_device(planned, libraries)
     return {

@@ -195,7 +195,7 @@ def check_cores(request: Request) -> None:
 def check_memory(request: Request, ranks: int = 1) -> None:
     """`OutOfMemory` before anything is allocated where the operands of this many ranks do not fit."""
     op, case = request.op, request.case
-    _refuse_too_large(ranks * op.operand_bytes(case), ranks * op.work_bytes(case), case.settings)
+    _refuse_too_large(ranks * op.operand_bytes(case), ranks * op.workspace_bytes(case), case.settings)
 
 
 def check_device_memory(request: Request) -> None:
@@ -282,7 +282,7 @@ def measure(request: Request, library: Library, buffers: Buffers, prepared: Prep
     op, case, rules, kernels, device = request.op, request.case, request.rules, prepared.kernels, prepared.device
     # The outputs that timing leaves can be checked where repeated calls leave the same as one, and where a kernel is so
     # long that it is called once. In all other cases another call is made.
-    fresh = op.overwrites(case) or (first.call_s >= rules.most_s and len(kernels) == 1)
+    fresh = op.is_idempotent(case) or (first.call_s >= rules.most_s and len(kernels) == 1)
     if fresh:
         _reset(request, buffers.sets, kernels)
     before = device.conditions() if device is not None else None
@@ -293,7 +293,7 @@ def measure(request: Request, library: Library, buffers: Buffers, prepared: Prep
     facts = {} if device is None else prepared.timer.facts(len(kernels), rules.energy_s)
     calls = (measurement["warm_up_calls"] or 0) + len(measurement["samples_s"]) * measurement["calls_per_sample"]
     one_call = fresh and calls == 1 and device is None and rules.energy_s is None
-    return timing_of(measurement, device, before, facts, (op.overwrites(case) and kernels[0].repeats) or one_call)
+    return timing_of(measurement, device, before, facts, (op.is_idempotent(case) and kernels[0].repeats) or one_call)
 
 
 def timing_of(

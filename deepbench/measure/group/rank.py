@@ -58,8 +58,8 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         backend.join(group, case)
         found.group = describe_group(group, backend)
         group.phase("inputs")
-        integers = op.whole_bound(case) >= 1  # their sums are exact in any order as long as they fit the type
-        arrays = {rank: op.operands_of(case, rank, integers) for rank in ranks}
+        integers = op.integer_bound(case) >= 1  # their sums are exact in any order as long as they fit the type
+        arrays = {rank: op.rank_operands(case, rank, integers) for rank in ranks}
         group.phase("prepare")
         part = Part.prepare(group, op, backend, case, arrays)
         found.prepared = part.step

@@ -112,7 +112,7 @@ class Part:
     def check(self, integers: bool, prefix: str = "") -> Check:
         """Check the outputs of all ranks. Every rank returns the same: the first wrong result, or the worst."""
         self.kernel.store()
-        compare = self.op.compare_of
+        compare = self.op.compare_rank
         own = [(r, verdict_of(compare(self.case, r, arrays, integers))) for r, arrays in self.arrays.items()]
         rank, verdict = _worst(own)
         of_all = self.group.gather([rank, verdict.fields])
@@ -122,7 +122,7 @@ class Part:
     def check_random_numbers(self) -> Check:
         """Fill the buffers with the numbers that are timed, make one call, and check it."""
         for rank, arrays in self.arrays.items():
-            self.op.fill(self.case, rank, arrays, False)
+            self.op.fill_send(self.case, rank, arrays, integers=False)
         self._reset()
         self.timer(1)
         return self.check(integers=False)
@@ -152,18 +152,18 @@ class Part:
         result = self.check(integers=False, prefix="after timing, ")
         if result.error is not None:
             return result, facts
-        difference = _difference(hashes, self.op.same_everywhere)
+        difference = _difference(hashes, self.op.equal_on_all_ranks)
         facts = {
             **facts,
             "deterministic": "yes" if difference is None else f"no ({difference})",
-            "hash": hashes[0][0] if self.op.same_everywhere else _hash("".join(hashes[0]).encode()),
+            "hash": hashes[0][0] if self.op.equal_on_all_ranks else _hash("".join(hashes[0]).encode()),
         }
         return replace(result, error=difference and f"not deterministic: {difference}"), facts
 
     def _reset(self) -> None:
         """Put the outputs back to what the kernel must find."""
         for rank, arrays in self.arrays.items():
-            self.op.begin(self.case, rank, arrays)
+            self.op.reset_rank(self.case, rank, arrays)
         self.kernel.load()
 
 
@@ -173,11 +173,11 @@ def _worst(verdicts: list[tuple[int, Verdict]]) -> tuple[int, Verdict]:
     return failed[0] if failed else max(verdicts, key=lambda item: item[1].error or 0.0)
 
 
-def _difference(hashes: list[list[str]], same_everywhere: bool) -> str | None:
+def _difference(hashes: list[list[str]], equal_on_all_ranks: bool) -> str | None:
     """The first difference between ranks or calls, as text. `hashes` has one list per call with one hash per rank."""
     for call, of_ranks in enumerate(hashes, 1):
         for rank, value in enumerate(of_ranks):
-            if same_everywhere and value != of_ranks[0]:
+            if equal_on_all_ranks and value != of_ranks[0]:
                 return f"call {call}: rank {rank} has other bits than rank 0"
         for rank, value in enumerate(of_ranks):
             if value != hashes[0][rank]:

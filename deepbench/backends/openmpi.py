@@ -36,7 +36,7 @@ ALGORITHMS = {
 ALLOW_ROOT = tuple(f"{tool}_ALLOW_RUN_AS_ROOT{more}" for tool in ("OMPI", "PRTE") for more in ("", "_CONFIRM"))
 
 # Variables that ranks on other hosts need.
-CARRIED = ("DEEPBENCH_HUB", "PYTHONPATH", "MPI4PY_LIBMPI", "OMP_NUM_THREADS", "OMPI_MCA_btl", *ALLOW_ROOT)
+CARRIED = ("DEEPBENCH_COORDINATOR", "PYTHONPATH", "MPI4PY_LIBMPI", "OMP_NUM_THREADS", "OMPI_MCA_btl", *ALLOW_ROOT)
 
 
 class OpenMPI(MPIBackend):

@@ -18,7 +18,7 @@ from deepbench.report.table import Table, not_a_formula
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary, baselines
 
-REMEDY = "a workbook needs openpyxl: pip install 'deepbench-kernels[xlsx]'"
+REMEDY = "a workbook needs openpyxl: pip install openpyxl"
 
 # The original's name of a sheet, and what its first row says; B1 of f16 is that of its V100.
 TRAIN = {

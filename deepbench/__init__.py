@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 # The functions `measure` and `report` share their names with two folders of this package. Importing the folders here,
 # before anything else does, and removing their names leaves these names to the functions.
 import deepbench.measure
-import deepbench.report
+import deepbench.report  # noqa: F401
 
 __version__ = "0.1.0"
 
-del measure, report  # type: ignore[name-defined]  # noqa: F821
+del measure, report  # noqa: F821
 
 if TYPE_CHECKING:
     from deepbench.api import Results, cases, compare, load, measure, report, resume

@@ -277,7 +277,9 @@ class Results:
         if len(chosen) != 1:
             text = shorten(case.text if isinstance(case, Case) else case)
             known = "; ".join(s.record["case"] for s in chosen[:3])
-            raise BadInput(f"{text!r} is {f'several cases: {known}' if chosen else f'not in {self.path}'}; name one case")
+            raise BadInput(
+                f"{text!r} is {f'several cases: {known}' if chosen else f'not in {self.path}'}; name one case"
+            )
         return [list(r["measurement"]["samples_s"]) for r in chosen[0].rounds if r["measurement"]]
 
     def table(self, full: bool = False) -> Table:
@@ -308,8 +310,8 @@ class Results:
 
     @property
     def _heading(self) -> str:
-        count = len(self.summaries)
-        return f"{self.path}: {count} case{'s' if count != 1 else ''}, {sum(s.is_ranked for s in self.summaries)} with a time"
+        count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
+        return f"{self.path}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
 
 
 def plain_record(record: Record) -> Record:
@@ -386,6 +388,7 @@ def report(
     Returns the result files that were read.
     """
     from deepbench.report.page import render
+    from deepbench.report.page.report import write_report
 
     sources = [results] if isinstance(results, Results | str | Path) else list(results)
     if not str(output).lower().endswith((".html", ".htm")):
@@ -396,7 +399,7 @@ def report(
     gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
     try:
         files = [_file_of(source) for source in sources]
-        render.write_report(files, machines, Path(output), title)
+        write_report(files, machines, Path(output), title)
     finally:
         if paused:
             gc.enable()

@@ -1,7 +1,7 @@
 """Writes the sample output of README.md from docs/readme.jsonl: python docs/make_readme.py.
 
-The file holds a real run of the cases below on one machine; `deepbench run` made it. The tests compare the sample in the
-README with what this script would write.
+That file holds a real run on one machine; `deepbench run` wrote it. The tests compare the sample in the README with
+what this script would write.
 """
 
 import io

@@ -19,6 +19,20 @@ from deepbench.cli import (
 from deepbench.cli.root import cli, main
 
 __all__ = [
-    *("cli", "compare", "fleet", "gate", "import_file", "info", "list", "main", "published", "report"),
-    *("roofline", "run", "scale", "selftest", "show", "site"),
+    "cli",
+    "compare",
+    "fleet",
+    "gate",
+    "import_file",
+    "info",
+    "list",
+    "main",
+    "published",
+    "report",
+    "roofline",
+    "run",
+    "scale",
+    "selftest",
+    "show",
+    "site",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def print_head(console: Console, file: ResultFile) -> None:
     console.print(f"cases      {len(plan['cases'])}, {how}, file {file.path}", markup=False)
 
 
-def print_machine(console: Console, machine: dict[str, Any]) -> None:
+def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
     from deepbench.core import units
 
@@ -68,7 +69,7 @@ def print_machine(console: Console, machine: dict[str, Any]) -> None:
         console.print(f"           {' '.join(instructions)}", markup=False)
 
 
-def print_library(console: Console, title: str, answer: dict[str, Any]) -> None:
+def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> None:
     """One line: version and path, or why the library is missing and what to do."""
     if "library" in answer:
         library = answer["library"]

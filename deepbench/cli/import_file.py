@@ -42,9 +42,9 @@ def import_file(
     from deepbench.core.json_lines import printable
 
     path = Path(file)
-    given = formats.Given(machine, library, backend, thread_count(threads) if threads else 1, case)
+    options = formats.ImportOptions(machine, library, backend, thread_count(threads) if threads else 1, case)
     target = Path(output) if output else Path(f"{path.stem}.jsonl")
-    imported, count = formats.import_file(path, target, given)
+    imported, count = formats.import_file(path, target, options)
     for reason in dict.fromkeys(imported.left_out):
         print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
     print(f"wrote {target}: {count} results of {imported.program}; to see them: deepbench show {target}")

@@ -19,7 +19,9 @@ OWN_BACKENDS = ("null", "reference")
 
 @cli.command(context_settings=HELP)
 @click.option("--matrix", is_flag=True, help="Which library supports which operation, precision and direction.")
-@click.option("--doctor", is_flag=True, help="What makes measurements on this machine noisy or slow, and how to fix it.")
+@click.option(
+    "--doctor", is_flag=True, help="What makes measurements on this machine noisy or slow, and how to fix it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     """Show this machine and the libraries found, and for each missing library the reason and the remedy.

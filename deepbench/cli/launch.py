@@ -16,15 +16,15 @@ from deepbench.cli.root import interruptible
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.measure.group.link import Place
+    from deepbench.measure.group.link import RankInfo
     from deepbench.plan.cases import Planned
 
 
-def launched() -> Place | None:
+def launched() -> RankInfo | None:
     """Which of how many processes this is; None unless a launcher started several."""
     from deepbench.measure.group import link
 
-    place = link.place(os.environ)
+    place = link.rank_info(os.environ)
     return place if place is not None and place.ranks > 1 else None
 
 
@@ -36,7 +36,7 @@ def any_group(planned: list[Planned]) -> bool:
 
 
 @contextmanager
-def taking_place(place: Place | None, groups: bool) -> Iterator[list[str]]:
+def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
     """Yield the hosts of a launcher to its rank 0; the other ranks serve rank 0 and exit."""
     from deepbench.measure.group import launcher
 

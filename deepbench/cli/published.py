@@ -54,7 +54,9 @@ def show_machine(machine: str, op: str | None, precision: str | None, form: str 
     if not table.rows:
         known = sorted({(r.op, r.precision) for r in data.results() if r.machine == name})
         has = ", ".join(f"{o} {p}" for o, p in known)
-        raise BadInput(f"{name} has no result of {op or 'any operation'} in {precision or 'any precision'}; it has {has}")
+        raise BadInput(
+            f"{name} has no result of {op or 'any operation'} in {precision or 'any precision'}; it has {has}"
+        )
     print_table(table, form)
 
 

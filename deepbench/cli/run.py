@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
 @click.option("--ab", metavar="NAME=A,B", help="Compare two values in turn: a setting, threads, backend or VARIABLE.")
 @click.option("--against", metavar="FILE", help="Measure the cases of FILE with its libraries and today's, in turn.")
-@click.option("--budget", metavar="TIME", help="Stop after TIME, such as 10min, with the most that can be known by then.")
+@click.option(
+    "--budget", metavar="TIME", help="Stop after TIME, such as 10min, with the most that can be known by then."
+)
 @click.option("--timeout", metavar="S", help="Give up a case after S seconds without a sign of life (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue FILE where it stopped.")
@@ -155,7 +157,9 @@ def _run_sides(
         rounds = turns.files[0].header["plan"]["rounds"]
         for name, side, file in zip(("first", "second"), both, turns.files, strict=True):
             console.print(f"{name} side: {side.words}, file {file.path}", markup=False)
-        console.print(f"{len(turns.pairs)} cases, {rounds['least']} to {rounds['most']} processes per side", markup=False)
+        console.print(
+            f"{len(turns.pairs)} cases, {rounds['least']} to {rounds['most']} processes per side", markup=False
+        )
         code = 0
         try:
             with Bar(console) as bar, interruptible():

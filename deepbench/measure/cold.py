@@ -1,4 +1,4 @@
-"""Cold caches are proven cold: before `cache=cold` or `cache=weights` is measured, a measurement shows that it works."""
+"""Proves that caches are cold before `cache=cold` or `cache=weights` is measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deepbench.judge import limits, selftest
 from deepbench.machine import describe, remembered
 from deepbench.measure.parent import measure_case, open_backend
 from deepbench.plan.modes import DEFAULT
-from deepbench.results.summary import process_number
+from deepbench.results.summary import process_time_s
 
 # The proof multiplies a matrix and a vector with the first of these libraries that is here.
 LIBRARIES = ("openblas", "onednn", "mkl")
@@ -25,7 +25,7 @@ def environment(cases: Iterable[Case], machine: Mapping[str, Any]) -> dict[str, 
     """What workers must know of the caches: a virtual machine may be told of larger ones than it can use."""
     if all(case.settings["cache"] == "hot" or find_backend(case.backend).device != "cpu" for case in cases):
         return {}
-    measured, stated = limits.measured_cache(limits.remembered_limits(machine)), describe.cache_bytes()
+    measured, stated = limits.Limits(limits.recall(machine)).cache_bytes(), describe.cache_bytes()
     if describe.MEASURED_CACHES in os.environ or measured is None or (stated is not None and measured >= stated):
         return {}
     return {describe.MEASURED_CACHES: str(measured)}
@@ -69,7 +69,7 @@ def prove(machine: Mapping[str, Any], workers: Mapping[str, str]) -> dict[str, A
             record = measure_case(case, number, DEFAULT.rules, 120.0, (), workers)
             if record["status"] != "ok":
                 return None
-            times.append(process_number(record["measurement"]).time_s)
+            times.append(process_time_s(record))
         return float(record["traffic_bytes"] / stats.lower_quartile(times))
 
     proof = selftest.cold_proof(rate, _cache_bytes(workers))

@@ -16,7 +16,7 @@ from deepbench.native import callloop
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_words
-from deepbench.results.summary import process_number
+from deepbench.results.summary import process_time_s
 
 TIMEOUT_S = 120.0
 
@@ -30,8 +30,8 @@ def measure_selftest(machine: Mapping[str, Any], processes: int, progress: Progr
     times: dict[str, list[float]] = {case.text: [] for case in cases}
     failure = ""
     for case, record in measure_rounds(cases, processes, DEFAULT.rules, TIMEOUT_S, progress, shuffled=True):
-        if record["status"] == "ok" and record["measurement"]:
-            times[case.text].append(process_number(record["measurement"]).time_s)
+        if record["status"] == "ok":
+            times[case.text].append(process_time_s(record))
         else:
             failure = f"{case.text}: {record['status']}, {record['reason']}"
     times = {text: values for text, values in times.items() if len(values) >= 2 * selftest.PROCESSES}
@@ -45,7 +45,7 @@ def measure_selftest(machine: Mapping[str, Any], processes: int, progress: Progr
         times,
         [selftest.sensitivity(text, values, False, compare.MARGIN) for text, values in times.items()],
         [selftest.sensitivity(text, values, True, compare.MARGIN) for text, values in times.items()],
-        process_number(null["measurement"]).time_s,
+        process_time_s(null),
         "compiled" if callloop.native_library() else "Python",
         selftest.clock_s(),
         {cpu: selftest.pace(blocks) for cpu, blocks in cores.items()},

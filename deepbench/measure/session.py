@@ -6,7 +6,6 @@ It knows no console. `progress` is called before each measurement, never during 
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from deepbench import __version__
 from deepbench.core.backend import all_backends, find_backend
@@ -22,7 +21,7 @@ from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
 from deepbench.judge import limits
-from deepbench.machine import describe, remembered
+from deepbench.machine import describe
 from deepbench.measure import cold
 from deepbench.measure.parent import measure_case, open_backend
 from deepbench.plan.cases import Planned
@@ -30,7 +29,7 @@ from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, QUICK, Rounds, Rules
 from deepbench.plan.rounds import Forecast, next_within_budget, queue
 from deepbench.results.file import ResultFile, Store, read_results
-from deepbench.results.record import SCHEMA, Record, make_record
+from deepbench.results.record import SCHEMA, Header, Limit, Record, make_record
 
 DEFAULT_TIMEOUT_S = 600.0
 OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
@@ -138,7 +137,9 @@ class Session:
             if "unavailable" in answer
         }
         self._libraries = [
-            name for name, b in all_backends().items() if b.default and name in file.header["libraries"] and name not in self._unavailable
+            name
+            for name, b in all_backends().items()
+            if b.default and name in file.header["libraries"] and name not in self._unavailable
         ]
         self._limits = limits.Limits(file.limits)
         """From probes alone: what a result reached does not raise the limit that judges it."""
@@ -147,15 +148,14 @@ class Session:
     # ---- create and resume
 
     @classmethod
-    def create(cls, path: Path, planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Session:
+    def create(
+        cls, path: Path, planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None
+    ) -> Session:
         """A new result file for these cases; `BadInput` where it exists, or where none of its libraries is here.
 
         `side` describes one side of a comparison whose sides take turns (`sides.py`).
         """
-        rounds = options.all_rounds if side is None else options.rounds_of_sides
-        header = new_header(planned, options, rounds, side["environment"] if side else {})
-        if side is not None:
-            header["plan"]["interleaved"] = dict(side)
+        header = new_header(planned, options, side)
         cold.require([p.case for p in planned], header["machine"])
         store = Store.create(path, sanitized(header))
         return cls(read_results(path), store, environment=side["environment"] if side else None)
@@ -226,10 +226,10 @@ class Session:
                 record = self._measure(case, number, self._rules, self._hosts)
             record = limits.judge_rate(record, self._limits, self._libraries, self._longer, self._keep_limit)
         except KeyboardInterrupt:
-            self.keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
+            self._keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
             raise
         record = {**record, "sources": self._sources[case.text]}
-        self.keep(record)
+        self._keep(record)
         return record
 
     def _measure(self, case: Case, number: int, rules: Rules, hosts: Sequence[str] = ()) -> Record:
@@ -241,16 +241,13 @@ class Session:
     def _longer(self, case: Case, number: int) -> Record:
         return self._measure(case, number, DEFAULT.rules)
 
-    def _keep_limit(self, limit: limits.Limit) -> None:
-        self.keep({"limit": limit})
+    def _keep(self, record: Record) -> None:
+        self._store.append(record)
+        self.file.records.append(record)
 
-    def keep(self, line: dict[str, Any]) -> None:
-        """Append a record or a limit to the file."""
-        self._store.append(line)
-        if "limit" in line:
-            self.file.limits.append(line["limit"])
-        else:
-            self.file.records.append(line)
+    def _keep_limit(self, limit: Limit) -> None:
+        self._store.append({"limit": limit})
+        self.file.limits.append(limit)
 
     def estimate(self, case: Case) -> float:
         """Seconds that a round of a case takes, roughly."""
@@ -261,41 +258,43 @@ class Session:
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
         """Measure the limits that these cases need and that are not known here yet."""
-        machine = self.file.header["machine"]
-        here = [case for case in cases if case.backend not in self._unavailable]
-        probes = limits.probes_for(here, self._libraries)
-        earlier = limits.recall(machine)
-        budget_s = self.file.header["plan"].get("budget_s")
-        for probe in limits.missing(probes, self.file.limits, earlier, budget_s):
-            progress(Step(probe.title))
-            limit = probe.measure(self._quick)
-            if limit is None:
-                continue  # no compiler was there, or no memory: what is known must do
-            if limit["what"] == "compute":
-                self._limits.add(limit)
-                self._keep_limit(limit)
-            else:
-                limits.remember(machine, limit)
-                earlier.append(limit)
-        for limit in limits.relevant(earlier, here, self.file.limits):
-            self._keep_limit(limit)
+        limits.complete(
+            self._limits,
+            [case for case in cases if case.backend not in self._unavailable],
+            self._libraries,
+            self.file.header["machine"],
+            self._quick,
+            self._keep_limit,
+            lambda title: progress(Step(title)),
+            self.file.header["plan"].get("budget_s"),
+        )
 
 
 # ---- the header of a new file
 
 
-def new_header(
-    planned: Sequence[Planned], options: Options, rounds: Rounds, environment: Mapping[str, str]
-) -> dict[str, Any]:
+def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
     """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
+    rounds = options.all_rounds if side is None else options.rounds_of_sides
     names = {p.case.backend for p in planned}
     devices = {find_backend(name).device for name in names}
     probing = {n for n, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
-    libraries = open_libraries(sorted(names | probing), environment)
+    libraries = open_libraries(sorted(names | probing), side["environment"] if side else None)
     missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
     if len(missing) == len(names):
         raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}")
-    return {
+    plan = {
+        "rounds": asdict(rounds),
+        "mode": options.mode,
+        "order_seed": random.SystemRandom().randrange(2**31),
+        "timeout_s": options.case_timeout_s,
+        "rules": asdict(options.rules),
+        "hosts": list(options.hosts),
+        "budget_s": options.budget_s,
+        **({"interleaved": dict(side)} if side else {}),
+        "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
+    }
+    header = {
         "schema": SCHEMA,
         "tool": f"deepbench {__version__}",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -305,17 +304,9 @@ def new_header(
             name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
             for name, answer in libraries.items()
         },
-        "plan": {
-            "rounds": asdict(rounds),
-            "mode": options.mode,
-            "order_seed": random.SystemRandom().randrange(2**31),
-            "timeout_s": options.case_timeout_s,
-            "rules": asdict(options.rules),
-            "hosts": list(options.hosts),
-            "budget_s": options.budget_s,
-            "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
-        },
+        "plan": plan,
     }
+    return cast(Header, header)
 
 
 def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -382,9 +373,7 @@ def measure_rounds(
             yield case, measure_case(case, number, rules, timeout_s)
 
 
-def measure_limits(
-    machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress
-) -> list[limits.Limit]:
+def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress) -> list[Limit]:
     """Measure every limit of the CPU for these numbers of threads and remember it; together with those known before."""
     names = [name for name, b in all_backends().items() if b.default and b.device == "cpu" and not b.is_group]
     answers = open_libraries(names)

@@ -20,7 +20,7 @@ from typing import Any
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, thread_count
 from deepbench.core.errors import BadInput
-from deepbench.core.variables import FIXED, OVERRIDES, THREAD_VARIABLES, tuning
+from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning
 from deepbench.judge import compare
 from deepbench.machine import describe
 from deepbench.measure.session import Options, Progress, Session, Step, no_progress, open_libraries
@@ -28,7 +28,7 @@ from deepbench.plan.cases import Choices, Planned, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import Entry, read_words
 from deepbench.results.file import ResultFile
-from deepbench.results.record import MEASURED, Record
+from deepbench.results.record import MEASURED, Record, Source
 from deepbench.results.work import by_case
 
 # Variables that make a library load a program: a file from elsewhere must not set one.
@@ -76,9 +76,9 @@ def parse_sides(text: str) -> tuple[Side, Side]:
         raise BadInput(f"--ab wants NAME=ONE,OTHER, found {text[:60]!r}")
     if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
         return Side("a", choices={name: values[0]}), Side("b", choices={name: values[1]})
-    if name in THREAD_VARIABLES:
+    if name in thread_variables():
         raise BadInput("the number of threads is a setting of the case: --ab threads=1,2")
-    if name in (*OVERRIDES, *FIXED):
+    if name in (*override_variables(), *fixed_variables()):
         raise BadInput(f"deepbench sets {name} itself (see --set pin=cores), so both sides would be equal")
     return Side("a", environment={name: values[0]}), Side("b", environment={name: values[1]})
 
@@ -124,7 +124,7 @@ def _tuning_of(file: ResultFile) -> dict[str, str]:
 
 
 def _set_by_users(environment: Mapping[str, str]) -> dict[str, str]:
-    set_by_us = {*THREAD_VARIABLES, *FIXED}
+    set_by_us = {*thread_variables(), *fixed_variables()}
     return {n: v for n, v in tuning(environment).items() if v and n not in set_by_us and not LOADS_CODE.search(n)}
 
 
@@ -134,7 +134,7 @@ class Pair:
 
     a: Case
     b: Case
-    sources: list[dict[str, Any]]
+    sources: list[Source]
 
 
 def pair_up(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list[Pair]:
@@ -151,7 +151,15 @@ def pair_up(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list
 def _key(case: Case, names: set[str]) -> tuple[Any, ...]:
     settings = tuple(sorted((n, v) for n, v in case.settings.items() if n not in names))
     library = None if "backend" in names else case.backend
-    return case.op, case.problem, case.direction, case.precision.name, settings, library, "threads" in names or case.threads
+    return (
+        case.op,
+        case.problem,
+        case.direction,
+        case.precision.name,
+        settings,
+        library,
+        "threads" in names or case.threads,
+    )
 
 
 def queue(

@@ -45,7 +45,7 @@ def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
         return None
     if done < rounds.least:
         return done + 1
-    if done >= rounds.most or sum(r["process"]["duration_s"] for r in records) > rounds.most_s:
+    if done >= rounds.most or sum(map(_duration_s, records)) > rounds.most_s:
         return None
     estimate, _ = summary.estimate(records)
     if estimate and estimate.half_width is not None and estimate.half_width <= rounds.target:
@@ -98,13 +98,19 @@ def _costs(
     """Seconds that the next round of each case should take."""
     estimates = {p.case.text: estimate(p.case) for p in planned}
     took = {
-        text: max(r["process"]["duration_s"] for r in records) + PROCESS_S
+        text: max(map(_duration_s, records)) + PROCESS_S
         for text, records in measured.items()
         if all(r["process"] for r in records)
     }
     ratios = [took[text] / estimates[text] for text in took if estimates.get(text)]
     pace = statistics.median(ratios) if ratios else 1.0
     return {text: took.get(text, pace * seconds) for text, seconds in estimates.items()}
+
+
+def _duration_s(record: Record) -> float:
+    """Seconds that the process of a measured record took."""
+    assert record["process"] is not None, "measured records have a process"
+    return record["process"]["duration_s"]
 
 
 class Forecast:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 # before anything else does, and removing their names leaves these names to the functions.
 import deepbench.measure
 import deepbench.report  # noqa: F401
+from deepbench.core.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 del measure, report  # noqa: F821
 

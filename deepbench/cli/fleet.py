@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench import __version__
 from deepbench.cli.console import make_console
 from deepbench.cli.launch import hosts_of_file, launched
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
 from deepbench.core.errors import BadInput
+from deepbench.core.version import VERSION
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,7 +128,7 @@ def _header(expected: Sequence[str], payload: list[str], library: str | None, ap
     header: dict[str, Any] = sanitized(
         {
             "schema": SCHEMA,
-            "tool": f"deepbench {__version__}",
+            "tool": f"deepbench {VERSION}",
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": sys.argv[1:],
             "expected": list(expected),

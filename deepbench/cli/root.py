@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import click
 
-from deepbench import __version__
 from deepbench.core.errors import BadInput
+from deepbench.core.version import VERSION
 
 EXIT_WRONG = 1
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
@@ -66,7 +66,7 @@ def _fail(sentence: str) -> NoReturn:
 
 
 @click.group(context_settings=HELP)
-@click.version_option(__version__, "-V", "--version", message="deepbench %(version)s")
+@click.version_option(VERSION, "-V", "--version", message="deepbench %(version)s")
 def cli() -> None:
     """Measure how fast hardware and libraries run the basic operations of deep learning.
 

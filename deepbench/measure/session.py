@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from deepbench import __version__
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
+from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.measure import cold
@@ -296,7 +296,7 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
     }
     header = {
         "schema": SCHEMA,
-        "tool": f"deepbench {__version__}",
+        "tool": f"deepbench {VERSION}",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(options.command),
         "machine": describe.describe_machine(),

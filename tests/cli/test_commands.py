@@ -114,7 +114,7 @@ def test_show_prints_a_file_in_every_format(deepbench):
 
     markdown = deepbench("show", "out.jsonl", "--markdown").stdout.splitlines()
     assert 5 == sum(line.startswith("|") for line in markdown)
-    assert all(line.startswith("|") and line.count(" | ") == 7 for line in markdown[2:])
+    assert all(line.count(" | ") == 6 for line in markdown[2:5])
 
 
 def test_list_prints_lines_that_run_takes(deepbench):

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from deepbench.cli.root import HELP, cli
-from deepbench.core.errors import BadInput
 
 
 @cli.command("import", context_settings=HELP)
@@ -41,34 +40,11 @@ def import_file(
     from deepbench import formats
     from deepbench.core.case import thread_count
     from deepbench.core.json_lines import printable
-    from deepbench.results.file import Store
 
     path = Path(file)
-    text = _text(path)
-    count = thread_count(threads) if threads else 1
-    given = formats.Given(machine, library, backend, count, case)
-    imported = formats.read(text, given)
-    lines = formats.lines(imported, given, ["import", path.name])
+    options = formats.ImportOptions(machine, library, backend, thread_count(threads) if threads else 1, case)
     target = Path(output) if output else Path(f"{path.stem}.jsonl")
-    store = Store.create(target, lines[0])
-    try:
-        for line in lines[1:]:
-            store.append(line)
-    finally:
-        store.close()
+    imported, count = formats.import_file(path, target, options)
     for reason in dict.fromkeys(imported.left_out):
         print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
-    print(f"wrote {target}: {len(lines) - 1} results of {imported.program}; deepbench show {target}")
-
-
-def _text(path: Path) -> str:
-    from deepbench.formats import LARGEST_BYTES
-
-    try:
-        if not path.is_file():
-            raise BadInput(f"{path} is no file; wanted one that another program wrote")
-        if path.stat().st_size > LARGEST_BYTES:
-            raise BadInput(f"{path} has over {LARGEST_BYTES} bytes, which is no output of a benchmark")
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    print(f"wrote {target}: {count} results of {imported.program}; deepbench show {target}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.judge import limits
-from deepbench.judge.limits import Limits, Standing
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report.table import notes, rival_title, rivals, title
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Baseline, Summary, baselines
@@ -19,7 +19,7 @@ from deepbench.results.summary import Baseline, Summary, baselines
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
-def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None = None) -> dict[str, Any]:
+def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
     library, check = r["library"], r["check"]["after"] or r["check"]["before"]
@@ -53,9 +53,9 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
         "flop_per_byte": r["flop"] / r["traffic_bytes"] if r["flop"] and r["traffic_bytes"] else None,
-        "limit": standing.bound if standing else None,
-        "share_of_limit": standing.share if standing else None,
-        "limit_evidence": standing.evidence if standing else None,
+        "limit": nearest.name if nearest else None,
+        "share_of_limit": nearest.share if nearest else None,
+        "limit_evidence": nearest.evidence if nearest else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
         "hidden": s.hidden,
@@ -84,13 +84,13 @@ def _single(value: Any) -> str | int | float | None:
 def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:
     """A row a case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), known.standing(s) if known else None) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), known.nearest(s) if known else None) for s in summaries]
 
 
 def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
-    """An object with the file's header, its roofs and a row a case."""
+    """An object with the file's header, its limits, and one row per case."""
     cases = rows(summaries, limits.of_file(found, summaries))
-    content = {"header": found.header, "roofs": found.roofs, "limits": found.limits, "cases": cases}
+    content = {"header": found.header, "limits": found.limits, "cases": cases}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 

@@ -6,13 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deepbench.core import units
-from deepbench.judge.limits import FINE, Limits
+from deepbench.judge.limits import FINE, Limits, best
 from deepbench.report.table import library_title
 from deepbench.report.views import Cell, View
+from deepbench.results.record import Limit
 
 
-def peaks(found: Mapping[tuple[str, int], Mapping[str, Any]], threads: Sequence[int]) -> View:
-    """A row a precision: the highest rate on one core and on all."""
+def peaks(limits: Iterable[Limit], threads: Sequence[int]) -> View:
+    """One row per precision: the peak rate of the CPU with each number of threads."""
+    found = {
+        (limit["precision"], limit["threads"]): limit
+        for limit in best(limits).values()
+        if limit["what"] == "compute" and limit["device"] == "cpu"
+    }
     columns: dict[str, Any] = {"precision": str}
     rows: list[dict[str, Cell]] = []
     for precision in dict.fromkeys(p for p, _ in found):
@@ -47,7 +53,7 @@ def memory(known: Limits, threads: Sequence[int], machine: Mapping[str, Any]) ->
     return View(columns, rows, notes)
 
 
-def calls(lines: Iterable[Mapping[str, Any]], threads: Sequence[int]) -> View:
+def calls(lines: Iterable[Limit], threads: Sequence[int]) -> View:
     """A row a library: the least a call takes."""
     least: dict[tuple[str, int], float] = {}
     for line in lines:

@@ -171,7 +171,7 @@ def notes(s: Summary, compared: Mapping[str, Baseline] = MappingProxyType({})) -
 def render(summaries: Sequence[Summary], console: Console, every: bool = False, limits: Limits | None = None) -> None:
     """Print the table. `every`: a line for each library instead of one for the fastest."""
     grouped = rivals(summaries)
-    table = (_full_table if every else _table)(grouped, baselines(summaries), limits or Limits((), (), (), {}))
+    table = (_full_table if every else _table)(grouped, baselines(summaries), limits or Limits())
     console.print(table, soft_wrap=not console.is_terminal)
     console.print(Group(*map(Text, _footnotes(summaries))))
 
@@ -183,9 +183,9 @@ def _columns(table: Table, names: Sequence[str]) -> None:
 
 
 def limit_words(s: Summary, limits: Limits) -> str:
-    """`███▏  compute 64 %`: the limit a case stands at, and its share of that roof."""
-    standing = limits.standing(s)
-    return f"{units.bar(standing.share)} {standing.bound} {units.percent(standing.share)}" if standing else "–"
+    """`███▏  compute 64 %`: the limit that a case is closest to, and what share of it the case reaches."""
+    nearest = limits.nearest(s)
+    return f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}" if nearest else "–"
 
 
 def _table(grouped: Sequence[Rivals], compared: Mapping[str, Baseline], limits: Limits) -> Table:

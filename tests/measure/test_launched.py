@@ -8,9 +8,6 @@ import pytest
 
 from tests.conftest import ROOT, records_of
 
-if not os.environ.get("DEEPBENCH_TEST_HOSTS"):
-    pytest.skip("long tests are opt-in: make test-hosts", allow_module_level=True)
-
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "3"}
 
 

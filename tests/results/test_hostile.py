@@ -56,6 +56,7 @@ def changed(value, path, new):
 GOOD = [
     samples.header([parse_case(samples.TEXT.format(backend=b)).text for b in ("mkl", "onednn")]),
     {"roof": samples.roof()},
+    {"limit": samples.peak()},
     samples.measured(),
     samples.measured(round_number=2),
     samples.measured("onednn", 2e-3),
@@ -75,7 +76,7 @@ def test_a_file_that_passes_the_schema_can_be_used(tmp_path_factory, changes):
         except (KeyError, IndexError, TypeError):
             return  # an earlier change took the place away
     path = tmp_path_factory.mktemp("hostile") / "r.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    samples.write(path, lines[1:], lines[0])
     try:
         found = read_results(path)
     except BadInput:

@@ -17,7 +17,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
-from deepbench.judge.limits import Limits, Standing, device_of
+from deepbench.judge.limits import Limits, NearestLimit, device_of
 from deepbench.report import compare as comparing
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
@@ -53,7 +53,7 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     name = printable(name)
     summaries = summarize(found.records, found.order)
     known = limits.of_file(found, summaries)
-    standings = [known.standing(s) for s in summaries]
+    nearest = [known.nearest(s) for s in summaries]
     groups = rivals(summaries)
     measured = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
@@ -62,8 +62,8 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
         "kind": "imported" if any(s.imported for s in summaries) else "measured",
         "machine": _machine(found, any(s.imported for s in summaries)),
         "libraries": _libraries(found),
-        "sentences": _sentences(summaries, groups, standings, known),
-        "columns": _columns(summaries, groups, standings),
+        "sentences": _sentences(summaries, groups, nearest, known),
+        "columns": _columns(summaries, groups, nearest),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
         ],
@@ -73,7 +73,7 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
 
 
 def _columns(
-    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None]
+    summaries: Sequence[Summary], groups: Sequence[Rivals], nearest: Sequence[NearestLimit | None]
 ) -> dict[str, list[Any]]:
     """A list with a value a case for each thing there is to say."""
     place = {}
@@ -85,8 +85,8 @@ def _columns(
     compared = baselines(summaries)
     names: list[str] = []
     rows = []
-    for s, standing in zip(summaries, standings, strict=True):
-        whole = export.row(s, compared.get(s.record["case"]), standing)
+    for s, limit in zip(summaries, nearest, strict=True):
+        whole = export.row(s, compared.get(s.record["case"]), limit)
         family, size = _family(s)
         told = {
             **{name: whole.get(name) for name in FIELDS},
@@ -195,13 +195,13 @@ FAR = 0.5
 
 
 def _sentences(
-    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None], known: Limits
+    summaries: Sequence[Summary], groups: Sequence[Rivals], nearest: Sequence[NearestLimit | None], known: Limits
 ) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
     ok = [s for s in summaries if s.is_ranked]
-    stands = {s.record["case"]: standing for s, standing in zip(summaries, standings, strict=True)}
+    stands = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
     fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
-    near = _how_near([standing for standing in fastest if standing])
+    near = _how_near([limit for limit in fastest if limit])
     devices = list(dict.fromkeys(device_of(s.record) for s in ok))
     fast = [_how_fast(ok, known, device, len(devices) > 1) for device in devices]
     told = [text for text in (*fast, _which_library(groups), near) if text]
@@ -256,12 +256,12 @@ def _which_library(groups: Sequence[Rivals]) -> str | None:
     return f"Where libraries compete, the fastest is so many times each, for {'; '.join(parts)}."
 
 
-def _how_near(standings: Sequence[Standing]) -> str | None:
-    if not standings:
+def _how_near(nearest: Sequence[NearestLimit]) -> str | None:
+    if not nearest:
         return None
     bounds: dict[str, list[float]] = {}
-    for found in standings:
-        bounds.setdefault(found.bound, []).append(found.share)
+    for found in nearest:
+        bounds.setdefault(found.name, []).append(found.share)
     ordered = sorted(bounds.items(), key=lambda item: -len(item[1]))
     names = {
         "compute": "arithmetic (compute)",
@@ -272,8 +272,8 @@ def _how_near(standings: Sequence[Standing]) -> str | None:
         f"{names.get(name, name)} for {len(shares)} (the middle one reaches {units.percent(median(shares))})"
         for name, shares in ordered
     ]
-    far = sum(found.share < FAR for found in standings)
-    told = f"Of {len(standings)} problems, each at its fastest library, the nearest roof is {_listed(parts)}"
+    far = sum(found.share < FAR for found in nearest)
+    told = f"Of {len(nearest)} problems, each at its fastest library, the nearest roof is {_listed(parts)}"
     return f"{told}; {far} stay below half of theirs, which no roof explains." if far else f"{told}."
 
 

@@ -170,12 +170,12 @@ def test_what_amds_sensors_say(gpu, rocm):
 
 
 def test_a_lower_precision_that_leaks_into_f32_is_found_by_the_cards_peak():
-    from deepbench.judge.roof import Roofs
+    from deepbench.judge.limits import Limits, judge_rate
     from tests import samples
 
     record = samples.measured(seconds=1e-3)
     record["library"] = {"card": {"peak_f32_flop_per_s": record["flop"] / 1e-3 / 1.1}}
-    judged = Roofs([], []).judge(record, lambda case, number: record, lambda line: None)
+    judged = judge_rate(record, Limits(), [], lambda case, number: record, lambda line: None)
 
     assert "wrong" == judged["status"]
     assert "peak" in judged["reason"]

@@ -91,15 +91,15 @@ def test_what_the_library_refuses_is_unsupported_and_no_crash(gpu):
     assert "unsupported" == record["status"]
 
 
-def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_its_roof():
-    from deepbench.judge.roof import Roofs
+def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_the_peak():
+    from deepbench.judge.limits import compute_probe
     from tests import samples
 
     def measure(case, number):
         record = {**samples.measured(seconds=1e-3), "case": case.text}
         return {**record, "status": "ok" if case.problem.a_t else "unsupported", "flop": 10**12}
 
-    found = Roofs([], ["cublaslt"]).probe("f8e4m3", "cuda", 1, measure)
+    found = compute_probe("f8e4m3", "cuda", 1, ["cublaslt"]).measure(measure)
     assert " a_t=1 " in found["case"]
 
 

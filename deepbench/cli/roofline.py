@@ -21,7 +21,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
     Takes some minutes (--quick: one). What it finds is kept, and used by every run on this machine.
     """
-    from deepbench.core.backend import GroupBackend, all_backends, find_backend
+    from deepbench.core.backend import all_backends, find_backend
     from deepbench.core.case import thread_count
     from deepbench.judge import limits
     from deepbench.machine import describe
@@ -33,7 +33,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     machine = describe.describe_machine()
     counts = [thread_count(t) for t in threads] or sorted({1, describe.default_threads()})
     names = [n for n, b in all_backends().items() if b.default and b.device == "cpu"]
-    lone = [n for n in names if not isinstance(find_backend(n), GroupBackend)]
+    lone = [n for n in names if not find_backend(n).is_group]
     opened = open_backends(lone)
     here = [n for n in lone if "library" in opened[n]]
     console = make_console(quiet=as_json)
@@ -51,18 +51,11 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
                         lines.append(line)
                         limits.remember(machine, line)
                     step(case.text, steps)
-    every = [*lines, *limits.recall(machine)]
-    views = {
-        "compute": report.peaks(every, counts),
-        "memory": report.memory(limits.Limits(every, machine), counts, machine),
-        "calls": report.calls(lines, counts),
-    }
+    views = report.tables([*lines, *limits.recall(machine)], counts, machine)
     if as_json:
         print(json.dumps({name: view.rows for name, view in views.items()}, ensure_ascii=False, indent=1))
         return
     for view in views.values():
         if view.rows:
             console.print()
-            console.print(view.table(), soft_wrap=not console.is_terminal)
-            for note in view.notes:
-                console.print(note, markup=False, soft_wrap=True)
+            view.print(console)

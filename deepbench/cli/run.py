@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 from deepbench.cli.choose import DEFAULT_DEVICE, case_options, plan_of
 from deepbench.cli.place import any_group, check_environment, launched, read_hosts, taking_place
-from deepbench.cli.printing import make_console, print_head, print_table
+from deepbench.cli.printing import Step, make_console, print_head, print_table
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
 
 
@@ -176,7 +176,7 @@ def header_of(
     """The first line of a new result file."""
     import random
 
-    from deepbench.core.backend import GroupBackend, all_backends, find_backend
+    from deepbench.core.backend import all_backends, find_backend
     from deepbench.machine import describe
     from deepbench.results.record import SCHEMA
 
@@ -184,11 +184,7 @@ def header_of(
     names = {p.case.backend for p in planned}
     devices = {find_backend(name).device for name in names}
     # Those that may set a peak.
-    names |= {
-        name
-        for name, b in all_backends().items()
-        if b.default and b.device in devices and not isinstance(b, GroupBackend)
-    }
+    names |= {name for name, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
     libraries = open_backends(sorted(names))
     _refuse_without_device(planned, libraries)
     return {
@@ -432,6 +428,58 @@ class Measuring:
         return judged
 
 
+class Forecast:
+    """How many measurements are done and to come, and how long they take."""
+
+    def __init__(
+        self,
+        planned: Sequence[Planned],
+        records: Sequence[Record],
+        rounds: Rounds,
+        estimate: Callable[[Case], float],
+        ends: float | None,
+    ) -> None:
+        self._rounds, self._ends = rounds, ends
+        self._seconds = {p.case.text: estimate(p.case) for p in planned}
+        self._records: dict[str, list[Record]] = {text: [] for text in self._seconds}
+        for record in records:
+            if record["status"] != "interrupted":
+                self._records.setdefault(record["case"], []).append(record)
+        self._left = {text: self._rounds_left(text) for text in self._seconds}
+        self._begin, self._done_s = time.monotonic(), 0.0
+
+    def add(self, record: Record) -> None:
+        """Count one measurement."""
+        text = record["case"]
+        self._records[text].append(record)
+        self._left[text] = self._rounds_left(text)
+        self._done_s += self._seconds[text]
+
+    @property
+    def done(self) -> int:
+        """Measurements so far, those of an earlier run included."""
+        return sum(map(len, self._records.values()))
+
+    @property
+    def total(self) -> int:
+        """Measurements so far, and those that are certain to come."""
+        return self.done + sum(self._left.values())
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the end."""
+        if self._ends is not None:
+            return max(0.0, self._ends - time.monotonic())
+        pace = (time.monotonic() - self._begin) / self._done_s if self._done_s > 5 else 1.0
+        return pace * sum(self._seconds[text] * rounds for text, rounds in self._left.items())
+
+    def _rounds_left(self, text: str) -> int:
+        from deepbench.plan.rounds import next_round
+
+        records = self._records[text]
+        return max(1, self._rounds.least - len(records)) if next_round(records, self._rounds) is not None else 0
+
+
 def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: float, begin: float) -> None:
     """The loop where plan, run, limits and store meet. `begin` is when the command began, for a budget."""
     from deepbench.core.case import parse_case
@@ -443,7 +491,7 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
     header, measuring = found.header, Measuring(found, store, timeout_s)
     rounds, seed = Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
     planned = [Planned(parse_case(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
-    measuring.probe([case for case, _ in queue(planned, found.records, rounds, seed)], bar.say)
+    measuring.probe([case for case, _ in queue(planned, found.records, rounds, seed)], lambda text: bar(Step(text)))
     budget_s = header["plan"].get("budget_s")
     widths: dict[tuple[str, int], float] = {}
 
@@ -454,12 +502,12 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
         chosen = next_within_budget(planned, found.records, measuring.estimate, left_s, seed, widths)
         return [chosen] if chosen is not None else []
 
-    bar.start(planned, found.records, rounds, measuring.estimate, begin + budget_s if budget_s else None)
+    forecast = Forecast(planned, found.records, rounds, measuring.estimate, begin + budget_s if budget_s else None)
     while batch := next_batch():
         for case, number in batch:
-            bar.started(case, number)
+            bar(Step(f"round {number}  {case.text}", forecast.done, forecast.total, forecast.left_s))
             try:
-                bar.finished(measuring.finish(measuring.measure(case, number)))
+                forecast.add(measuring.finish(measuring.measure(case, number)))
             except KeyboardInterrupt:
                 measuring.keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
                 raise

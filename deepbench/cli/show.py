@@ -90,7 +90,7 @@ def show(
     elif form == "csv":
         print(export.to_csv(found, summaries), end="")
     elif form == "markdown":
-        print(export.to_markdown(summaries), end="")
+        print(export.to_markdown(found, summaries), end="")
     else:
         console = make_console()
         print_head(console, found)

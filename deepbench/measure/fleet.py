@@ -258,9 +258,7 @@ def _dask() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise BadInput(
-            f"a fleet needs Dask distributed ({error}); install it: pip install 'deepbench-kernels[fleet]'"
-        ) from None
+        raise BadInput(f"a fleet needs Dask distributed ({error}): pip install distributed") from None
     return distributed
 
 

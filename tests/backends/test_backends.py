@@ -119,6 +119,7 @@ def loaded_once(load):
 def smoke(name, op_name, start):
     """Print the result of each smoke problem from number `start` on."""
     from deepbench.measure import worker
+    from deepbench.measure.launch import Request
     from deepbench.native import library
     from deepbench.native.gpu import timing
 
@@ -127,17 +128,10 @@ def smoke(name, op_name, start):
     timing.RAISE_CLOCKS_S = timing.HOST_MOST_S = timing.CANDIDATE_S = 0.0
     timing.FINALISTS = 1
 
-    class Silent:
-        def write(self, text):
-            pass
-
-        def flush(self):
-            pass
-
     for (direction, kind, chosen), problem in smoke_cases(name, find_op(op_name))[start:]:
         settings = check_settings(op_name, chosen)
         case = Case(op_name, problem, direction, find_precision(kind), name, 2, settings)
-        record = worker._measure({"case": case.text, "round": 1, "rules": SHORT.__dict__}, Silent())
+        record = worker.measure_alone(Request(case, 1, SHORT, 60.0), lambda phase: None)
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)
 
 

@@ -81,7 +81,7 @@ def test_a_missing_host_is_reported_first(fleet):
 
     assert 1 == done.returncode
     assert "missing: absent" in done.stdout
-    assert "• absent gave no result: run 1: no worker has joined from there" in done.stdout
+    assert "• absent returned no result: run 1: no worker has joined from there" in done.stdout
 
 
 def test_a_failing_host_is_reported_with_its_error_message(fleet, tmp_path):
@@ -92,7 +92,7 @@ def test_a_failing_host_is_reported_with_its_error_message(fleet, tmp_path):
     done = fleet(["a", "b"], CASE.replace("null", "honest"), "--quick", "--runs", "1")
 
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "• b gave no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
+    assert "• b returned no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
 
 
 def test_the_others_finish_when_a_host_is_lost(fleet, tmp_path):

@@ -87,11 +87,11 @@ def test_a_hang_is_a_timeout_and_its_children_die_with_it(run_liar):
     assert [] == sleepers
 
 
-def test_a_worker_that_closes_its_pipe_is_ended(run_liar):
+def test_a_worker_that_closes_its_connection_is_ended(run_liar):
     _, lines = run_liar("closer")
 
     assert "crashed" == lines[-1]["status"]
-    assert "closed its pipe" in lines[-1]["reason"]
+    assert "closed its connection" in lines[-1]["reason"]
 
 
 def test_work_that_was_not_done_is_found_by_the_measured_peak(deepbench, plugins, tmp_path):

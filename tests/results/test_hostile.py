@@ -10,10 +10,11 @@ from rich.console import Console
 
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
+from deepbench.judge import limits
 from deepbench.plan.cases import Planned
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.plan.rounds import queue
-from deepbench.report import export, table
+from deepbench.report import cases, export
 from deepbench.report.page import content
 from deepbench.results import published, summary
 from deepbench.results.file import read_results
@@ -83,11 +84,11 @@ def test_a_file_that_passes_the_schema_can_be_used(tmp_path_factory, changes):
         return
 
     summaries = summary.summarize(found.records, found.order)
-    for every in (False, True):
-        table.render(summaries, Console(file=io.StringIO(), width=200), every)
+    for table in (cases.fastest_table, cases.library_table):
+        table(summaries, limits.of_file(found, summaries)).print(Console(file=io.StringIO(), width=200))
     export.to_csv(found, summaries)
     json.loads(export.to_json(found, summaries))
-    export.to_markdown(summaries)
+    export.to_markdown(found, summaries)
     json.dumps(content.of_file(found, "mine"), allow_nan=False)
     published.match(summaries, "NVIDIA Tesla V100")
     try:

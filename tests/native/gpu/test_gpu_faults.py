@@ -56,7 +56,7 @@ def test_memory_that_is_not_there_is_told_in_numbers(gpu):
     workspace = gpu(CASE, FAKE_GPU_MEMORY=str(2**20))
 
     assert ("out_of_memory", "out_of_memory") == (operands["status"], workspace["status"])
-    assert "needs 3.00 MiB of operands on the GPU, free are 2.00 MiB" == operands["reason"]
+    assert "the operands need 3.00 MiB on the GPU, 2.00 MiB are free" == operands["reason"]
     assert "the workspace needs" in workspace["reason"]
 
 

@@ -94,6 +94,7 @@ def gate(
     Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
     """
     from deepbench.judge import gate as gates
+    from deepbench.report import compare as report
 
     allowed = share("--margin", margin)
     found = compared(first, second, comparison_margin(allowed), unchecked, broken=True)
@@ -111,7 +112,7 @@ def gate(
     if junit is not None:
         _write(junit, gates.junit(outcome))
     if markdown is not None:
-        _write(markdown, _gate_markdown(found, names, lines))
+        _write(markdown, report.gate_markdown(found, names, lines))
     return outcome.exit_code
 
 
@@ -120,15 +121,6 @@ def comparison_margin(allowed: float) -> float:
     from deepbench.judge import compare
 
     return min(allowed, compare.MARGIN)
-
-
-def _gate_markdown(found: Comparison, names: tuple[str, str], lines: list[str]) -> str:
-    from deepbench.report import compare as report
-    from deepbench.report.export import escaped
-
-    parts = [f"**{escaped(lines[0])}**", ""]
-    parts += [f"- {escaped(line)}" for line in [*lines[1:], *report.heading(found, names)]]
-    return "\n".join([*parts, "", report.cases(found).markdown()])
 
 
 def _again(first: str, second: str, flagged: list[str], margin: float, unchecked: bool) -> Comparison:
@@ -194,23 +186,9 @@ def print_comparison(found: Comparison, names: tuple[str, str], form: str | None
         print_view(report.cases(found), form)
         return
     if form == "markdown":
-        for line in report.heading(found, names):
-            print(f"- {line}")
-        print()
-        for view in (report.means(found), report.cases(found)):
-            print_view(view, form)
-        for line in report.sentences(found):
-            print(f"- {line}")
+        print(report.to_markdown(found, names), end="")
         return
-    console = make_console()
-    for line in report.heading(found, names):
-        console.print(line, markup=False, soft_wrap=True)
-    for view in (report.means(found), report.cases(found)):
-        console.print()
-        print_view(view, None)
-    console.print()
-    for line in report.sentences(found):
-        console.print(line, markup=False, soft_wrap=True)
+    report.print_comparison(found, names, make_console())
 
 
 def share(name: str, text: str) -> float:

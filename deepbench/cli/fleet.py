@@ -241,9 +241,7 @@ def print_fleet(console: Console, found: FleetFile) -> None:
     for view in (report.by_host(found, judged), report.by_kernel(found), report.by_link(judged)):
         if view.rows:
             console.print()
-            console.print(view.table(), soft_wrap=not console.is_terminal)
-            for note in view.notes:
-                console.print(note, markup=False)
+            view.print(console)
 
 
 def _link_library(wanted: str | None, hosts: int) -> str | None:

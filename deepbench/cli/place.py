@@ -16,15 +16,15 @@ from deepbench.cli.root import interruptible
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.measure.group.link import Place
+    from deepbench.measure.group.link import RankInfo
     from deepbench.plan.cases import Planned
 
 
-def launched() -> Place | None:
+def launched() -> RankInfo | None:
     """Which of how many processes this is, None where no launcher has started several."""
     from deepbench.measure.group import link
 
-    where = link.place(os.environ)
+    where = link.rank_info(os.environ)
     return where if where is not None and where.ranks > 1 else None
 
 
@@ -36,7 +36,7 @@ def any_group(planned: list[Planned]) -> bool:
 
 
 @contextmanager
-def taking_place(where: Place | None, groups: bool) -> Iterator[list[str]]:
+def taking_place(where: RankInfo | None, groups: bool) -> Iterator[list[str]]:
     """Take the place that a launcher gave: rank 0 goes on, with the hosts of all; the others serve it, and leave."""
     from deepbench.measure.group import launcher
 

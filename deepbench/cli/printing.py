@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.report.views import View
+    from deepbench.report.table import Table
     from deepbench.results.file import ResultFile
 
 
@@ -45,9 +45,9 @@ def print_head(console: Console, found: ResultFile) -> None:
 
 
 def _title(name: str) -> str:
-    from deepbench.report.table import library_title
+    from deepbench.report.names import library_name
 
-    return library_title(name)
+    return library_name(name)
 
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
@@ -95,52 +95,46 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
 def print_table(console: Console, found: ResultFile, full: bool) -> None:
     """The table of cases."""
     from deepbench.judge import limits
-    from deepbench.report import table
+    from deepbench.report import cases
     from deepbench.results.summary import summarize
 
     console.print()
     summaries = summarize(found.records, found.order)
-    table.render(summaries, console, full, limits.of_file(found, summaries))
+    known = limits.of_file(found, summaries)
+    table = cases.library_table(summaries, known, repeat=False) if full else cases.fastest_table(summaries, known)
+    table.print(console)
 
 
-def print_view(view: View, form: str | None) -> None:
-    """A view in the form that was asked for; None: a table for people."""
+def print_view(view: Table, form: str | None) -> None:
+    """A table in the form that was asked for; None: a table for people."""
     if form is not None:
         print({"json": view.json, "csv": view.csv, "markdown": view.markdown}[form](), end="")
         return
-    console = make_console()
-    console.print(view.table(), soft_wrap=not console.is_terminal)
-    for line in view.notes:
-        console.print(line, markup=False)
+    view.print(make_console())
+
+
+@dataclass
+class Step:
+    """What starts now, and how far the work is."""
+
+    text: str
+    done: int = 0
+    total: int | None = None
+    left_s: float | None = None
 
 
 @contextmanager
 def steps_bar(console: Console, steps: int) -> Iterator[Any]:
-    """A bar that is drawn when something has ended, never beside a measurement; without a terminal nothing.
+    """A bar whose steps are counted here: call it with what has ended, and how many steps there are by now."""
+    from deepbench.report.progress import Bar
 
-    What is yielded takes what has ended, and how many steps there are by now.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from deepbench.core import units
-
-    columns = (TextColumn("{task.fields[left]}"), BarColumn(bar_width=24), MofNCompleteColumn())
-    progress = Progress(*columns, TextColumn("{task.description}"), console=console, auto_refresh=False, transient=True)
-    live, begin = console.is_terminal, time.monotonic()
-    task = progress.add_task("", total=steps, left="measuring")
+    done = 0
 
     def step(what: str, total: int) -> None:
-        progress.update(task, advance=1, description=what, total=total)
-        done = progress.tasks[0].completed
-        left = (time.monotonic() - begin) / done * (progress.tasks[0].total or 0) - (time.monotonic() - begin)
-        progress.update(task, left=f"{units.duration(max(0.0, left))} left")
-        if live:
-            progress.refresh()
+        nonlocal done
+        done += 1
+        bar(Step(what, done, total))
 
-    if live:
-        progress.start()
-    try:
+    with Bar(console) as bar:
+        bar(Step("", 0, steps))
         yield step
-    finally:
-        if live:
-            progress.stop()

@@ -80,21 +80,12 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
         print(json.dumps(report.to_json(found, machine), ensure_ascii=False, indent=1))
         return
     if form == "csv":
-        print_view(report.beside(found), form)
+        print_view(report.matched(found), form)
         return
-    lines = [f"ratio: time of {machine} over time of {file}, so above 1 {machine} is slower"]
-    lines += [f"differs: {text}" for text in published.differences(found, machine)]
     if form == "markdown":
-        print("\n".join(f"- {line}" for line in lines), end="\n\n")
-        print_view(report.means(found, machine), form)
-        print_view(report.beside(found), form)
+        print(report.to_markdown(found, machine, file), end="")
         return
-    console = make_console()
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
-    for view in (report.means(found, machine), report.beside(found)):
-        console.print()
-        print_view(view, None)
+    report.print_matches(found, machine, file, make_console())
 
 
 def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:

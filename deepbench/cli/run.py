@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from deepbench.plan.modes import Rounds, Rules
     from deepbench.report.progress import Bar
     from deepbench.results.file import ResultFile, Store
-    from deepbench.results.record import Record
+    from deepbench.results.record import Limit, Record
 
 from deepbench.cli.choose import DEFAULT_DEVICE, case_options, plan_of
 from deepbench.cli.place import any_group, check_environment, launched, read_hosts, taking_place
-from deepbench.cli.printing import make_console, print_head, print_table
+from deepbench.cli.printing import Step, make_console, print_head, print_table
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
 
 
@@ -176,19 +176,15 @@ def header_of(
     """The first line of a new result file."""
     import random
 
-    from deepbench.core.backend import GroupBackend, all_backends, find_backend
+    from deepbench.core.backend import all_backends, find_backend
     from deepbench.machine import describe
     from deepbench.results.record import SCHEMA
 
     how, rules = rules_of(mode, rounds, energy)
     names = {p.case.backend for p in planned}
     devices = {find_backend(name).device for name in names}
-    # Those that may set a roof.
-    names |= {
-        name
-        for name, b in all_backends().items()
-        if b.default and b.device in devices and not isinstance(b, GroupBackend)
-    }
+    # Those that may set a peak.
+    names |= {name for name, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
     libraries = open_backends(sorted(names))
     _refuse_without_device(planned, libraries)
     return {
@@ -269,7 +265,7 @@ def require_cold(wanted: Iterable[Case], machine: Any) -> None:
 
     if all(c.settings["cache"] == "hot" or find_backend(c.backend).device != "cpu" for c in wanted):
         return
-    measured, told = limits.measured_cache(limits_of(machine)), describe.cache_bytes()
+    measured, told = limits.Limits(limits.recall(machine)).cache_bytes(), describe.cache_bytes()
     if describe.MEASURED_CACHES not in os.environ and measured is not None and (told is None or measured < told):
         os.environ[describe.MEASURED_CACHES] = str(measured)
     size = describe.cache_bytes() or selftest.GUESSED_CACHE_BYTES
@@ -348,21 +344,12 @@ def _go_on(found: ResultFile, store: Store, timeout_s: float | None, full: bool,
     return EXIT_WRONG if any(r["status"] == "wrong" for r in found.records) else 0
 
 
-def limits_of(machine: Any) -> list[dict[str, Any]]:
-    """What is remembered of a machine's limits, as far as it fits a result file: others may have touched it."""
-    from deepbench.machine import remembered
-    from deepbench.results.schema import schema_error
-
-    lines = [*remembered.remembered(machine, "limits"), *remembered.remembered(machine, "peaks")]
-    return [line for line in lines if schema_error({"limit": line}) is None]
-
-
 class Measuring:
-    """A result file that is being measured: each record is judged by the roofs and kept."""
+    """A result file that is being measured: each record is judged by the limits and kept."""
 
     def __init__(self, found: ResultFile, store: Store, timeout_s: float) -> None:
         from deepbench.core.backend import all_backends
-        from deepbench.judge.roof import Roofs
+        from deepbench.judge.limits import Limits
         from deepbench.plan.modes import Rules
 
         header = found.header
@@ -376,58 +363,36 @@ class Measuring:
         }
         self._hosts = header["plan"].get("hosts") or []
         defaults = [n for n, b in all_backends().items() if b.default]
-        here = [n for n in defaults if n in header["libraries"] and n not in self.unavailable]
-        self.roofs = Roofs(found.roofs, here)
+        self._libraries = [n for n in defaults if n in header["libraries"] and n not in self.unavailable]
+        # Of probes alone: a result must not raise the peak by which it is judged.
+        self.limits = Limits(found.limits, header["machine"])
 
     def keep(self, line: Any) -> None:
         """Into the file, and into what is known of it."""
         self._store.append(line)
-        if "roof" in line:
-            self.found.roofs.append(line["roof"])
-        elif "limit" in line:
+        if "limit" in line:
             self.found.limits.append(line["limit"])
         else:
             self.found.records.append(line)
 
     def probe(self, cases: Sequence[Case], say: Callable[[str], None]) -> None:
-        """Measure the roofs and limits that these cases need and nobody has measured."""
-        from deepbench.core.backend import find_backend
-        from deepbench.core.op import find_op
+        """Measure the limits that these cases need and nobody has measured."""
         from deepbench.judge import limits
-        from deepbench.machine import remembered
         from deepbench.measure.parent import measure_case
         from deepbench.plan.modes import QUICK
 
         def quick(case: Case, number: int) -> Record:
             return measure_case(case, number, QUICK.rules, self._timeout_s)
 
-        used = {(c.precision.name, find_backend(c.backend), c.threads) for c in cases if not find_op(c.op).is_group}
-        needed = {(precision, backend.device, threads) for precision, backend, threads in used if backend.computes}
-        for precision, device, threads in sorted(needed):
-            for name in self.roofs.missing(precision, device, threads):
-                say(f"roof of {name}")
-                roof = self.roofs.probe(name, device, threads, quick)
-                if roof is not None:
-                    self.keep({"roof": roof})
-        machine = self.found.header["machine"]
-        known: list[Any] = [*limits_of(machine), *self.found.limits]
+        plan = self.found.header["plan"]
         here = [case for case in cases if case.backend not in self.unavailable]
-        missing = limits.probes_missing(here, known, limits.COARSE)
-        budget_s = self.found.header["plan"].get("budget_s")
-        if budget_s is not None and len(missing) * limits.PROBE_S > limits.MOST_OF_BUDGET * budget_s:
-            missing = []
-        for case in missing:
-            say(f"limit: {case.text}")
-            measured = quick(case, 1)
-            line = limits.line_of(measured)
-            if line is None:
-                continue  # no compiler was there, or no memory: what is known will do
-            remembered.remember(machine, "limits", line)
-            known.append(line)
-        have = {line["case"] for line in self.found.limits}
-        for line in limits.relevant(known, here):
-            if line["case"] not in have:
-                self.keep({"limit": line})
+        limits.complete(
+            *(self.limits, here, self._libraries, self.found.header["machine"]),
+            *(quick, self._keep_limit, say, plan.get("budget_s")),
+        )
+
+    def _keep_limit(self, limit: Limit) -> None:
+        self.keep({"limit": limit})
 
     def estimate(self, case: Case) -> float:
         """Seconds that a round of a case will take, roughly."""
@@ -436,8 +401,8 @@ class Measuring:
 
         if case.backend in self.unavailable:
             return 0.0
-        roof = self.roofs.highest(case.precision.name, find_backend(case.backend).device, case.threads)
-        return estimated_s(case, roof, self.rules)
+        peak = self.limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
+        return estimated_s(case, peak, self.rules)
 
     def measure(self, case: Case, number: int) -> Record:
         """One round of a case, in a fresh process; where its library is not here, a record that says so."""
@@ -449,20 +414,74 @@ class Measuring:
         return measure_case(case, number, self.rules, self._timeout_s, self._hosts)
 
     def finish(self, measured: Record) -> Record:
-        """Judge a record by the roofs and keep it; returns what was kept."""
+        """Judge a record by the limits and keep it; returns what was kept."""
+        from deepbench.judge.limits import judge_rate
         from deepbench.measure.parent import measure_case
         from deepbench.plan.modes import DEFAULT
 
         def longer(case: Case, number: int) -> Record:
             return measure_case(case, number, DEFAULT.rules, self._timeout_s)
 
-        judged: Record = {**self.roofs.judge(measured, longer, self.keep), "sources": self.sources[measured["case"]]}
+        judged = judge_rate(measured, self.limits, self._libraries, longer, self._keep_limit)
+        judged = {**judged, "sources": self.sources[measured["case"]]}
         self.keep(judged)
         return judged
 
 
+class Forecast:
+    """How many measurements are done and to come, and how long they take."""
+
+    def __init__(
+        self,
+        planned: Sequence[Planned],
+        records: Sequence[Record],
+        rounds: Rounds,
+        estimate: Callable[[Case], float],
+        ends: float | None,
+    ) -> None:
+        self._rounds, self._ends = rounds, ends
+        self._seconds = {p.case.text: estimate(p.case) for p in planned}
+        self._records: dict[str, list[Record]] = {text: [] for text in self._seconds}
+        for record in records:
+            if record["status"] != "interrupted":
+                self._records.setdefault(record["case"], []).append(record)
+        self._left = {text: self._rounds_left(text) for text in self._seconds}
+        self._begin, self._done_s = time.monotonic(), 0.0
+
+    def add(self, record: Record) -> None:
+        """Count one measurement."""
+        text = record["case"]
+        self._records[text].append(record)
+        self._left[text] = self._rounds_left(text)
+        self._done_s += self._seconds[text]
+
+    @property
+    def done(self) -> int:
+        """Measurements so far, those of an earlier run included."""
+        return sum(map(len, self._records.values()))
+
+    @property
+    def total(self) -> int:
+        """Measurements so far, and those that are certain to come."""
+        return self.done + sum(self._left.values())
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the end."""
+        if self._ends is not None:
+            return max(0.0, self._ends - time.monotonic())
+        pace = (time.monotonic() - self._begin) / self._done_s if self._done_s > 5 else 1.0
+        return pace * sum(self._seconds[text] * rounds for text, rounds in self._left.items())
+
+    def _rounds_left(self, text: str) -> int:
+        from deepbench.plan.rounds import next_round
+
+        records = self._records[text]
+        return max(1, self._rounds.least - len(records)) if next_round(records, self._rounds) is not None else 0
+
+
 def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: float, begin: float) -> None:
-    """The loop where plan, run, roof and store meet. `begin` is when the command began, for a budget."""
+    """The loop where plan, run, limits and store meet. `begin` is when the command began, for a budget."""
     from deepbench.core.case import parse_case
     from deepbench.plan.cases import Planned
     from deepbench.plan.modes import Rounds
@@ -472,7 +491,7 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
     header, measuring = found.header, Measuring(found, store, timeout_s)
     rounds, seed = Rounds(**header["plan"]["rounds"]), header["plan"]["order_seed"]
     planned = [Planned(parse_case(p["case"]), p["sources"]) for p in header["plan"]["cases"]]
-    measuring.probe([case for case, _ in queue(planned, found.records, rounds, seed)], bar.say)
+    measuring.probe([case for case, _ in queue(planned, found.records, rounds, seed)], lambda text: bar(Step(text)))
     budget_s = header["plan"].get("budget_s")
     widths: dict[tuple[str, int], float] = {}
 
@@ -483,12 +502,12 @@ def _measure_remaining(found: ResultFile, store: Store, bar: Bar, timeout_s: flo
         chosen = next_within_budget(planned, found.records, measuring.estimate, left_s, seed, widths)
         return [chosen] if chosen is not None else []
 
-    bar.start(planned, found.records, rounds, measuring.estimate, begin + budget_s if budget_s else None)
+    forecast = Forecast(planned, found.records, rounds, measuring.estimate, begin + budget_s if budget_s else None)
     while batch := next_batch():
         for case, number in batch:
-            bar.started(case, number)
+            bar(Step(f"round {number}  {case.text}", forecast.done, forecast.total, forecast.left_s))
             try:
-                bar.finished(measuring.finish(measuring.measure(case, number)))
+                forecast.add(measuring.finish(measuring.measure(case, number)))
             except KeyboardInterrupt:
                 measuring.keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
                 raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +28,8 @@ def selftest(quick: bool, as_json: bool) -> None:
 
     Takes two minutes (--quick: one). What it finds is kept, and makes the intervals of `compare` honest.
     """
-    from deepbench.core import units
     from deepbench.machine import describe, remembered
     from deepbench.report import selftest as report
-    from deepbench.report.views import View
 
     machine = describe.describe_machine()
     console = make_console(quiet=as_json)
@@ -41,9 +38,9 @@ def selftest(quick: bool, as_json: bool) -> None:
         found = _findings(console, machine, FEW if quick else MANY)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     kept = remembered.remember(machine, "selftest", found.as_line(at))
-    rows = report.table(found)
+    table = report.table(found)
     if as_json:
-        content = {"page": report.page(found), "cases": rows, "cold": found.cold, "between": found.between}
+        content = {"page": report.page(found), "cases": table.rows, "cold": found.cold, "between": found.between}
         print(
             json.dumps({**content, "cores": {str(k): v for k, v in found.cores.items()}}, ensure_ascii=False, indent=1)
         )
@@ -52,22 +49,7 @@ def selftest(quick: bool, as_json: bool) -> None:
     for line in report.page(found):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
-    share: Callable[[Any], str] = lambda v: units.percent(v, 1)  # noqa: E731
-    columns: dict[str, Callable[[Any], str]] = {
-        "case": str,
-        "time": units.seconds,
-        "spread": share,
-        "false alarms": share,
-        "finds": lambda v: f"+{share(v)}",
-        "false alarms in turn": share,
-        "finds in turn": lambda v: f"+{share(v)}",
-    }
-    notes = [
-        "spread: how far the faster half of the processes lies apart; finds: the smallest change found 9 times of 10."
-    ]
-    view = View(columns, rows, notes)
-    console.print(view.table(), soft_wrap=not console.is_terminal)
-    console.print(notes[0], markup=False)
+    table.print(console)
     console.print(f"kept in {kept}" if kept else "could not be kept: see DEEPBENCH_STATE", markup=False, soft_wrap=True)
 
 

@@ -21,7 +21,7 @@ from deepbench.cli.root import HELP, cli, end_with_the_reader
 
 @cli.command(context_settings=HELP)
 @click.argument("file", metavar="FILE")
-@click.option("--json", "form", flag_value="json", help="Header, roofs and a row a case.")
+@click.option("--json", "form", flag_value="json", help="Header, limits, and one row per case.")
 @click.option("--csv", "form", flag_value="csv", help="A row a case, for spreadsheets.")
 @click.option("--markdown", "form", flag_value="markdown", help="A table to paste into a page.")
 @click.option("--xlsx", metavar="OUT", help="A workbook: the original's sheets, and one with a row a case.")
@@ -90,7 +90,7 @@ def show(
     elif form == "csv":
         print(export.to_csv(found, summaries), end="")
     elif form == "markdown":
-        print(export.to_markdown(summaries), end="")
+        print(export.to_markdown(found, summaries), end="")
     else:
         console = make_console()
         print_head(console, found)

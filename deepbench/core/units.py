@@ -47,6 +47,11 @@ def flop_per_s(value: float | None) -> str:
     return "–" if value is None else significant(value / 1e12)
 
 
+def bytes_per_s(value: float | None) -> str:
+    """A rate in GB/s."""
+    return "–" if value is None else significant(value / 1e9)
+
+
 def data_bytes(value: float | None) -> str:
     """`1.25 GiB`."""
     if value is None:

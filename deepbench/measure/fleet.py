@@ -34,7 +34,7 @@ from deepbench.measure import launch
 from deepbench.measure.group import launcher
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, file_lines
-from deepbench.results.old_files import complete
+from deepbench.results.old_files import complete, read_limit
 from deepbench.results.record import Record
 from deepbench.results.schema import schema_error, semantic_error
 
@@ -258,9 +258,7 @@ def _dask() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise BadInput(
-            f"a fleet needs Dask distributed ({error}); install it: pip install 'deepbench-kernels[fleet]'"
-        ) from None
+        raise BadInput(f"a fleet needs Dask distributed ({error}): pip install distributed") from None
     return distributed
 
 
@@ -435,8 +433,7 @@ def of_host(found: FleetFile, host: str) -> ResultFile:
         raise BadInput(f"{found.path} has no results of a host {host[:60]!r}; there are {', '.join(found.hosts)}")
     merged = ResultFile(found.path, results[0].lines[0])
     for result in results:
-        merged.roofs += [line["roof"] for line in result.lines if "roof" in line]
-        merged.limits += [line["limit"] for line in result.lines if "limit" in line]
+        merged.limits += [limit for line in result.lines if (limit := read_limit(line))]
         merged.records += [line | {"round": result.run} for line in result.lines if "case" in line]
     return merged
 

@@ -16,18 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deepbench.core.backend import all_backends
 from deepbench.core.case import Case, thread_count
 from deepbench.core.errors import BadInput
-from deepbench.core.variables import FIXED, OVERRIDES, THREAD_VARIABLES, tuning
+from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning
 from deepbench.judge import compare
 from deepbench.plan.cases import Choices, Planned
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record, Source
-
-# Where a library is looked for first, by backend.
-PATHS = {"onednn": "DEEPBENCH_ONEDNN_PATH", "mkl": "DEEPBENCH_MKL_PATH", "openblas": "DEEPBENCH_OPENBLAS_PATH"}
-
 
 # Variables that make a library load a program: a file from elsewhere must not name one.
 LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|TOOL|_FILE|=", re.IGNORECASE)
@@ -94,9 +91,9 @@ def parse_sides(text: str) -> tuple[Side, Side]:
     sides = []
     for letter, value in zip("ab", values, strict=True):
         if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-            if name in THREAD_VARIABLES:
+            if name in thread_variables():
                 raise BadInput("threads are a setting: --ab threads=1,2")
-            if name in (*OVERRIDES, *FIXED):
+            if name in (*override_variables(), *fixed_variables()):
                 raise BadInput(f"{name} is decided by the settings (see --set pin=cores), so both sides would be equal")
             sides.append(Side(letter, environment={name: value}))
         else:
@@ -110,17 +107,19 @@ def of_file(found: ResultFile, here: Mapping[str, Any], other: ResultFile | None
     `here` has the facts of libraries as a header has them. With another file, its environment stands for that of now.
     """
     environment: dict[str, str] = {}
+    variables = {name: backend.path_variable for name, backend in all_backends().items()}
     for name in sorted({r["backend"] for r in found.records}):
         then, now = ((side.get(name) or {}).get("library") for side in (found.header["libraries"], here))
         if then is None or then == now:
             continue
         path = str(then.get("path"))
-        if name not in PATHS or not Path(path).is_file() or (now and now.get("path") == path):
+        variable = variables.get(name)
+        if variable is None or not Path(path).is_file() or (now and now.get("path") == path):
             raise BadInput(
                 f"{found.path} was measured with {name} {then.get('version')} at {path}, which is not there any more; "
                 "compare the files instead: deepbench compare"
             )
-        environment[PATHS[name]] = path
+        environment[variable] = path
     then_tuned, now_tuned = _tuned(found), _tuned(other) if other is not None else _users(os.environ)
     changed = [n for n in {**then_tuned, **now_tuned} if then_tuned.get(n) != now_tuned.get(n)]
     environment |= {n: then_tuned.get(n, "") for n in changed}
@@ -140,7 +139,7 @@ def _tuned(found: ResultFile) -> dict[str, str]:
 
 
 def _users(environment: Mapping[str, str]) -> dict[str, str]:
-    ours = {*THREAD_VARIABLES, *FIXED}
+    ours = {*thread_variables(), *fixed_variables()}
     return {n: v for n, v in tuning(environment).items() if v and n not in ours and not LOADS_CODE.search(n)}
 
 

@@ -1,53 +1,55 @@
-"""What a comparison says, for people: what differs first, then the means, then each case, the decided ones first."""
+"""A comparison of two files for people and programs: what differs, the means, each case, the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean, numbers
-from deepbench.report.table import rival_title, title
-from deepbench.report.views import Cell, View
+from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, print_parts
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Decided cases come first.
 ORDER = ("slower", "faster", "cannot tell", "same")
 
-# Cases without a ratio that are named; the rest is counted.
+# Cases without a ratio are named up to this number; the others are counted.
 MOST_NAMED = 5
 
 
-def ratio_words(ratio: float) -> str:
-    """`1.034`: three digits behind the point, which is what intervals are good for."""
-    return f"{ratio:.3f}"
+def show_ratio(ratio: float) -> str:
+    """`1.034`: as many digits as intervals support."""
+    return f"{ratio:.3f}" if ratio < 10 else units.significant(ratio)
 
 
-def heading(found: Comparison, names: tuple[str, str]) -> list[str]:
-    """What a reader must know before any ratio."""
-    lines = [f"ratio: time of {names[1]} over time of {names[0]}, so above 1 the second is slower"]
-    if found.interleaved:
-        lines.append("both sides took turns in one run, so what the machine did met both")
+RATIO = (number("ratio", show_ratio), number("low", show_ratio), number("high", show_ratio))
+"""The columns of a ratio of times and its 95 % confidence interval."""
+
+
+def ratio_line(first: str, second: str) -> str:
+    """What a ratio means."""
+    return f"ratio: time of {second} over time of {first}; above 1, {second} is slower"
+
+
+def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
+    """What to know before reading a ratio."""
+    lines = [ratio_line(*names)]
+    if comparison.interleaved:
+        lines.append("Measured in turn; drift affects both sides alike")
     else:
-        lines.append(
-            "not interleaved: what the machine did meanwhile is in the ratios (run --against or --ab take turns)"
-        )
-    lines += [f"differs: {text}" for text in found.differences]
-    if not found.differences and not found.interleaved:
-        lines.append("nothing else differs that the files know of")
+        lines.append("Measured separately; drift may affect the ratios (run --ab and --against measure in turn)")
+    lines += [f"differs: {text}" for text in comparison.differences]
+    if not comparison.differences and not comparison.interleaved:
+        lines.append("no recorded difference between the two sides")
     return lines
 
 
-def means(found: Comparison) -> View:
-    """Geometric means, overall first."""
-    rows: list[dict[str, Cell]] = [_mean_row(m) for m in found.means()]
-    columns: dict[str, Callable[[Any], str]] = {
-        "geometric mean": str,
-        "cases": str,
-        "ratio": ratio_words,
-        "low": ratio_words,
-        "high": ratio_words,
-    }
-    return View(columns, rows, [])
+def means(comparison: Comparison) -> Table:
+    """Geometric means of the ratios: all cases, then by operation and application."""
+    return Table([Column("geometric mean"), number("cases"), *RATIO], list(map(_mean_row, comparison.means())))
 
 
 def _mean_row(m: Mean) -> dict[str, Cell]:
@@ -55,79 +57,98 @@ def _mean_row(m: Mean) -> dict[str, Cell]:
     return {"geometric mean": m.name, "cases": m.count, "ratio": m.ratio, "low": low, "high": high}
 
 
-def cases(found: Comparison) -> View:
-    """A row a case."""
-    rows = [_row(c) for c in ordered(found)]
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("case", "precision", "library"), str),
-        **dict.fromkeys(("first", "second"), units.seconds),
-        **dict.fromkeys(("ratio", "low", "high"), ratio_words),
-        "processes": str,
-        "verdict": str,
-        "more rounds": lambda n: f"{n}+" if n >= MOST_ROUNDS else str(n),
-    }
-    return View(columns, rows, [])
+def cases(comparison: Comparison) -> Table:
+    """One row per case."""
+    columns = [
+        *(Column("case"), Column("precision"), Column("library")),
+        *(number("first", units.seconds), number("second", units.seconds), *RATIO),
+        *(Column("processes"), Column("verdict"), number("more rounds", _show_rounds)),
+    ]
+    return Table(columns, list(map(_row, ordered(comparison))))
 
 
-def ordered(found: Comparison) -> list[Compared]:
-    """The decided ones first, the largest change on top."""
-    return sorted(found.cases, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
+def _show_rounds(count: int) -> str:
+    return f"{count}+" if count >= MOST_ROUNDS else str(count)
+
+
+def ordered(comparison: Comparison) -> list[Compared]:
+    """Decided cases first, the largest change on top."""
+    return sorted(comparison.cases, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
 
 
 def _row(c: Compared) -> dict[str, Cell]:
     low, high = c.interval or (None, None)
-    one, other = rival_title(c.a), rival_title(c.b)
-    counts = sorted({len(c.a.rounds), len(c.b.rounds)})
+    processes = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
-        "case": title(c.a),
+        "case": c.a.problem_title,
         "precision": c.a.record["precision"],
-        "library": one if one == other else f"{one}, {other}",
+        "library": ", ".join(dict.fromkeys((c.a.library_title, c.b.library_title))),
         "first": lower_quartile(numbers(c.a.rounds)),
         "second": lower_quartile(numbers(c.b.rounds)),
         "ratio": c.ratio,
         "low": low,
         "high": high,
-        "processes": " and ".join(map(str, counts)),
+        "processes": " and ".join(map(str, processes)),
         "verdict": c.verdict,
         "more rounds": c.more_rounds,
     }
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """The verdict in a few lines."""
-    counts = [f"{found.count(v)} {v}" for v in ORDER if found.count(v)]
-    lines = [f"{len(found.cases)} cases compared: {', '.join(counts) or 'none'}"]
-    lines += [f"not compared: {text}" for text in found.left_out[:MOST_NAMED]]
-    if len(found.left_out) > MOST_NAMED:
-        lines.append(f"not compared: {len(found.left_out) - MOST_NAMED} more")
-    if found.neither:
-        lines.append(f"{found.neither} cases have no time on either side")
-    margin = next((c.margin for c in found.cases), None)
+    counts = [f"{comparison.count(v)} {v}" for v in ORDER if comparison.count(v)]
+    lines = [f"{len(comparison.cases)} cases compared: {', '.join(counts) or 'none'}"]
+    lines += [f"not compared: {text}" for text in comparison.left_out[:MOST_NAMED]]
+    if len(comparison.left_out) > MOST_NAMED:
+        lines.append(f"not compared: {len(comparison.left_out) - MOST_NAMED} more")
+    if comparison.neither:
+        lines.append(f"{comparison.neither} cases have no time on either side")
+    margin = next((units.percent(c.margin, 1) for c in comparison.cases), None)
     if margin is not None:
         lines.append(
-            f"faster, slower: beyond ±{units.percent(margin, 1)}, and less than 1 in 20 such calls by chance; "
-            "same: the whole 95 % interval (low, high) within it."
+            f"faster, slower: the ratio differs by more than {margin}, at a false discovery rate of 5 %; "
+            f"same: the 95 % confidence interval (low to high) lies within ±{margin}."
         )
-    crowded = [c.other_load for c in found.cases if c.other_load]
-    if crowded:
-        first, second = (sum(x) / len(x) for x in zip(*crowded, strict=True))
+    loads = [c.other_load for c in comparison.cases if c.other_load]
+    if loads:
+        first, second = (sum(side) / len(loads) for side in zip(*loads, strict=True))
         lines.append(
-            f"{len(crowded)} cases cannot be told: other programs kept {first:.1f} CPUs busy while the first side was "
-            f"measured and {second:.1f} while the second was; measure again when nothing else runs."
+            f"{len(loads)} cases cannot be decided: other programs used {first:.1f} CPUs during the first side and "
+            f"{second:.1f} during the second; measure again on an idle machine."
         )
-    if any(c.difference is None for c in found.cases):
-        lines.append("one process a side says nothing of chance: measure without --quick, or with --rounds 5.")
-    elif any(c.more_rounds for c in found.cases):
-        lines.append("more rounds: how many of each side would probably decide (run --rounds).")
+    if any(c.difference is None for c in comparison.cases):
+        lines.append("One process per side: significance unknown; measure without --quick, or with --rounds 5.")
+    elif any(c.more_rounds for c in comparison.cases):
+        lines.append("more rounds: estimated number of further rounds per side until the case is decided (--rounds).")
     return lines
 
 
-def to_json(found: Comparison) -> dict[str, Any]:
+def _parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
+    return [heading(comparison, names), means(comparison), cases(comparison), sentences(comparison)]
+
+
+def print_comparison(comparison: Comparison, names: tuple[str, str], console: Console) -> None:
+    """Print everything."""
+    print_parts(_parts(comparison, names), console)
+
+
+def to_markdown(comparison: Comparison, names: tuple[str, str]) -> str:
+    """Everything, for a Markdown page."""
+    return markdown_of(_parts(comparison, names))
+
+
+def gate_markdown(comparison: Comparison, names: tuple[str, str], lines: Sequence[str]) -> str:
+    """A summary for a pull request; `lines` are those of the gate, its verdict first."""
+    below = markdown_of([[*lines[1:], *heading(comparison, names)], cases(comparison)])
+    return f"**{escape_markdown(lines[0])}**\n\n{below}"
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
     """Everything, for programs."""
     return {
-        "interleaved": found.interleaved,
-        "differs": found.differences,
-        "means": means(found).rows,
-        "cases": [{**_row(c), "case": c.case, "q": c.q} for c in ordered(found)],
-        "not_compared": found.left_out,
+        "interleaved": comparison.interleaved,
+        "differs": comparison.differences,
+        "means": means(comparison).rows,
+        "cases": [{**_row(c), "case": c.case, "q": c.q} for c in ordered(comparison)],
+        "not_compared": comparison.left_out,
     }

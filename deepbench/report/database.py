@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.judge import limits
 from deepbench.report import export
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 
-REMEDY = "Parquet needs PyArrow: pip install 'deepbench-kernels[parquet]'"
-
-
-def _table(found: ResultFile, summaries: Sequence[Summary]) -> tuple[list[str], list[dict[str, Any]]]:
-    rows = export.rows(summaries, limits.of_file(found, summaries))
-    return list(dict.fromkeys(name for row in rows for name in row)), rows
+REMEDY = "Parquet needs PyArrow: pip install pyarrow"
 
 
 def parquet(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
@@ -29,7 +23,8 @@ def parquet(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None
         from pyarrow import parquet as writer
     except ImportError:
         raise BadInput(REMEDY) from None
-    names, rows = _table(found, summaries)
+    cases = export.table(found, summaries)
+    names, rows = [column.name for column in cases.columns], cases.rows
     columns = {}
     for name in names:
         values = [row.get(name) for row in rows]
@@ -53,7 +48,8 @@ def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
     """Tables `cases` (a row a case), `samples` (case, round, position, seconds) and `header` (JSON)."""
     if path.exists():
         raise BadInput(f"{path} is there already; choose another name")
-    names, rows = _table(found, summaries)
+    cases = export.table(found, summaries)
+    names, rows = [column.name for column in cases.columns], cases.rows
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     quoted = ['"' + name.replace('"', '""') + '"' for name in _apart(names)]

@@ -1,17 +1,16 @@
-"""One row a case as JSON, CSV or Markdown: what programs and spreadsheets read."""
+"""One row per case, for programs and spreadsheets: JSON, CSV and Markdown."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from deepbench.core import units
 from deepbench.judge import limits
-from deepbench.judge.limits import Limits, Standing
-from deepbench.report.table import notes, rival_title, rivals, title
+from deepbench.judge.limits import Limits, NearestLimit
+from deepbench.report.cases import library_table
+from deepbench.report.notes import note_texts, notes_of
+from deepbench.report.table import Column, Table
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Baseline, Summary, baselines
 
@@ -19,7 +18,7 @@ from deepbench.results.summary import Baseline, Summary, baselines
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
-def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None = None) -> dict[str, Any]:
+def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
     """Everything about one case that is a single value; missing is None."""
     r, e = s.record, s.estimate
     library, check = r["library"], r["check"]["after"] or r["check"]["before"]
@@ -53,9 +52,9 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
         "flop_per_byte": r["flop"] / r["traffic_bytes"] if r["flop"] and r["traffic_bytes"] else None,
-        "limit": standing.bound if standing else None,
-        "share_of_limit": standing.share if standing else None,
-        "limit_evidence": standing.evidence if standing else None,
+        "limit": nearest.name if nearest else None,
+        "share_of_limit": nearest.share if nearest else None,
+        "limit_evidence": nearest.evidence if nearest else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
         "hidden": s.hidden,
@@ -72,7 +71,7 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "break_even_density": baseline.break_even_density if baseline else None,
         "applications": "; ".join(sorted(applications)) or None,
         "suite_rows": "; ".join(f"{x['suite']}:{x['row']}" for x in r["sources"]) or None,
-        "notes": ", ".join(notes(s)) or None,
+        "notes": note_texts(notes_of(s)) or None,
     }
 
 
@@ -82,67 +81,29 @@ def _single(value: Any) -> str | int | float | None:
 
 
 def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:
-    """A row a case, with what it is compared with in the same file."""
+    """One row per case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), known.standing(s) if known else None) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), known.nearest(s) if known else None) for s in summaries]
 
 
-def to_json(found: ResultFile, summaries: Sequence[Summary]) -> str:
-    """An object with the file's header, its roofs and a row a case."""
-    cases = rows(summaries, limits.of_file(found, summaries))
-    content = {"header": found.header, "roofs": found.roofs, "limits": found.limits, "cases": cases}
+def table(results: ResultFile, summaries: Sequence[Summary]) -> Table:
+    """One row per case; the columns of all operations together."""
+    cases = rows(summaries, limits.of_file(results, summaries))
+    return Table(list(map(Column, dict.fromkeys(name for r in cases for name in r))), cases)
+
+
+def to_json(results: ResultFile, summaries: Sequence[Summary]) -> str:
+    """An object with the file's header, its limits, and one row per case."""
+    cases = rows(summaries, limits.of_file(results, summaries))
+    content = {"header": results.header, "limits": results.limits, "cases": cases}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def to_csv(found: ResultFile, summaries: Sequence[Summary]) -> str:
-    """A header and a row a case; columns of all ops together."""
-    cases = rows(summaries, limits.of_file(found, summaries))
-    names = list(dict.fromkeys(name for r in cases for name in r))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writerow({name: cell(name) for name in names})
-    for r in cases:
-        writer.writerow({name: cell(value) for name, value in r.items()})
-    return text.getvalue()
+def to_csv(results: ResultFile, summaries: Sequence[Summary]) -> str:
+    """A header line and one row per case."""
+    return table(results, summaries).csv()
 
 
-def to_markdown(summaries: Sequence[Summary]) -> str:
-    """The table with a line for each library, to paste into an issue or a page."""
-    lines = [
-        "| problem | precision | library | time | ± 95 % | TFLOP/s | clean | notes |",
-        "|---|---|---|---:|---:|---:|---:|---|",
-    ]
-    compared = baselines(summaries)
-    for group in rivals(summaries):
-        for i, s in enumerate([*group.ranked, *group.others]):
-            name = rival_title(s)
-            said = notes(s, compared) if s.is_ranked else [s.status, s.record["reason"] or ""]
-            e = s.estimate
-            cells = [
-                title(s),
-                s.record["precision"],
-                name,
-                units.seconds(e.time_s) if e else "–",
-                units.plus_minus(e.half_width) if e else "–",
-                units.flop_per_s(s.flop_per_s),
-                units.percent(e.undisturbed_fraction) if e and not s.imported else "–",
-                ", ".join(filter(None, said)),
-            ]
-            shown = [escaped(text) for text in cells]
-            if i == 0 and s.is_ranked:
-                shown[2] = f"**{shown[2]}**"
-            lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text that a Markdown page shows as it is."""
-    for character in "\\|`*_<>[]":
-        text = text.replace(character, "\\" + character)
-    return text
-
-
-def cell(value: Any) -> Any:
-    """A cell no spreadsheet takes for a formula."""
-    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
-    return f"'{value}" if formula else value
+def to_markdown(results: ResultFile, summaries: Sequence[Summary]) -> str:
+    """The table with one row per library, for an issue or a page."""
+    return library_table(summaries, limits.of_file(results, summaries), repeat=True).markdown()

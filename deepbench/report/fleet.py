@@ -1,8 +1,7 @@
-"""What a fleet file says, for people: the verdict in sentences, then hosts, kernels and links."""
+"""A fleet file for people: the verdict in sentences, then hosts, kernels and links."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -10,71 +9,68 @@ from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.outliers import Standing
 from deepbench.measure import fleet
-from deepbench.report.views import Cell, View
+from deepbench.report.table import Cell, Column, Table, number
 
-# Slow kernels and bad cases that are told of one host; the tables have all.
-MOST_TOLD = 3
+# Slow kernels and failed cases named for one host; the tables have all of them.
+MOST_NAMED = 3
 
-# Links in their table, the slowest first.
+# Rows of the table of links.
 MOST_LINKS = 20
 
+# Characters of a value in which hosts differ.
+MOST_CHARACTERS = 80
 
-def sentences(found: fleet.FleetFile, judged: fleet.Judgement) -> list[str]:
-    """What is wrong with the fleet, the worst first; one sentence where nothing is."""
-    told: list[str] = []
-    silent = [v for v in judged.hosts if not v.runs]
-    told += [f"{v.host} gave no result: {v.failed[-1] if v.failed else 'it was never asked'}" for v in silent]
-    told += [f"{v.host} failed in part: {'; '.join(v.failed)}" for v in judged.hosts if v.runs and v.failed]
+
+def sentences(file: fleet.FleetFile, judged: fleet.Judgement) -> list[str]:
+    """What is wrong with the fleet, the worst first; one sentence if nothing is."""
+    lines: list[str] = []
     for v in judged.hosts:
-        told += [f"{v.host} goes wrong where others do not: {case}" for case in v.bad[:MOST_TOLD]]
-        if len(v.bad) > MOST_TOLD:
-            told.append(f"{v.host} goes wrong in {len(v.bad) - MOST_TOLD} more cases")
+        if not v.runs:
+            lines.append(f"{v.host} returned no result: {v.failed[-1] if v.failed else 'it took part in no run'}")
     for v in judged.hosts:
-        if v.slower:
-            told.append(f"{v.host} is slow: {_evidence(v)}")
-    for (a, b), reason in judged.failed_pairs.items():
-        told.append(f"the link between {a} and {b} failed: {reason}")
-    for (a, b), s in judged.slow_pairs.items():
-        told.append(f"the link between {a} and {b} is slow: {_times(s)} of the other links'")
-    strangers = [h for h in found.hosts if h not in found.header["expected"]]
-    if strangers:
-        told.append(f"not expected, but there: {', '.join(strangers)}")
-    undecided = [v.host for v in judged.hosts if v.undecided]
-    if undecided:
-        told.append(f"not sure about {', '.join(undecided)}: more runs would tell (--runs)")
-    if not told:
-        count = len(judged.hosts)
-        unseen = f" (less than {units.percent(judged.unseen)} would not have been seen)" if judged.unseen else ""
-        told.append(f"all {count} hosts gave their results, and none of them is slow{unseen}")
-    return told + _differences(found)
+        if v.runs and v.failed:
+            lines.append(f"{v.host} failed in some runs: {'; '.join(v.failed)}")
+    for v in judged.hosts:
+        lines += [f"{v.host} fails where other hosts do not: {case}" for case in v.bad[:MOST_NAMED]]
+        if len(v.bad) > MOST_NAMED:
+            lines.append(f"{v.host} fails in {len(v.bad) - MOST_NAMED} more cases")
+    lines += [f"{v.host} is slow: {_evidence(v)}" for v in judged.hosts if v.slower]
+    lines += [f"the link between {a} and {b} failed: {reason}" for (a, b), reason in judged.failed_pairs.items()]
+    lines += [f"the link between {a} and {b} is slow: {_times(s)}" for (a, b), s in judged.slow_pairs.items()]
+    if unexpected := [host for host in file.hosts if host not in file.header["expected"]]:
+        lines.append(f"unexpected hosts: {', '.join(unexpected)}")
+    if undecided := [v.host for v in judged.hosts if v.undecided]:
+        lines.append(f"undecided: {', '.join(undecided)}; measure more runs (--runs)")
+    if not lines:
+        limit = f" (a slowdown below {units.percent(judged.unseen)} would not be detected)" if judged.unseen else ""
+        lines.append(f"all {len(judged.hosts)} hosts returned results, and none is slow{limit}")
+    return lines + _differences(file)
 
 
 def _evidence(v: fleet.Verdict) -> str:
-    parts = []
-    if v.whole is not None and v.whole.slower:
-        parts.append(f"{_times(v.whole)} of the others' over all kernels")
+    parts = [f"{_times(v.whole)} over all kernels"] if v.whole is not None and v.whole.slower else []
     slow = list(v.slow_kernels.items())
-    parts += [f"{_times(s)} in {case}" for case, s in slow[:MOST_TOLD]]
-    if len(slow) > MOST_TOLD:
-        parts.append(f"and {len(slow) - MOST_TOLD} more kernels")
+    parts += [f"{_times(s)} in {case}" for case, s in slow[:MOST_NAMED]]
+    if len(slow) > MOST_NAMED:
+        parts.append(f"{len(slow) - MOST_NAMED} more slow kernels")
     if v.links is not None and v.links.slower:
-        parts.append(f"{_times(v.links)} in messages from and to it")
+        parts.append(f"{_times(v.links)} in messages to and from it")
     return "; ".join(parts)
 
 
 def _times(s: Standing) -> str:
-    chance = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
-    return f"{s.ratio:.2f} times the time ({chance})"
+    p_value = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
+    return f"{s.ratio:.2f}× the median of the others ({p_value})"
 
 
-def _differences(found: fleet.FleetFile) -> list[str]:
-    """Sentences on what hosts are, where they differ: the larger part first."""
-    told = []
-    for name, values in fleet.unlike(found.results).items():
+def _differences(file: fleet.FleetFile) -> list[str]:
+    """How hosts differ in hardware and software, the largest set of equal hosts first."""
+    lines = []
+    for name, values in fleet.unlike(file.results).items():
         by_size = sorted(values.items(), key=lambda item: -len(item[1]))
-        parts = [f"{value[:80]} on {_names(hosts)}" for value, hosts in by_size]
-        told.append(f"hosts differ in {name.replace('_', ' ')}: {'; '.join(parts)}")
-    return told
+        parts = [f"{value[:MOST_CHARACTERS]} on {_names(hosts)}" for value, hosts in by_size]
+        lines.append(f"hosts differ in {name.replace('_', ' ')}: {'; '.join(parts)}")
+    return lines
 
 
 def _names(hosts: list[str], most: int = 4) -> str:
@@ -82,9 +78,9 @@ def _names(hosts: list[str], most: int = 4) -> str:
     return ", ".join(hosts[:most]) + more
 
 
-def by_host(found: fleet.FleetFile, judged: fleet.Judgement) -> View:
-    """A row a host."""
-    runs = max((r.run for r in found.results), default=0)
+def by_host(file: fleet.FleetFile, judged: fleet.Judgement) -> Table:
+    """One row per host."""
+    runs = max((r.run for r in file.results), default=0)
     rows: list[dict[str, Cell]] = []
     for v in judged.hosts:
         worst = max(v.kernels.items(), key=lambda item: item[1].ratio, default=None)
@@ -100,60 +96,54 @@ def by_host(found: fleet.FleetFile, judged: fleet.Judgement) -> View:
                 "verdict": _verdict(v),
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("host", "runs"), str),
-        **dict.fromkeys(("× others", "p"), units.significant),
-        "worst kernel": str,
-        **dict.fromkeys(("× there", "× links"), units.significant),
-        "verdict": str,
-    }
-    notes = [
-        "× others: its time over the median of the others', by the geometric mean over kernels; p: how often chance "
-        "would do that, over all hosts.",
+    columns = [
+        *(Column("host"), Column("runs"), number("× others", units.significant), number("p", units.significant)),
+        *(Column("worst kernel"), number("× there", units.significant, "× others in it")),
+        *(number("× links", units.significant, "× other links"), Column("verdict")),
     ]
-    return View(columns, rows, notes)
+    notes = [
+        "× others: the host's time over the median of the others, geometric mean over kernels; p: p-value of the "
+        "slowdown, corrected for the number of hosts (Holm).",
+    ]
+    return Table(columns, rows, notes)
 
 
 def _verdict(v: fleet.Verdict) -> str:
     if not v.runs:
         return "no result"
-    words = ["failed in part"] * bool(v.failed) + ["wrong"] * bool(v.bad) + ["slow"] * v.slower
-    return ", ".join(words) or ("not sure" if v.undecided else "fine")
+    words = ["failed in some runs"] * bool(v.failed) + ["wrong"] * bool(v.bad) + ["slow"] * v.slower
+    return ", ".join(words) or ("undecided" if v.undecided else "fine")
 
 
-def by_kernel(found: fleet.FleetFile) -> View:
-    """A row a kernel: the middle of all hosts, and the two ends."""
+def by_kernel(file: fleet.FleetFile) -> Table:
+    """One row per kernel: the median, fastest and slowest host."""
     rows: list[dict[str, Cell]] = []
-    for case, of_host in fleet.times(found.results).items():
-        typical = {host: lower_quartile(values) for host, values in of_host.items()}
-        middle = median(typical.values())
-        slowest, fastest = max(typical, key=lambda h: typical[h]), min(typical, key=lambda h: typical[h])
+    for case, of_host in fleet.times(file.results).items():
+        times = {host: lower_quartile(values) for host, values in of_host.items()}
+        typical_s = median(times.values())
+        slowest, fastest = max(times, key=lambda h: times[h]), min(times, key=lambda h: times[h])
         rows.append(
             {
                 "kernel": case,
-                "hosts": len(typical),
-                "time": middle,
+                "hosts": len(times),
+                "time": typical_s,
                 "fastest": fastest,
-                "× middle": typical[fastest] / middle,
+                "× middle": times[fastest] / typical_s,
                 "slowest": slowest,
-                "× the middle": typical[slowest] / middle,
+                "× the middle": times[slowest] / typical_s,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        "kernel": str,
-        "hosts": str,
-        "time": units.seconds,
-        "fastest": str,
-        "× middle": units.significant,
-        "slowest": str,
-        "× the middle": units.significant,
-    }
-    return View(columns, rows, ["time: the median over hosts of each one's lower quartile over runs."])
+    columns = [
+        *(Column("kernel"), number("hosts"), number("time", units.seconds)),
+        *(Column("fastest"), number("× middle", units.significant, "× median")),
+        *(Column("slowest"), number("× the middle", units.significant, "× median")),
+    ]
+    return Table(columns, rows, ["time: median over hosts of the lower quartile over runs."])
 
 
-def by_link(judged: fleet.Judgement) -> View:
-    """A row a pair of hosts, the slowest first."""
-    middle = median(judged.pair_times.values()) if judged.pair_times else None
+def by_link(judged: fleet.Judgement) -> Table:
+    """One row per pair of hosts, the slowest first."""
+    typical_s = median(judged.pair_times.values()) if judged.pair_times else None
     slowest = sorted(judged.pair_times.items(), key=lambda item: -item[1])
     rows: list[dict[str, Cell]] = []
     for (a, b), time_s in slowest[:MOST_LINKS]:
@@ -162,27 +152,29 @@ def by_link(judged: fleet.Judgement) -> View:
             {
                 "link": f"{a} – {b}",
                 "time": time_s,
-                "× middle": time_s / middle if middle else None,
+                "× middle": time_s / typical_s if typical_s else None,
                 "verdict": "slow" if standing and standing.slower else None,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        "link": str,
-        "time": units.seconds,
-        "× middle": units.significant,
-        "verdict": str,
-    }
+    columns = [
+        *(
+            Column("link"),
+            number("time", units.seconds),
+            number("× middle", units.significant, "× median"),
+            Column("verdict"),
+        )
+    ]
     more = len(slowest) - len(rows)
     notes = [f"{more} faster links are not shown."] if more > 0 else []
-    return View(columns, rows, notes)
+    return Table(columns, rows, notes)
 
 
-def to_json(found: fleet.FleetFile, judged: fleet.Judgement) -> dict[str, Any]:
+def to_json(file: fleet.FleetFile, judged: fleet.Judgement) -> dict[str, Any]:
     """Everything, for programs."""
     return {
-        "header": found.header,
-        "verdict": sentences(found, judged),
-        "hosts": by_host(found, judged).rows,
-        "kernels": by_kernel(found).rows,
+        "header": file.header,
+        "verdict": sentences(file, judged),
+        "hosts": by_host(file, judged).rows,
+        "kernels": by_kernel(file).rows,
         "links": by_link(judged).rows,
     }

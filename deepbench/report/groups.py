@@ -1,130 +1,127 @@
-"""Views of all-reduce: the shortest time of each size and number of ranks beside published ones, and how it goes on."""
+"""Tables of all-reduce: the fastest library of each size next to published times, and predictions for larger groups."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from deepbench.core import units
 from deepbench.judge import scaling
-from deepbench.report.table import rival_title
-from deepbench.report.views import Cell, View
+from deepbench.report.notes import MORE_RANKS
+from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results import published
 from deepbench.results.summary import Summary
 
-# The published machine that is no GPU, and one column for the best of the others.
+# The only published CPU; the fastest of the other machines share a column.
 CPU_MACHINE = "Intel Xeon Phi 7250"
 
 DEFAULT_RANKS = (16, 64, 256, 1024, 8192)
 
 
-def by_ranks(summaries: Sequence[Summary]) -> View:
-    """For each size, ranks and precision the fastest library and its way, bandwidths, bits, and published times."""
-    best: dict[tuple[int, int, str, str], Summary] = {}
+def by_ranks(summaries: Sequence[Summary]) -> Table:
+    """One row per size, number of ranks, precision and place: the fastest library, and the published times."""
+    fastest: dict[tuple[int, int, str, str], Summary] = {}
     for s in _measured(summaries):
         r = s.record
         key = int(r["problem"]["n"]), int(r["problem"]["ranks"]), r["precision"], r["settings"].get("place", "out")
-        if key not in best or _time(s) < _time(best[key]):
-            best[key] = s
-    known = published.all_reduces()
+        if key not in fastest or _time_s(s) < _time_s(fastest[key]):
+            fastest[key] = s
     rows: list[dict[str, Cell]] = []
-    for (n, ranks, precision, place), s in sorted(best.items()):
-        then = [p for p in known if precision == "f32" and (p.values.n, p.values.ranks) == (n, ranks)]
-        phi = min((p.time_s for p in then if p.machine == CPU_MACHINE), default=None)
-        gpus = sorted((p.time_s, p.machine) for p in then if p.machine != CPU_MACHINE)
+    for (n, ranks, precision, place), s in sorted(fastest.items()):
+        same = [p for p in published.all_reduces() if precision == "f32" and (p.values.n, p.values.ranks) == (n, ranks)]
+        gpus = sorted((p.time_s, p.machine) for p in same if p.machine != CPU_MACHINE)
         rows.append(
             {
                 "floats": n,
                 "ranks": ranks,
                 "precision": precision,
                 "place": place,
-                "fastest": rival_title(s),
-                "time": _time(s),
+                "fastest": s.library_title,
+                "time": _time_s(s),
                 "± 95 %": s.estimate.half_width if s.estimate else None,
                 "bus B/s": s.bus_bytes_per_s,
                 "original B/s": s.original_bytes_per_s,
                 "deterministic": s.group.get("deterministic") if s.group else None,
-                "Xeon Phi 2017": phi,
+                "Xeon Phi 2017": min((p.time_s for p in same if p.machine == CPU_MACHINE), default=None),
                 "best GPU 2017": gpus[0][0] if gpus else None,
                 "which": gpus[0][1].removeprefix("NVIDIA ") if gpus else None,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("floats", "ranks"), str),
-        **dict.fromkeys(("precision", "place", "fastest"), str),
-        "time": units.seconds,
-        "± 95 %": units.plus_minus,
-        "bus B/s": _rate,
-        "original B/s": _rate,
-        "deterministic": str,
-        "Xeon Phi 2017": units.seconds,
-        "best GPU 2017": units.seconds,
-        "which": str,
-    }
-    notes = [
-        "fastest: the shortest time over libraries, algorithms and thread levels; deepbench show --full has all.",
-        "bus B/s: as nccl-tests counts it; original B/s: ranks × bytes over the time, as the original published it.",
-        "2017: times that the original published, each of its ranks a machine or a card of its own.",
+    columns = [
+        *(number("floats", title="elements"), number("ranks"), Column("precision"), Column("place"), Column("fastest")),
+        *(number("time", units.seconds), number("± 95 %", units.plus_minus, "±")),
+        *(number("bus B/s", units.bytes_per_s, "bus GB/s"), number("original B/s", units.bytes_per_s, "original GB/s")),
+        *(Column("deterministic"), number("Xeon Phi 2017", units.seconds), number("best GPU 2017", units.seconds)),
+        Column("which", title="GPU"),
     ]
-    if any(s.group and s.group["oversubscribed"] for s in best.values()):
-        notes.append("More ranks than cores in some rows: those times are of taking turns.")
-    return View(columns, rows, notes)
+    notes = [
+        "fastest: the shortest time over libraries, algorithms and thread levels; deepbench show --full prints all.",
+        "bus GB/s: bus bandwidth as nccl-tests defines it. original GB/s: ranks × bytes over the time, as the original "
+        "DeepBench published it.",
+        "2017: published times; each of those ranks had a machine or a GPU of its own.",
+        *[MORE_RANKS.footnote] * any(s.group and s.group["oversubscribed"] for s in fastest.values()),
+    ]
+    return Table(columns, rows, notes)
 
 
-def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> View:
-    """A model for every library and way, fitted to what was measured, and what it predicts for other group sizes."""
-    points: dict[tuple[str, str, str], list[Summary]] = {}
+def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> Table:
+    """A model fitted to each library and algorithm, and its predictions for other numbers of ranks."""
+    groups: dict[tuple[str, str, str], list[Summary]] = {}
     for s in _measured(summaries):
-        key = rival_title(s), s.record["precision"], s.record["settings"].get("place", "out")
-        points.setdefault(key, []).append(s)
+        groups.setdefault(
+            (s.library_title, s.record["precision"], s.record["settings"].get("place", "out")), []
+        ).append(s)
     rows: list[dict[str, Cell]] = []
-    notes: list[str] = [] if points else ["it has no all-reduce with a time"]
-    for (title, precision, place), group in points.items():
-        measured = [_point(s) for s in group]
-        if len({p.ranks for p in measured}) < 2:
-            notes.append(f"{title}, {precision}: measured with one number of ranks only; a model needs two or more.")
+    notes: list[str] = [] if groups else ["no all-reduce has a time"]
+    for (library, precision, place), group in groups.items():
+        points = [
+            scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], _time_s(s)) for s in group
+        ]
+        if len({p.ranks for p in points}) < 2:
+            notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
             continue
-        bound, fits = scaling.two_ranges(measured)
+        bound, fits = scaling.two_ranges(points)
         if not fits:
-            notes.append(f"{title}, {precision}: too few sizes for a model.")
+            notes.append(f"{library}, {precision}: measured with too few sizes for a model.")
             continue
-        name = f"{title}, {precision}, place={place}"
-        for i, made in enumerate(fits):
-            notes.append(f"{name}{_range(bound, i, len(fits))}: {describe(made)}.")
-        for count in sorted({p.bytes for p in measured}):
-            smallest = min(p.ranks for p in measured if p.bytes == count)
-            base = _bus(smallest, count, scaling.predicted_s(bound, fits, smallest, count))
+        notes += [
+            f"{library}, {precision}, place={place}{_range(bound, i, len(fits))}: {describe(fit)}."
+            for i, fit in enumerate(fits)
+        ]
+        for count in sorted({p.bytes for p in points}):
+            fewest = min(p.ranks for p in points if p.bytes == count)
+            base = _bus_bytes_per_s(fewest, count, scaling.predicted_s(bound, fits, fewest, count))
             row: dict[str, Cell] = {
-                "library": title,
+                "library": library,
                 "precision": precision,
                 "bytes": count,
                 "model": fits[-1 if bound is None or count >= bound else 0].model,
             }
             for r in ranks:
                 time_s = scaling.predicted_s(bound, fits, r, count)
-                row |= {f"{r} ranks": time_s, f"{r} keep": _bus(r, count, time_s) / base}
+                row |= {f"{r} ranks": time_s, f"{r} keep": _bus_bytes_per_s(r, count, time_s) / base}
             rows.append(row)
-    columns: dict[str, Callable[[Any], str]] = {"library": str, "precision": str, "bytes": str, "model": str}
+    columns = [Column("library"), Column("precision"), number("bytes"), Column("model")]
     for r in ranks:
-        columns |= {f"{r} ranks": units.seconds, f"{r} keep": units.percent}
+        columns += [number(f"{r} ranks", units.seconds), number(f"{r} keep", units.percent, "efficiency")]
     notes += [
         "All times in this table are predictions of a model, not measurements.",
-        "keep: scaling efficiency, what remains of the model's bus bandwidth for the smallest measured group.",
+        "efficiency: predicted bus bandwidth over that of the smallest measured group.",
         check_on_published(),
     ]
-    most = max((int(s.record["problem"]["ranks"]) for g in points.values() for s in g), default=0)
+    used = [s for group in groups.values() for s in group]
+    most = max((int(s.record["problem"]["ranks"]) for s in used), default=0)
     if far := [r for r in ranks if r > scaling.FAR * most]:
         notes.append(
-            f"More than {scaling.FAR} times what was measured, so far from it: {', '.join(map(str, far))} ranks."
+            f"Uncertain: {', '.join(map(str, far))} ranks are more than {scaling.FAR} times the measured number."
         )
-    if any(s.group and s.group["oversubscribed"] for g in points.values() for s in g):
-        notes.append("Some groups had more ranks than cores: their times are of taking turns, and so are predictions.")
-    return View(columns, rows, notes)
+    if any(s.group and s.group["oversubscribed"] for s in used):
+        notes.append("Some groups had more ranks than cores, so times and predictions include waiting for a core.")
+    return Table(columns, rows, notes)
 
 
 def check_on_published() -> str:
-    """How far the models are off where the answer is known: fitted to 2 to 8 ranks, asked for 16 and 32."""
+    """The error of such models on published times: fitted to 2 to 8 ranks, predicting 16 and 32."""
     errors: dict[int, list[float]] = {16: [], 32: []}
     known = published.all_reduces()
     for machine in dict.fromkeys(p.machine for p in known):
@@ -139,19 +136,19 @@ def check_on_published() -> str:
             if point.ranks in errors and fits:
                 predicted = scaling.predicted_s(bound, fits, point.ranks, point.bytes)
                 errors[point.ranks].append(predicted / point.time_s - 1)
-    said = [
-        f"{units.percent(median(map(abs, found)))} for {ranks} ranks (the middle one {units.percent(median(found))})"
-        for ranks, found in errors.items()
+    parts = [
+        f"{units.percent(median(map(abs, values)))} for {ranks} ranks (signed: {units.percent(median(values))})"
+        for ranks, values in errors.items()
     ]
-    return f"On the original's six machines, fitted to 2 to 8 ranks, these models are off by {' and '.join(said)}."
+    return f"On the six published machines, models fitted to 2 to 8 ranks have a median error of {' and '.join(parts)}."
 
 
-def describe(made: scaling.Fit) -> str:
+def describe(fit: scaling.Fit) -> str:
     """A fit in words."""
-    rate = f", {units.significant(made.bytes_per_s / 1e9)} GB/s" if made.bytes_per_s else ""
-    worst = units.percent(max(map(abs, made.errors)))
-    off = f"off by {units.percent(made.error)} in the median and {worst} at most, on {len(made.errors)} points"
-    return f"model {made.model}, {units.seconds(made.constants[0])} a message{rate}; {off}"
+    rate = f", {units.significant(fit.bytes_per_s / 1e9)} GB/s" if fit.bytes_per_s else ""
+    worst = units.percent(max(map(abs, fit.errors)))
+    error = f"median error {units.percent(fit.error)}, largest {worst}, on {len(fit.errors)} points"
+    return f"model {fit.model}, {units.seconds(fit.constants[0])} per message{rate}; {error}"
 
 
 def _range(bound: int | None, i: int, count: int) -> str:
@@ -161,22 +158,14 @@ def _range(bound: int | None, i: int, count: int) -> str:
 
 
 def _measured(summaries: Sequence[Summary]) -> list[Summary]:
-    reduced = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None]
-    return [s for s in reduced if s.is_ranked]
+    return [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None and s.is_ranked]
 
 
-def _point(s: Summary) -> scaling.Point:
-    return scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], _time(s))
-
-
-def _time(s: Summary) -> float:
-    assert s.estimate is not None, "measured cases have a time"
+def _time_s(s: Summary) -> float:
+    assert s.estimate is not None, "ranked cases have a time"
     return s.estimate.time_s
 
 
-def _bus(ranks: int, count: int, time_s: float) -> float:
+def _bus_bytes_per_s(ranks: int, count: int, time_s: float) -> float:
+    """As nccl-tests counts an all-reduce of so many bytes."""
     return 2 * (ranks - 1) / ranks * count / time_s
-
-
-def _rate(value: float) -> str:
-    return f"{units.significant(value / 1e9)} G"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import log10
 
 from deepbench.core import units
-from deepbench.judge.limits import Limits, device_of
-from deepbench.report.table import rivals
+from deepbench.judge.limits import Limits
+from deepbench.report.cases import rankings
 from deepbench.results.summary import Summary
 
 LETTERS = {"gemm": "g", "conv": "c", "recurrent": "r", "sparse_gemm": "s", "memory": "m"}
@@ -16,10 +16,10 @@ SEVERAL, HEIGHT, MARGIN = "#", 22, 10
 
 def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[str]:
     """Lines of text of this width, of the device that most cases ran on; empty where nothing computes."""
-    every = [g.ranked[0] for g in rivals(summaries) if g.ranked]
-    devices = [device_of(s.record) for s in every]
+    every = [g.ranked[0] for g in rankings(summaries) if g.ranked]
+    devices = [s.device for s in every]
     device = max(devices, key=devices.count, default="cpu")
-    fastest = [s for s in every if device_of(s.record) == device]
+    fastest = [s for s in every if s.device == device]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest

@@ -1,50 +1,59 @@
-"""Published results for people: which machines there are, what each did, and ours beside theirs."""
+"""Published results for people: the machines, the results of each, and how they compare with the results of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
 from deepbench.core.op import find_op
-from deepbench.report.compare import ratio_words
-from deepbench.report.table import rival_title, title
-from deepbench.report.views import Cell, View
+from deepbench.report.compare import RATIO, ratio_line, show_ratio
+from deepbench.report.table import Cell, Column, Part, Table, markdown_of, number, print_parts
 from deepbench.results import published
-from deepbench.results.published import Match
+from deepbench.results.published import Match, Result
 from deepbench.results.summary import Summary
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-def machines() -> View:
-    """A row a machine."""
+SHEET_RATE = number("published", units.flop_per_s, "TFLOP/s in the sheet")
+"""The rate that a sheet states, where it does not follow from the time."""
+
+
+def machines() -> Table:
+    """One row per machine."""
     rows: list[dict[str, Cell]] = []
     for name in published.machines():
-        own = [s for s in published.sheets() if s.machine == name]
-        found = [r for r in published.results() if r.machine == name]
+        sheets = [s for s in published.sheets() if s.machine == name]
+        results = [r for r in published.results() if r.machine == name]
         rows.append(
             {
                 "machine": name,
-                "year": max(s.year for s in own),
-                "suites": ", ".join(s.suite.removeprefix("deepbench/") for s in own),
-                "results": len(found),
-                "precisions": ", ".join(sorted({r.precision for r in found})),
-                "ops": ", ".join(dict.fromkeys(r.op for r in found)),
-                "software": "; ".join(dict.fromkeys(s.software for s in own)),
+                "year": max(s.year for s in sheets),
+                "suites": ", ".join(s.suite.removeprefix("deepbench/") for s in sheets),
+                "results": len(results),
+                "precisions": ", ".join(sorted({r.precision for r in results})),
+                "ops": ", ".join(dict.fromkeys(r.op for r in results)),
+                "software": "; ".join(dict.fromkeys(s.software for s in sheets)),
             }
         )
     notes = [
-        f"{len(published.results())} numbers of {len(published.sheets())} workbooks, as Baidu's DeepBench published "
-        "them from 2016 to 2019.",
-        "deepbench reference show V100 lists one machine; deepbench compare FILE V100 sets yours beside it.",
+        f"{len(published.results())} numbers from {len(published.sheets())} workbooks that Baidu's DeepBench published "
+        "from 2016 to 2019.",
+        "To list one machine: deepbench published show V100. To compare a file with it: deepbench compare FILE V100.",
     ]
-    return View(
-        dict.fromkeys(("machine", "year", "suites", "results", "precisions", "ops", "software"), str), rows, notes
-    )
+    columns = [Column("machine"), number("year"), Column("suites"), number("results")]
+    return Table([*columns, Column("precisions"), Column("ops", title="operations"), Column("software")], rows, notes)
 
 
-def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> View:
-    """A row a number, the sheet's own rate beside the one of its time where they disagree."""
-    found = [
+def notes_of(r: Result) -> str | None:
+    """What is known to be special or doubtful about a published result."""
+    return ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None
+
+
+def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> Table:
+    """One row per result of a machine."""
+    results = [
         r
         for r in published.results()
         if r.machine == machine and op in (None, r.op) and precision in (None, r.precision)
@@ -61,121 +70,123 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
             "published": r.published_flop_per_s if r.wrong_rate else None,
             "GB/s published": r.published_bytes_per_s,
             "how": r.how or None,
-            "notes": ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None,
+            "notes": notes_of(r),
         }
-        for r in found
+        for r in results
     ]
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("suite", "op", "problem", "direction", "precision"), str),
-        "time": units.seconds,
-        "TFLOP/s": units.flop_per_s,
-        "published": units.flop_per_s,
-        "GB/s published": lambda v: units.significant(v / 1e9),
-        **dict.fromkeys(("how", "notes"), str),
-    }
-    shown = {n: show for n, show in columns.items() if any(row[n] is not None for row in rows)}
-    lines = [
+    columns = [
+        *(Column("suite"), Column("op", title="operation")),
+        *(Column("problem"), Column("direction"), Column("precision")),
+        *(number("time", units.seconds), number("TFLOP/s", units.flop_per_s), SHEET_RATE),
+        *(number("GB/s published", units.bytes_per_s, "GB/s in the sheet"), Column("how", title="algorithm")),
+        Column("notes"),
+    ]
+    notes = [
         f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}"
         for s in published.sheets()
         if s.machine == machine
     ]
-    wrong = sum(r.wrong_rate for r in found)
-    if wrong:
-        lines.append(f"published: the sheet's own TFLOP/s where it is not that of its time ({wrong} rows).")
-    lines.append("Means of calls made back to back; no answer was checked.")
-    return View(shown, rows, lines)
+    if wrong := sum(r.wrong_rate for r in results):
+        notes.append(f"{SHEET_RATE.title}: shown where it does not follow from the time ({wrong} rows).")
+    notes.append("Times are means of back-to-back calls; no answer was checked.")
+    return Table(columns, rows, notes).without_empty_columns()
 
 
-def beside(found: Sequence[Match]) -> View:
-    """A row a case of ours that the machine has too."""
+def matched(matches: Sequence[Match]) -> Table:
+    """One row per case of the file that the machine has too."""
     rows: list[dict[str, Cell]] = []
-    for b in found:
-        low, high = b.interval or (None, None)
-        assert b.ours.estimate is not None, "only measured cases are matched"
+    for m in matches:
+        low, high = m.interval or (None, None)
+        assert m.ours.estimate is not None, "only measured cases are matched"
         rows.append(
             {
-                "op": b.ours.record["op"],
-                "problem": title(b.ours),
-                "precision": f"{b.ours.record['precision']}, {b.theirs.precision}",
-                "library": rival_title(b.ours),
-                "ours": b.ours.estimate.time_s,
-                "TFLOP/s": b.ours.flop_per_s,
-                "theirs": b.theirs.time_s,
-                "their TFLOP/s": b.theirs.flop_per_s,
-                "published": b.theirs.published_flop_per_s if b.theirs.wrong_rate else None,
-                "ratio": b.ratio,
+                "op": m.ours.record["op"],
+                "problem": m.ours.problem_title,
+                "precision": f"{m.ours.record['precision']}, {m.theirs.precision}",
+                "library": m.ours.library_title,
+                "ours": m.ours.estimate.time_s,
+                "TFLOP/s": m.ours.flop_per_s,
+                "theirs": m.theirs.time_s,
+                "their TFLOP/s": m.theirs.flop_per_s,
+                "published": m.theirs.published_flop_per_s if m.theirs.wrong_rate else None,
+                "ratio": m.ratio,
                 "low": low,
                 "high": high,
-                "notes": b.theirs.note or None,
+                "notes": m.theirs.note or None,
             }
         )
-    columns: dict[str, Callable[[Any], str]] = {
-        **dict.fromkeys(("op", "problem", "precision", "library"), str),
-        "ours": units.seconds,
-        "TFLOP/s": units.flop_per_s,
-        "theirs": units.seconds,
-        "their TFLOP/s": units.flop_per_s,
-        "published": units.flop_per_s,
-        **dict.fromkeys(("ratio", "low", "high"), _ratio),
-        "notes": str,
-    }
-    shown = {n: show for n, show in columns.items() if any(row[n] is not None for row in rows)}
-    return View(shown, rows, [])
-
-
-def _ratio(value: float) -> str:
-    return ratio_words(value) if value < 10 else units.significant(value)
-
-
-def means(found: Sequence[Match], machine: str) -> View:
-    """Geometric means of the ratio, by op and precision."""
-    kinds = list(dict.fromkeys((b.ours.record["op"], b.ours.record["precision"]) for b in found))
-    every = published.best_matches(found)
-    rows: list[dict[str, Cell]] = [
-        {"op": "all", "precision": "all", "cases": len(every), "ratio": published.geometric_mean(every)}
+    columns = [
+        *(Column("op", title="operation"), Column("problem"), Column("precision"), Column("library")),
+        *(number("ours", units.seconds, "time"), number("TFLOP/s", units.flop_per_s)),
+        number("theirs", units.seconds, "published time"),
+        number("their TFLOP/s", units.flop_per_s, "published TFLOP/s"),
+        *(SHEET_RATE, *RATIO, Column("notes")),
     ]
-    for op, precision in kinds:
-        own = [b for b in found if (b.ours.record["op"], b.ours.record["precision"]) == (op, precision)]
-        rows.append({"op": op, "precision": precision, "cases": len(own), "ratio": published.geometric_mean(own)})
-    note = f"ratio: geometric mean of the time of {machine} over ours; above 1 it is slower."
-    return View({"op": str, "precision": str, "cases": str, "ratio": _ratio}, rows, [note])
+    return Table(columns, rows).without_empty_columns()
 
 
-def among_all(summaries: Sequence[Summary]) -> View:
-    """This machine among all published ones: a row a machine, the geometric mean of the ratio for each op."""
+def means(matches: Sequence[Match]) -> Table:
+    """Geometric means of the ratio, by operation and precision."""
+    groups = {("all", "all"): published.best_matches(matches)}
+    for m in matches:
+        groups.setdefault((m.ours.record["op"], m.ours.record["precision"]), []).append(m)
+    rows: list[dict[str, Cell]] = [
+        {"op": op, "precision": precision, "cases": len(group), "ratio": published.geometric_mean(group)}
+        for (op, precision), group in groups.items()
+    ]
+    return Table([Column("op", title="geometric mean"), Column("precision"), number("cases"), RATIO[0]], rows)
+
+
+def among_all(summaries: Sequence[Summary]) -> Table:
+    """One row per published machine: how fast it is relative to the results of a file, the slowest first."""
     rows: list[dict[str, Cell]] = []
     ops = list(dict.fromkeys(s.record["op"] for s in summaries))
     for machine in published.machines():
-        found = published.best_matches(published.match(summaries, machine))
-        if not found:
+        matches = published.best_matches(published.match(summaries, machine))
+        if not matches:
             continue
         year = max(s.year for s in published.sheets() if s.machine == machine)
-        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(found), "speed": _speed(found)}
+        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(matches), "speed": _speed(matches)}
         for op in ops:
-            row[op] = _speed([b for b in found if b.theirs.op == op])
+            row[op] = _speed([m for m in matches if m.theirs.op == op])
         rows.append(row)
     rows.sort(key=lambda row: float(row["speed"] or 0.0))
-    shown = [op for op in ops if any(row[op] is not None for row in rows)]
-    columns: dict[str, Callable[[Any], str]] = {"machine": str, "year": str, "cases": str, "speed": _ratio}
+    columns = [Column("machine"), number("year"), number("cases"), *(number(n, show_ratio) for n in ("speed", *ops))]
     notes = [
-        "speed: how many times as fast as ours, geometric mean over the cases that both have; the slowest first. Other "
-        "machines have other cases, so these columns are no ranking of them.",
-        "theirs: means of calls made back to back from 2016 to 2019, unchecked, on their machines and libraries of the "
-        "time; deepbench compare FILE MACHINE says what differs.",
+        "speed: this file's time over the published time, geometric mean over the cases that both have; above 1, the "
+        "published machine is faster. Machines published different cases, so do not rank them by this table.",
+        "Published times are unchecked means of back-to-back calls from 2016 to 2019; deepbench compare FILE MACHINE "
+        "lists what else differs.",
     ]
-    return View({**columns, **dict.fromkeys(shown, _ratio)}, rows, notes)
+    return Table(columns, rows, notes).without_empty_columns()
 
 
-def _speed(found: Sequence[Match]) -> float | None:
-    ratio = published.geometric_mean(found)
+def _speed(matches: Sequence[Match]) -> float | None:
+    ratio = published.geometric_mean(matches)
     return 1 / ratio if ratio else None
 
 
-def to_json(found: Sequence[Match], machine: str) -> dict[str, Any]:
+def _parts(matches: Sequence[Match], machine: str, file: str) -> list[Part]:
+    differences = [f"differs: {text}" for text in published.differences(matches, machine)]
+    return [[ratio_line(file, machine), *differences], means(matches), matched(matches)]
+
+
+def print_matches(matches: Sequence[Match], machine: str, file: str, console: Console) -> None:
+    """Print the results of a file and of a published machine: what differs, means, cases."""
+    print_parts(_parts(matches, machine, file), console)
+
+
+def to_markdown(matches: Sequence[Match], machine: str, file: str) -> str:
+    """The same for a Markdown page."""
+    return markdown_of(_parts(matches, machine, file))
+
+
+def to_json(matches: Sequence[Match], machine: str) -> dict[str, Any]:
     """Everything, for programs."""
+    rows = matched(matches).rows
     return {
         "machine": machine,
-        "differs": published.differences(found, machine),
-        "means": means(found, machine).rows,
-        "cases": [{**row, "case": b.ours.record["case"]} for row, b in zip(beside(found).rows, found, strict=True)],
+        "differs": published.differences(matches, machine),
+        "means": means(matches).rows,
+        "cases": [{**row, "case": m.ours.record["case"]} for row, m in zip(rows, matches, strict=True)],
     }

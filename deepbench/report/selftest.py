@@ -1,4 +1,4 @@
-"""What a self-test found, as plain sentences, and what to do about each weakness."""
+"""A self-test for people: what comparisons on this machine are worth, and how to improve them."""
 
 from __future__ import annotations
 
@@ -8,139 +8,150 @@ from typing import Any
 from deepbench.core import stats, units
 from deepbench.judge import selftest
 from deepbench.judge.selftest import Findings, Sensitivity
+from deepbench.report.table import Cell, Column, Table, number
 
-# What a machine should do better than; beyond it a sentence says what to do.
-MOST_FALSE_ALARMS, MOST_UNSTEADY, MOST_CORE_GAP, MOST_LOOP_S = 0.05, 0.05, 1.03, 50e-9
+# Beyond these limits the page gives advice: share of comparisons, share of blocks, ratio of times, seconds per call.
+MOST_FALSE_ALARMS, MOST_DISTURBED, MOST_CORE_RATIO, MOST_LOOP_S = 0.05, 0.05, 1.03, 50e-9
+# The median detectable change of a quiet machine, at most.
 GOOD_CHANGE = 0.05
 
+SEPARATE, IN_TURN = "two files measured one after the other", "two sides measured in turn (run --ab, --against)"
 
-def page(found: Findings) -> list[str]:
-    """The page, a line a sentence; remedies begin with an arrow."""
+
+def page(findings: Findings) -> list[str]:
+    """Sentences, one per line; advice begins with an arrow."""
     return [
-        *_alarms("two files of one session", found.separate),
-        *_alarms("two sides in turn (run --ab, --against)", found.in_turn),
-        *_power(found),
-        *_sessions(found),
-        *_harness(found),
-        *_cores(found),
-        *_cold(found.cold),
+        *_false_alarms(SEPARATE, findings.separate),
+        *_false_alarms(IN_TURN, findings.in_turn),
+        *_power(findings),
+        *_sessions(findings),
+        *_harness(findings),
+        *_cores(findings),
+        *_cold(findings.cold),
     ]
 
 
-def _alarms(how: str, cases: list[Sensitivity]) -> list[str]:
+def _false_alarms(how: str, cases: list[Sensitivity]) -> list[str]:
     if not cases:
         return []
     share = sum(c.rates.false_alarms for c in cases) / len(cases)
     same = sum(c.rates.same for c in cases) / len(cases)
     lines = [
-        f"Equal code, {how}, {selftest.PROCESSES} processes a side: called faster or slower in "
+        f"False alarms, {how}, {selftest.PROCESSES} processes per side: unchanged code was called faster or slower in "
         f"{units.percent(share, 1)} of comparisons, same in {units.percent(same)}, cannot tell in the rest."
     ]
     if share > MOST_FALSE_ALARMS:
         worst = max(cases, key=lambda c: c.rates.false_alarms)
         lines.append(
-            f"→ More than 1 in 20: the worst is {worst.case}. Take more rounds (--rounds 10), pin threads "
-            "(--set pin=cores), and let the sides take turns."
+            f"→ Above {units.percent(MOST_FALSE_ALARMS)} is too often; worst case: {worst.case}. Take more rounds "
+            "(--rounds 10), pin threads (--set pin=cores), and measure both sides in turn."
         )
     return lines
 
 
-def _power(found: Findings) -> list[str]:
+def _power(findings: Findings) -> list[str]:
     lines = []
-    for how, cases in (("two files of one session", found.separate), ("in turn", found.in_turn)):
-        known = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
-        if not known:
-            continue
-        middle, worst = median(known), max(known)
+    for how, cases in ((SEPARATE, findings.separate), (IN_TURN, findings.in_turn)):
+        smallest = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
+        if smallest:
+            lines.append(
+                f"Smallest slowdown detected 9 times out of 10, {how}: median case {_change(median(smallest))}, "
+                f"worst case {_change(max(smallest))}."
+            )
+    known = [c.smallest for c in findings.in_turn if c.smallest is not None]
+    if not known or median(known) > GOOD_CHANGE:
         lines.append(
-            f"The smallest change found nine times out of ten, {how}: {_change(middle)} for the middle case, "
-            f"{_change(worst)} for the worst."
-        )
-    best = [c.smallest for c in found.in_turn if c.smallest is not None]
-    if not best or median(best) > GOOD_CHANGE:
-        lines.append(
-            "→ This machine is noisy: other programs or guests of its host share the cores. Close them, wait for a "
-            "calm hour, or take more rounds: four times as many halve the change that is found."
+            "→ This machine is noisy: other programs or virtual machines use its cores. Stop them, measure at a "
+            "quieter time, or take more rounds: four times as many halve the detectable change."
         )
     return lines
 
 
 def _change(value: float) -> str:
-    return f"+{units.percent(value, 1)}" if value < 1 else f"none up to +{units.percent(selftest.CHANGES[-1])}"
+    return f"+{units.percent(value, 1)}" if value < 1 else f"above +{units.percent(selftest.CHANGES[-1])}"
 
 
-def _sessions(found: Findings) -> list[str]:
-    if found.between is None:
+def _sessions(findings: Findings) -> list[str]:
+    if findings.between is None:
         return [
-            "How much times move from one session to the next is not known yet: run selftest again on another day; "
-            "compare then widens its intervals by it."
+            "Drift between sessions: unknown. Run selftest again on another day; compare then widens its confidence "
+            "intervals accordingly."
         ]
     return [
-        f"From one session to the next times move by {units.percent(found.between, 1)} (standard deviation), beyond "
-        "what processes show; compare widens the intervals of files of this machine by it."
+        f"Drift between sessions: {units.percent(findings.between, 1)} (standard deviation beyond the noise between "
+        "processes). compare widens its confidence intervals for this machine by it."
     ]
 
 
-def _harness(found: Findings) -> list[str]:
+def _harness(findings: Findings) -> list[str]:
     lines = [
-        f"A call costs {1e9 * found.loop_s:.1f} ns beside the library's own time ({found.loop} loop); "
-        f"two readings of the clock take {1e9 * found.clock_s:.0f} ns, once a sample of 1.5 ms."
+        f"Overhead: {1e9 * findings.loop_s:.1f} ns per call ({findings.loop} loop), and "
+        f"{1e9 * findings.clock_s:.0f} ns for two clock readings per sample of 1.5 ms."
     ]
-    if found.loop_s > MOST_LOOP_S:
-        lines.append("→ Calls are made from Python. Install gcc, then install deepbench again, for some 5 ns a call.")
+    if findings.loop_s > MOST_LOOP_S:
+        lines.append("→ Calls are made from Python. Install gcc, then install deepbench again: about 5 ns per call.")
     return lines
 
 
-def _cores(found: Findings) -> list[str]:
-    if not found.cores:
+def _cores(findings: Findings) -> list[str]:
+    if not findings.cores:
         return []
-    disturbed = median(c["disturbed"] for c in found.cores.values())
-    slow = {cpu: v for cpu, v in found.core_speeds.items() if v > MOST_CORE_GAP}
+    disturbed = median(c["disturbed"] for c in findings.cores.values())
+    slow = {cpu: ratio for cpu, ratio in findings.core_speeds.items() if ratio > MOST_CORE_RATIO}
     lines = [
-        f"Of equal blocks of work of 1 ms, {units.percent(disturbed)} take over 5 % longer than the fastest one "
-        f"({len(found.cores)} cores, one at a time)."
+        f"Core stability: {units.percent(disturbed)} of equal 1 ms blocks of work take over 5 % longer than the "
+        f"fastest ({len(findings.cores)} cores, tested one at a time)."
     ]
-    if disturbed > MOST_UNSTEADY:
+    if disturbed > MOST_DISTURBED:
         lines.append(
-            "→ The clock changes, or something takes the core away: deepbench info --doctor looks for the cause."
+            "→ The clock frequency changes, or other work interrupts the cores; deepbench info --doctor looks for the "
+            "cause."
         )
     if slow:
-        names = ", ".join(f"core {cpu} {units.percent(v - 1)}" for cpu, v in slow.items())
-        lines.append(f"→ Cores differ in speed ({names} slower than the fastest): pin threads (--set pin=cores).")
+        names = ", ".join(f"core {cpu} {units.percent(ratio - 1)}" for cpu, ratio in slow.items())
+        lines.append(f"→ Cores differ in speed (slower than the fastest: {names}); pin threads (--set pin=cores).")
     return lines
 
 
 def _cold(cold: dict[str, Any] | None) -> list[str]:
     if cold is None:
-        return ["Whether cold is cold was not measured: no library here multiplies a matrix by a vector."]
+        return ["Cold caches: not tested, because no library here multiplies a matrix by a vector."]
     rates = [cold[f"{n}_bytes_per_s"] / 1e9 for n in ("large_hot", "small_hot", "small_cold")]
     size = units.data_bytes(cold["cache_bytes"] // 8)
     line = (
-        f"A matrix beyond all caches is read at {rates[0]:.1f} GB/s; one of {size} at {rates[1]:.1f} hot "
-        f"and {rates[2]:.1f} cold."
+        f"Cold caches: a matrix larger than all caches is read at {rates[0]:.1f} GB/s; one of {size} at "
+        f"{rates[1]:.1f} GB/s hot and {rates[2]:.1f} GB/s cold."
     )
     if not cold["cold_is_cold"]:
-        return [
-            line,
-            "→ Cold is not cold here: something keeps buffers in a cache. cache=cold and cache=weights are refused.",
-        ]
+        return [line, "→ Some buffers stay in a cache here, so cache=cold and cache=weights are refused."]
     if not cold["has_cache"]:
-        return [line, "Cold is cold, though no cache here is much faster than memory."]
-    return [line, "Cold is cold."]
+        return [line, "cache=cold works, but no cache here is much faster than memory."]
+    return [line, "cache=cold works."]
 
 
-def table(found: Findings) -> list[dict[str, Any]]:
-    """A row a case, for people and programs."""
-    in_turn = {c.case: c for c in found.in_turn}
-    return [
+def table(findings: Findings) -> Table:
+    """One row per case."""
+    in_turn = {c.case: c for c in findings.in_turn}
+    rows: list[dict[str, Cell]] = [
         {
             "case": c.case,
-            "time": stats.lower_quartile(found.times[c.case]),
-            "spread": stats.faster_half_range(found.times[c.case]) / stats.lower_quartile(found.times[c.case]),
+            "time": stats.lower_quartile(findings.times[c.case]),
+            "spread": stats.faster_half_range(findings.times[c.case]) / stats.lower_quartile(findings.times[c.case]),
             "false alarms": c.rates.false_alarms,
             "finds": c.smallest,
             "false alarms in turn": in_turn[c.case].rates.false_alarms if c.case in in_turn else None,
             "finds in turn": in_turn[c.case].smallest if c.case in in_turn else None,
         }
-        for c in found.separate
+        for c in findings.separate
     ]
+    columns = [
+        *(Column("case"), number("time", units.seconds), number("spread", _share)),
+        *(number("false alarms", _share), number("finds", _change, "detects")),
+        *(number("false alarms in turn", _share), number("finds in turn", _change, "detects in turn")),
+    ]
+    note = "spread: of the faster half of the processes; detects: smallest slowdown detected 9 times out of 10."
+    return Table(columns, rows, [note])
+
+
+def _share(value: float) -> str:
+    return units.percent(value, 1)

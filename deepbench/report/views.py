@@ -1,170 +1,98 @@
-"""Other ways to look at a file: by application, and by backend. Rows of plain values, shown as any table is."""
+"""The table by application and the table by backend."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
-from typing import Any
-
-from rich.table import Table
-from rich.text import Text
 
 from deepbench.core import units
-from deepbench.report.table import by_group, is_framework, library_title, rival_title, settings_words, title, work_text
+from deepbench.report.cases import rankings
+from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.summary import Summary
-
-Cell = str | int | float | None
-
-
-@dataclass(frozen=True)
-class View:
-    """A table of values: columns with the function that shows each, rows, and sentences below."""
-
-    columns: dict[str, Callable[[Any], str]]
-    rows: list[dict[str, Cell]]
-    notes: list[str]
-
-    def table(self) -> Table:
-        """For a terminal."""
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for name, show in self.columns.items():
-            table.add_column(Text(name), justify="left" if show is str else "right", no_wrap=True)
-        for row in self._shown():
-            table.add_row(*map(Text, row))  # plain: what files say is no markup
-        return table
-
-    def markdown(self) -> str:
-        """To paste into a page."""
-        from deepbench.report.export import escaped
-
-        lines = [
-            f"| {' | '.join(self.columns)} |",
-            f"|{'|'.join('---' if show is str else '---:' for show in self.columns.values())}|",
-        ]
-        lines += [f"| {' | '.join(map(escaped, row))} |" for row in self._shown()]
-        return "\n".join([*lines, "", *self.notes]) + "\n"
-
-    def csv(self) -> str:
-        """For spreadsheets: plain values, times in seconds."""
-        from deepbench.report.export import cell
-
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(cell, self.columns))
-        writer.writerows([cell(row.get(name)) for name in self.columns] for row in self.rows)
-        return text.getvalue()
-
-    def json(self) -> str:
-        """For programs: a list of objects, times in seconds."""
-        return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-    def _shown(self) -> list[list[str]]:
-        return [
-            ["–" if row.get(name) is None else show(row[name]) for name, show in self.columns.items()]
-            for row in self.rows
-        ]
 
 
 def by_application(
     summaries: Sequence[Summary], other: Sequence[Summary] | None = None, price_per_h: float | None = None
-) -> View:
-    """What each application's kernels take together, every listed row at its fastest library.
+) -> Table:
+    """The total time of each application's kernels, every row of a suite at its fastest library.
 
-    A row that a suite lists twice counts twice. Gradients that training does not need are left out. With `other`, the
-    geometric mean of the ratio of times (this file's over the other's) over the rows that both have.
+    A row that a suite lists twice counts twice. Gradients that training does not need do not count. With `other`, the
+    table has the geometric mean of this file's times over the other's, over the rows that both have.
     """
-    here = _rows(summaries)
-    there = _without_threads(_rows(other)) if other is not None else {}
-    kinds = list(dict.fromkeys((key.suite, key.application, key.precision, key.threads) for key in here))
+    times = _kernel_times(summaries)
+    # The number of threads is part of what is compared: the other machine may have more cores.
+    other_times = _fastest((replace(k, threads=0), t) for k, t in _kernel_times(other or ()).items())
+    kinds: dict[tuple[str, str, str, int], dict[_Kernel, float | None]] = {}
     totals: dict[tuple[str, str, int], float] = {}
-    for key, time_s in here.items():
-        whole = (key.suite, key.precision, key.threads)
-        totals[whole] = totals.get(whole, 0.0) + (time_s or 0.0)
+    for kernel, time_s in times.items():
+        kind = (kernel.suite, kernel.application, kernel.precision, kernel.threads)
+        kinds.setdefault(kind, {})[kernel] = time_s
+        whole_suite = (kernel.suite, kernel.precision, kernel.threads)
+        totals[whole_suite] = totals.get(whole_suite, 0.0) + (time_s or 0.0)
     rows: list[dict[str, Cell]] = []
-    for suite, application, precision, threads in kinds:
-        kind = (suite, application, precision, threads)
-        mine = {k: t for k, t in here.items() if (k.suite, k.application, k.precision, k.threads) == kind}
-        measured = {k: t for k, t in mine.items() if t is not None}
-        total = sum(measured.values())
-        all_of_it = totals[suite, precision, threads]
-        by_op: dict[str, float] = {}
-        for key, time_s in measured.items():
-            by_op[key.op] = by_op.get(key.op, 0.0) + time_s
-        row: dict[str, Cell] = {
-            "suite": suite,
-            "application": application,
-            "precision": precision,
-            "threads": threads,
-            "kernels": len(mine),
-            "measured": len(measured),
-            "time": total if measured else None,
-            "share": total / all_of_it if measured and all_of_it else None,
-            "of which": ", ".join(
-                f"{op} {units.percent(t / total)}" for op, t in sorted(by_op.items(), key=lambda item: -item[1])
-            )
-            if total
-            else None,
-        }
-        if price_per_h is not None:
-            row["cost of a million"] = 1e6 * total / 3600 * price_per_h if measured else None
-        if other is not None:
-            # The other machine may have another number of cores; that is part of what is compared.
-            ratios = [t / o for k, t in measured.items() if (o := there.get(replace(k, threads=0))) is not None]
-            row["in both"] = len(ratios)
-            row["× other"] = _geometric_mean(ratios)
-        rows.append(row)
+    for (suite, application, precision, threads), kernels in kinds.items():
+        measured = {k: t for k, t in kernels.items() if t is not None}
+        total, total_of_suite = sum(measured.values()), totals[suite, precision, threads]
+        ratios = [t / o for k, t in measured.items() if (o := other_times.get(replace(k, threads=0))) is not None]
+        rows.append(
+            {
+                "suite": suite,
+                "application": application,
+                "precision": precision,
+                "threads": threads,
+                "kernels": len(kernels),
+                "measured": len(measured),
+                "time": total if measured else None,
+                "share": total / total_of_suite if measured and total_of_suite else None,
+                "of which": _shares_by_op(measured),
+                **(
+                    {}
+                    if price_per_h is None
+                    else {"cost of a million": 1e6 * total / 3600 * price_per_h if measured else None}
+                ),
+                **({} if other is None else {"in both": len(ratios), "× other": _geometric_mean(ratios)}),
+            }
+        )
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
-    columns: dict[str, Callable[[Any], str]] = {
-        "suite": str,
-        "application": str,
-        "precision": str,
-        "threads": _count,
-        "kernels": _count,
-        "measured": _count,
-        "time": units.seconds,
-        "share": units.percent,
-        "of which": str,
-    }
-    if price_per_h is not None:
-        columns["cost of a million"] = units.significant
-    if other is not None:
-        columns |= {"in both": _count, "× other": units.significant}
+    columns = [
+        *(Column("suite"), Column("application"), Column("precision")),
+        *(number("threads"), number("kernels"), number("measured")),
+        *(number("time", units.seconds), number("share", units.percent), Column("of which", title="by operation")),
+    ]
     notes = [
-        f"kernels: rows that a suite lists and a network needs; each counts once, at its fastest{_merged(summaries)}.",
-        "time: one pass over them, a sum of kernels alone, not the time of a network.",
+        f"kernels: rows of the suite for this application, each with the fastest library of {_choices(summaries)}.",
+        "time: sum over the kernels, one call each; not the time of a whole network.",
     ]
     if price_per_h is not None:
-        notes.append(f"cost of a million: of a million passes, at {price_per_h:g} an hour for this machine.")
+        columns.append(number("cost of a million", units.significant, "cost per million"))
+        notes.append(f"cost per million: a million passes over the kernels at a price of {price_per_h:g} per hour.")
     if other is not None:
-        notes.append(
-            "× other: geometric mean of this file's time over the other's, kernel by kernel; below 1 is faster."
-        )
-    return View(columns, rows, notes)
+        columns += [number("in both", title="kernels in both"), number("× other", units.significant)]
+        notes.append("× other: this file's time over the other's, geometric mean over kernels; below 1, it is faster.")
+    return Table(columns, rows, notes)
 
 
-def _without_threads(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
-    """The fastest of each row over numbers of threads."""
-    found: dict[_Row, float | None] = {}
-    for key, time_s in rows.items():
-        known = found.get(replace(key, threads=0))
-        found[replace(key, threads=0)] = time_s if known is None else known if time_s is None else min(known, time_s)
-    return found
+def _shares_by_op(times: Mapping[_Kernel, float]) -> str | None:
+    total = sum(times.values())
+    by_op: dict[str, float] = {}
+    for kernel, time_s in times.items():
+        by_op[kernel.op] = by_op.get(kernel.op, 0.0) + time_s
+    largest_first = sorted(by_op.items(), key=lambda item: -item[1])
+    return ", ".join(f"{op} {units.percent(t / total)}" for op, t in largest_first) if total else None
 
 
-def _merged(summaries: Sequence[Summary]) -> str:
-    """Which libraries and settings the fastest was taken of."""
-    cases = [s for s in summaries if s.is_ranked and s.record["sources"]]
-    libraries = dict.fromkeys(library_title(s.record["backend"]) for s in cases)
-    words = dict.fromkeys(word for s in cases for word in settings_words(s))
-    return f" of {', '.join(libraries)}" + (f" with or without {', '.join(words)}" if words else "")
+def _choices(summaries: Sequence[Summary]) -> str:
+    """The libraries and settings that the fastest was chosen from."""
+    cases = [s for s in summaries if s.is_ranked and s.record["sources"] and not s.is_group]
+    libraries = dict.fromkeys(s.record["library_title"] for s in cases)
+    words = dict.fromkeys(word for s in cases for word in s.settings_words())
+    return ", ".join(libraries) + (f", with and without {', '.join(words)}" if words else "")
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Kernel:
     """A row of a suite in one direction, precision and number of threads."""
 
     application: str
@@ -176,87 +104,93 @@ class _Row:
     direction: str
 
 
-def _rows(summaries: Sequence[Summary]) -> dict[_Row, float | None]:
-    """The fastest time of each row, over libraries and settings; None where no library has a time."""
-    found: dict[_Row, float | None] = {}
-    for s in summaries:
-        r = s.record
-        if by_group(s):  # how often a model calls it depends on how many machines train it
-            continue
-        for source in r["sources"]:
-            if not source["application"] or not source.get("needed", True):
-                continue
-            place = (source["suite"], source["row"], r["op"], r["direction"])
-            key = _Row(source["application"], r["precision"], r["threads"], *place)
-            time_s = s.estimate.time_s if s.estimate and s.is_ranked else None
-            known = found.get(key)
-            found[key] = time_s if known is None else known if time_s is None else min(known, time_s)
-    return _gradients_once(found)
+def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, float | None]:
+    """The fastest time of each kernel over libraries and settings; None if no library has a time."""
+    return _gradients_once(
+        _fastest(
+            (
+                _Kernel(
+                    source["application"],
+                    s.record["precision"],
+                    s.record["threads"],
+                    source["suite"],
+                    source["row"],
+                    s.record["op"],
+                    s.record["direction"],
+                ),
+                s.estimate.time_s if s.estimate and s.is_ranked else None,
+            )
+            for s in summaries
+            if not s.is_group  # how often a model calls it depends on the number of machines
+            for source in s.record["sources"]
+            if source["application"] and source.get("needed", True)
+        )
+    )
+
+
+def _fastest(times: Iterable[tuple[_Kernel, float | None]]) -> dict[_Kernel, float | None]:
+    fastest: dict[_Kernel, float | None] = {}
+    for kernel, time_s in times:
+        known = fastest.get(kernel)
+        fastest[kernel] = time_s if known is None else known if time_s is None else min(known, time_s)
+    return fastest
 
 
 GRADIENTS = ("backward_data", "backward_weights")
 
 
-def _gradients_once(rows: dict[_Row, float | None]) -> dict[_Row, float | None]:
-    """Of a layer whose gradients were measured together and apart, what takes less: a pass needs them once."""
-    left = dict(rows)
-    for key, whole in rows.items():
-        parts = [replace(key, direction=d) for d in GRADIENTS]
-        if key.direction == "backward" and all(part in rows for part in parts):
-            times = [rows[part] for part in parts]
-            known = [t for t in times if t is not None]
-            apart = sum(known) if len(known) == len(times) else None
-            for gone in [key] if whole is None or (apart is not None and apart < whole) else parts:
-                del left[gone]
-    return left
+def _gradients_once(times: dict[_Kernel, float | None]) -> dict[_Kernel, float | None]:
+    """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
+    kept = dict(times)
+    for kernel, both_s in times.items():
+        parts = [replace(kernel, direction=d) for d in GRADIENTS]
+        if kernel.direction == "backward" and all(part in times for part in parts):
+            known = [t for part in parts if (t := times[part]) is not None]
+            separate_s = sum(known) if len(known) == len(parts) else None
+            for dropped in [kernel] if both_s is None or (separate_s is not None and separate_s < both_s) else parts:
+                del kept[dropped]
+    return kept
 
 
-def by_backend(summaries: Sequence[Summary]) -> View:
-    """Every library's time side by side, and what a framework adds to the fastest library."""
-    backend_of = {rival_title(s): s.record["backend"] for s in summaries if s.is_ranked}
-    names = list(backend_of)
-    frameworks = [n for n in names if is_framework(backend_of[n])]
-    names = [*(n for n in names if n not in frameworks), *frameworks]
-    groups: dict[str, list[Summary]] = {}
-    for s in summaries:
-        groups.setdefault(work_text(s), []).append(s)
+def by_backend(summaries: Sequence[Summary]) -> Table:
+    """One row per problem with the time of every library, and what a framework adds to the fastest library."""
+    is_framework = {s.library_title: s.is_framework for s in summaries if s.is_ranked}
+    names = sorted(is_framework, key=lambda name: is_framework[name])  # libraries first
+    frameworks = [name for name in names if is_framework[name]]
     rows: list[dict[str, Cell]] = []
-    ratios: dict[str, list[float]] = {n: [] for n in names}
-    fastest = dict.fromkeys(names, 0)
-    for group in groups.values():
-        times = {rival_title(s): s.estimate.time_s for s in group if s.is_ranked and s.estimate}
-        if not times:
+    ratios: dict[str, list[float]] = {name: [] for name in names}
+    wins: Counter[str] = Counter()
+    for ranking in rankings(summaries):
+        if not ranking.ranked:
             continue
-        row: dict[str, Cell] = {"problem": title(group[0]), "precision": group[0].record["precision"]}
-        row |= {n: times.get(n) for n in names}
-        libraries = {n: t for n, t in times.items() if n not in frameworks}
-        best = min(libraries.values(), default=None)
-        for n in frameworks:
-            row[f"{n} adds"] = times[n] - best if best is not None and n in times else None
-        fastest[min(times, key=lambda n: times[n])] += 1
-        if best is not None:
-            for n, t in times.items():
-                ratios[n].append(t / best)
+        first = ranking.ranked[0]
+        times = {s.library_title: s.estimate.time_s for s in reversed(ranking.ranked) if s.estimate}
+        best_s = min((t for name, t in times.items() if not is_framework[name]), default=None)
+        wins[first.library_title] += 1
+        row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}
+        row |= {name: times.get(name) for name in names}
+        for name in frameworks:
+            row[f"{name} adds"] = times[name] - best_s if best_s is not None and name in times else None
+        if best_s is not None:
+            for name, time_s in times.items():
+                ratios[name].append(time_s / best_s)
         rows.append(row)
-    columns: dict[str, Callable[[Any], str]] = {"problem": str, "precision": str}
-    columns |= dict.fromkeys(names, units.seconds)
-    columns |= {f"{n} adds": _signed_seconds for n in frameworks}
+    columns = [
+        *(Column("problem"), Column("precision"), *(number(name, units.seconds) for name in names)),
+        *(number(f"{name} adds", _signed_seconds) for name in frameworks),
+    ]
     notes = []
-    for n in names:
-        mean = _geometric_mean(ratios[n])
-        against = f", {units.significant(mean)} times the fastest library's time (geometric mean)" if mean else ""
-        notes.append(f"{n}: {len(ratios[n])} measured, fastest of all {fastest[n]} times{against}.")
+    for name in names:
+        mean = _geometric_mean(ratios[name])
+        ratio = f", {units.significant(mean)}× the time of the fastest library (geometric mean)" if mean else ""
+        notes.append(f"{name}: fastest in {wins[name]} of {len(ratios[name])} problems{ratio}.")
     if frameworks:
-        notes.append("adds: the framework's time less the fastest library's; below zero it has a better one inside.")
-    return View(columns, rows, notes)
+        notes.append("adds: the framework's time minus that of the fastest library; negative: the framework is faster.")
+    return Table(columns, rows, notes)
 
 
 def _geometric_mean(ratios: Sequence[float]) -> float | None:
     return exp(sum(map(log, ratios)) / len(ratios)) if ratios else None
-
-
-def _count(value: Any) -> str:
-    return str(value)
 
 
 def _signed_seconds(value: float) -> str:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.judge import limits
 from deepbench.plan.suites import read_suite
 from deepbench.report import export
-from deepbench.report.table import rival_title, settings_words
+from deepbench.report.table import Table, not_a_formula
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary, baselines
 
-REMEDY = "a workbook needs openpyxl: pip install 'deepbench-kernels[xlsx]'"
+REMEDY = "a workbook needs openpyxl: pip install openpyxl"
 
 # The original's name of a sheet, and what its first row says; B1 of f16 is that of its V100.
 TRAIN = {
@@ -94,7 +93,7 @@ def write(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
         if suite in suites:
             _inference(_sheet(book, name), ok, suite, unit)
     _specs(_sheet(book, "Specs"), found)
-    _all_cases(_sheet(book, "All cases"), export.rows(summaries, limits.of_file(found, summaries)))
+    _all_cases(_sheet(book, "All cases"), export.table(found, summaries))
     try:
         book.save(path)
     except OSError as error:
@@ -116,7 +115,11 @@ def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _F
     ok = list(ok)
     for s in ok:
         # The original's tables have no column for settings: they are those of its programs.
-        if s.record["precision"] not in precisions or s.estimate is None or settings_words(s, ways=False) not in USUAL:
+        if (
+            s.record["precision"] not in precisions
+            or s.estimate is None
+            or s.settings_words(variants=False) not in USUAL
+        ):
             continue
         for source in s.record["sources"]:
             key = s.record["op"], source["row"], s.record["direction"]
@@ -148,7 +151,7 @@ def _milliseconds(s: Summary | None) -> float | None:
 def _put(sheet: Any, row: int, cells: dict[int, Any]) -> None:
     for column, value in cells.items():
         if value is not None:
-            cell = sheet.cell(row, column, export.cell(value))
+            cell = sheet.cell(row, column, not_a_formula(value))
             if isinstance(value, float):
                 cell.number_format = "0.00" if abs(value) >= 1 else "0.000000"
 
@@ -208,7 +211,7 @@ def _reduced(sheet: Any, fastest: _Fastest) -> None:
         _put(
             sheet,
             at,
-            {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate, 10: rival_title(s) if s else None},
+            {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate, 10: s.library_title if s else None},
         )
 
 
@@ -299,18 +302,15 @@ def _specs(sheet: Any, found: ResultFile) -> None:
         _put(sheet, at, {1: name, 2: str(value)})
 
 
-def _all_cases(sheet: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """A row a case, for people who sort and filter."""
+def _all_cases(sheet: Any, cases: Table) -> None:
+    """One row per case, to sort and filter."""
     from openpyxl.styles import Font
 
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    for column, name in enumerate(names, 1):
-        sheet.cell(1, column, export.cell(name)).font = Font(bold=True)
-    for at, row in enumerate(rows, 2):
-        for column, name in enumerate(names, 1):
-            value = row.get(name)
-            if value is not None:
-                sheet.cell(at, column, export.cell(value))
+    for column, name in enumerate((c.name for c in cases.columns), 1):
+        sheet.cell(1, column, not_a_formula(name)).font = Font(bold=True)
+        for at, row in enumerate(cases.rows, 2):
+            if row.get(name) is not None:
+                sheet.cell(at, column, not_a_formula(row[name]))
     sheet.freeze_panes = "B2"
-    if rows:
+    if cases.rows:
         sheet.auto_filter.ref = sheet.dimensions

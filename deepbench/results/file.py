@@ -19,8 +19,8 @@ from typing import IO, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
-from deepbench.results.old_files import complete
-from deepbench.results.record import SCHEMA, Header, Limit, Record, Roof
+from deepbench.results.old_files import complete, read_limit
+from deepbench.results.record import SCHEMA, Header, Limit, Record
 from deepbench.results.schema import schema_error, semantic_error
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
@@ -36,7 +36,6 @@ class ResultFile:
     """Never changed after it was written: make a new one."""
     records: list[Record] = field(default_factory=list)
     """Do not change them: records share equal parts. Samples and CPU times are arrays, which JSON does not know."""
-    roofs: list[Roof] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
@@ -146,10 +145,8 @@ def read_results(path: Path) -> ResultFile:
         value = _parse(path, number, line[:-1])
         if content is None:
             content = ResultFile(path, value)
-        elif "roof" in value:
-            content.roofs.append(value["roof"])
-        elif "limit" in value:
-            content.limits.append(value["limit"])
+        elif limit := read_limit(value):
+            content.limits.append(limit)
         else:
             content.records.append(_compact(complete(value), shared))
         content.complete_bytes += len(line)

@@ -10,7 +10,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.problem import make_problem
-from deepbench.results.record import BackendFields, OpFields, Record, backend_fields, op_fields
+from deepbench.results.record import BackendFields, Limit, OpFields, Record, backend_fields, op_fields
 
 # Fields that every record has in memory, but not in every file.
 ADDED = frozenset({"other_flop", "group", *BackendFields.__annotations__, *OpFields.__annotations__})
@@ -75,3 +75,26 @@ def _op_fields(
         return op_fields(op, case)
     except BadInput:
         return fields
+
+
+def read_limit(line: dict[str, Any]) -> Limit | None:
+    """The limit in a valid line of a result file; None for a header or a record.
+
+    Earlier versions wrote compute limits as `roof`, or as `limit` without a device.
+    """
+    if "roof" in line:
+        roof = line["roof"]
+        return {
+            "what": "compute",
+            "precision": roof["precision"],
+            "device": roof.get("device", "cpu"),
+            "flop_per_s": roof["flop_per_s"],
+            "library": roof["library"],
+            "case": roof["case"],
+            "threads": roof["threads"],
+            "at": roof["at"],
+        }
+    limit: Limit | None = line.get("limit")
+    if limit and limit["what"] == "compute":
+        limit.setdefault("device", "cpu")
+    return limit

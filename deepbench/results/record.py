@@ -298,18 +298,6 @@ class Record(BackendFields, OpFields):
     group: GroupFacts | None
 
 
-class Roof(TypedDict):
-    """The highest rate that a library reached in a short probe."""
-
-    precision: str
-    threads: int
-    flop_per_s: float
-    case: str
-    library: str
-    at: str
-    device: NotRequired[Device]
-
-
 class _LimitLine(TypedDict):
     case: str
     threads: int
@@ -335,13 +323,20 @@ class CallLimit(_LimitLine):
     library: str
 
 
-class ComputeLimit(_LimitLine):
-    """The highest rate of arithmetic in a precision."""
+class ComputeLimit(TypedDict):
+    """The highest rate that any library reached in a precision."""
 
     what: Literal["compute"]
     precision: str
+    device: Device
     flop_per_s: float
     library: str
+    case: str
+    threads: int
+    at: str
+    seconds: NotRequired[float]
+    """Missing in files of earlier versions."""
+    disturbed: NotRequired[bool]
 
 
 Limit = MemoryLimit | CallLimit | ComputeLimit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.core.backend import GroupBackend, all_backends, find_backend
+from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.measure.parent import measure_case
@@ -10,7 +10,7 @@ from deepbench.plan.modes import Rules
 from deepbench.results.summary import summarize
 
 SHORT = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
-LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and isinstance(b, GroupBackend)]
+LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and b.is_group]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_sixteen_bits_with_eight_of_significand(measured, name):
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_every_algorithm_it_says_it_has(measured, name):
-    known = getattr(find_backend(name), "ALGORITHMS", {}).get("all_reduce", {})
+    known = find_backend(name).algorithms.get("all_reduce", {})
     if not known:
         pytest.skip(f"{name} offers no choice of algorithm")
     bits = {}

@@ -105,7 +105,7 @@ def test_bus_bandwidth_is_that_of_nccl_tests(ranks, factor):
     ],
 )
 def test_a_process_learns_its_rank_from_its_launcher(environment, wanted):
-    found = link.place(environment)
+    found = link.rank_info(environment)
 
     assert wanted == (found and (found.launcher, found.ranks and found.rank, found.ranks))
 

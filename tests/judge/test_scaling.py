@@ -96,14 +96,14 @@ def test_predictions_are_marked_as_such():
     assert row["1024 keep"] < row["64 keep"] <= 1
     text = " ".join(view.notes)
     assert "predictions of a model, not measurements" in text
-    assert "so far from it: 1024 ranks" in text
+    assert "Uncertain: 1024 ranks" in text
 
 
 def test_one_number_of_ranks_gives_no_model():
     view = groups.scaled(summaries(ranks=(2,)), (64,))
 
     assert [] == view.rows
-    assert "measured with one number of ranks only" in view.notes[0]
+    assert "measured with one number of ranks" in view.notes[0]
 
 
 def test_the_shortest_time_stands_beside_the_published_ones():

@@ -96,7 +96,7 @@ def test_the_page_has_a_remedy_for_each_weakness_and_none_without():
     )
     remedies = [line for line in report.page(weak) if line.startswith("→")]
     assert 4 == len(remedies)
-    assert any("core 1 20 % slower" in line for line in remedies)
+    assert any("core 1 20 %" in line for line in remedies)
 
 
 def test_what_is_remembered_is_of_one_machine(tmp_path, monkeypatch):

@@ -1,11 +1,14 @@
 """By application and by backend, and sparse beside dense: from records made by hand."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.report import export, table, views
+from deepbench.judge.limits import Limits
+from deepbench.report import cases, export, notes, views
+from deepbench.results.file import ResultFile
 from deepbench.results.record import make_record
 from deepbench.results.summary import baselines, summarize
 from tests import samples
@@ -86,7 +89,7 @@ def test_markdown_claims_no_evidence_that_an_imported_file_lacks():
     one = samples.measured(status="unchecked")
     one["notes"] = {"imported_from": "pyperf"}
 
-    text = export.to_markdown(summarize([one]))
+    text = export.to_markdown(ResultFile(Path("mine.jsonl"), samples.header(), [one]), summarize([one]))
 
     assert "**MKL**" in text
     assert "100 %" not in text
@@ -110,9 +113,9 @@ def test_by_backend_says_what_a_framework_adds():
 
     (row,) = view.rows
     assert 2e-3 == pytest.approx(row["PyTorch adds"], rel=1e-3)
-    assert ["problem", "precision", "MKL", "PyTorch", "PyTorch adds"] == list(view.columns)
+    assert ["problem", "precision", "MKL", "PyTorch", "PyTorch adds"] == [c.name for c in view.columns]
     assert "+2.00 ms" in view.markdown()
-    assert any("PyTorch: 1 measured, fastest of all 0 times, 1.67 times" in note for note in view.notes)
+    assert any("PyTorch: fastest in 0 of 1 problems, 1.67×" in note for note in view.notes)
 
 
 def test_views_are_tables_for_people_and_values_for_programs():
@@ -141,7 +144,8 @@ def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
     assert 2 == pytest.approx(only.speed_up, rel=1e-3)
     assert 0.2 == pytest.approx(only.break_even_density, rel=1e-3)  # a tenth are non-zeros, at twice the speed
     (said,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
-    assert "2.00× dense" in table.notes(said, found)
+    assert ["speed_up", "break_even"] == [n.code for n in notes.notes_of(said, found[said.record["case"]])]
+    assert "2.00× dense, break-even density 20.0 %" in cases.fastest_table(summaries, Limits()).csv()
     assert 2 == pytest.approx(export.rows(summaries)[0]["speed_up_over_baseline"], rel=1e-3)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
+from deepbench.judge.limits import Limits
 from deepbench.results import summary
 from deepbench.results.file import ARRAYS, Store, default_path, read_results
 from deepbench.results.record import STATUSES, make_record
@@ -31,15 +32,25 @@ def written(path, *lines):
 
 def test_what_is_written_is_read(path):
     one = samples.measured()
-    found = read_results(written(path, one, {"roof": samples.roof()}))
+    found = read_results(written(path, one, {"limit": samples.peak()}))
 
     (read,) = found.records
     for name in ARRAYS:
         read["measurement"][name] = list(read["measurement"][name])
     assert one == read
-    assert [samples.roof()] == found.roofs
+    assert [samples.peak()] == found.limits
     assert samples.header() == found.header
     assert not found.truncated
+
+
+def test_a_roof_of_an_earlier_version_is_a_compute_limit(path):
+    old = {name: value for name, value in samples.peak().items() if name != "device"}
+    found = read_results(
+        written(path, {"roof": samples.roof()}, {"roof": {**samples.roof(), "device": "cuda"}}, {"limit": old})
+    )
+
+    peak = {name: value for name, value in samples.peak().items() if name != "seconds"}
+    assert [peak, {**peak, "device": "cuda"}, samples.peak()] == found.limits
 
 
 def test_a_torn_last_line_is_reported_and_ignored(path):
@@ -202,7 +213,9 @@ def test_files_of_real_machines_keep_reading(path):
 
     assert len(found.order) == len(summaries)
     assert all(s.estimate.low_s < s.estimate.time_s < s.estimate.high_s for s in summaries if s.status == "ok")
-    roofs = {r["precision"]: 0.0 for r in found.roofs}
-    for r in found.roofs:
-        roofs[r["precision"]] = max(roofs[r["precision"]], r["flop_per_s"])
-    assert all(s.flop_per_s < 1.1 * max(roofs[s.record["precision"]], roofs["f32"]) for s in summaries if s.flop_per_s)
+    peaks = Limits(found.limits)
+    assert all(
+        s.flop_per_s < 1.1 * peaks.peak(s.record["precision"], "cpu", s.record["threads"])
+        for s in summaries
+        if s.flop_per_s
+    )

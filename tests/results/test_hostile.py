@@ -10,10 +10,11 @@ from rich.console import Console
 
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
+from deepbench.judge import limits
 from deepbench.plan.cases import Planned
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.plan.rounds import queue
-from deepbench.report import export, table
+from deepbench.report import cases, export
 from deepbench.report.page import content
 from deepbench.results import published, summary
 from deepbench.results.file import read_results
@@ -56,6 +57,7 @@ def changed(value, path, new):
 GOOD = [
     samples.header([parse_case(samples.TEXT.format(backend=b)).text for b in ("mkl", "onednn")]),
     {"roof": samples.roof()},
+    {"limit": samples.peak()},
     samples.measured(),
     samples.measured(round_number=2),
     samples.measured("onednn", 2e-3),
@@ -75,18 +77,18 @@ def test_a_file_that_passes_the_schema_can_be_used(tmp_path_factory, changes):
         except (KeyError, IndexError, TypeError):
             return  # an earlier change took the place away
     path = tmp_path_factory.mktemp("hostile") / "r.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    samples.write(path, lines[1:], lines[0])
     try:
         found = read_results(path)
     except BadInput:
         return
 
     summaries = summary.summarize(found.records, found.order)
-    for every in (False, True):
-        table.render(summaries, Console(file=io.StringIO(), width=200), every)
+    for table in (cases.fastest_table, cases.library_table):
+        table(summaries, limits.of_file(found, summaries)).print(Console(file=io.StringIO(), width=200))
     export.to_csv(found, summaries)
     json.loads(export.to_json(found, summaries))
-    export.to_markdown(summaries)
+    export.to_markdown(found, summaries)
     json.dumps(content.of_file(found, "mine"), allow_nan=False)
     published.match(summaries, "NVIDIA Tesla V100")
     try:

@@ -13,24 +13,14 @@ from statistics import median
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
-from deepbench.judge.limits import Limits, Standing, device_of
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report import compare as comparing
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
-from deepbench.report.table import (
-    Rivals,
-    by_group,
-    is_framework,
-    library_title,
-    rival_title,
-    rivals,
-    settings_words,
-    title,
-)
+from deepbench.report.cases import Ranking, rankings
 from deepbench.results import published
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary, baselines, summarize
@@ -53,8 +43,8 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
     name = printable(name)
     summaries = summarize(found.records, found.order)
     known = limits.of_file(found, summaries)
-    standings = [known.standing(s) for s in summaries]
-    groups = rivals(summaries)
+    nearest = [known.nearest(s) for s in summaries]
+    groups = rankings(summaries)
     measured = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
     return {
@@ -62,8 +52,8 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
         "kind": "imported" if any(s.imported for s in summaries) else "measured",
         "machine": _machine(found, any(s.imported for s in summaries)),
         "libraries": _libraries(found),
-        "sentences": _sentences(summaries, groups, standings, known),
-        "columns": _columns(summaries, groups, standings),
+        "sentences": _sentences(summaries, groups, nearest, known),
+        "columns": _columns(summaries, groups, nearest),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
         ],
@@ -73,30 +63,30 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
 
 
 def _columns(
-    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None]
+    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> dict[str, list[Any]]:
     """A list with a value a case for each thing there is to say."""
     place = {}
     for group in groups:
-        ties = {s.record["case"] for s in group.tie}
+        ties = {s.record["case"] for s in group.ties}
         for i, s in enumerate(group.ranked):
             # 1: the fastest library of its problem; 2: its interval reaches that one's.
             place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
     compared = baselines(summaries)
     names: list[str] = []
     rows = []
-    for s, standing in zip(summaries, standings, strict=True):
-        whole = export.row(s, compared.get(s.record["case"]), standing)
+    for s, limit in zip(summaries, nearest, strict=True):
+        whole = export.row(s, compared.get(s.record["case"]), limit)
         family, size = _family(s)
         told = {
             **{name: whole.get(name) for name in FIELDS},
             **({"status": "imported"} if s.imported and s.is_ranked else {}),
-            "title": title(s),
+            "title": s.problem_title,
             "command": _command(s),
-            "library": rival_title(s),
+            "library": s.library_title,
             "version": whole["library_version"],
-            "device": device_of(s.record),
-            "framework": is_framework(s.record["backend"]),
+            "device": s.device,
+            "framework": s.is_framework,
             "place": place.get(s.record["case"], 0),
             "family": family,
             "size": size,
@@ -121,11 +111,7 @@ def _command(s: Summary) -> str | None:
 
 def _family(s: Summary) -> tuple[str | None, int | None]:
     """What stays the same along a curve, in words, and the size that grows."""
-    r = s.record
-    try:
-        varies = find_op(r["op"]).sweep_field
-    except BadInput:
-        return None, None
+    r, varies = s.record, s.record["varies"]
     size = r["problem"].get(varies) if varies else None
     if not isinstance(size, int):
         return None, None
@@ -134,12 +120,12 @@ def _family(s: Summary) -> tuple[str | None, int | None]:
     fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != varies]
     extra = [] if r["direction"] == "forward" else [r["direction"]]
     # Not how a library goes about it: that is in its title, and no other problem.
-    return " ".join([r["op"], *fixed, *extra, *settings_words(s, ways=False)]), size
+    return " ".join([r["op"], *fixed, *extra, *s.settings_words(variants=False)]), size
 
 
 def _message_bytes(s: Summary) -> float | None:
     """Of a group: bytes that each rank holds."""
-    return float(s.record["traffic_bytes"]) if by_group(s) else None
+    return float(s.record["traffic_bytes"]) if s.is_group else None
 
 
 def _thinned(samples_s: Sequence[float], most: int) -> list[float]:
@@ -167,22 +153,22 @@ def _machine(found: ResultFile, imported: bool) -> dict[str, Any]:
 
 
 def _libraries(found: ResultFile) -> list[dict[str, Any]]:
-    used = {r["backend"] for r in found.records}
+    titles = {r["backend"]: r["library_title"] for r in found.records}
     return [
-        {"name": library_title(name), "version": answer["library"]["version"], "build": answer["library"].get("build")}
+        {"name": titles[name], "version": answer["library"]["version"], "build": answer["library"].get("build")}
         for name, answer in found.header["libraries"].items()
-        if name in used and "library" in answer
+        if name in titles and "library" in answer
     ]
 
 
 def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """Roofs of each device and number of threads, where most cases ran first: peaks by precision, rates by level of
     memory."""
-    ok = [s for s in summaries if s.is_ranked and not by_group(s)]
-    places = Counter((device_of(s.record), s.record["threads"]) for s in ok)
+    ok = [s for s in summaries if s.is_ranked and not s.is_group]
+    places = Counter((s.device, s.record["threads"]) for s in ok)
     found = []
     for device, threads in sorted(places, key=lambda place: (-places[place], place[0], -place[1])):
-        own = (s.record for s in ok if (device_of(s.record), s.record["threads"]) == (device, threads))
+        own = (s.record for s in ok if (s.device, s.record["threads"]) == (device, threads))
         kinds = dict.fromkeys(r["precision"] for r in own if r["flop"])
         peaks = {p: peak for p in kinds if (peak := known.peak(p, device, threads)) is not None}
         memory = known.levels(threads) if device == "cpu" else {}
@@ -195,14 +181,14 @@ FAR = 0.5
 
 
 def _sentences(
-    summaries: Sequence[Summary], groups: Sequence[Rivals], standings: Sequence[Standing | None], known: Limits
+    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None], known: Limits
 ) -> list[str]:
     """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
     ok = [s for s in summaries if s.is_ranked]
-    stands = {s.record["case"]: standing for s, standing in zip(summaries, standings, strict=True)}
+    stands = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
     fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
-    near = _how_near([standing for standing in fastest if standing])
-    devices = list(dict.fromkeys(device_of(s.record) for s in ok))
+    near = _how_near([limit for limit in fastest if limit])
+    devices = list(dict.fromkeys(s.device for s in ok))
     fast = [_how_fast(ok, known, device, len(devices) > 1) for device in devices]
     told = [text for text in (*fast, _which_library(groups), near) if text]
     counts = Counter(s.status for s in summaries)
@@ -217,7 +203,7 @@ def _sentences(
 
 def _how_fast(every: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
     best: dict[str, Summary] = {}
-    ok = [s for s in every if device_of(s.record) == device]
+    ok = [s for s in every if s.device == device]
     # A convolution may count work that its algorithm (Winograd's) saves, so its rate is no measure of the machine.
     products = [s for s in ok if s.record["op"] == "gemm"]
     for s in products or ok:
@@ -232,7 +218,7 @@ def _how_fast(every: Sequence[Summary], known: Limits, device: str, several: boo
     also = f", and reads memory at {units.significant(memory / 1e9)} GB/s" if memory else ""
     what = "In dense products" if products else "At its best"
     who = "this machine" if not several else "the CPU" if device == "cpu" else "the GPU"
-    return f"{what} {who} reaches {_listed(rates)} (the highest: {rival_title(top)}, {title(top)}){also}."
+    return f"{what} {who} reaches {_listed(rates)} (the highest: {top.library_title}, {top.problem_title}){also}."
 
 
 def _tera(rate: float | None) -> str:
@@ -240,28 +226,24 @@ def _tera(rate: float | None) -> str:
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
-def _which_library(groups: Sequence[Rivals]) -> str | None:
-    wins: dict[str, dict[str, int]] = {}
+def _which_library(groups: Sequence[Ranking]) -> str | None:
+    wins: dict[str, Counter[str]] = {}
     for group in groups:
         if len({s.record["backend"] for s in group.ranked}) > 1:
             best = group.ranked[0].record
-            counts = wins.setdefault(best["op"], {})
-            counts[best["backend"]] = counts.get(best["backend"], 0) + 1
+            wins.setdefault(best["op"], Counter())[best["library_title"]] += 1
     if not wins:
         return None
-    parts = []
-    for op, counts in wins.items():
-        ordered = sorted(counts.items(), key=lambda item: -item[1])
-        parts.append(f"{op}: {', '.join(f'{library_title(name)} {count}' for name, count in ordered)}")
-    return f"Where libraries compete, the fastest is so many times each, for {'; '.join(parts)}."
+    parts = [f"{op}: {', '.join(f'{name} {count}' for name, count in c.most_common())}" for op, c in wins.items()]
+    return f"Fastest library, by number of problems: {'; '.join(parts)}."
 
 
-def _how_near(standings: Sequence[Standing]) -> str | None:
-    if not standings:
+def _how_near(nearest: Sequence[NearestLimit]) -> str | None:
+    if not nearest:
         return None
     bounds: dict[str, list[float]] = {}
-    for found in standings:
-        bounds.setdefault(found.bound, []).append(found.share)
+    for found in nearest:
+        bounds.setdefault(found.name, []).append(found.share)
     ordered = sorted(bounds.items(), key=lambda item: -len(item[1]))
     names = {
         "compute": "arithmetic (compute)",
@@ -272,8 +254,8 @@ def _how_near(standings: Sequence[Standing]) -> str | None:
         f"{names.get(name, name)} for {len(shares)} (the middle one reaches {units.percent(median(shares))})"
         for name, shares in ordered
     ]
-    far = sum(found.share < FAR for found in standings)
-    told = f"Of {len(standings)} problems, each at its fastest library, the nearest roof is {_listed(parts)}"
+    far = sum(found.share < FAR for found in nearest)
+    told = f"Of {len(nearest)} problems, each at its fastest library, the nearest roof is {_listed(parts)}"
     return f"{told}; {far} stay below half of theirs, which no roof explains." if far else f"{told}."
 
 
@@ -321,7 +303,7 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
     matched = published.match(summarize(found.records, found.order), machine)
     if not matched:
         return _nothing((name, machine), [])
-    rows, once = published_tables.beside(matched).rows, published.best_matches(matched)
+    rows, once = published_tables.matched(matched).rows, published.best_matches(matched)
     return {
         "first": name,
         "second": machine,
@@ -337,7 +319,7 @@ def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
                 "cases": row["cases"],
                 "ratio": row["ratio"],
             }
-            for row in published_tables.means(matched, machine).rows
+            for row in published_tables.means(matched).rows
         ],
         "cases": [
             {

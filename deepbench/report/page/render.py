@@ -20,7 +20,7 @@ from deepbench.core.json_lines import to_bytes
 
 SCRIPTS = ("words.js", "table.js", "charts.js", "page.js")
 
-REMEDY = "a page needs Jinja2 and Plotly: pip install 'deepbench-kernels[report]'"
+REMEDY = "a page needs Jinja2 and Plotly: pip install jinja2 plotly"
 
 
 def page(content: Mapping[str, Any], title: str) -> bytes:

@@ -48,7 +48,7 @@ def test_a_rank_without_a_card_is_told(gpu):
     record = gpu(CASE.format(3, "f32", "nccl"), CUDA_VISIBLE_DEVICES="0,1")
 
     assert "unsupported" == record["status"]
-    assert "3 ranks here, and CUDA_VISIBLE_DEVICES allows 2 cards" in record["reason"]
+    assert "this host has 3 ranks, but CUDA_VISIBLE_DEVICES allows 2 GPUs" in record["reason"]
 
 
 def test_a_failing_communicator_is_told_in_the_librarys_words(gpu):
@@ -74,7 +74,7 @@ def test_one_process_with_too_few_cards_is_told(gpu):
     record = gpu(f"{CASE.format(3, 'f32', 'nccl')} processes=one", FAKE_GPU_CARDS="2")
 
     assert "unsupported" == record["status"]
-    assert "card 3 is asked for, this process may use 2" in record["reason"]
+    assert "GPU number 3 is needed, this process may use 2" in record["reason"]
 
 
 def test_on_cpus_each_rank_has_a_process(gpu):

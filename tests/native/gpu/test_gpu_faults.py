@@ -56,7 +56,7 @@ def test_memory_that_is_not_there_is_told_in_numbers(gpu):
     workspace = gpu(CASE, FAKE_GPU_MEMORY=str(2**20))
 
     assert ("out_of_memory", "out_of_memory") == (operands["status"], workspace["status"])
-    assert "needs 3.00 MiB of operands on the GPU, free are 2.00 MiB" == operands["reason"]
+    assert "the operands need 3.00 MiB on the GPU, 2.00 MiB are free" == operands["reason"]
     assert "the workspace needs" in workspace["reason"]
 
 
@@ -170,12 +170,12 @@ def test_what_amds_sensors_say(gpu, rocm):
 
 
 def test_a_lower_precision_that_leaks_into_f32_is_found_by_the_cards_peak():
-    from deepbench.judge.roof import Roofs
+    from deepbench.judge.limits import Limits, judge_rate
     from tests import samples
 
     record = samples.measured(seconds=1e-3)
     record["library"] = {"card": {"peak_f32_flop_per_s": record["flop"] / 1e-3 / 1.1}}
-    judged = Roofs([], []).judge(record, lambda case, number: record, lambda line: None)
+    judged = judge_rate(record, Limits(), [], lambda case, number: record, lambda line: None)
 
     assert "wrong" == judged["status"]
     assert "peak" in judged["reason"]

@@ -91,15 +91,15 @@ def test_what_the_library_refuses_is_unsupported_and_no_crash(gpu):
     assert "unsupported" == record["status"]
 
 
-def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_its_roof():
-    from deepbench.judge.roof import Roofs
+def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_the_peak():
+    from deepbench.judge.limits import compute_probe
     from tests import samples
 
     def measure(case, number):
         record = {**samples.measured(seconds=1e-3), "case": case.text}
         return {**record, "status": "ok" if case.problem.a_t else "unsupported", "flop": 10**12}
 
-    found = Roofs([], ["cublaslt"]).probe("f8e4m3", "cuda", 1, measure)
+    found = compute_probe("f8e4m3", "cuda", 1, ["cublaslt"]).measure(measure)
     assert " a_t=1 " in found["case"]
 
 
@@ -115,7 +115,7 @@ def test_weights_alone_are_not_rotated_because_everything_is_on_the_card(gpu):
     record = gpu(f"{GEMM} forward f32 cublas threads=1 cache=weights")
 
     assert "unsupported" == record["status"]
-    assert "buffers of its own" in record["reason"]
+    assert "the library copies b, c" in record["reason"]
 
 
 def test_a_library_without_packed_weights_says_so(gpu):

@@ -1,0 +1,167 @@
+"""The tables of cases: one row per problem with its fastest library, or one row per library."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deepbench.core import units
+from deepbench.judge.limits import Limits
+from deepbench.report.notes import GROUP_BANDWIDTH, ONE_PROCESS, TIE, note_texts, notes_of
+from deepbench.report.table import Cell, Column, Note, Strong, Table, footnotes, number
+from deepbench.results.record import MEASURED
+from deepbench.results.summary import Summary, baselines
+from deepbench.results.work import Work
+
+INTERVAL = "±: 95 % confidence interval across processes."
+PEAK = (
+    "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
+    "deepbench roofline prints the limits."
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The libraries that did the same work."""
+
+    ranked: list[Summary]
+    """Those with a time that counts, the fastest first."""
+    unranked: list[Summary]
+
+    @property
+    def ties(self) -> list[Summary]:
+        """Libraries whose interval overlaps that of the fastest: their order is uncertain."""
+        best = self.ranked[0].estimate if self.ranked else None
+        if best is None or best.high_s is None:
+            return []
+        return [
+            s
+            for s in self.ranked[1:]
+            if s.estimate and s.estimate.low_s is not None and s.estimate.low_s <= best.high_s
+        ]
+
+
+def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
+    """Group by the work and rank each group by time."""
+    groups: dict[Work, list[Summary]] = {}
+    for s in summaries:
+        groups.setdefault(s.work, []).append(s)
+    return [
+        Ranking(
+            sorted((s for s in group if s.is_ranked), key=lambda s: s.estimate.time_s if s.estimate else 0.0),
+            [s for s in group if not s.is_ranked],
+        )
+        for group in groups.values()
+    ]
+
+
+def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
+    """One row per problem: the fastest library, and the others in one cell."""
+    compared, notes = baselines(summaries), _notes_of_marks(summaries)
+    rows: list[dict[str, Cell]] = []
+    for ranking in rankings(summaries):
+        first = (ranking.ranked or ranking.unranked)[0]
+        row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"], "notes": ""}
+        others = [_ratio(s, first, s in ranking.ties) for s in ranking.ranked[1:]]
+        others += dict.fromkeys(map(_status, ranking.unranked))
+        if first.estimate:
+            own = notes_of(first, compared.get(first.record["case"]))
+            row["notes"] = note_texts(own)
+            notes += [*own, *[TIE] * bool(ranking.ties)]
+        if ranking.ranked:
+            row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
+        rows.append({**row, "others": ", ".join(others)})
+    columns = [
+        *(Column("problem"), Column("precision"), Column("fastest"), number("time", units.seconds), number("±")),
+        *(number("TFLOP/s", units.flop_per_s), number("bus GB/s", units.bytes_per_s), Column("% of peak")),
+        *(number("undisturbed", units.percent), Column("others"), Column("notes", style="yellow")),
+    ]
+    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
+
+
+def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = False) -> Table:
+    """One row per library. Without `repeat`, only the first row of a problem names it."""
+    compared, notes = baselines(summaries), _notes_of_marks(summaries)
+    rows: list[dict[str, Cell]] = []
+    for ranking in rankings(summaries):
+        for i, s in enumerate([*ranking.ranked, *ranking.unranked]):
+            own = notes_of(s, compared.get(s.record["case"])) if s.estimate else []
+            if s in ranking.ties:
+                own.insert(0, TIE)
+            if not s.is_ranked:
+                own.insert(0, Note(s.status, f"{s.status}: {s.record['reason'] or ''}"))
+            fastest = i == 0 and s.is_ranked
+            rows.append(
+                {
+                    "problem": s.problem_title if i == 0 or repeat else "",
+                    "precision": s.record["precision"] if i == 0 or repeat else "",
+                    "": "▶" if fastest else "",
+                    "library": Strong(s.library_title) if fastest else s.library_title,
+                    **_numbers(s, limits),
+                    "notes": note_texts(own),
+                }
+            )
+            notes += own
+    columns = [
+        *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
+        *(
+            number("time", units.seconds),
+            number("±"),
+            number("TFLOP/s", units.flop_per_s),
+            number("GB/s", units.bytes_per_s),
+        ),
+        *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
+    ]
+    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
+
+
+def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
+    e = s.estimate
+    if e is None:
+        return {}
+    standing = limits.nearest(s)
+    return {
+        "time": e.time_s,
+        "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
+        "TFLOP/s": s.flop_per_s,
+        "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
+        "bus GB/s": s.bus_bytes_per_s,
+        "% of peak": f"{units.bar(standing.share)} {standing.name} {units.percent(standing.share)}"
+        if standing
+        else None,
+        "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
+    }
+
+
+def _ratio(s: Summary, best: Summary, tie: bool) -> str:
+    assert s.estimate is not None, "ranked cases have a time"
+    assert best.estimate is not None, "ranked cases have a time"
+    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.estimate.time_s / best.estimate.time_s)}×"
+
+
+def _status(s: Summary) -> str:
+    name = s.record["library_title"] if s.status == "unavailable" else s.library_title
+    if s.status == "unchecked" and s.estimate:
+        return f"{name} {units.seconds(s.estimate.time_s)} unchecked"
+    return f"{name} {s.status.replace('_', ' ')}"
+
+
+def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
+    """The notes on columns and on marks in numbers, as far as they occur."""
+    notes = []
+    if any(s.estimate and s.estimate.half_width is not None for s in summaries):
+        notes.append(Note("interval", "", INTERVAL))
+    if any(not s.is_group and s.status == "ok" for s in summaries):
+        notes.append(Note("peak", "", PEAK))
+    if any(s.single_process for s in summaries):
+        notes.append(ONE_PROCESS)
+    if any(s.bus_bytes_per_s for s in summaries):
+        notes.append(GROUP_BANDWIDTH)
+    return notes
+
+
+def _reasons(summaries: Sequence[Summary]) -> list[str]:
+    """Why cases have no time, one line per reason."""
+    texts = Counter(f"{_status(s)}: {s.record['reason'] or ''}" for s in summaries if s.status not in MEASURED)
+    return [text if count == 1 else f"{text} ({count} cases)" for text, count in texts.items()]

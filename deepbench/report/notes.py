@@ -1,0 +1,128 @@
+"""The notes on a case: what a reader should know about its time."""
+
+from __future__ import annotations
+
+from deepbench.core import units
+from deepbench.report.table import Note
+from deepbench.results.summary import Baseline, Summary
+
+# A case with a smaller share of undisturbed samples gets a note.
+FEW_UNDISTURBED = 0.25
+
+TIE = Note("tie", "tie", "≈, tie: the intervals overlap, so the order is uncertain.")
+ONE_PROCESS = Note("one_process", "*", "*: one process only; its interval ignores variation between processes.")
+GROUP_BANDWIDTH = Note("bus_bandwidth", "", "GB/s of a group: bus bandwidth as nccl-tests defines it.")
+
+MORE_RANKS = Note(
+    "more_ranks_than_cores",
+    "more ranks than cores",
+    "more ranks than cores: ranks share cores, so the time includes waiting for a core.",
+)
+FIRST_CALL = Note("first_call", "first call", "first call: a call takes so long that the first one is the only sample.")
+PYTHON_LOOP = Note(
+    "python_loop",
+    "Python loop",
+    "Python loop: calls are made from Python, which adds 0.5 µs per call; install a C compiler, then deepbench again.",
+)
+DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.")
+FEW_SAMPLES = Note(
+    "few_undisturbed",
+    "few undisturbed",
+    "few undisturbed: other programs disturbed over 75 % of the samples; only the others were used.",
+)
+NOT_NEEDED = Note(
+    "not_needed",
+    "not needed by training",
+    "not needed by training: the gradient with respect to the network's input.",
+)
+WARNINGS = {
+    "converted": Note(
+        "converted",
+        "converted",
+        "converted: this CPU has no instructions for the precision; the library converts to another one.",
+    ),
+    "two_openmp_runtimes": Note(
+        "two_openmp_runtimes",
+        "two OpenMP runtimes",
+        "two OpenMP runtimes: the process loaded both, and their threads may compete for cores.",
+    ),
+    "not_cold": Note("not_cold", "not cold", "not cold: the buffers fit in the caches, so some data was cached."),
+}
+# Preparation that backends time, by the name in the record's notes.
+PREPARATION = {"pack_s": "packed in", "convert_s": "converted in", "optimize_s": "inspected in"}
+
+
+def notes_of(s: Summary, baseline: Baseline | None = None) -> list[Note]:
+    """The notes on a case; `baseline` is what it is compared with in the same file."""
+    return [
+        *(_baseline_notes(baseline) if baseline else []),
+        *_group_notes(s),
+        *_sampling_notes(s),
+        *_energy_notes(s),
+        *_preparation_notes(s),
+        *_source_notes(s),
+        *(WARNINGS.get(w["code"], Note(w["code"], w["code"])) for w in s.warnings),
+    ]
+
+
+def note_texts(notes: list[Note]) -> str:
+    """The texts of notes as one cell."""
+    return ", ".join(note.text for note in notes)
+
+
+def _baseline_notes(baseline: Baseline) -> list[Note]:
+    speed_up = Note(
+        "speed_up",
+        f"{units.significant(baseline.speed_up)}× dense",
+        "× dense: speed-up over the fastest dense product of the same shape.",
+    )
+    density = baseline.break_even_density
+    if density is None or density > 1:  # above 1 sparse is faster at any density
+        return [speed_up]
+    break_even = Note(
+        "break_even",
+        f"break-even density {units.significant(100 * density)} %",
+        "break-even density: the share of non-zeros at which sparse and dense would take the same time.",
+    )
+    return [speed_up, break_even]
+
+
+def _group_notes(s: Summary) -> list[Note]:
+    hidden = [Note("hidden", f"{units.percent(s.hidden)} of the all-reduce hidden")] if s.hidden is not None else []
+    return hidden + [MORE_RANKS] * bool(s.group and s.group["oversubscribed"])
+
+
+def _sampling_notes(s: Summary) -> list[Note]:
+    if s.estimate is None:
+        return []
+    measurements = [r["measurement"] for r in s.rounds if r["measurement"]]
+    notes = [FIRST_CALL] * any(m["stopped"] == "first_call" for m in measurements)
+    notes += [PYTHON_LOOP] * any(m["loop"] == "python" for m in measurements)
+    if s.estimate.disturbed:
+        return [*notes, DISTURBED]
+    return notes + [FEW_SAMPLES] * (s.estimate.undisturbed_fraction < FEW_UNDISTURBED)
+
+
+def _energy_notes(s: Summary) -> list[Note]:
+    if s.joules_per_call is not None:
+        return [Note("energy", f"{units.joules(s.joules_per_call)} per call")]
+    energies = [m["energy"] for r in s.rounds if (m := r["measurement"]) and "energy" in m]
+    reasons = [e["valid"] for e in energies if isinstance(e["valid"], str)]
+    return [Note("no_energy", f"no energy: {reasons[0]}")] if reasons else []
+
+
+def _preparation_notes(s: Summary) -> list[Note]:
+    return [
+        Note(name, f"{words} {units.seconds(float(s.record['notes'][name]))}")
+        for name, words in PREPARATION.items()
+        if name in s.record["notes"]
+    ]
+
+
+def _source_notes(s: Summary) -> list[Note]:
+    sources = s.record["sources"]
+    notes = [NOT_NEEDED] * bool(sources and not any(source.get("needed", True) for source in sources))
+    if s.imported:
+        unchecked = ", unchecked" if s.status == "unchecked" else ""
+        notes.append(Note("imported", f"from {s.imported}{unchecked}"))
+    return notes

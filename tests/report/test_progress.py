@@ -1,0 +1,57 @@
+"""The progress bar: it draws on a terminal, prints lines elsewhere, and only when it is called."""
+
+import io
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+
+from deepbench.report import progress
+
+
+@dataclass
+class Step:
+    text: str
+    done: int = 0
+    total: int | None = None
+    left_s: float | None = None
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that the bar sees."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_elsewhere_it_prints_the_estimate_once_and_a_line_every_30_seconds(clock):
+    text = io.StringIO()
+    with progress.Bar(Console(file=text, width=100)) as bar:
+        for second in range(0, 70, 10):
+            clock[0] = second
+            bar(Step("a case", second // 10, 10, 100.0 - second))
+
+    assert ["estimated  1 min 40 s", "4 of 10 done, 1 min 00 s left"] == text.getvalue().splitlines()
+
+
+def test_without_an_estimate_the_time_left_follows_from_the_steps_so_far(clock):
+    text = io.StringIO()
+    with progress.Bar(Console(file=text, width=100)) as bar:
+        bar(Step("probe"))
+        clock[0] = 40.0
+        bar(Step("a case", 4, 8))
+
+    assert ["4 of 8 done, 40 s left"] == text.getvalue().splitlines()
+
+
+def test_on_a_terminal_it_shows_the_step_and_the_total_may_change():
+    text = io.StringIO()
+    with progress.Bar(Console(file=text, width=100, force_terminal=True)) as bar:
+        bar(Step("probe"))
+        bar(Step("gemm [red]m=1", 1, 4))
+        bar(Step("gemm m=2", 2, 6))
+
+    assert "gemm [red]m=1" in text.getvalue()
+    assert "1/4" in text.getvalue()
+    assert "2/6" in text.getvalue()

@@ -32,7 +32,8 @@ def complete(stored: dict[str, Any]) -> Record:
         )
         added = {"other_flop": {}, "group": None, **_backend_fields(stored["backend"]), **known}
         added["is_group"] = known["is_group"] or bool(stored.get("group"))
-        stored.update({**added, **stored})
+        for field, value in added.items():
+            stored.setdefault(field, value)
     return cast(Record, stored)
 
 

@@ -97,13 +97,13 @@ def _hardware_threads(root: Path) -> Finding | None:
 def _quota() -> Finding:
     quota, allowed = describe.cpu_quota(), len(os.sched_getaffinity(0))
     if quota is None:
-        return Finding("quota", True, "no container limits the CPU time")
+        return Finding("quota", True, "no CPU quota")
     if quota >= allowed and abs(quota - round(quota)) < 0.01:
-        return Finding("quota", True, f"the container may use {quota:g} CPUs, which includes all that it sees")
+        return Finding("quota", True, f"the container's quota of {quota:g} CPUs covers all {allowed} CPUs")
     return Finding(
         "quota",
         False,
-        f"the container may use {quota:g} of {allowed} CPUs: programs that use more are paused for milliseconds",
+        f"the container's quota is {quota:g} of {allowed} CPUs: programs that use more are paused for milliseconds",
         "give the container dedicated CPUs (cpuset) instead of a share of CPU time",
     )
 
@@ -142,7 +142,7 @@ def _running_programs(root: Path) -> Finding | None:
             count += 1
     if not running:
         return None
-    text = f"programs that run at this moment: {', '.join(sorted(running)[:5])}"
+    text = f"other programs are running: {', '.join(sorted(running)[:5])}"
     return Finding("running now", count < 2, text)
 
 

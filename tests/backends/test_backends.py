@@ -54,9 +54,9 @@ def pairs():
 @pytest.fixture(scope="session")
 def opened():
     """Which libraries are here; the answers of `open`."""
-    from deepbench.cli.run import open_backends
+    from deepbench.measure.session import open_libraries
 
-    return open_backends(list(all_backends()))
+    return open_libraries(list(all_backends()))
 
 
 def marked_pairs():

@@ -15,9 +15,9 @@ LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and b.is_
 
 @pytest.fixture(scope="module")
 def opened():
-    from deepbench.cli.run import open_backends
+    from deepbench.measure.session import open_libraries
 
-    return open_backends(LIBRARIES)
+    return open_libraries(LIBRARIES)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ PLUGINS = f"{EXAMPLES}{os.pathsep}{EXAMPLES / 'wrong'}"
 @pytest.fixture(scope="module")
 def libraries():
     """Which of the libraries of the examples are installed: facts, or why not."""
-    from deepbench.cli.run import open_backends
+    from deepbench.measure.session import open_libraries
 
-    return open_backends(["mkl", "onednn"])
+    return open_libraries(["mkl", "onednn"])
 
 
 def needs(libraries, name):

@@ -111,7 +111,7 @@ def _command(s: Summary) -> str | None:
 
 def _family(s: Summary) -> tuple[str | None, int | None]:
     """What stays the same along a curve, in words, and the size that grows."""
-    r, varies = s.record, s.record["varies"]
+    r, varies = s.record, s.record["sweep_field"]
     size = r["problem"].get(varies) if varies else None
     if not isinstance(size, int):
         return None, None

@@ -80,6 +80,14 @@ def test_files_and_folders_that_a_page_names_exist(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_environment_variables_that_a_page_names_exist(page):
+    code = "".join(path.read_text() for path in [*ROOT.glob("deepbench/**/*.py"), *DOCS.glob("examples/**/*.py")])
+
+    for name in set(re.findall(r"DEEPBENCH_[A-Z]+_[A-Z_]+|DEEPBENCH_[A-Z]+", page.read_text())):
+        assert name in code, name
+
+
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_fit_into_120_columns(page):
     for number, line in enumerate(page.read_text().splitlines(), 1):

@@ -58,13 +58,13 @@ def show(
       deepbench show new.jsonl --by application --against old.jsonl
       deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
-    from deepbench.measure import fleet
     from deepbench.report import export
     from deepbench.results.file import read_results
+    from deepbench.results.fleet import is_fleet, read_fleet
     from deepbench.results.summary import summarize
 
     end_with_the_reader()
-    of_fleet = fleet.is_fleet(Path(file))
+    of_fleet = is_fleet(Path(file))
     if of_fleet and host is None:
         if xlsx or parquet or sqlite or plot:
             raise BadInput(f"{file} is of a fleet; choose one of its hosts: deepbench show {file} --host NAME")
@@ -72,7 +72,7 @@ def show(
         return
     if host is not None and not of_fleet:
         raise BadInput(f"--host is for files of a fleet, and {file} is of one machine")
-    found = fleet.of_host(fleet.read(Path(file)), host) if host is not None else read_results(Path(file))
+    found = read_fleet(Path(file)).results_of(host) if host is not None else read_results(Path(file))
     if found.truncated:
         print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
     summaries = summarize(found.records, found.order)
@@ -143,13 +143,14 @@ def _show_fleet(file: str, form: str | None, full: bool, by: str | None, against
     import json
 
     from deepbench.cli.fleet import print_fleet
-    from deepbench.measure import fleet
+    from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
+    from deepbench.results.fleet import read_fleet
 
     if full or by is not None or against is not None:
         raise BadInput(f"{file} is of a fleet; choose one of its hosts: deepbench show {file} --host NAME")
-    found = fleet.read(Path(file))
-    judged = fleet.judge(found)
+    found = read_fleet(Path(file))
+    judged = judge(found)
     if form == "json":
         print(json.dumps(report.to_json(found, judged), ensure_ascii=False, indent=1))
     elif form is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import click
 
 from deepbench.cli.choose import require_suffix
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
-from deepbench.core.errors import BadInput
 
 
 @cli.command(context_settings=HELP)
@@ -36,8 +34,7 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
       deepbench report deepbench-20261121-113000.jsonl -o report.html
       deepbench report before.jsonl after.jsonl --against V100 --against "Xeon Phi"
     """
-    from deepbench.core.json_lines import printable
-    from deepbench.report.page import content, render
+    from deepbench.report.page import render
     from deepbench.results import published
     from deepbench.results.file import read_results
 
@@ -45,31 +42,14 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
     require_suffix("-o", output, (".html", ".htm"))
     machines = [published.find(name) for name in against]
     render.plotly()  # before the work, not after it
-    names = [Path(f).name for f in files]
-    labels = names if len(set(names)) == len(names) else list(files)
     found = []
     for file in files:
         read = read_results(Path(file))
         if read.truncated:
             print(f"deepbench: {file}: the last line is incomplete and was ignored", file=sys.stderr)
         found.append(read)
-    parts = [content.of_file(f, name) for f, name in zip(found, labels, strict=True)]
-    pairs = [content.of_pair(found[0], f, (labels[0], name)) for f, name in list(zip(found, labels, strict=True))[1:]]
-    pairs += [content.of_published(f, name, m) for f, name in zip(found, labels, strict=True) for m in machines]
-    whole = {"files": parts, "pairs": pairs}
-    write(Path(output), render.page(whole, printable(title or f"DeepBench: {', '.join(labels)}")))
+    render.write_report(found, machines, Path(output), title)
     print(f"wrote {output}")
-
-
-def write(path: Path, content: bytes) -> None:
-    """All of it, or what was there before."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
 
 
 @cli.command(context_settings=HELP)

@@ -179,7 +179,7 @@ def _distributed() -> Any:
         import distributed
     except ImportError as error:
         raise BadInput(
-            f"a fleet needs Dask distributed ({error}); install it: pip install 'deepbench-kernels[fleet]'"
+            f"a fleet needs Dask distributed ({error}); install it: pip install distributed"
         ) from None
     return distributed
 

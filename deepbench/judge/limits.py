@@ -15,12 +15,11 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from deepbench.core import units
-from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
-from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import remembered
@@ -28,7 +27,8 @@ from deepbench.results.file import ResultFile
 from deepbench.results.old_files import read_limit
 from deepbench.results.record import Limit, Record
 from deepbench.results.schema import schema_error
-from deepbench.results.summary import Summary, process_number
+from deepbench.results.summary import Summary, process_number, process_time_s
+from deepbench.results.work import Work
 
 Measure = Callable[[Case, int], Record]
 """Measures one round of a case in a fresh process."""
@@ -121,14 +121,14 @@ class Probe:
         own: dict[str, Any]
         if self.what == "compute":
             rate = float(f"{record['flop'] / seconds:.6g}")
-            own = {"precision": record["precision"], "device": device_of(record), "flop_per_s": rate, **name}
+            own = {"precision": record["precision"], "device": record["device"], "flop_per_s": rate, **name}
         elif self.what == "memory":
             size = record["traffic_bytes"]
             rate = float(f"{size / seconds:.6g}")
             own = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": rate}
         else:
             own = {"backend": record["backend"], **name}
-        return read_limit({"limit": {"what": self.what, **own, **probe}})
+        return cast(Limit, {"what": self.what, **own, **probe})
 
 
 def compute_probe(precision: str, device: str, threads: int, libraries: Iterable[str]) -> Probe:
@@ -291,7 +291,7 @@ class Limits:
         self._sorted_reads: dict[int, tuple[list[int], list[float]]] = {}
         self._dram: dict[int, tuple[int, float]] = {}
         self._calls: dict[tuple[str, int], float] = {}
-        self._times: dict[str, dict[int, float]] = {}
+        self._times: dict[Work, dict[int, float]] = {}
         for line in lines:
             self.add(line)
 
@@ -316,13 +316,13 @@ class Limits:
         if s.status != "ok" or s.estimate is None or s.is_group:
             return
         r, time_s = s.record, s.estimate.time_s
-        self._times.setdefault(_without_threads(r), {})[r["threads"]] = time_s
+        self._times.setdefault(_any_threads(r), {})[r["threads"]] = time_s
         call = r["backend"], r["threads"]
         if call in self._calls:
             self._calls[call] = min(time_s, self._calls[call])
-        if r["flop"]:
-            self._raise_peak((r["precision"], device_of(r), r["threads"]), least_flop(r) / time_s)
-        if r["threads"] in self._reads and device_of(r) == "cpu":
+        if r["least_flop"]:
+            self._raise_peak((r["precision"], r["device"], r["threads"]), r["least_flop"] / time_s)
+        if r["threads"] in self._reads and r["device"] == "cpu":
             self._add_read(r["threads"], (r["traffic_bytes"], r["traffic_bytes"] / time_s))
 
     def _raise_peak(self, key: tuple[str, str, int], rate: float) -> None:
@@ -392,7 +392,7 @@ class Limits:
         if summary.status != "ok" or summary.estimate is None or summary.is_group:
             return None
         r, time_s = summary.record, summary.estimate.time_s
-        size, threads, device = r["traffic_bytes"], r["threads"], device_of(r)
+        size, threads, device = r["traffic_bytes"], r["threads"], r["device"]
         peak = self.peak(r["precision"], device, threads)
         cold = r["settings"].get("cache", "hot") != "hot"
         rate = (self.dram(threads) if cold else self.memory(size, threads)) if device == "cpu" else None
@@ -412,9 +412,10 @@ class Limits:
             evidence.append(f"call overhead {_percent(call_share)}")
             if call_share > CALL_SHARE:
                 name, share = "latency", call_share
-        fewer = max((n for n in self._times.get(_without_threads(r), {}) if n < threads), default=None)
+        times_s = self._times.get(_any_threads(r), {})
+        fewer = max((n for n in times_s if n < threads), default=None)
         if fewer is not None and name != "latency":
-            slowdown = self._times[_without_threads(r)][fewer] / time_s
+            slowdown = times_s[fewer] / time_s
             evidence.append(f"{slowdown:.2f}× the time with {fewer} thread{'s' if fewer > 1 else ''}")
             if slowdown < NO_GAIN and name == "compute":
                 name = "parallelism"
@@ -488,10 +489,10 @@ def judge_rate(
         keep: stores the limit that a further probe measured.
 
     """
-    if record["status"] != "ok" or not record["measurement"] or find_op(record["op"]).is_group:
+    if record["status"] != "ok" or record["is_group"] or record["least_flop"] is None:
         return record
-    precision, device, threads = record["precision"], device_of(record), record["threads"]
-    rate = least_flop(record) / process_number(record["measurement"]).time_s
+    precision, device, threads = record["precision"], record["device"], record["threads"]
+    rate = record["least_flop"] / process_time_s(record)
     facts: Any = record["library"] or {}
     card = (facts.get("card") or {}).get("peak_f32_flop_per_s")
     if card and precision == F32 and rate > CARD_MARGIN * card:
@@ -526,25 +527,8 @@ def _recent_probes(limits: Limits, *place: object) -> int:
     return sum(key_of(line) == ("compute", *place) and _age(line) < recent for line in limits.lines)
 
 
-def device_of(record: Record) -> str:
-    """`cpu`, `cuda` or `hip`: where a case ran."""
-    known = all_backends()
-    return known[record["backend"]].device if record["backend"] in known else "cpu"
-
-
-def least_flop(record: Record) -> float:
-    """FLOP that no algorithm saves, unlike those that Winograd or skipped padding save; 0 for an unknown operation."""
-    try:
-        op = find_op(record["op"])
-        if not op.saves_flop:
-            return float(record["flop"])
-        return op.least_flop(parse_case(record["case"]))
-    except BadInput:
-        return 0.0
-
-
-def _without_threads(record: Record) -> str:
-    return repr([record[n] for n in ("op", "problem", "direction", "precision", "backend", "settings")])
+def _any_threads(record: Record) -> Work:
+    return Work.on_library(record).without("threads")
 
 
 def _cpu_count(cpus: str) -> int:

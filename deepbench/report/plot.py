@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import log10
 
 from deepbench.core import units
-from deepbench.judge.limits import Limits, device_of
+from deepbench.judge.limits import Limits
 from deepbench.report.table import rivals
 from deepbench.results.summary import Summary
 
@@ -17,9 +17,9 @@ SEVERAL, HEIGHT, MARGIN = "#", 22, 10
 def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[str]:
     """Lines of text of this width, of the device that most cases ran on; empty where nothing computes."""
     every = [g.ranked[0] for g in rivals(summaries) if g.ranked]
-    devices = [device_of(s.record) for s in every]
+    devices = [s.device for s in every]
     device = max(devices, key=devices.count, default="cpu")
-    fastest = [s for s in every if device_of(s.record) == device]
+    fastest = [s for s in every if s.device == device]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest

@@ -17,7 +17,7 @@ from deepbench.core.case import known_settings
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.problem import make_problem
-from deepbench.judge.limits import Limits, device_of
+from deepbench.judge.limits import Limits
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Baseline, Summary, baselines
 
@@ -66,7 +66,7 @@ def work_text(s: Summary) -> str:
     """
     r = s.record
     settings = {n: v for n, v in r["settings"].items() if n not in _ways(s)}
-    parts = [r["op"], r["problem"], r["direction"], r["precision"], device_of(r), r["threads"], settings]
+    parts = [r["op"], r["problem"], r["direction"], r["precision"], s.device, r["threads"], settings]
     return repr(parts)
 
 

@@ -17,7 +17,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
-from deepbench.judge.limits import Limits, NearestLimit, device_of
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report import compare as comparing
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
@@ -95,7 +95,7 @@ def _columns(
             "command": _command(s),
             "library": rival_title(s),
             "version": whole["library_version"],
-            "device": device_of(s.record),
+            "device": s.device,
             "framework": is_framework(s.record["backend"]),
             "place": place.get(s.record["case"], 0),
             "family": family,
@@ -179,10 +179,10 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
     """Roofs of each device and number of threads, where most cases ran first: peaks by precision, rates by level of
     memory."""
     ok = [s for s in summaries if s.is_ranked and not by_group(s)]
-    places = Counter((device_of(s.record), s.record["threads"]) for s in ok)
+    places = Counter((s.device, s.record["threads"]) for s in ok)
     found = []
     for device, threads in sorted(places, key=lambda place: (-places[place], place[0], -place[1])):
-        own = (s.record for s in ok if (device_of(s.record), s.record["threads"]) == (device, threads))
+        own = (s.record for s in ok if (s.device, s.record["threads"]) == (device, threads))
         kinds = dict.fromkeys(r["precision"] for r in own if r["flop"])
         peaks = {p: peak for p in kinds if (peak := known.peak(p, device, threads)) is not None}
         memory = known.levels(threads) if device == "cpu" else {}
@@ -202,7 +202,7 @@ def _sentences(
     stands = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
     fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
     near = _how_near([limit for limit in fastest if limit])
-    devices = list(dict.fromkeys(device_of(s.record) for s in ok))
+    devices = list(dict.fromkeys(s.device for s in ok))
     fast = [_how_fast(ok, known, device, len(devices) > 1) for device in devices]
     told = [text for text in (*fast, _which_library(groups), near) if text]
     counts = Counter(s.status for s in summaries)
@@ -217,7 +217,7 @@ def _sentences(
 
 def _how_fast(every: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
     best: dict[str, Summary] = {}
-    ok = [s for s in every if device_of(s.record) == device]
+    ok = [s for s in every if s.device == device]
     # A convolution may count work that its algorithm (Winograd's) saves, so its rate is no measure of the machine.
     products = [s for s in ok if s.record["op"] == "gemm"]
     for s in products or ok:

@@ -102,10 +102,11 @@ def gate(
     if rerun and flagged:
         print(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
         again = _again(first, second, flagged, comparison_margin(allowed), unchecked)
-        outcome = gates.confirmed(outcome, gates.judge(again, allowed))
+        outcome = gates.after_rerun(outcome, gates.judge(again, allowed))
     names = (Path(first).name, Path(second).name)
     lines = gates.sentences(outcome)
-    others = [text for text in found.left_out if not any(text.startswith(b.partition(": ")[0]) for b in found.broken)]
+    broken = tuple(f"{case}: " for case in found.broken)
+    others = [text for text in found.left_out if not text.startswith(broken)]
     for line in [*lines, *(f"differs: {t}" for t in found.differences), *(f"not compared: {t}" for t in others[:5])]:
         print(line)
     if junit is not None:

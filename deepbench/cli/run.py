@@ -280,7 +280,7 @@ def require_cold(wanted: Iterable[Case], machine: Any) -> None:
     ]
     if not proofs:
         print("deepbench: measuring first whether cold is cold here (once)", file=sys.stderr)
-    proof = proofs[-1] if proofs else prove_cold(machine)
+    proof: Any = proofs[-1] if proofs else prove_cold(machine)
     if proof is not None and not proof["cold_is_cold"]:
         rates = [proof.get(f"{n}_bytes_per_s") or 0.0 for n in ("small_cold", "large_hot")]
         raise BadInput(

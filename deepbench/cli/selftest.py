@@ -15,7 +15,7 @@ from deepbench.cli.root import HELP, cli, interruptible
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.judge.selftest import Findings
+    from deepbench.judge.selftest import ColdProof, Findings
 
 # Processes of each case: enough to deal out two sides of five in many ways.
 MANY, FEW = 24, 12
@@ -43,7 +43,7 @@ def selftest(quick: bool, as_json: bool) -> None:
     kept = remembered.remember(machine, "selftest", found.as_line(at))
     rows = report.table(found)
     if as_json:
-        content = {"page": report.page(found), "cases": rows, "cold": found.cold, "between": found.between}
+        content = {"page": report.page(found), "cases": rows, "cold": found.cold, "between": found.between_sessions}
         print(
             json.dumps({**content, "cores": {str(k): v for k, v in found.cores.items()}}, ensure_ascii=False, indent=1)
         )
@@ -100,7 +100,7 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
     times = {text: values for text, values in times.items() if len(values) >= 2 * selftests.PROCESSES}
     if not times:
         raise BadInput(f"nothing could be measured ({why}); see deepbench info")
-    cores = selftests.steadiness(describe.cores())
+    cores = selftests.core_block_times(describe.cores())
     fastest = min(min(v) for v in cores.values()) if cores else 1.0
     null = measure_case(parse_case(NULL_CASE), 1, DEFAULT.rules, 60.0)
     margin = compare.MARGIN
@@ -112,8 +112,8 @@ def _findings(console: Any, machine: dict[str, Any], processes: int) -> Findings
         [selftests.sensitivity(text, values, True, margin) for text, values in times.items()],
         summary.process_time_s(null),
         "compiled" if callloop.native_library() else "Python",
-        selftests.clock_s(),
-        {cpu: selftests.pace(blocks) for cpu, blocks in cores.items()},
+        selftests.clock_cost_s(),
+        {cpu: selftests.jitter(blocks) for cpu, blocks in cores.items()},
         {cpu: min(blocks) / fastest for cpu, blocks in cores.items()},
         prove_cold(machine),
         selftests.between_sessions([*earlier, times]),
@@ -126,7 +126,7 @@ NULL_CASE = "gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 null threads=1"
 COLD_LIBRARIES = ("openblas", "onednn", "mkl")
 
 
-def prove_cold(machine: dict[str, Any]) -> dict[str, Any] | None:
+def prove_cold(machine: dict[str, Any]) -> ColdProof | None:
     """Measure whether cold is cold, and remember it; None where nothing can measure it."""
     from deepbench.core import stats
     from deepbench.core.case import parse_case

@@ -109,26 +109,37 @@ class Probe:
         measurement, library = record["measurement"], record["library"]
         if record["status"] != "ok" or not measurement or not library:
             return None
-        seconds = min(measurement["samples_s"])
-        probe = {
-            "case": record["case"],
-            "threads": record["threads"],
-            "seconds": float(f"{seconds:.6g}"),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "disturbed": process_number(measurement).disturbed,
-        }
-        name = {"library": f"{library['name']} {library['version']}"}
-        own: dict[str, Any]
+        seconds, size = min(measurement["samples_s"]), record["traffic_bytes"]
+        version = f"{library['name']} {library['version']}"
+        fields: dict[str, Any]
         if self.what == "compute":
-            rate = float(f"{record['flop'] / seconds:.6g}")
-            own = {"precision": record["precision"], "device": record["device"], "flop_per_s": rate, **name}
+            rate = _rounded(record["flop"] / seconds)
+            fields = {
+                "precision": record["precision"],
+                "device": record["device"],
+                "flop_per_s": rate,
+                "library": version,
+            }
         elif self.what == "memory":
-            size = record["traffic_bytes"]
-            rate = float(f"{size / seconds:.6g}")
-            own = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": rate}
+            fields = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": _rounded(size / seconds)}
         else:
-            own = {"backend": record["backend"], **name}
-        return cast(Limit, {"what": self.what, **own, **probe})
+            fields = {"backend": record["backend"], "library": version}
+        return cast(
+            Limit,
+            {
+                "what": self.what,
+                **fields,
+                "case": record["case"],
+                "threads": record["threads"],
+                "seconds": _rounded(seconds),
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "disturbed": process_number(measurement).disturbed,
+            },
+        )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def compute_probe(precision: str, device: str, threads: int, libraries: Iterable[str]) -> Probe:
@@ -179,10 +190,10 @@ def all_probes(threads: Iterable[int], libraries: Sequence[str], sizes: Sequence
     """The probes of every limit of the CPU, for these numbers of threads."""
     threads = list(threads)
     peaks = [(precision, "cpu", n) for n in threads for precision in PRECISIONS]
-    streams = [memory_probe(kind, FINE[-1], n) for n in threads for kind in ("copy", "triad")]
-    return _probes(peaks, [(name, n) for n in threads for name in libraries], libraries, sizes) + (
-        streams if "loops" in libraries else []
-    )
+    probes = _probes(peaks, [(name, n) for n in threads for name in libraries], libraries, sizes)
+    if "loops" in libraries:
+        probes += [memory_probe(kind, FINE[-1], n) for n in threads for kind in ("copy", "triad")]
+    return probes
 
 
 def _probes(
@@ -200,14 +211,13 @@ def _probes(
 
 
 def missing(
-    probes: Iterable[Probe], in_file: Iterable[Limit], earlier: Iterable[Limit], budget_s: float | None = None
+    probes: Iterable[Probe], in_file: Sequence[Limit], earlier: Iterable[Limit], budget_s: float | None = None
 ) -> list[Probe]:
     """The probes whose limits are still unknown.
 
-    A result file is judged by peaks of its own run, so peaks of earlier runs do not count. With a budget, memory and
-    call probes are made all together or not at all.
+    Peaks are measured for every file, even if earlier runs measured them, because libraries and clocks change. With a
+    budget, memory and call probes are made all together or not at all.
     """
-    in_file = list(in_file)
     known = {
         key_of(limit) for limit in [*in_file, *earlier] if not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
     }
@@ -345,7 +355,7 @@ class Limits:
         if threads not in self._sorted_reads:
             points = sorted(self._reads[threads])
             highest = list(itertools.accumulate((rate for _, rate in reversed(points)), max))[::-1]
-            self._sorted_reads[threads] = [known for known, _ in points], highest
+            self._sorted_reads[threads] = [read_size for read_size, _ in points], highest
         sizes, highest = self._sorted_reads[threads]
         at = bisect.bisect_left(sizes, size)
         return max(slowest, highest[at]) if at < len(sizes) else slowest
@@ -379,7 +389,7 @@ class Limits:
         return rates
 
     def cache_bytes(self) -> int | None:
-        """The smallest working set that is read no faster than memory, as are all larger ones; None if not measured."""
+        """The smallest working set that is read no faster than memory, like all larger ones; None if not measured."""
         sizes = []
         for threads, points in self._reads.items():
             fast = [size for size, rate in points if rate > FASTER_THAN_MEMORY * self._dram[threads][1]]
@@ -405,11 +415,11 @@ class Limits:
             return None
         name = max(shares, key=lambda n: shares[n])
         share = min(1.0, shares[name])
-        evidence = [f"{n} {_percent(s)}" for n, s in shares.items()]
+        evidence = [f"{n} {units.percent(s)}" for n, s in shares.items()]
         call_s = self._calls.get((r["backend"], threads))
         if call_s is not None:
             call_share = min(1.0, call_s / time_s)
-            evidence.append(f"call overhead {_percent(call_share)}")
+            evidence.append(f"call overhead {units.percent(call_share)}")
             if call_share > CALL_SHARE:
                 name, share = "latency", call_share
         times_s = self._times.get(_any_threads(r), {})
@@ -539,7 +549,3 @@ def _cpu_count(cpus: str) -> int:
         if first.isdecimal():
             count += (int(last) - int(first) if last.isdecimal() else 0) + 1
     return max(1, count)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

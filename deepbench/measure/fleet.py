@@ -29,7 +29,7 @@ from deepbench.core import stats
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized
 from deepbench.judge import outliers
-from deepbench.judge.outliers import Standing
+from deepbench.judge.outliers import Deviation
 from deepbench.measure import launch
 from deepbench.measure.group import launcher
 from deepbench.results import summary
@@ -521,10 +521,10 @@ class Verdict:
     host: str
     runs: int
     """Of which a whole file came."""
-    whole: Standing | None
+    whole: Deviation | None
     """By all kernels together; None where there is nothing to compare."""
-    kernels: dict[str, Standing]
-    links: Standing | None
+    kernels: dict[str, Deviation]
+    links: Deviation | None
     """By the links to all others."""
     failed: list[str]
     """Runs without a result, each with its reason."""
@@ -532,7 +532,7 @@ class Verdict:
     """Cases that went wrong here and not elsewhere."""
 
     @property
-    def slow_kernels(self) -> dict[str, Standing]:
+    def slow_kernels(self) -> dict[str, Deviation]:
         """Those in which it is slower than the rest, the worst first."""
         slow = {name: s for name, s in self.kernels.items() if s.slower}
         return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
@@ -559,14 +559,14 @@ class Judgement:
     """What a fleet file says."""
 
     hosts: list[Verdict]
-    pairs: dict[tuple[str, str], Standing]
+    pairs: dict[tuple[str, str], Deviation]
     """Single links, of hosts whose links are not slow as a whole."""
     pair_times: dict[tuple[str, str], float]
     failed_pairs: dict[tuple[str, str], str]
     """Links that did not carry a message, with the reason."""
 
     @property
-    def slow_pairs(self) -> dict[tuple[str, str], Standing]:
+    def slow_pairs(self) -> dict[tuple[str, str], Deviation]:
         """Links that are slower than the others, though both ends have good ones."""
         return {pair: s for pair, s in self.pairs.items() if s.slower}
 
@@ -586,18 +586,18 @@ class Judgement:
 def judge(found: FleetFile) -> Judgement:
     """The verdict on every host and link."""
     by_kernel = times(found.results)
-    whole = outliers.standings(outliers.together(by_kernel), outliers.KERNEL_RATIO)
+    whole = outliers.deviations(outliers.combined_times(by_kernel), outliers.KERNEL_RATIO)
     # One correction over hosts and kernels together: asking more questions must not accuse more hosts.
-    kernels = {case: outliers.standings(t, outliers.KERNEL_RATIO, False) for case, t in by_kernel.items()}
+    kernels = {case: outliers.deviations(t, outliers.KERNEL_RATIO, False) for case, t in by_kernel.items()}
     chances = stats.holm({f"{case}\0{h}": s.p for case, of_case in kernels.items() for h, s in of_case.items()})
     wrong, by_link = bad(found.results), link_times(found.links)
     by_host: dict[str, list[float]] = {}
     for pair, values in by_link.items():
         for host in pair:
             by_host.setdefault(host, []).extend(values)
-    linked = outliers.standings(by_host, outliers.LINK_RATIO)
+    linked = outliers.deviations(by_host, outliers.LINK_RATIO)
     sound = {"\0".join(p): v for p, v in by_link.items() if not any(linked[h].slower for h in p if h in linked)}
-    pairs = outliers.standings(sound, outliers.LINK_RATIO)
+    pairs = outliers.deviations(sound, outliers.LINK_RATIO)
     hosts = []
     for host in found.hosts:
         own = [r for r in found.results if r.host == host]

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
-from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean, numbers
+from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison, Mean, process_times_s
 from deepbench.report.table import rival_title, title
 from deepbench.report.views import Cell, View
 
@@ -69,12 +69,12 @@ def cases(found: Comparison) -> View:
     return View(columns, rows, [])
 
 
-def ordered(found: Comparison) -> list[Compared]:
+def ordered(found: Comparison) -> list[ComparedCase]:
     """The decided ones first, the largest change on top."""
     return sorted(found.cases, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
 
 
-def _row(c: Compared) -> dict[str, Cell]:
+def _row(c: ComparedCase) -> dict[str, Cell]:
     low, high = c.interval or (None, None)
     one, other = rival_title(c.a), rival_title(c.b)
     counts = sorted({len(c.a.rounds), len(c.b.rounds)})
@@ -82,8 +82,8 @@ def _row(c: Compared) -> dict[str, Cell]:
         "case": title(c.a),
         "precision": c.a.record["precision"],
         "library": one if one == other else f"{one}, {other}",
-        "first": lower_quartile(numbers(c.a.rounds)),
-        "second": lower_quartile(numbers(c.b.rounds)),
+        "first": lower_quartile(process_times_s(c.a.rounds)),
+        "second": lower_quartile(process_times_s(c.b.rounds)),
         "ratio": c.ratio,
         "low": low,
         "high": high,
@@ -100,8 +100,8 @@ def sentences(found: Comparison) -> list[str]:
     lines += [f"not compared: {text}" for text in found.left_out[:MOST_NAMED]]
     if len(found.left_out) > MOST_NAMED:
         lines.append(f"not compared: {len(found.left_out) - MOST_NAMED} more")
-    if found.neither:
-        lines.append(f"{found.neither} cases have no time on either side")
+    if found.unmeasured:
+        lines.append(f"{found.unmeasured} cases have no time on either side")
     margin = next((c.margin for c in found.cases), None)
     if margin is not None:
         lines.append(

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
-from deepbench.judge.outliers import Standing
+from deepbench.judge.outliers import Deviation
 from deepbench.measure import fleet
 from deepbench.report.views import Cell, View
 
@@ -62,7 +62,7 @@ def _evidence(v: fleet.Verdict) -> str:
     return "; ".join(parts)
 
 
-def _times(s: Standing) -> str:
+def _times(s: Deviation) -> str:
     chance = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
     return f"{s.ratio:.2f} times the time ({chance})"
 
@@ -157,13 +157,13 @@ def by_link(judged: fleet.Judgement) -> View:
     slowest = sorted(judged.pair_times.items(), key=lambda item: -item[1])
     rows: list[dict[str, Cell]] = []
     for (a, b), time_s in slowest[:MOST_LINKS]:
-        standing = judged.pairs.get((a, b))
+        deviation = judged.pairs.get((a, b))
         rows.append(
             {
                 "link": f"{a} – {b}",
                 "time": time_s,
                 "× middle": time_s / middle if middle else None,
-                "verdict": "slow" if standing and standing.slower else None,
+                "verdict": "slow" if deviation and deviation.slower else None,
             }
         )
     columns: dict[str, Callable[[Any], str]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepbench.core import stats, units
 from deepbench.judge import selftest
-from deepbench.judge.selftest import Findings, Sensitivity
+from deepbench.judge.selftest import ColdProof, Findings, Sensitivity
 
 # What a machine should do better than; beyond it a sentence says what to do.
 MOST_FALSE_ALARMS, MOST_UNSTEADY, MOST_CORE_GAP, MOST_LOOP_S = 0.05, 0.05, 1.03, 50e-9
@@ -18,7 +18,7 @@ def page(found: Findings) -> list[str]:
     """The page, a line a sentence; remedies begin with an arrow."""
     return [
         *_alarms("two files of one session", found.separate),
-        *_alarms("two sides in turn (run --ab, --against)", found.in_turn),
+        *_alarms("two sides in turn (run --ab, --against)", found.interleaved),
         *_power(found),
         *_sessions(found),
         *_harness(found),
@@ -47,7 +47,7 @@ def _alarms(how: str, cases: list[Sensitivity]) -> list[str]:
 
 def _power(found: Findings) -> list[str]:
     lines = []
-    for how, cases in (("two files of one session", found.separate), ("in turn", found.in_turn)):
+    for how, cases in (("two files of one session", found.separate), ("in turn", found.interleaved)):
         known = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
         if not known:
             continue
@@ -56,7 +56,7 @@ def _power(found: Findings) -> list[str]:
             f"The smallest change found nine times out of ten, {how}: {_change(middle)} for the middle case, "
             f"{_change(worst)} for the worst."
         )
-    best = [c.smallest for c in found.in_turn if c.smallest is not None]
+    best = [c.smallest for c in found.interleaved if c.smallest is not None]
     if not best or median(best) > GOOD_CHANGE:
         lines.append(
             "→ This machine is noisy: other programs or guests of its host share the cores. Close them, wait for a "
@@ -70,14 +70,14 @@ def _change(value: float) -> str:
 
 
 def _sessions(found: Findings) -> list[str]:
-    if found.between is None:
+    if found.between_sessions is None:
         return [
             "How much times move from one session to the next is not known yet: run selftest again on another day; "
             "compare then widens its intervals by it."
         ]
     return [
-        f"From one session to the next times move by {units.percent(found.between, 1)} (standard deviation), beyond "
-        "what processes show; compare widens the intervals of files of this machine by it."
+        f"From one session to the next times move by {units.percent(found.between_sessions, 1)} (standard deviation), "
+        "beyond what processes show; compare widens the intervals of files of this machine by it."
     ]
 
 
@@ -110,14 +110,15 @@ def _cores(found: Findings) -> list[str]:
     return lines
 
 
-def _cold(cold: dict[str, Any] | None) -> list[str]:
+def _cold(cold: ColdProof | None) -> list[str]:
     if cold is None:
         return ["Whether cold is cold was not measured: no library here multiplies a matrix by a vector."]
-    rates = [cold[f"{n}_bytes_per_s"] / 1e9 for n in ("large_hot", "small_hot", "small_cold")]
+    rates = (cold["large_hot_bytes_per_s"], cold["small_hot_bytes_per_s"], cold["small_cold_bytes_per_s"])
+    large_hot, small_hot, small_cold = (rate / 1e9 for rate in rates)
     size = units.data_bytes(cold["cache_bytes"] // 8)
     line = (
-        f"A matrix beyond all caches is read at {rates[0]:.1f} GB/s; one of {size} at {rates[1]:.1f} hot "
-        f"and {rates[2]:.1f} cold."
+        f"A matrix beyond all caches is read at {large_hot:.1f} GB/s; one of {size} at {small_hot:.1f} hot "
+        f"and {small_cold:.1f} cold."
     )
     if not cold["cold_is_cold"]:
         return [
@@ -131,7 +132,7 @@ def _cold(cold: dict[str, Any] | None) -> list[str]:
 
 def table(found: Findings) -> list[dict[str, Any]]:
     """A row a case, for people and programs."""
-    in_turn = {c.case: c for c in found.in_turn}
+    in_turn = {c.case: c for c in found.interleaved}
     return [
         {
             "case": c.case,

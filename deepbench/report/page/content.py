@@ -298,7 +298,7 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     """Two files beside each other; without a case in common it says so."""
     names = printable(names[0]), printable(names[1])
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
-    found = compare.compare_files(a, b, unchecked=imported, between=selftest.between_files(a, b))
+    found = compare.compare_files(a, b, unchecked=imported, between_sessions=selftest.between_files(a, b))
     if not found.cases:
         return _nothing(names, found.left_out[:3])
     mean = next(m.ratio for m in found.means() if m.name == "all")

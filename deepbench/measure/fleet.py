@@ -178,9 +178,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise BadInput(
-            f"a fleet needs Dask distributed ({error}); install it: pip install distributed"
-        ) from None
+        raise BadInput(f"a fleet needs Dask distributed ({error}); install it: pip install distributed") from None
     return distributed
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.fleet import HostVerdict, Judgement, differences, times
-from deepbench.judge.outliers import Standing
+from deepbench.judge.outliers import Deviation
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.fleet import FleetFile
 
@@ -63,7 +63,7 @@ def _evidence(v: HostVerdict) -> str:
     return "; ".join(parts)
 
 
-def _times(s: Standing) -> str:
+def _times(s: Deviation) -> str:
     p_value = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
     return f"{s.ratio:.2f}× the median of the others ({p_value})"
 
@@ -152,13 +152,13 @@ def by_link(judged: Judgement) -> Table:
     slowest = sorted(judged.pair_times.items(), key=lambda item: -item[1])
     rows: list[dict[str, Cell]] = []
     for (a, b), time_s in slowest[:MOST_LINKS]:
-        standing = judged.pairs.get((a, b))
+        deviation = judged.pairs.get((a, b))
         rows.append(
             {
                 "link": f"{a} – {b}",
                 "time": time_s,
                 "× middle": time_s / typical_s if typical_s else None,
-                "verdict": "slow" if standing and standing.slower else None,
+                "verdict": "slow" if deviation and deviation.slower else None,
             }
         )
     columns = [

@@ -82,7 +82,7 @@ class LayerNormOp(Op):
         """Every element, with the tolerance that docs/adding-an-operation.md derives."""
         import numpy as np
 
-        from deepbench.core.tolerance import TOLERANCE_UNITS, storing
+        from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error
 
         want = self.reference(case, arrays)["y"]
         x, scale, shift = (arrays[name].astype(np.float64) for name in ("x", "scale", "shift"))
@@ -91,7 +91,7 @@ class LayerNormOp(Op):
         size = np.sqrt((x**2).mean(axis=1, keepdims=True)) / deviation
         unit = TOLERANCE_UNITS * case.precision.roundoff
         tolerance = unit * (np.abs(scale) * (size + z * size**2) + np.abs(shift))
-        tolerance += storing(self.result_type(case), want)
+        tolerance += storage_error(self.result_type(case), want)
         yield Comparison("every element", arrays["y"].astype(np.float64), want, tolerance, want.size, want.size)
 
     def flop(self, case: Case) -> int:

@@ -27,7 +27,7 @@ test-long: .venv/test
 test-wheel: .venv/test
 	$(BIN)/python -m pytest -m wheel
 
-# Collectives and fleets over several hosts, simulated by network namespaces: needs root and iproute2, otherwise skipped.
+# Collectives and fleets over several hosts, simulated by network namespaces. Skipped without root and iproute2.
 test-hosts: .venv/test
 	$(PIP) --editable '.[fleet]'
 	$(BIN)/python -m pytest -m hosts
@@ -38,7 +38,7 @@ test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'
 	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
 
-# Pages in a real browser, with axe's accessibility rules. Installs Debian's chromium where it is missing and we are root.
+# Pages in a real browser, with axe's accessibility rules. Installs Debian's chromium if it is missing and we are root.
 test-browser: .venv/test
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || test "$$(id -u)" != 0 || { \
 	apt-get update -qq && \

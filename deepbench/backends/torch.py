@@ -95,6 +95,8 @@ class Torch(Backend):
         result: list[Any] = []
         if case.direction == "forward":
             x, w, b = views["x"], views["w"], views.get("b")
+            mixed = b is not None and b.dtype != x.dtype
+            self._refuse(mixed, "PyTorch takes a bias in the type of the data only; choose bias=no")
 
             def run() -> None:
                 result[:] = [aten.convolution(x, w, b, *shape)]

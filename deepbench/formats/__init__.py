@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepbench import __version__
 from deepbench.core import registry
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import sanitized
 from deepbench.core.op import find_op
+from deepbench.core.version import VERSION
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_suite
 from deepbench.results.file import Store
@@ -154,7 +154,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
     header: Header = sanitized(
         {
             "schema": SCHEMA,
-            "tool": f"deepbench {__version__}, imported from {imported.program}",
+            "tool": f"deepbench {VERSION}, imported from {imported.program}",
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": list(command),
             "machine": {"host": imported.host, "cpu": options.machine or imported.cpu},

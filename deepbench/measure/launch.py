@@ -81,6 +81,11 @@ def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -
     return [shell, host, shlex.join(["env", *variables, *command])]
 
 
+def with_variables(environment: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment with these variables; an empty text removes one."""
+    return {k: v for k, v in {**environment, **variables}.items() if v or k not in variables}
+
+
 def package_path(inherited: Mapping[str, str]) -> dict[str, str]:
     """An environment in which processes find this package although they ignore their current folder (-P).
 

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from deepbench.core.case import Case
@@ -29,9 +29,13 @@ from deepbench.results.schema import library_error, schema_error
 GRACE_S = 2.0
 
 
-def open_backend(name: str, timeout_s: float) -> dict[str, Any]:
-    """Facts about a library from a new process: `{"library": …}` or `{"unavailable": {reason, remedy}}`."""
-    ending = _run_worker({"open": name}, {"library", "unavailable"}, 1, "none", timeout_s)
+def open_backend(name: str, timeout_s: float, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Facts about a library from a new process: `{"library": …}` or `{"unavailable": {reason, remedy}}`.
+
+    `variables` are set in the environment of that process; an empty text removes one.
+    """
+    inherited = launch.with_variables(os.environ, variables or {})
+    ending = _run_worker({"open": name}, {"library", "unavailable"}, 1, "none", timeout_s, inherited)
     if ending.answer is None:
         reason, remedy = f"the process that loaded it failed: {ending.reason}", "use another build of the library"
     elif mismatch := library_error(ending.answer):
@@ -41,19 +45,27 @@ def open_backend(name: str, timeout_s: float) -> dict[str, Any]:
     return {"unavailable": {"reason": reason, "remedy": remedy}}
 
 
-def measure_case(case: Case, round_number: int, rules: Rules, timeout_s: float, hosts: Sequence[str] = ()) -> Record:
+def measure_case(
+    case: Case,
+    round_number: int,
+    rules: Rules,
+    timeout_s: float,
+    hosts: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Record:
     """The record of one case, measured in a new process. A process that fails gives a record too.
 
     `timeout_s` limits the time without a sign of life: processes send a message when they enter a phase. The ranks of a
-    group are spread evenly over `hosts`; without hosts they run on this machine.
+    group are spread evenly over `hosts`; without hosts they run on this machine. `variables` are set in the environment
+    of these processes; an empty text removes one.
     """
-    kills = describe.kills_for_memory()
+    kills, inherited = describe.kills_for_memory(), launch.with_variables(os.environ, variables or {})
     request = launch.Request(case, round_number, rules, timeout_s)
     try:
         if request.op.is_group:
-            ending = run_group(request, hosts)
+            ending = run_group(request, hosts, inherited)
         else:
-            ending = _run_worker(request.message, {"record"}, case.threads, case.settings["pin"], timeout_s)
+            ending = _run_worker(request.message, {"record"}, case.threads, case.settings["pin"], timeout_s, inherited)
     except (Unavailable, Unsupported) as error:
         return make_record(case, round_number, error.record_status, str(error))
     if ending.answer is not None:
@@ -67,11 +79,13 @@ def measure_case(case: Case, round_number: int, rules: Rules, timeout_s: float, 
     return make_record(case, round_number, ending.status, ending.reason)
 
 
-def _run_worker(message: wire.Message, kinds: set[str], threads: int, pin: str, timeout_s: float) -> process.Ending:
+def _run_worker(
+    message: wire.Message, kinds: set[str], threads: int, pin: str, timeout_s: float, inherited: Mapping[str, str]
+) -> process.Ending:
     """Start a worker, send it a message, and wait for an answer of one of these kinds."""
     cores = describe.cores()
     message = {**message, "cpus": launch.worker_cpus(threads, pin, cores)}
-    environment = launch.worker_environment(threads, pin, cores, os.environ) | {launch.PARENT: str(os.getpid())}
+    environment = launch.worker_environment(threads, pin, cores, inherited) | {launch.PARENT: str(os.getpid())}
     # Output goes to a file: nobody reads while a kernel is timed, and a full pipe would stop the library.
     ours, theirs = socket.socketpair()
     with ours, tempfile.TemporaryFile() as output:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deepbench import __version__
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, to_bytes
+from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
 from deepbench.results import published
 from deepbench.results.file import read_results
@@ -88,7 +88,7 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, whole[name].encode())
     # Pages of another version are made anew, and so is what stands in them.
-    version = hashlib.sha256("".join([__version__, *whole.values()]).encode()).hexdigest()[:16]
+    version = hashlib.sha256("".join([VERSION, *whole.values()]).encode()).hexdigest()[:16]
     before = {path.stem: path for path in (out / STATE).glob("*.json")}
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
     names = _names(folder, files)
@@ -356,7 +356,7 @@ def _index(out: Path, digests: list[dict[str, Any]]) -> None:
     ]
     _write(
         out / MARK,
-        to_bytes({"schema": "deepbench-site/1", "tool": f"deepbench {__version__}", "machines": entries}),
+        to_bytes({"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}),
     )
 
 

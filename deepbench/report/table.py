@@ -65,7 +65,7 @@ def footnotes(notes: Iterable[Note]) -> list[str]:
     return list({note.code: note.footnote for note in notes if note.footnote}.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Columns, rows of plain values (times in seconds), and sentences to print below."""
 

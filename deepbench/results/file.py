@@ -177,8 +177,7 @@ def _parse(path: Path, number: int, line: bytes) -> Any:
     """The checked value of one line; line 1 is the header."""
     try:
         value = from_line(line)
-        # Strict JSON contains control characters only as escapes, except DEL.
-        if not line.isascii() or b"\\" in line or b"\x7f" in line:
+        if b"\\" in line or not line.decode().isprintable():
             value = sanitized(value)
     except (ValueError, RecursionError):
         cause = "binary or damaged" if number > 1 else "not a result file of deepbench"

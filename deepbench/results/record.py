@@ -1,6 +1,6 @@
 """The types of the lines of a result file, and how a record begins.
 
-    deepbench/1    the first format: a header, then records, roofs and limits in the order of measurement
+    deepbench/1    the first format: a header, then records and limits in the order of measurement
 
 Each line is one JSON object. `schema.json` states the same types as a JSON Schema, and `docs/results.md` explains
 every field and its unit. A field of type `object` may hold any JSON value: readers must check it.
@@ -264,7 +264,7 @@ class OpFields(TypedDict):
 
     problem_title: str
     variants: list[str]
-    varies: str | None
+    sweep_field: str | None
     is_group: bool
     least_flop: float | None
     baselines: list[str]
@@ -388,7 +388,7 @@ def op_fields(op: Op, case: Case) -> OpFields:
     return {
         "problem_title": op.title(case.problem),
         "variants": list(op.variants),
-        "varies": op.sweep_field,
+        "sweep_field": op.sweep_field,
         "is_group": op.is_group,
         "least_flop": op.least_flop(case),
         "baselines": [text.replace(" reference ", " ", 1) for text in baselines],

@@ -45,9 +45,9 @@ def refused(done, expected):
         (["run", "gemm m=1 n=1 k=1", "--timeout", "nan"], "--timeout must be a number of seconds"),
         (["run", "gemm m=1 n=1 k=1", "--precision", "i8", "--backend", "openblas"], "no case is left"),
         (["run", "missing.csv"], "cannot read missing.csv: No such file"),
-        (["run", "--resume"], "--resume needs the file"),
+        (["run", "--resume"], "the command is deepbench run --resume -o FILE"),
         (["run", "--resume", "-o", "missing.jsonl"], "missing.jsonl does not exist"),
-        (["run", "quick", "--resume", "-o", "x.jsonl"], "leave out everything but -o FILE"),
+        (["run", "quick", "--resume", "-o", "x.jsonl"], "--resume takes everything from the file"),
         (
             ["run", "gemm m=1 n=1 k=1", *NULL, "-o", "no/such/folder/x.jsonl"],
             "cannot write no/such/folder/x.jsonl: No such",
@@ -74,7 +74,7 @@ def test_a_warning_says_that_threads_in_the_environment_are_not_used(deepbench, 
     done = deepbench("run", "gemm m=1 n=1 k=1", *NULL, "--threads", "1", "-o", "x.jsonl", OMP_NUM_THREADS="7")
 
     assert 0 == done.returncode
-    assert "OMP_NUM_THREADS=7 is not used" in done.stderr
+    assert "OMP_NUM_THREADS=7 is ignored" in done.stderr
     assert "1" == records_of(tmp_path / "x.jsonl")[0]["process"]["environment"]["OMP_NUM_THREADS"]
 
 
@@ -146,7 +146,7 @@ def test_a_full_disk_loses_no_record_and_resume_continues(deepbench, tmp_path):
     )
 
     assert 64 == limited.returncode, limited.stderr
-    assert "what was measured before is kept" in limited.stderr
+    assert "everything measured so far is saved" in limited.stderr
     assert "Traceback" not in limited.stderr
     before = records_of(tmp_path / "out.jsonl")
     assert 0 < len(before) < len(cases)

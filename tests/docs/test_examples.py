@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.conftest import ROOT, records_of
+from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
@@ -34,7 +34,7 @@ def records(deepbench, tmp_path):
 
     def run(case, backends, **environment):
         words = ["run", case, "--backend", ",".join(backends), "--quick", "-o", "out.jsonl"]
-        done = deepbench(*words, DEEPBENCH_PLUGINS=PLUGINS, **environment)
+        done = deepbench(*words, **{**NO_LIBRARIES, "DEEPBENCH_PLUGINS": PLUGINS, **environment})
         assert 1 == done.returncode, done.stderr  # one of them is wrong
         return {record["backend"]: record for record in records_of(tmp_path / "out.jsonl")}
 
@@ -42,10 +42,10 @@ def records(deepbench, tmp_path):
 
 
 def test_the_example_operation_accepts_right_kernels_and_rejects_the_wrong_one(records, libraries):
-    backends = ["reference", "numpy32", "numpy32_wrong"]
-    backends += ["onednn_layers"] * ("unavailable" not in libraries["onednn"])
+    onednn = libraries["onednn"].get("library", {}).get("path")
+    backends = ["reference", "numpy32", "numpy32_wrong", *(["onednn_layers"] if onednn else [])]
 
-    found = records("layer_norm rows=64 columns=1000 f32", backends)
+    found = records("layer_norm rows=64 columns=1000 f32", backends, DEEPBENCH_ONEDNN_PATH=onednn or "/no/such")
 
     wrong = found.pop("numpy32_wrong")
     assert len(backends) - 1 == len(found)

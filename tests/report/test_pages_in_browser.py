@@ -19,12 +19,10 @@ from tests import samples
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
-axe = pytest.importorskip(
-    "axe_playwright_python.sync_playwright", reason="wants axe: pip install axe-playwright-python"
-)
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
 if CHROMIUM is None:
-    pytest.skip("wants a browser: apt install chromium", allow_module_level=True)
+    pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
 
 HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}<b>=cmd\u202egnp.exe\x1b[31m"
 SHAPES = [(m, n) for m in (8, 16, 64) for n in (1, 2, 4, 32)]

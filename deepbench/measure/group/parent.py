@@ -35,7 +35,7 @@ GRACE_S = 2.0
 CHECK_S = 1.0
 
 
-def run_group(request: launch.Request, hosts: Sequence[str]) -> process.Ending:
+def run_group(request: launch.Request, hosts: Sequence[str], inherited: Mapping[str, str]) -> process.Ending:
     """Measure a case whose ranks run on `hosts`; without hosts on this machine.
 
     `Unsupported` or `Unavailable` where the library cannot start them.
@@ -53,8 +53,8 @@ def run_group(request: launch.Request, hosts: Sequence[str]) -> process.Ending:
     count = backend.processes(case)
     launcher = backend.launcher(count, hosts)
     used_hosts, _ = mpi.spread(count, hosts)
-    inherited = launch.worker_environment(case.threads, "none", cores, os.environ)
-    environment = {k: v for k, v in inherited.items() if k not in link.RANK_VARIABLES} | backend.environment(case)
+    variables = launch.worker_environment(case.threads, "none", cores, inherited)
+    environment = {k: v for k, v in variables.items() if k not in link.RANK_VARIABLES} | backend.environment(case)
     return Coordinator(count, request, launcher, environment, reachable_address(hosts), used_hosts).run()
 
 

@@ -14,9 +14,9 @@ from importlib import resources, util
 from pathlib import Path
 from typing import Any
 
-from deepbench import __version__
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import to_bytes
+from deepbench.core.version import VERSION
 
 SCRIPTS = ("words.js", "table.js", "charts.js", "page.js")
 
@@ -48,7 +48,7 @@ def filled(template: str, embed: Any, **values: Any) -> bytes:
 
     The data is put in as bytes: as text it would be held several times, and it is most of a large page.
     """
-    before, after = _template(template).render(version=__version__, data=HERE, **values).split(HERE)
+    before, after = _template(template).render(version=VERSION, data=HERE, **values).split(HERE)
     return b"".join((before.encode(), embedded(embed), after.encode()))
 
 

@@ -17,6 +17,7 @@ EPSILON = 1e-5
 class NumPy32(Backend):
     name = "numpy32"
     title = "NumPy float32"
+    default = False
 
     def open(self) -> dict[str, Any]:
         import numpy

@@ -12,12 +12,12 @@ from deepbench.cli.root import HELP, cli
 
 @cli.command("import", context_settings=HELP)
 @click.argument("file", metavar="FILE")
-@click.option("--output", "-o", metavar="FILE", help="Where the result file goes (default: FILE's name with .jsonl).")
-@click.option("--machine", metavar="TEXT", help="On which machine, where the file does not say.")
-@click.option("--library", metavar="TEXT", help='Which library, such as "cuDNN 7.6", where the file does not say.')
-@click.option("--backend", metavar="NAME", help="The library's word here, such as cudnn, where it is not clear.")
-@click.option("--threads", metavar="N", help="How many threads the library had, where the file does not say.")
-@click.option("--case", metavar="CASE", help="nvbench, pyperf: the case that a benchmark is, {M} for its axis M.")
+@click.option("--output", "-o", metavar="FILE", help="The result file (default: the name of FILE with .jsonl).")
+@click.option("--machine", metavar="TEXT", help="The machine, where the file does not name it.")
+@click.option("--library", metavar="TEXT", help='The library, such as "cuDNN 7.6", where the file does not name it.')
+@click.option("--backend", metavar="NAME", help="The name of that library in deepbench, such as cudnn.")
+@click.option("--threads", metavar="N", help="The number of threads, where the file does not say it.")
+@click.option("--case", metavar="CASE", help="nvbench, pyperf: the case of a benchmark; {M} stands for its axis M.")
 def import_file(
     file: str,
     output: str | None,
@@ -27,9 +27,9 @@ def import_file(
     threads: str | None,
     case: str | None,
 ) -> None:
-    """Read nccl-tests JSON, benchdnn lines, nvbench JSON, pyperf JSON, or what the original DeepBench prints.
+    """Read nccl-tests JSON, benchdnn lines, nvbench JSON, pyperf JSON, or the output of the original DeepBench.
 
-    Times become a result file that show, compare, report and site take; nobody here checked the answers.
+    The times become a result file for show, compare, report and site. They stay marked as unchecked.
 
     \b
     Examples:
@@ -47,4 +47,4 @@ def import_file(
     imported, count = formats.import_file(path, target, options)
     for reason in dict.fromkeys(imported.left_out):
         print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
-    print(f"wrote {target}: {count} results of {imported.program}; deepbench show {target}")
+    print(f"wrote {target}: {count} results of {imported.program}; to see them: deepbench show {target}")

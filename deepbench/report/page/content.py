@@ -58,7 +58,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "libraries": _libraries(file),
         "sentences": _sentences(summaries, groups, nearest, known),
         "columns": _columns(summaries, groups, nearest),
-        "fields": _fields([s.record["problem"] for s in summaries]),
+        **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
         ],
@@ -103,9 +103,15 @@ def _by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
-def _fields(problems: Sequence[Mapping[str, int | str]]) -> dict[str, list[int | str | None]]:
-    """One list per field of a problem, such as `m`: people sort and filter by them."""
-    return {printable(name): values for name, values in _by_column(problems).items()}
+def _fields(problems: Sequence[tuple[str, Mapping[str, int | str]]]) -> dict[str, Any]:
+    """The fields of problems, such as `m`, one list per field; and the names of the fields of each operation."""
+    names: dict[str, dict[str, None]] = {}
+    for op, problem in problems:
+        names.setdefault(op, {}).update(dict.fromkeys(problem))
+    return {
+        "fields": _by_column([problem for _, problem in problems]),
+        "fields_of": {op: [*n] for op, n in names.items()},
+    }
 
 
 # Words of a case without any character that a shell treats specially: safe to paste.
@@ -260,6 +266,7 @@ def _listed(parts: Sequence[str]) -> str:
 def _mean_sentence(names: tuple[str, str], ratio: float, count: int, what: str) -> str:
     factor = units.significant(max(ratio, 1 / ratio))
     verb = f"takes {factor} times as long as" if ratio > 1 else f"is {factor} times as fast as"
+    verb = "takes as long as" if factor == "1.00" else verb
     return f"{names[1]} {verb} {names[0]} (geometric mean over {count} common {what})"
 
 
@@ -358,7 +365,7 @@ def of_machine(machine: str) -> dict[str, Any]:
         ],
         "sentences": _published_sentences(machine, results),
         "columns": _by_column([_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results]),
-        "fields": _fields([r.values.values for r in results]),
+        **_fields([(r.op, r.values.values) for r in results]),
         "samples": [[] for _ in results],
         "limits": [],
         "applications": [],

@@ -89,8 +89,10 @@ const COLUMNS = [
 
 /* The fields in which the problems of one operation differ; none while several operations are shown. */
 function fieldsOf(selectedRows) {
-  if (distinct(selectedRows.map((r) => r.op)).length !== 1) return [];
-  return fieldNames.filter((name) => distinct(selectedRows.map((r) => r[fieldKey(name)])).length > 1);
+  const ops = distinct(selectedRows.map((r) => r.op));
+  if (ops.length !== 1) return [];
+  const names = distinct(content.files.flatMap((file) => file.fields_of[ops[0]] ?? []));
+  return names.filter((name) => distinct(selectedRows.map((r) => r[fieldKey(name)])).length > 1);
 }
 
 function addTable() {

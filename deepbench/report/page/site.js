@@ -143,7 +143,8 @@ async function comparePage() {
 function addComparison(top, a, b, rows) {
   const mean = (members) => geometricMean(members.map((r) => r.ratio));
   const ratio = mean(rows), factor = format.significant(Math.max(ratio, 1 / ratio));
-  top.append(element("p", {}, element("strong", {}, `${b.name} ${ratio > 1 ? `takes ${factor} times as long as` : `is ${factor} times as fast as`} ${a.name} (geometric mean over ${rows.length} common problems).`)));
+  const verb = factor === "1.00" ? "takes as long as" : ratio > 1 ? `takes ${factor} times as long as` : `is ${factor} times as fast as`;
+  top.append(element("p", {}, element("strong", {}, `${b.name} ${verb} ${a.name} (geometric mean over ${rows.length} common problems).`)));
   const means = [["all", rows], ...groupBy(rows, (r) => `${r.op} ${r.precision}`)].map(([name, members]) => ({ name, cases: members.length, ratio: mean(members) }));
   top.append(plainTable("Geometric means", [column("name", "Geometric mean"), number("cases", "Cases"), number("ratio", "Ratio", (m) => format.ratio(m.ratio))], means));
   const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, "Ratio of each case")));

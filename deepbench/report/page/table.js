@@ -16,7 +16,7 @@ const COMPARE = { "=": (a, b) => a === b, "<": (a, b) => a < b, ">": (a, b) => a
 
 class Table {
   /* `search` lists the texts of a row to search in. `filters` are pairs of key and label. `fieldsOf` gives the fields of
-     the problems that pass the filters: each gets a column after the title and a filter. */
+     the problems that pass the filters: each gets a filter, and a column before the status. */
   constructor(rows, columns, { search, filters, exported, fileName, open, decorate, fieldsOf = () => [] }) {
     Object.assign(this, { rows, fixed: columns, search, exported, open, decorate, fileName, fieldsOf });
     this.scroller = document.getElementById("scroller");
@@ -44,7 +44,7 @@ class Table {
     const form = document.getElementById("filters");
     form.addEventListener("submit", (event) => event.preventDefault());
     let timer;
-    const input = element("input", { type: "search", placeholder: this.rows.some((r) => fieldKey("m") in r) ? "words, m=64, k>=1024" : "words", oninput: () => {
+    const input = element("input", { type: "search", size: 22, placeholder: this.rows.some((r) => fieldKey("m") in r) ? "words, m=64, k>=1024" : "words", oninput: () => {
       clearTimeout(timer);
       timer = setTimeout(() => { this.query = input.value.split(/\s+/).filter(Boolean); this.restart(); }, 120);
     } });
@@ -70,9 +70,9 @@ class Table {
     const few = filters.filter(([, values]) => values.length > 1 && values.length <= MOST_OPTIONS);
     this.fieldFilters.replaceChildren(this.fieldFilters.firstChild, ...few.map(([name, values]) => this.filter(fieldKey(name), name, values, () => this.restart())));
     this.fieldFilters.hidden = !few.length;
-    const after = this.fixed.findIndex((c) => c.name === "title") + 1;
+    const at = this.fixed.findIndex((c) => c.name === "status");
     const ofFields = fields.map((name) => (rows.some((r) => typeof r[fieldKey(name)] === "string") ? column : number)(fieldKey(name), name));
-    this.columns = [...this.fixed.slice(0, after), ...ofFields, ...this.fixed.slice(after)];
+    this.columns = fields.length ? [...this.fixed.slice(0, at), ...ofFields, ...this.fixed.slice(at)] : this.fixed;
     if (!this.columns.some((c) => c.name === this.sort)) this.sort = null;
     this.makeHead();
   }

@@ -1,10 +1,10 @@
-"""The one thing pyproject.toml cannot say: build two small C libraries where a compiler is there, and go on without."""
+"""Builds two small C libraries, if a C compiler is there. pyproject.toml has no such optional parts."""
 
 from setuptools import Extension, setup
 
 setup(
     ext_modules=[
-        # No Python header is needed: both are loaded with ctypes.
+        # Both are loaded with ctypes, so that no Python headers are needed.
         Extension(
             "deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True
         ),

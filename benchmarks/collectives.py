@@ -43,7 +43,7 @@ def one_rank(n: int, path: str) -> None:
     c = parse_case(f"all_reduce n={n} ranks={RANKS} forward f32 mpich threads=1")
     library: Any = find_backend("mpich")
     library.open()
-    library.world = library.mpi.initialise("multiple", RANKS)
+    library.world = library.mpi.initialize("multiple", RANKS)
     rank = library.world.rank
     operation: Any = find_op("all_reduce")
     arrays = operation.rank_operands(c, rank, integers=False)

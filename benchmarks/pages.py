@@ -32,7 +32,7 @@ def multiplied(source: Path, count: int, target: Path) -> None:
     header["plan"]["cases"] = []
     with open(target, "w", encoding="utf-8") as file:
         for line in [header, *others]:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
         for i in range(count):
             case = i // ROUNDS
             record = copy.deepcopy(products[case % len(products)])
@@ -40,12 +40,14 @@ def multiplied(source: Path, count: int, target: Path) -> None:
             words = record["case"].split()
             record["case"] = " ".join([words[0], f"m={m}", f"n={n}", *words[3:]])
             record["problem"] |= {"m": m, "n": n}
+            if "problem_title" in record:
+                record["problem_title"] = f"{m} × {n}"
             record |= {"round": 1 + i % ROUNDS, "sources": []}
             for check in filter(None, record["check"].values()):
                 check["error"] = case / 1e6  # of other numbers: every case has its own
             for name in ("samples_s", "cpu_s", "involuntary_switches", "steal_s"):
                 record["measurement"][name] = record["measurement"][name][:SAMPLES]
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def timed(*words: str) -> tuple[float, float]:

@@ -37,8 +37,10 @@ def main(rounds: int) -> None:
                     capture_output=True,
                 ).stdout.split()
                 plain = float(words[0 if name == "triad" else 1])
-                line = limits.line_of(measure_case(limits.memory_case(name, SIZE, threads), 1, DEFAULT.rules, 60.0))
+                probe = limits.memory_probe(name, SIZE, threads)
+                line = probe.measure(lambda case, number: measure_case(case, number, DEFAULT.rules, 60.0))
                 assert line is not None, "the loops are not built"
+                assert line["what"] == "memory"
                 best[name] = [max(best[name][0], plain), max(best[name][1], line["bytes_per_s"])]
     for name, (plain, ours) in best.items():
         print(f"{name:6} plain C {plain / 1e9:6.2f} GB/s, ours {ours / 1e9:6.2f} GB/s, ours/plain {ours / plain:.3f}")

@@ -1,3 +1,55 @@
-"""DeepBench: how fast do hardware and libraries run the basic operations of deep learning?"""
+"""DeepBench: how fast do hardware and libraries run the basic operations of deep learning?
 
-__version__ = "0.1.0"
+    import deepbench
+
+    results = deepbench.measure("gemm m=1760 n=128 k=1760 f32", backends=["onednn", "openblas"])
+    results.fastest("gemm")
+
+`docs/python.md` describes these functions. They are imported when they are first used.
+"""
+
+from typing import TYPE_CHECKING
+
+# The functions `measure` and `report` share their names with two folders of this package. Importing the folders here,
+# before anything else does, and removing their names leaves these names to the functions.
+import deepbench.measure
+import deepbench.report  # noqa: F401
+from deepbench.core.version import VERSION
+
+__version__ = VERSION
+
+del measure, report  # noqa: F821
+
+if TYPE_CHECKING:
+    from deepbench.api import Results, cases, compare, load, measure, report, resume
+    from deepbench.core.case import Case
+    from deepbench.core.errors import BadInput, DeepBenchError
+
+__all__ = [
+    "BadInput",
+    "Case",
+    "DeepBenchError",
+    "Results",
+    "cases",
+    "compare",
+    "load",
+    "measure",
+    "report",
+    "resume",
+]
+
+_MODULES = {"Case": "core.case", "BadInput": "core.errors", "DeepBenchError": "core.errors"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'deepbench' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"deepbench.{_MODULES.get(name, 'api')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,14 +1,15 @@
-"""Write docs/coverage.md: how every (problem, direction, precision) of DeepBench's suites ended on a machine.
+"""Write docs/coverage.md: the status of every problem of DeepBench's suites on one machine.
 
-Run: python docs/make_coverage.py FILE …     result files of `deepbench run deepbench/…`, several are read together
+Run `python docs/make_coverage.py FILE…` with the result files of `deepbench run deepbench/…`.
 
-A problem counts once in a direction and precision, with the best that any library and setting made of it: `ok` if one
-is `ok`, else the status of the libraries. What no library is marked for is counted too, from the suites themselves.
+A problem counts once per direction and precision, with its best status over all libraries and settings. Problems that
+no library supports are counted too, because they are read from the suites.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -25,20 +26,22 @@ SUITES = ("deepbench/train", "deepbench/server", "deepbench/device")
 NO_LIBRARY, NOT_RUN = "no library", "not run"
 
 
-def listed() -> dict[tuple[str, str, str], set[tuple[str, object]]]:
+def listed_problems() -> dict[tuple[str, str, str], set[tuple[str, object]]]:
     """(suite, op, direction) → the distinct problems with their settings."""
-    found: dict[tuple[str, str, str], set[tuple[str, object]]] = {}
+    problems: dict[tuple[str, str, str], set[tuple[str, object]]] = {}
     for suite in SUITES:
         for entry in read_suite(suite):
             pattern = entry.pattern
             direction = pattern.direction or find_op(pattern.op).directions[0]
-            found.setdefault((suite, pattern.op, direction), set()).add((pattern.problem.text, pattern.settings))
-    return found
+            problems.setdefault((suite, pattern.op, direction), set()).add((pattern.problem.text, pattern.settings))
+    return problems
 
 
-def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[str, str]], Counter[str], list[str]]:
+def read_statuses(
+    paths: list[Path],
+) -> tuple[dict[tuple[str, str, str, str, str], dict[str, str]], Counter[str], list[str]]:
     """(suite, op, direction, precision, problem) → status by backend; reasons; the machines and libraries."""
-    found: dict[tuple[str, str, str, str, str], dict[str, str]] = {}
+    statuses: dict[tuple[str, str, str, str, str], dict[str, str]] = {}
     reasons: Counter[str] = Counter()
     machines: dict[str, None] = {}
     for path in paths:
@@ -58,57 +61,57 @@ def ended(paths: list[Path]) -> tuple[dict[tuple[str, str, str, str, str], dict[
             for source in record["sources"]:
                 text = make_problem(find_op(record["op"]), record["problem"]).text
                 key = (source["suite"], record["op"], record["direction"], record["precision"], text)
-                by_backend = found.setdefault(key, {})
+                by_backend = statuses.setdefault(key, {})
                 if by_backend.get(record["backend"]) != "ok":  # with some setting
                     by_backend[record["backend"]] = s.status
             if s.status != "ok":
                 reasons[f"{record['backend']}: {s.status}: {record['reason']}"] += 1
-    return found, reasons, list(machines)
+    return statuses, reasons, list(machines)
 
 
 def main() -> None:
-    """Write the page beside this file."""
-    found, reasons, machines = ended([Path(p) for p in sys.argv[1:]])
-    used_backends = {name for by_backend in found.values() for name in by_backend}
+    """Write the page next to this file."""
+    statuses, reasons, machines = read_statuses([Path(p) for p in sys.argv[1:]])
+    used_backends = {name for by_backend in statuses.values() for name in by_backend}
     devices = {find_backend(name).device for name in used_backends}
-    here = [b for b in all_backends().values() if b.device in devices and b.computes and b.name != "reference"]
-    known = {p for b in here for mark in b.marks() for p in mark.precisions}
+    backends = [b for b in all_backends().values() if b.device in devices and b.computes and b.name != "reference"]
+    known = {p for b in backends for mark in b.marks() for p in mark.precisions}
     columns = [*STATUSES, NO_LIBRARY, NOT_RUN]
     rows, used = [], set()
     totals: Counter[str] = Counter()
-    for (suite, op_name, direction), problems in sorted(listed().items()):
+    for (suite, op_name, direction), problems in sorted(listed_problems().items()):
         op = find_op(op_name)
         for kind in PRECISIONS.values():
             if not op.allows(direction, kind) or kind.name not in known:
                 continue
             counts: Counter[str] = Counter()
-            fine: Counter[str] = Counter()
+            ok_by: Counter[str] = Counter()
             for text, _ in problems:
-                by_backend = found.get((suite, op_name, direction, kind.name, text), {})
-                served = [b for b in here if b.supports(op_name, kind.name, direction)]
-                status = next((s for s in STATUSES if s in by_backend.values()), NOT_RUN if served else NO_LIBRARY)
-                waiting = [b for b in served if b.default and b.name not in by_backend]
-                if status != "ok" and waiting:  # another library may still serve it
+                by_backend = statuses.get((suite, op_name, direction, kind.name, text), {})
+                capable = [b for b in backends if b.supports(op_name, kind.name, direction)]
+                status = next((s for s in STATUSES if s in by_backend.values()), NOT_RUN if capable else NO_LIBRARY)
+                missing = [b for b in capable if b.default and b.name not in by_backend]
+                if status != "ok" and missing:  # another library may support it
                     status = NOT_RUN
                 counts[status] += 1
-                fine.update(name for name, s in by_backend.items() if s == "ok")
+                ok_by.update(name for name, s in by_backend.items() if s == "ok")
             totals.update(counts)
             used.update(counts)
-            by = ", ".join(f"{name} {n}" for name, n in sorted(fine.items()))
+            by = ", ".join(f"{name} {n}" for name, n in sorted(ok_by.items()))
             rows.append((suite, op_name, direction, kind.name, len(problems), counts, by))
     shown = [c for c in columns if c in used]
     lines = [
         "# Coverage",
         "",
-        "How every problem of DeepBench's suites ended, in every direction and precision, on one machine. Made by",
-        "`python docs/make_coverage.py` from result files; not written by hand.",
+        "This page shows which problems of DeepBench's suites run in which precision on one machine. It is for readers",
+        "who want to know what to expect on their own. `python docs/make_coverage.py` generates it from result files.",
         "",
         *[f"- {m}" for m in machines],
         "",
-        "A problem counts once, with the best that any library made of it; the last column has the libraries that are",
-        "`ok`, by number of problems. *no library*: none is marked for it. *not run*: beyond the time that was given.",
+        "Each problem counts once, with its best status over all libraries. The last column has the libraries that are",
+        "`ok`, by number of problems. *no library*: no library supports it. *not run*: the time limit was reached.",
         "",
-        f"| suite | op | direction | precision | problems | {' | '.join(shown)} | ok by library |",
+        f"| suite | op | direction | precision | problems | {' | '.join(shown)} | ok by |",
         f"|---|---|---|---|---:|{'---:|' * len(shown)}---|",
     ]
     for suite, op_name, direction, kind_name, count, counts, by in rows:
@@ -116,8 +119,9 @@ def main() -> None:
         lines.append(f"| {suite} | {op_name} | {direction} | {kind_name} | {count} | {cells} | {by} |")
     cells = " | ".join(str(totals[c]) if totals[c] else "" for c in shown)
     lines.append(f"| all | | | | {sum(totals.values())} | {cells} | |")
-    lines += ["", "## Reasons", "", "Why a library has no time for a case, and for how many cases:", ""]
-    lines += [f"- {n} × {text}" for text, n in reasons.most_common()]
+    lines += ["", "## Reasons", "", "Why a library has no time for a case, with the number of cases:", ""]
+    for text, n in reasons.most_common():
+        lines += textwrap.wrap(f"- {n} × {text}", 118, subsequent_indent="  ")
     Path(__file__).with_name("coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The pictures of reports.md, from the files in results/: python docs/make_pictures.py (wants chromium, playwright)."""
+"""Draw the pictures of reports.md from the files in results/. Needs Chromium and Playwright."""
 
 import shutil
 import sys
@@ -19,19 +19,18 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def main() -> None:
-    """Four pictures: a report, the same in the dark and narrow with a case open, a site's index and a comparison."""
+    """Draw a report, the report in dark mode on a phone with a case open, the index of a site, and a comparison."""
     files = sorted((HERE.parent / "results").glob("*.jsonl"))
     largest = max(files, key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        found = read_results(largest)
-        whole = {"files": [content.of_file(found, largest.stem)], "pairs": []}
+        data = {"files": [content.of_file(read_results(largest), largest.stem)], "pairs": []}
         report = Path(folder) / "report.html"
-        report.write_bytes(render.page(whole, f"DeepBench: {largest.stem}"))
+        report.write_bytes(render.page(data, f"DeepBench: {largest.stem}"))
         public = Path(folder) / "public"
         site.build(HERE.parent / "results", public, published=True)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
 
-        def shoot(
+        def screenshot(
             name: str, path: Path, width: int, height: int, scheme: str = "light", click: str = "", query: str = ""
         ):
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -44,11 +43,11 @@ def main() -> None:
             page.screenshot(path=PICTURES / name)
             page.close()
 
-        shoot("report.png", report, 1200, 1500)
-        shoot("report-dark.png", report, 420, 900, "dark", "#table tbody button >> nth=2")
-        shoot("site.png", public / "index.html", 1300, 900)
+        screenshot("report.png", report, 1200, 1500)
+        screenshot("report-dark.png", report, 420, 900, "dark", "#table tbody button >> nth=2")
+        screenshot("site.png", public / "index.html", 1300, 900)
         query = f"?a={largest.stem}&b=nvidia-gtx-1080-ti"
-        shoot("compare.png", public / "compare.html", 1200, 1100, query=query)
+        screenshot("compare.png", public / "compare.html", 1200, 1100, query=query)
         browser.close()
 
 

@@ -1,9 +1,10 @@
-"""What all tests share: the command in a subprocess, and result files made by hand."""
+"""Shared by all tests: opt-in markers, the command in a subprocess, and the lines of result files."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,33 +13,45 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# What keeps the default run under six minutes on two cores.
-long = pytest.mark.skipif(not os.environ.get("DEEPBENCH_TEST_HOSTS"), reason="long tests are opt-in: make test-hosts")
+# Tests with these markers run only if the expression after pytest's -m names the marker.
+OPT_IN = {name: f"make test-{name}" for name in ("long", "hosts", "browser", "wheel")}
+
+# With these variables the three default libraries are missing. A run then has no peak to probe, which saves seconds.
+NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("MKL", "ONEDNN", "OPENBLAS")}
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skip opt-in tests that were not requested, and say how to request them."""
+    requested = set(re.findall(r"\w+", config.option.markexpr))
+    for item in items:
+        for marker in OPT_IN.keys() - requested:
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"opt-in: {OPT_IN[marker]}, or pytest -m {marker}"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_memory(tmp_path_factory):
-    """Tests neither use nor change what is remembered of this machine."""
+def _private_state(tmp_path_factory):
+    """Tests neither read nor change what DeepBench remembers about this machine."""
     os.environ["DEEPBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+def run_command(folder, *words, timeout=120, **environment):
+    """Run `deepbench` in `folder`; returns the finished process with text output."""
+    env = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "DEEPBENCH_PLUGINS")}
+    return subprocess.run(
+        [sys.executable, "-m", "deepbench", *words],
+        cwd=folder,
+        env=env | {"PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 @pytest.fixture
 def deepbench(tmp_path):
-    """Run the command in an empty folder; returns the finished process with text output."""
-
-    def run(*words, timeout=120, **environment):
-        env = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "DEEPBENCH_PLUGINS")}
-        env |= {"PYTHONPATH": str(ROOT), **environment}
-        return subprocess.run(
-            [sys.executable, "-m", "deepbench", *words],
-            cwd=tmp_path,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-
-    return run
+    """`run_command` in an empty folder."""
+    return lambda *words, **options: run_command(tmp_path, *words, **options)
 
 
 def lines_of(path):

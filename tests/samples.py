@@ -1,8 +1,9 @@
-"""Lines of result files, made by hand."""
+"""Lines of result files, made by hand, and files of them."""
 
 from dataclasses import asdict
 
 from deepbench.core.case import parse_case
+from deepbench.core.json_lines import to_line
 from deepbench.plan.modes import DEFAULT
 from deepbench.results.old_files import ADDED
 from deepbench.results.record import SCHEMA, make_record
@@ -30,6 +31,7 @@ def header(cases=()):
 
 
 def roof(flop_per_s=1e9, precision="f32"):
+    """The measured peak of a precision, as files of earlier versions have it."""
     return {
         "precision": precision,
         "threads": 1,
@@ -38,6 +40,11 @@ def roof(flop_per_s=1e9, precision="f32"):
         "library": "MKL 1",
         "at": "2026-11-21T00:00:00+00:00",
     }
+
+
+def peak(flop_per_s=1e9, precision="f32", threads=1):
+    """The same as a limit, as files have it today."""
+    return {"what": "compute", "device": "cpu", **roof(flop_per_s, precision), "threads": threads, "seconds": 1e-3}
 
 
 def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT):
@@ -67,3 +74,10 @@ def failed(status, reason, backend="mkl", round_number=1):
 def as_old(record):
     """The record as an earlier version wrote it."""
     return {name: value for name, value in record.items() if name not in ADDED}
+
+
+def write(path, lines, first=None):
+    """Write a result file: `first` (default: `header()`), then records, roofs and limits. Returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(to_line(line) for line in [header() if first is None else first, *lines]))
+    return path

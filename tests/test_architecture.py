@@ -17,6 +17,7 @@ LAYERS = (
     {"backends", "plan", "judge"},
     {"measure"},
     {"formats", "report"},
+    {"api"},
     {"cli"},
 )
 
@@ -75,10 +76,9 @@ def test_imports_point_down(name):
 def test_every_folder_has_a_layer():
     folders = {path.parent.name for path in PACKAGE.glob("*/*.py")}
 
-    assert set().union(*LAYERS) == folders
+    assert set().union(*LAYERS) - {"api"} == folders
 
 
-@pytest.mark.xfail(reason="cycles within cli, native/gpu, cudnn and miopen are being removed")
 def test_no_module_imports_itself_by_way_of_others():
     graph = {
         name: {found for found in imports(path) if found in MODULES and found != name} for name, path in MODULES.items()

@@ -1,24 +1,22 @@
-"""cuBLAS: `cublasGemmEx` with the library's own choice of algorithm, as the original called it."""
+"""cuBLAS: `cublasGemmEx` with the library's default choice of algorithm, as the original benchmark called it."""
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from deepbench.core.backend import kernel
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
+from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
     from deepbench.native.gpu.vendor import Cuda
 
-PRECISIONS = ("f32", "tf32", "bf16", "f16", "f16f16", "i8")
-
-# Integer kernels read four numbers at once, so columns begin at multiples of four bytes (cuBLAS, "cublasGemmEx").
+# Integer kernels read four numbers at once, so columns must begin at multiples of four bytes (cuBLAS, "cublasGemmEx").
 INTEGER_LEADING = 4
 
 
@@ -26,41 +24,41 @@ class CuBLAS(GpuBackend):
     name = "cublas"
     title = "cuBLAS"
     part = "blas"
+    tuning_prefixes: ClassVar[tuple[str, ...]] = ("CUBLAS_",)
 
     def start(self) -> None:
-        self.blas = self.handle("cublasCreate_v2")
-        self.gpu.call("cublasSetStream_v2", self.blas, self.gpu.stream)
+        self.handle = self.create("cublasCreate_v2")
+        self.gpu.call("cublasSetStream_v2", self.handle, self.gpu.stream)
 
-    def version(self) -> str | None:
-        number = ctypes.c_int()
-        self.gpu.call("cublasGetVersion_v2", self.blas, ctypes.byref(number))
-        return version_text(number.value)
+    def version(self) -> str:
+        return version_text(self.number("cublasGetVersion_v2", self.handle))
 
-    @kernel("gemm", precisions=PRECISIONS)
+    @kernel("gemm", precisions=("f32", "tf32", "bf16", "f16", "f16f16", "i8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         p = case.problem
         if case.settings["weights"] == "packed":
             raise Unsupported(f"{self.title} has no interface to pack weights ahead")
         leading = {"a": INTEGER_LEADING, "b": INTEGER_LEADING} if case.precision.name == "i8" else {}
         buffers = self.buffers(case, arrays, leading)
-        compute, kind = compute_type(self.vendor, case)
-        alpha, beta = scalar(kind, 1), scalar(kind, float(case.settings["beta"]))
-        operand = {x: (buffers.address[x], self.gpu.type(t), buffers.leading[x]) for x, t in types_of(arrays).items()}
-        # Of our own, so that nothing is allocated while calls are captured into a graph.
-        self.gpu.call("cublasSetWorkspace_v2", self.blas, *self.gpu.workspace())
+        compute, scalar_type = compute_type(self.vendor, case)
+        alpha, beta = scalar(scalar_type, 1), scalar(scalar_type, float(case.settings["beta"]))
+        types = types_of(arrays)
+        operand = {x: (buffers.address[x], self.gpu.data_type(types[x]), buffers.leading[x]) for x in "abc"}
+        # With a workspace of ours the library allocates nothing while calls are captured into a graph.
+        self.gpu.call("cublasSetWorkspace_v2", self.handle, *self.gpu.workspace())
         if self.vendor.MATH_FULL_SUMS is not None and case.precision.name in ("bf16", "f16"):
-            self.gpu.call("cublasSetMathMode", self.blas, self.vendor.MATH_FULL_SUMS)
-        call = self.enqueue(
-            "cublasGemmEx", self.blas, transposed(self.vendor, p.a_t), transposed(self.vendor, p.b_t), p.m, p.n, p.k,
+            self.gpu.call("cublasSetMathMode", self.handle, self.vendor.MATH_FULL_SUMS)
+        call = self.prepare_call(
+            "cublasGemmEx", self.handle, transposed(self.vendor, p.a_t), transposed(self.vendor, p.b_t), p.m, p.n, p.k,
             alpha, *operand["a"], *operand["b"], beta, *operand["c"], compute, self.vendor.GEMM_DEFAULT,
         )  # fmt: skip
         notes = {"implementation": self.vendor.symbol("cublasGemmEx"), "workspace_bytes": self.gpu.workspace()[1]}
-        # A search among one: so the library has loaded its kernels before the first call, and refuses in time.
+        # A search with one candidate: the library loads its kernels before the first call, or reports an error here.
         return self.fastest(case, [lambda: self.kernel([call], buffers, arrays, notes)], buffers.load)[0]
 
 
 def transposed(vendor: Cuda, flag: int) -> int:
-    """The number for a matrix that lies transposed in memory, or does not."""
+    """The vendor's constant for a matrix that is transposed in memory, or not."""
     return vendor.OP_T if flag else vendor.OP_N
 
 
@@ -70,7 +68,7 @@ def types_of(arrays: Arrays) -> dict[str, str]:
 
 
 def compute_type(vendor: Cuda, case: Case) -> tuple[int, str]:
-    """What products are computed in, and the type of alpha and beta that belongs to it."""
+    """The compute type of a case, and the type that alpha and beta have with it."""
     name = case.precision.name
     if name == "tf32":
         return vendor.COMPUTE_32F_TF32, "f32"
@@ -79,11 +77,6 @@ def compute_type(vendor: Cuda, case: Case) -> tuple[int, str]:
     if name == "i8":
         return vendor.COMPUTE_32I, "s32"
     return vendor.COMPUTE_32F, "f32"
-
-
-def version_text(number: int) -> str:
-    """130100 → 13.1.0."""
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 BACKEND = CuBLAS()

@@ -1,4 +1,4 @@
-"""cuSPARSE: CSR times dense (SpMM) and times a vector (SpMV), each with every algorithm there is."""
+"""cuSPARSE: CSR matrix times dense matrix (SpMM) or vector (SpMV), with the fastest of its algorithms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from deepbench.core.backend import kernel
 from deepbench.core.kernel import Kernel
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
+from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -21,52 +22,50 @@ class CuSPARSE(GpuBackend):
     name = "cusparse"
     title = "cuSPARSE"
     part = "sparse"
+    tuning_prefixes = ("CUSPARSE_",)
 
     def start(self) -> None:
-        self.sparse = self.handle("cusparseCreate")
-        self.gpu.call("cusparseSetStream", self.sparse, self.gpu.stream)
+        self.handle = self.create("cusparseCreate")
+        self.gpu.call("cusparseSetStream", self.handle, self.gpu.stream)
 
-    def version(self) -> str | None:
-        number = ctypes.c_int()
-        self.gpu.call("cusparseGetVersion", self.sparse, ctypes.byref(number))
-        return f"{number.value // 1000}.{number.value // 100 % 10}.{number.value % 100}"
+    def version(self) -> str:
+        return version_text(self.number("cusparseGetVersion", self.handle), 1000)
 
     @kernel("sparse_gemm", precisions=("f32", "f16", "bf16", "i8"))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """What an algorithm wants to know of A is found out before the clock, as `optimize_s`."""
-        from deepbench.native.gpu.device import Memory
+        """The analysis of A happens before timing starts; its time is `optimize_s` in the notes."""
+        from deepbench.native.gpu.runtime import Memory
 
         p, gpu, vendor = case.problem, self.gpu, self.vendor
         buffers = self.buffers(case, arrays)
-        types = {x: gpu.type(type_name(arrays[x].dtype)) for x in ("values", "b", "c")}
+        types = {x: gpu.data_type(type_name(arrays[x].dtype)) for x in ("values", "b", "c")}
         compute = "s32" if case.precision.name == "i8" else "f32"
         at = buffers.address
-        a = self.handle(
+        a = self.create(
             "cusparseCreateCsr", p.m, p.k, p.non_zeros, at["row_starts"], at["columns"], at["values"],
             vendor.INDEX_32I, vendor.INDEX_32I, vendor.BASE_ZERO, types["values"],
         )  # fmt: skip
         by_row = case.settings["order"] == "row"
         transposed = [vendor.SPARSE_OP_N] * (1 if p.n == 1 else 2)
         if p.n == 1:
-            name, algorithms = "cusparseSpMV", vendor.SPMV_ALGORITHMS
-            b = self.handle("cusparseCreateDnVec", p.k, at["b"], types["b"])
-            c = self.handle("cusparseCreateDnVec", p.m, at["c"], types["c"])
+            function, algorithms = "cusparseSpMV", vendor.SPMV_ALGORITHMS
+            b = self.create("cusparseCreateDnVec", p.k, at["b"], types["b"])
+            c = self.create("cusparseCreateDnVec", p.m, at["c"], types["c"])
         else:
-            name, algorithms = "cusparseSpMM", vendor.SPMM_ALGORITHMS
+            function, algorithms = "cusparseSpMM", vendor.SPMM_ALGORITHMS
             order = vendor.ORDER_ROW if by_row else vendor.ORDER_COLUMN
-            b = self.handle("cusparseCreateDnMat", p.k, p.n, p.n if by_row else p.k, at["b"], types["b"], order)
-            c = self.handle("cusparseCreateDnMat", p.m, p.n, p.n if by_row else p.m, at["c"], types["c"], order)
+            b = self.create("cusparseCreateDnMat", p.k, p.n, p.n if by_row else p.k, at["b"], types["b"], order)
+            c = self.create("cusparseCreateDnMat", p.m, p.n, p.n if by_row else p.m, at["c"], types["c"], order)
         alpha, beta = scalar(compute, 1), scalar(compute, float(case.settings["beta"]))
 
         def candidate(title: str, algorithm: int) -> Kernel:
-            arguments = (self.sparse, *transposed, alpha, a, b, beta, c, gpu.type(compute), algorithm)
+            arguments = (self.handle, *transposed, alpha, a, b, beta, c, gpu.data_type(compute), algorithm)
             count = ctypes.c_size_t()
-            gpu.call(f"{name}_bufferSize", *arguments, ctypes.byref(count))
-            scratch = Memory(gpu, count.value, "the workspace")
-            call = self.enqueue(name, *arguments, scratch.address)
-
+            gpu.call(f"{function}_bufferSize", *arguments, ctypes.byref(count))
+            workspace = Memory(gpu, count.value, "the workspace")
+            call = self.prepare_call(function, *arguments, workspace.address)
             notes: dict[str, Any] = {
-                "implementation": vendor.symbol(name),
+                "implementation": vendor.symbol(function),
                 "algorithm": title,
                 "workspace_bytes": count.value,
             }
@@ -74,13 +73,13 @@ class CuSPARSE(GpuBackend):
             def load() -> None:
                 buffers.load()
                 start = perf_counter()
-                gpu.call(f"{name}_preprocess", *arguments, scratch.address)
+                gpu.call(f"{function}_preprocess", *arguments, workspace.address)
                 gpu.synchronize()
                 notes["optimize_s"] = perf_counter() - start
 
-            made = self.kernel([call], buffers, arrays, notes, scratch)
-            made.load = load
-            return made
+            kernel = self.kernel([call], buffers, arrays, notes, workspace)
+            kernel.load = load
+            return kernel
 
         return self.fastest(case, [partial(candidate, *algorithm) for algorithm in algorithms])[0]
 

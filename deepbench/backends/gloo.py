@@ -1,6 +1,6 @@
-"""Gloo, through PyTorch's `torch.distributed`: what frameworks use between CPUs.
+"""Gloo through PyTorch's `torch.distributed`: what frameworks use between CPUs.
 
-Its all-reduce works in place; out of place the vector is copied first, in the time, as a program would.
+Its all-reduce works in place. For an out-of-place result the vector is copied first, which is part of the time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import struct
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from deepbench.backends.torch import import_torch, tensor
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.collective import products
+from deepbench.core.collective import ROUNDOFF, products
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 
@@ -23,23 +24,21 @@ if TYPE_CHECKING:
     from deepbench.core.collective import Group
     from deepbench.core.op import Arrays
 
+FLOATS = tuple(ROUNDOFF)
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface that has this address, None where it cannot be told."""
+    """The network interface that has this address; None if unknown."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
-            with contextlib.suppress(OSError):  # it has no address
+            with contextlib.suppress(OSError):  # an interface without an address
                 answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
                 if socket.inet_ntoa(answer[20:24]) == address:
                     return name
     return None
-
-
-FLOATS = ("f32", "f16", "bf16")
 
 
 class Gloo(GroupBackend):
@@ -47,28 +46,18 @@ class Gloo(GroupBackend):
     title = "Gloo"
     framework = True
     default = False
+    overlaps = True
+    tuning_prefixes = ("GLOO_",)
 
     def open(self) -> dict[str, Any]:
-        try:
-            import torch
-            import torch.distributed as distributed
-        except ImportError as error:
-            raise Unavailable(
-                f"Gloo comes with PyTorch, not found ({error})", "pip install 'deepbench-kernels[torch]'"
-            ) from None
+        self.torch = torch = import_torch()
+        distributed = self.distributed = torch.distributed
         if not distributed.is_available() or not distributed.is_gloo_available():
-            raise Unavailable("this PyTorch was built without Gloo", "install the build of PyPI or pytorch.org")
-        self.torch: Any = torch
-        self.distributed: Any = distributed
+            raise Unavailable("this PyTorch was built without Gloo", "pip install torch, or a build from pytorch.org")
         return {"name": "Gloo of PyTorch", "version": torch.__version__, "path": torch.__file__}
 
-    def environment(self, case: Case) -> dict[str, str]:
-        if case.settings["algorithm"] != "default":
-            raise Unsupported("Gloo offers no choice of algorithm (it is a ring); choose algorithm=default")
-        return {}
-
     def settle(self, group: Group) -> None:
-        """Gloo asks the name service which interface to take; we know it."""
+        """Name the network interface; otherwise Gloo asks the name service for it."""
         name = interface_of(group.address)
         if name is not None:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
@@ -88,7 +77,7 @@ class Gloo(GroupBackend):
 
     @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
-        send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
+        send, receive = self._tensors(arrays)
         in_place = case.settings["place"] == "in"
         if case.settings["overlap"] == "gemm":
             return self._overlapped(case, send, receive)
@@ -98,32 +87,32 @@ class Gloo(GroupBackend):
                 receive.copy_(send)
             self.distributed.all_reduce(receive)
 
-        def together() -> None:
+        def barrier() -> None:
             if in_place:
                 receive.copy_(send)
             self.distributed.barrier()
 
         name = "all_reduce" if in_place else "copy_ and all_reduce"
-        return Kernel(run=run, barrier=Kernel(run=together), notes={"implementation": name})
+        return Kernel(run=run, barrier=Kernel(run=barrier), notes={"implementation": name})
 
     def _overlapped(self, case: Case, send: Any, receive: Any) -> Kernel:
-        """Gloo's own threads reduce while this one multiplies."""
+        """Gloo's own threads reduce while this thread multiplies."""
         if case.settings["place"] == "in":
             raise Unsupported("overlap is measured out of place; choose place=out")
         multiply = products(send.nbytes, lambda: None)
 
-        def begin() -> Any:
+        def start() -> Any:
             receive.copy_(send)
             return self.distributed.all_reduce(receive, async_op=True)
 
         def both() -> None:
-            work = begin()
+            work = start()
             multiply()
             work.wait()
 
         barrier = Kernel(run=self.distributed.barrier)
         parts = {
-            "all_reduce": Kernel(run=lambda: begin().wait(), barrier=barrier),
+            "all_reduce": Kernel(run=lambda: start().wait(), barrier=barrier),
             "gemm": Kernel(run=multiply, barrier=barrier),
         }
         name = "copy_ and all_reduce, matmul"
@@ -131,36 +120,32 @@ class Gloo(GroupBackend):
 
     @kernel("all_gather", precisions=FLOATS)
     def all_gather(self, case: Case, arrays: Arrays) -> Kernel:
-        send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
+        send, receive = self._tensors(arrays)
         return self._kernel("all_gather_into_tensor", receive, send)
 
     @kernel("all_to_all", precisions=FLOATS)
     def all_to_all(self, case: Case, arrays: Arrays) -> Kernel:
-        send, receive = self._tensor(arrays["send"]), self._tensor(arrays["receive"])
+        send, receive = self._tensors(arrays)
         return self._kernel("all_to_all_single", receive, send)
 
     @kernel("broadcast", precisions=FLOATS)
     def broadcast(self, case: Case, arrays: Arrays) -> Kernel:
-        return self._kernel("broadcast", self._tensor(arrays["receive"]), 0)
+        return self._kernel("broadcast", self._tensors(arrays)[1], 0)
 
     @kernel("send_receive", precisions=FLOATS)
     def send_receive(self, case: Case, arrays: Arrays) -> Kernel:
-        send, receive, distributed = self._tensor(arrays["send"]), self._tensor(arrays["receive"]), self.distributed
+        (send, receive), distributed = self._tensors(arrays), self.distributed
         ranks, rank = case.problem.ranks, distributed.get_rank()
 
         def run() -> None:
-            sent = distributed.isend(send, (rank + 1) % ranks)
+            request = distributed.isend(send, (rank + 1) % ranks)
             distributed.recv(receive, (rank - 1) % ranks)
-            sent.wait()
+            request.wait()
 
         return Kernel(run=run, barrier=Kernel(run=distributed.barrier), notes={"implementation": "isend, recv"})
 
-    def _tensor(self, array: Any) -> Any:
-        import numpy as np
-
-        if array.dtype.name == "bfloat16":
-            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
-        return self.torch.from_numpy(array)
+    def _tensors(self, arrays: Arrays) -> tuple[Any, Any]:
+        return tensor(self.torch, arrays["send"]), tensor(self.torch, arrays["receive"])
 
     def _kernel(self, name: str, *arguments: Any) -> Kernel:
         function = getattr(self.distributed, name)

@@ -1,4 +1,4 @@
-"""hipBLAS: AMD's cuBLAS."""
+"""hipBLAS, AMD's counterpart of cuBLAS."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from deepbench.native.gpu.vendor import HIP
 class HipBLAS(CuBLAS):
     name = "hipblas"
     title = "hipBLAS"
+    tuning_prefixes = ("HIPBLAS_", "ROCBLAS_")
     device = "hip"
     vendor = HIP
 

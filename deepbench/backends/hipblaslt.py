@@ -1,4 +1,4 @@
-"""hipBLASLt: AMD's cuBLASLt."""
+"""hipBLASLt, AMD's counterpart of cuBLASLt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from deepbench.native.gpu.vendor import HIP
 class HipBLASLt(CuBLASLt):
     name = "hipblaslt"
     title = "hipBLASLt"
+    tuning_prefixes = ("HIPBLASLT_",)
     device = "hip"
     vendor = HIP
 

@@ -1,4 +1,4 @@
-"""hipSPARSE: AMD's cuSPARSE."""
+"""hipSPARSE, AMD's counterpart of cuSPARSE."""
 
 from __future__ import annotations
 

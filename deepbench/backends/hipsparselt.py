@@ -1,4 +1,4 @@
-"""hipSPARSELt: AMD's cuSPARSELt."""
+"""hipSPARSELt, AMD's counterpart of cuSPARSELt."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Intel MPI, from a prefix of its own."""
+"""Intel MPI, installed in its own prefix."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deepbench.backends.mpich import MPIBackend
 from deepbench.native import mpi
+from deepbench.native.mpi_backend import MPIBackend
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
 
 # Numbers of I_MPI_ADJUST_ALLREDUCE in Intel's Developer Reference, "I_MPI_ADJUST Family".
-ADJUST = {
+NUMBERS = {
     "recursive_doubling": 1,
     "rabenseifner": 2,
     "reduce_broadcast": 3,
@@ -19,23 +19,18 @@ ADJUST = {
     "tree": 9,
     "direct": 19,
 }
+ALGORITHMS = {"all_reduce": {name: {"I_MPI_ADJUST_ALLREDUCE": str(number)} for name, number in NUMBERS.items()}}
 
 
 class IntelMPI(MPIBackend):
     name = "intelmpi"
     title = "Intel MPI"
     flavour = mpi.INTEL_MPI
-    ALGORITHMS = {  # noqa: RUF012  (ClassVar in MPIBackend)
-        "all_reduce": {name: {"I_MPI_ADJUST_ALLREDUCE": str(number)} for name, number in ADJUST.items()}
-    }
-
-    @property
-    def default(self) -> bool:  # type: ignore[override]  # an attribute elsewhere
-        """Where it is: it is asked for by installing it beside MPICH."""
-        return mpi.present(self.flavour)
+    algorithms = ALGORITHMS
+    tuning_prefixes = ("I_MPI_",)
 
     def environment(self, case: Case) -> dict[str, str]:
-        """It finds its own files by this; and it pins ranks unless told not to."""
+        """The first variable tells it where its files are; the second stops it from pinning ranks."""
         return {"I_MPI_ROOT": mpi.find(self.flavour).prefix, "I_MPI_PIN": "0", **super().environment(case)}
 
 

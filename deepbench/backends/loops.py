@@ -1,20 +1,18 @@
-"""Our own C loops: reading, copying and triad, by as many threads as the case has."""
+"""DeepBench's own C loops: read, copy and triad, on as many threads as the case says."""
 
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.native import library
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
-
-FOLDER = Path(__file__).parent.parent / "native"
 
 
 class Loops(Backend):
@@ -22,23 +20,20 @@ class Loops(Backend):
     title = "C loops"
 
     def open(self) -> dict[str, Any]:
-        for path in sorted(FOLDER.glob("_memory*.so")):
-            try:
-                self.library = ctypes.CDLL(str(path))
-            except OSError:  # built for another machine
-                continue
-            self.library.deepbench_threads.restype = ctypes.c_int64
-            return {"name": "deepbench's own loops", "version": None, "path": str(path), "threading": "OpenMP"}
-        raise Unavailable(
-            "the C loops are not built: there was no C compiler with OpenMP when deepbench was installed",
-            "install gcc, then install deepbench again",
-        )
+        loops = library.compiled("memory")
+        if loops is None:
+            raise Unavailable(
+                "the C loops are not built: there was no C compiler when DeepBench was installed",
+                "install gcc, then install DeepBench again",
+            )
+        self.library = loops
+        loops.deepbench_threads.restype = ctypes.c_int64
+        return {"name": "deepbench's own loops", "version": None, "path": loops._name, "threading": "OpenMP"}
 
     @kernel("memory", precisions=("f32",))
     def memory(self, case: Case, arrays: Arrays) -> Kernel:
-        threads = self.library.deepbench_threads()
-        if threads != case.threads:
-            raise Unsupported(f"the loops were built without OpenMP: they have {threads} thread, not {case.threads}")
+        if self.library.deepbench_threads() != case.threads:
+            raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
         kind, n = case.problem.kind, case.problem.n
         streams = {"read": ("a", "c"), "copy": ("a", "c"), "triad": ("a", "b", "c")}[kind]
         count = n // 2 if kind == "read" else n

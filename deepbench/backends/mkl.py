@@ -1,7 +1,7 @@
-"""Intel oneMKL, through its single dynamic library: SGEMM and the mixed-precision GEMMs, plain and packed.
+"""Intel oneMKL through its single dynamic library: SGEMM, mixed-precision GEMM (plain and packed), sparse products.
 
-Fortran-style names, all arguments by address. `sgemm_64` and its sisters take 64-bit integers; releases without
-them get the same bytes, see `native/blas.py`.
+GEMM uses Fortran names with all arguments by address. `sgemm_64` and the like take 64-bit integers; releases without
+them read the same bytes, see `native/blas.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.errors import LibraryError, Unsupported
@@ -17,6 +17,8 @@ from deepbench.core.kernel import Call, Kernel
 from deepbench.native import library
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
 
@@ -26,7 +28,6 @@ ROUTINES = {
     "f16": "gemm_f16f16f32",
     "i8u8": "gemm_s8u8s32",
 }
-
 
 # mkl_spblas.h
 SPARSE_NON_TRANSPOSE = 10
@@ -40,12 +41,12 @@ SPARSE_STATUS = {
     4: "execution failed",
     5: "internal error",
 }
-# How often the inspector may expect the product: as often as a server would make it.
+# The number of products that the inspector is told to expect: many, as in a server.
 EXPECTED_CALLS = 1000
 
 
 class MatrixDescr(ctypes.Structure):
-    """struct matrix_descr, by value: a general matrix; what it says of triangles and diagonals is not looked at."""
+    """struct matrix_descr: a general matrix. MKL ignores the fields about triangles and diagonals."""
 
     _fields_ = (("type", ctypes.c_int), ("mode", ctypes.c_int), ("diag", ctypes.c_int))
 
@@ -54,7 +55,7 @@ class MatrixDescr(ctypes.Structure):
 
     @property
     def words(self) -> tuple[int, int]:
-        """The structure as it travels in two registers (System V ABI, x86-64: MKL runs on nothing else)."""
+        """The two registers that pass it by value (System V ABI on x86-64, the only one MKL runs on)."""
         return self.type | self.mode << 32, self.diag
 
 
@@ -62,14 +63,19 @@ class MKL(Backend):
     name = "mkl"
     title = "MKL"
     loads_at_once = True
+    path_variable = "DEEPBENCH_MKL_PATH"
+    thread_variables = ("MKL_NUM_THREADS",)
+    override_variables = ("MKL_DOMAIN_NUM_THREADS", "MKL_THREADING_LAYER", "MKL_INTERFACE_LAYER")
+    fixed_variables: ClassVar[Mapping[str, str]] = {"MKL_DYNAMIC": "FALSE"}
+    tuning_prefixes = ("MKL_",)
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(
             self.title,
-            "DEEPBENCH_MKL_PATH",
+            self.path_variable,
             ("libmkl_rt.so*",),
             needs=("mkl_get_version_string",),
-            remedy="pip install 'deepbench-kernels[mkl]' (x86-64 only), or name a libmkl_rt.so in DEEPBENCH_MKL_PATH",
+            remedy="pip install mkl (x86-64 only), or name a libmkl_rt.so in DEEPBENCH_MKL_PATH",
         )
         buffer = ctypes.create_string_buffer(256)
         self.library.mkl_get_version_string(buffer, len(buffer))
@@ -83,6 +89,9 @@ class MKL(Backend):
             "threading": "OpenMP",
         }
 
+    def threads_in_use(self) -> int | None:
+        return int(self.library.MKL_Get_Max_Threads())
+
     @kernel("gemm", precisions=("f32", "bf16", "f16"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.native import blas
@@ -93,19 +102,16 @@ class MKL(Backend):
         if case.settings["weights"] == "plain":
             call = blas.gemm_call(self._function(routine), case.problem, case.settings, arrays)
             return Kernel(calls=(call,), notes={"implementation": routine})
-        alpha = [ctypes.c_float(1.0)]
-        packing = alpha if routine == "sgemm" else []  # SGEMM multiplies by alpha when it packs
-        packed, notes = self._pack(routine, case, arrays, packing)
-        p = case.problem
-        lda, ldb, ldc = map(blas.integer, blas.leading_dimensions(p))
+        p, alpha = case.problem, [ctypes.c_float(1.0)]
+        alpha_when_packing = alpha if routine == "sgemm" else []  # only SGEMM applies alpha when it packs
+        packed, notes = self._pack(routine, case, arrays, alpha_when_packing)
+        lda, ldb, ldc = blas.leading_dimensions(p)
         call = Call(
             self._function(f"{routine}_compute"),
             b"P",
             blas.letter(p.b_t),
-            blas.integer(p.m),
-            blas.integer(p.n),
-            blas.integer(p.k),
-            *([] if packing else alpha),
+            *blas.sizes(p),
+            *([] if alpha_when_packing else alpha),
             packed,
             lda,
             arrays["b"],
@@ -122,20 +128,17 @@ class MKL(Backend):
         from deepbench.native import blas
 
         p, routine = case.problem, ROUTINES["i8u8"]
-        a, left, notes = arrays["a"], blas.letter(p.a_t), {"implementation": routine}
+        a, a_letter, notes = arrays["a"], blas.letter(p.a_t), dict[str, Any]()
         if case.settings["weights"] == "packed":
             a, notes = self._pack(routine, case, arrays, [])
-            left, notes["implementation"] = b"P", f"{routine}_compute"
-            routine = f"{routine}_compute"
-        lda, ldb, ldc = map(blas.integer, blas.leading_dimensions(p))
+            a_letter, routine = b"P", f"{routine}_compute"
+        lda, ldb, ldc = blas.leading_dimensions(p)
         call = Call(
             self._function(routine),
-            left,
+            a_letter,
             blas.letter(p.b_t),
             b"F",  # one offset for all of C
-            blas.integer(p.m),
-            blas.integer(p.n),
-            blas.integer(p.k),
+            *blas.sizes(p),
             ctypes.c_float(1.0),
             a,
             lda,
@@ -148,11 +151,11 @@ class MKL(Backend):
             ldc,
             ctypes.c_int32(0),
         )
-        return Kernel(calls=(call,), notes=notes)
+        return Kernel(calls=(call,), notes={"implementation": routine, **notes})
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """Inspector-executor: the inspector looks at A once, for this shape, before the clock starts."""
+        """Inspector-executor interface: the inspector analyses A for this shape before timing starts."""
         p = case.problem
         matrix = ctypes.c_void_p()
         starts = arrays["row_starts"].ctypes.data
@@ -169,20 +172,15 @@ class MKL(Backend):
         else:
             self._sparse("set_mm_hint", matrix, SPARSE_NON_TRANSPOSE, MatrixDescr(), order, p.n, EXPECTED_CALLS)
         self._sparse("optimize", matrix)
-        notes = {"optimize_s": perf_counter() - start}
-        descr, beta = MatrixDescr().words, float(case.settings["beta"])
-        b, c = arrays["b"], arrays["c"]
+        notes: dict[str, Any] = {"optimize_s": perf_counter() - start}
+        beta, b, c = float(case.settings["beta"]), arrays["b"], arrays["c"]
+        arguments: list[Any] = [SPARSE_NON_TRANSPOSE, 1.0, matrix, *MatrixDescr().words]
         if p.n == 1:
-            routine = "mkl_sparse_s_mv"
-            arguments: tuple[Any, ...] = (SPARSE_NON_TRANSPOSE, 1.0, matrix, *descr, b, beta, c)
+            notes["implementation"], rest = "mkl_sparse_s_mv", [b, beta, c]
         else:
-            routine = "mkl_sparse_s_mm"
-            arguments = (
-                SPARSE_NON_TRANSPOSE, 1.0, matrix, *descr, order, b, p.n, ldb, beta, c, ldc,
-            )  # fmt: skip
-        call = Call(self.library[routine], *arguments, status=True)
-        call.keep_alive += (arrays,)
-        return Kernel(calls=(call,), notes={"implementation": routine, **notes})
+            notes["implementation"], rest = "mkl_sparse_s_mm", [order, b, p.n, ldb, beta, c, ldc]
+        call = Call(self.library[notes["implementation"]], *arguments, *rest, status=True)
+        return Kernel(calls=(call,), keep=(arrays,), notes=notes)
 
     def _sparse(self, name: str, *arguments: Any, prefix: str = "mkl_sparse") -> None:
         status = self.library[f"{prefix}_{name}"](*arguments)
@@ -192,26 +190,19 @@ class MKL(Backend):
             raise LibraryError(self.title, f"{prefix}_{name}", status, SPARSE_STATUS.get(status, "unknown status"))
 
     def _pack(self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
-        """A in MKL's own format, and what packing cost."""
+        """A in MKL's own format; and the seconds and bytes of packing, for the notes."""
         from deepbench.core.operands import empty
         from deepbench.native import blas
 
         p = case.problem
-        sizes = [blas.integer(x) for x in (p.m, p.n, p.k)]
+        sizes = blas.sizes(p)
         get_size = self._function(f"{routine}_pack_get_size")
         get_size.restype = ctypes.c_size_t
         packed_bytes = get_size(ctypes.c_char_p(b"A"), *map(ctypes.byref, sizes))
         packed = empty((packed_bytes,), "u8")
-        lda = blas.integer(blas.leading_dimensions(p)[0])
+        lda = blas.leading_dimensions(p)[0]
         pack = Call(
-            self._function(f"{routine}_pack"),
-            b"A",
-            blas.letter(p.a_t),
-            *sizes,
-            *alpha,
-            arrays["a"],
-            lda,
-            packed,
+            self._function(f"{routine}_pack"), b"A", blas.letter(p.a_t), *sizes, *alpha, arrays["a"], lda, packed
         )
         start = perf_counter()
         pack.function(*map(ctypes.c_void_p, pack.words))

@@ -1,4 +1,4 @@
-"""NCCL: all-reduce and its kin between GPUs, one process a GPU."""
+"""NCCL: collectives between GPUs, one process per GPU, or one process for all."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.backend import GroupBackend, kernel
+from deepbench.core.collective import ROUNDOFF
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.collective import Group
     from deepbench.core.op import Arrays
+    from deepbench.native.gpu.device import Gpu
 
 # ncclDataType_t and ncclRedOp_t of nccl.h; the same in RCCL
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
 SUM, ROOT = 0, 0
-FLOATS = ("f32", "f16", "bf16")
+FLOATS = tuple(ROUNDOFF)
 
-# NCCL_ALGO; by default the library chooses by size.
-ALGORITHMS = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS", "collnet": "CollnetDirect"}
+# Values of NCCL_ALGO. By default the library chooses by size.
+NAMES = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS", "collnet": "CollnetDirect"}
+ALGORITHMS = {"all_reduce": {ours: {"NCCL_ALGO": theirs} for ours, theirs in NAMES.items()}}
 
 VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "hip": "HIP_VISIBLE_DEVICES"}
 
@@ -33,178 +37,160 @@ class NCCL(GroupBackend, GpuBackend):
     name = "nccl"
     title = "NCCL"
     part = "ccl"
-
-    def environment(self, case: Case) -> dict[str, str]:
-        wanted = case.settings["algorithm"]
-        if case.settings.get("overlap", "none") != "none":
-            raise Unsupported("overlap is measured on CPUs only so far; choose overlap=none")
-        if wanted != "default" and case.op != "all_reduce":
-            raise Unsupported("algorithms are chosen for all_reduce only; choose algorithm=default")
-        if wanted == "default":
-            return {}
-        if wanted not in ALGORITHMS:
-            raise Unsupported(f"{self.title} has no algorithm {wanted}; there are default, {', '.join(ALGORITHMS)}")
-        return {"NCCL_ALGO": ALGORITHMS[wanted]}
+    tuning_prefixes = ("NCCL_",)
+    algorithms = ALGORITHMS
 
     def processes(self, case: Case) -> int:
         return 1 if case.settings.get("processes") == "one" else int(case.problem.ranks)
 
     def settle(self, group: Group) -> None:
-        """The n-th rank of a host takes the n-th card that the process may use, and sees no other."""
-        if group.ranks == 1:  # one process has all cards
+        """Rank n of a host uses only the n-th of the visible GPUs."""
+        if group.ranks == 1:  # one process uses all GPUs
             return
-        variable = VISIBLE[self.device]
-        mine = group.local_rank
-        allowed = [w for w in os.environ.get(variable, "").split(",") if w]
+        variable, rank = VISIBLE[self.device], group.local_rank
         if os.environ.get(variable) == "":
-            raise Unsupported(f"{variable} is empty, so no card may be used")
-        if allowed:
-            if mine >= len(allowed):
-                raise Unsupported(f"{group.local_ranks} ranks here, and {variable} allows {len(allowed)} cards")
-            os.environ[variable] = allowed[mine]
-        else:
-            os.environ[variable] = str(mine)
+            raise Unsupported(f"{variable} is empty, so no GPU may be used")
+        visible = [gpu for gpu in os.environ.get(variable, "").split(",") if gpu]
+        if visible and rank >= len(visible):
+            raise Unsupported(f"this host has {group.local_ranks} ranks, but {variable} allows {len(visible)} GPUs")
+        os.environ[variable] = visible[rank] if visible else str(rank)
 
-    def start(self) -> None:
-        """Nothing: the communicator is made when the group joins."""
-
-    def version(self) -> str | None:
-        number = ctypes.c_int()
-        self.gpu.call("ncclGetVersion", ctypes.byref(number))
-        return f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
+    def version(self) -> str:
+        return version_text(self.number("ncclGetVersion"))
 
     def join(self, group: Group, case: Case) -> None:
         self.rank = group.rank
         if group.ranks == 1:
-            self._join_alone(case.problem.ranks)
+            self._join_in_one_process(case.problem.ranks)
             return
-        gpu, made = self.gpu, UniqueId()
+        unique_id = UniqueId()
         if group.rank == 0:
-            gpu.call("ncclGetUniqueId", ctypes.byref(made))
-        text = group.gather(bytes(made.internal).hex() if group.rank == 0 else None)[0]
-        made = UniqueId.from_buffer_copy(bytes.fromhex(text))
-        self.communicator = ctypes.c_void_p()
-        gpu.call("ncclCommInitRank", ctypes.byref(self.communicator), group.ranks, made, group.rank)
-        self.cards = group.gather(f"{gpu.facts()['name']} at {gpu.bus_id}")
+            self.gpu.call("ncclGetUniqueId", ctypes.byref(unique_id))
+        text = group.gather(bytes(unique_id.internal).hex() if group.rank == 0 else None)[0]
+        unique_id = UniqueId.from_buffer_copy(bytes.fromhex(text))
+        self.communicator = self.create("ncclCommInitRank", group.ranks, unique_id, group.rank)
+        self.cards = group.gather(_describe(self.gpu))
 
-    def _join_alone(self, ranks: int) -> None:
-        """One process drives the first so many cards."""
+    def _join_in_one_process(self, ranks: int) -> None:
+        """One process drives the first `ranks` GPUs."""
         self.gpus = [self.gpu.other(number) for number in range(ranks)]
-        made = (ctypes.c_void_p * ranks)()
-        self.gpu.call("ncclCommInitAll", made, ranks, (ctypes.c_int * ranks)(*range(ranks)))
-        self.communicators = [ctypes.c_void_p(c) for c in made]
-        self.cards = [f"{gpu.facts()['name']} at {gpu.bus_id}" for gpu in self.gpus]
+        communicators = (ctypes.c_void_p * ranks)()
+        self.gpu.call("ncclCommInitAll", communicators, ranks, (ctypes.c_int * ranks)(*range(ranks)))
+        self.communicators = [ctypes.c_void_p(c) for c in communicators]
+        self.cards = [_describe(gpu) for gpu in self.gpus]
 
     def prepare_ranks(self, case: Case, parts: dict[int, Arrays]) -> Kernel:
-        """With one process for all: the calls of all ranks in one group."""
+        """With one process: the calls of all ranks in one NCCL group."""
         if len(parts) == 1:
             return super().prepare_ranks(case, parts)
-        from deepbench.native.gpu.device import Buffers
+        from deepbench.native.gpu.runtime import Buffers
 
-        inside = case.settings["place"] == "in"
-        buffers, calls, meet = [], list[Call](), list[Call]()
+        in_place = case.settings["place"] == "in"
+        buffers, calls, barrier = [], list[Call](), list[Call]()
         for rank, arrays in parts.items():
             gpu, communicator = self.gpus[rank], self.communicators[rank]
-            own = Buffers(gpu, arrays, ("receive",))
-            buffers.append(own)
-            one, (source, target) = gpu.allocate(4, "a number"), (own.address["send"], own.address["receive"])
-            last = communicator, gpu.stream
-            count, kind = case.problem.n, _type(case)
-            calls.append(self.enqueue("ncclAllReduce", target if inside else source, target, count, kind, SUM, *last))
-            meet.append(self.enqueue("ncclAllReduce", one, one, 1, TYPES["f32"], SUM, *last))
+            rank_buffers = Buffers(gpu, arrays, ("receive",))
+            buffers.append(rank_buffers)
+            send, receive = rank_buffers.address["send"], rank_buffers.address["receive"]
+            source, one = receive if in_place else send, gpu.allocate(4, "a number")
+            last = SUM, communicator, gpu.stream
+            calls.append(self.prepare_call("ncclAllReduce", source, receive, case.problem.n, _type(case), *last))
+            barrier.append(self.prepare_call("ncclAllReduce", one, one, 1, TYPES["f32"], *last))
 
         def load() -> None:
-            for own in buffers:
-                own.load()
+            for rank_buffers in buffers:
+                rank_buffers.load()
 
         def store() -> None:
-            for own in buffers:
-                own.store()
+            for rank_buffers in buffers:
+                rank_buffers.store()
 
-        made = Kernel(
-            calls=tuple(self._together(calls)),
+        return Kernel(
+            calls=tuple(self._grouped(calls)),
             load=load,
             store=store,
             private_buffers=("send", "receive"),
+            keep=tuple(buffers),
             notes={"implementation": "ncclAllReduce, one process"},
             device=self.gpu,
             others=tuple(self.gpus[1:]),
-            barrier=Kernel(calls=tuple(self._together(meet)), device=self.gpu),
+            barrier=Kernel(calls=tuple(self._grouped(barrier)), device=self.gpu),
         )
-        made.calls[0].keep_alive += (buffers,)
-        return made
 
     def group_facts(self) -> dict[str, Any]:
         return {"cards": self.cards}
 
     @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
-        """In place nothing is put back between calls: numbers grow without bounds, which takes no other time."""
-        at, made = self._buffers(case, arrays)
+        """In place, repeated calls add up without bounds. The values do not change the time."""
+        at, kernel = self._buffers(case, arrays)
         source = at["receive" if case.settings["place"] == "in" else "send"]
-        return made("ncclAllReduce", self._call("AllReduce", source, at["receive"], case.problem.n, _type(case), SUM))
+        return kernel("ncclAllReduce", self._call("AllReduce", source, at["receive"], case.problem.n, _type(case), SUM))
 
     @kernel("reduce_scatter", precisions=FLOATS)
     def reduce_scatter(self, case: Case, arrays: Arrays) -> Kernel:
-        at, made = self._buffers(case, arrays)
-        part = arrays["receive"].size
-        call = self._call("ReduceScatter", at["send"], at["receive"], part, _type(case), SUM)
-        return made("ncclReduceScatter", call)
+        at, kernel = self._buffers(case, arrays)
+        count = arrays["receive"].size
+        call = self._call("ReduceScatter", at["send"], at["receive"], count, _type(case), SUM)
+        return kernel("ncclReduceScatter", call)
 
     @kernel("all_gather", precisions=FLOATS)
     def all_gather(self, case: Case, arrays: Arrays) -> Kernel:
-        at, made = self._buffers(case, arrays)
-        return made(
-            "ncclAllGather", self._call("AllGather", at["send"], at["receive"], arrays["send"].size, _type(case))
-        )
+        at, kernel = self._buffers(case, arrays)
+        call = self._call("AllGather", at["send"], at["receive"], arrays["send"].size, _type(case))
+        return kernel("ncclAllGather", call)
 
     @kernel("broadcast", precisions=FLOATS)
     def broadcast(self, case: Case, arrays: Arrays) -> Kernel:
-        at, made = self._buffers(case, arrays)
-        here, count = at["receive"], case.problem.n
-        return made("ncclBroadcast", self._call("Broadcast", here, here, count, _type(case), ROOT))
+        at, kernel = self._buffers(case, arrays)
+        call = self._call("Broadcast", at["receive"], at["receive"], case.problem.n, _type(case), ROOT)
+        return kernel("ncclBroadcast", call)
 
     @kernel("all_to_all", precisions=FLOATS)
     def all_to_all(self, case: Case, arrays: Arrays) -> Kernel:
-        """A send to and a receive from every rank, in one group."""
-        ranks, (at, made) = case.problem.ranks, self._buffers(case, arrays)
-        part, width = case.problem.n // ranks, arrays["send"].itemsize
+        """A send to and a receive from every rank, in one NCCL group."""
+        ranks, (at, kernel) = case.problem.ranks, self._buffers(case, arrays)
+        count, width = case.problem.n // ranks, arrays["send"].itemsize
         calls = []
         for r in range(ranks):
-            calls.append(self._call("Send", at["send"] + r * part * width, part, _type(case), r))
-            calls.append(self._call("Recv", at["receive"] + r * part * width, part, _type(case), r))
-        return made("ncclSend, ncclRecv", *self._together(calls))
+            calls.append(self._call("Send", at["send"] + r * count * width, count, _type(case), r))
+            calls.append(self._call("Recv", at["receive"] + r * count * width, count, _type(case), r))
+        return kernel("ncclSend, ncclRecv", *self._grouped(calls))
 
     @kernel("send_receive", precisions=FLOATS)
     def send_receive(self, case: Case, arrays: Arrays) -> Kernel:
-        ranks, (at, made) = case.problem.ranks, self._buffers(case, arrays)
+        ranks, (at, kernel) = case.problem.ranks, self._buffers(case, arrays)
         right, left = (self.rank + 1) % ranks, (self.rank - 1) % ranks
         count = case.problem.n
         send = self._call("Send", at["send"], count, _type(case), right)
         receive = self._call("Recv", at["receive"], count, _type(case), left)
-        return made("ncclSend, ncclRecv", *self._together([send, receive]))
+        return kernel("ncclSend, ncclRecv", *self._grouped([send, receive]))
 
     def _buffers(self, case: Case, arrays: Arrays) -> tuple[dict[str, int], Callable[..., Kernel]]:
-        """Where the arrays are on the card, and what makes a kernel of calls on them."""
+        """The addresses of the arrays on the GPU, and a function that makes a kernel of calls on them."""
         buffers = self.buffers(case, arrays)
 
-        def made(name: str, *calls: Call) -> Kernel:
+        def from_calls(name: str, *calls: Call) -> Kernel:
             kernel = self.kernel(calls, buffers, arrays, {"implementation": name})
             one = self.gpu.allocate(4, "a number")
             kernel.barrier = Kernel(calls=(self._call("AllReduce", one, one, 1, TYPES["f32"], SUM),), device=self.gpu)
             return kernel
 
-        return buffers.address, made
+        return buffers.address, from_calls
 
     def _call(self, name: str, *arguments: Any) -> Call:
-        return self.enqueue(f"nccl{name}", *arguments, self.communicator, self.gpu.stream)
+        return self.prepare_call(f"nccl{name}", *arguments, self.communicator, self.gpu.stream)
 
-    def _together(self, calls: list[Call]) -> list[Call]:
-        return [self.enqueue("ncclGroupStart"), *calls, self.enqueue("ncclGroupEnd")]
+    def _grouped(self, calls: list[Call]) -> list[Call]:
+        return [self.prepare_call("ncclGroupStart"), *calls, self.prepare_call("ncclGroupEnd")]
 
 
 def _type(case: Case) -> int:
     return TYPES[case.precision.data]
+
+
+def _describe(gpu: Gpu) -> str:
+    return f"{gpu.facts()['name']} at {gpu.bus_id}"
 
 
 BACKEND = NCCL()

@@ -1,4 +1,4 @@
-"""A library that does nothing: its time is what the harness itself adds to every call."""
+"""A backend that does nothing: its time is what DeepBench itself adds to every call."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ class Null(Backend):
         return {"name": "null (an empty C function)", "version": None, "path": None}
 
     def marks(self) -> list[Mark]:
-        """Every op, in every precision and direction it allows."""
         return marks_of_every_op()
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
-        """`labs` of the C library with as many arguments as SGEMM has; it looks at the first."""
+        """`labs` of the C library, which uses only the first argument, with as many arguments as SGEMM has."""
         return Kernel(calls=(Call(ctypes.CDLL(None).labs, *range(13)),))
 
 

@@ -1,4 +1,4 @@
-"""oneCCL, the heir of the MLSL that the original measured: its C interface, on host memory, over Intel MPI."""
+"""oneCCL, the successor of the MLSL that the original measured: its C interface, on host memory, over Intel MPI."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.collective import ROUNDOFF
+from deepbench.core.errors import LibraryError, Unavailable
 from deepbench.core.kernel import Call, Kernel
-from deepbench.native.mpi import hydra_words, refill
+from deepbench.native import mpi
+from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -19,22 +21,23 @@ if TYPE_CHECKING:
     from deepbench.core.op import Arrays
 
 PREFIX = "DEEPBENCH_ONECCL_PREFIX"
-# They ask for each other by name, so each is loaded before the one that wants it. The last one serves CPUs.
+# In the order of loading, because later files refer to earlier ones by name. The last one is for CPUs.
 FILES = ("libfabric.so.1", "libmpi.so.12", "libccl.so.2", "libccl.so.1", "libccl_legacy_cpu.so")
 REMEDY = f"python3 -m venv P && P/bin/pip install oneccl==2022.1.2, and name P in {PREFIX}"
 
 # onecclDataType_t and onecclRedOp_t of oneapi/ccl.h
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
 SUM = 0
-# CCL_ALLREDUCE
-ALGORITHMS = {
+FLOATS = tuple(ROUNDOFF)
+# Values of CCL_ALLREDUCE.
+NAMES = {
     "direct": "direct",
     "ring": "ring",
     "rabenseifner": "rabenseifner",
     "recursive_doubling": "recursive_doubling",
     "tree": "double_tree",
 }
-FLOATS = ("f32", "f16", "bf16")
+ALGORITHMS = {"all_reduce": {ours: {"CCL_ALLREDUCE": theirs} for ours, theirs in NAMES.items()}}
 
 
 class UniqueId(ctypes.Structure):
@@ -44,23 +47,23 @@ class UniqueId(ctypes.Structure):
 
 
 def prefix() -> str:
-    """Where it is; `Unavailable` says which file is missing."""
-    named = os.environ.get(PREFIX)
-    for folder in [named] if named else [sys.prefix]:
-        missing = [name for name in FILES if not os.path.isfile(os.path.join(folder, "lib", name))]
-        if not missing:
-            return folder
-    raise Unavailable(f"oneCCL not found (no {missing[0]} in {PREFIX}={named or sys.prefix})", REMEDY)
+    """Where it is installed; `Unavailable` names the missing file."""
+    folder = os.environ.get(PREFIX) or sys.prefix
+    for name in FILES:
+        if not os.path.isfile(os.path.join(folder, "lib", name)):
+            raise Unavailable(f"oneCCL not found (no {name} in {PREFIX}={folder})", REMEDY)
+    return folder
 
 
 class OneCCL(GroupBackend):
     name = "oneccl"
     title = "oneCCL"
-    ALGORITHMS = {"all_reduce": ALGORITHMS}  # noqa: RUF012  (as MPI libraries have it)
+    algorithms = ALGORITHMS
+    tuning_prefixes = ("CCL_",)
 
     @property
     def default(self) -> bool:  # type: ignore[override]  # an attribute elsewhere
-        """Where it is."""
+        """If it is installed."""
         try:
             return bool(prefix())
         except Unavailable:
@@ -69,29 +72,22 @@ class OneCCL(GroupBackend):
     def open(self) -> dict[str, Any]:
         folder = os.path.join(prefix(), "lib")
         try:
-            for name in FILES:
-                loaded = ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)
-                if name == "libccl.so.2":
-                    self.library = loaded
+            loaded = {name: ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL) for name in FILES}
         except OSError as error:
             raise Unavailable(f"oneCCL does not load ({error})", REMEDY) from None
+        self.library = loaded["libccl.so.2"]
         number = ctypes.c_int()
         self._expect("onecclGetVersion", ctypes.byref(number))
-        return {
-            "name": self.title,
-            "version": f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}",
-            "path": os.path.realpath(os.path.join(folder, "libccl.so.2")),
-        }
+        path = os.path.realpath(os.path.join(folder, "libccl.so.2"))
+        return {"name": self.title, "version": version_text(number.value), "path": path}
 
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
-        return hydra_words(os.path.join(prefix(), "bin", "mpiexec.hydra"), ranks, hosts)
+        return mpi.hydra(os.path.join(prefix(), "bin", "mpiexec.hydra"), ranks, hosts)
 
     def environment(self, case: Case) -> dict[str, str]:
-        """It finds Intel MPI by these. Each rank has a thread beside it: without a core for both, both must yield."""
-        if case.settings.get("overlap", "none") != "none":
-            raise Unsupported("overlap is measured with MPI and Gloo; choose overlap=none")
-        lib, wanted = os.path.join(prefix(), "lib"), case.settings["algorithm"]
-        found = {
+        """The first five variables configure Intel MPI. Each rank has a second thread; on too few cores both yield."""
+        lib = os.path.join(prefix(), "lib")
+        variables = {
             "CCL_PLUGIN": "ONECCL_LEGACY_CPU",
             "CCL_MPI_LIBRARY_PATH": os.path.join(lib, "libmpi.so.12"),
             "FI_PROVIDER_PATH": lib,
@@ -99,28 +95,23 @@ class OneCCL(GroupBackend):
             "I_MPI_PIN": "0",
         }
         if 2 * case.problem.ranks > len(os.sched_getaffinity(0)):
-            found |= {"CCL_YIELD": "sched_yield", "CCL_SPIN_COUNT": "1"}
-        if wanted == "default":
-            return found
-        if wanted not in ALGORITHMS or case.op != "all_reduce":
-            there_are = ", ".join(["default", *(ALGORITHMS if case.op == "all_reduce" else ())])
-            raise Unsupported(f"oneCCL has no algorithm {wanted} for {case.op}; there are {there_are}")
-        return {**found, "CCL_ALLREDUCE": ALGORITHMS[wanted]}
+            variables |= {"CCL_YIELD": "sched_yield", "CCL_SPIN_COUNT": "1"}
+        return variables | super().environment(case)
 
     def join(self, group: Group, case: Case) -> None:
-        made = UniqueId()
+        unique_id = UniqueId()
         if group.rank == 0:
-            self._expect("onecclGetUniqueId", ctypes.byref(made))
-        text = group.gather(bytes(made.internal).hex() if group.rank == 0 else None)[0]
-        made = UniqueId.from_buffer_copy(bytes.fromhex(text))
+            self._expect("onecclGetUniqueId", ctypes.byref(unique_id))
+        text = group.gather(bytes(unique_id.internal).hex() if group.rank == 0 else None)[0]
+        unique_id = UniqueId.from_buffer_copy(bytes.fromhex(text))
         self.communicator = ctypes.c_void_p()
-        self._expect("onecclCommInitRank", ctypes.byref(self.communicator), group.ranks, made, group.rank)
+        self._expect("onecclCommInitRank", ctypes.byref(self.communicator), group.ranks, unique_id, group.rank)
 
     @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
-        send, receive, inside = arrays["send"], arrays["receive"], case.settings["place"] == "in"
-        before = [refill(receive, send)] if inside else []
-        call = self._reduce("AllReduce", receive if inside else send, receive, send.size, case)
+        send, receive, in_place = arrays["send"], arrays["receive"], case.settings["place"] == "in"
+        before = [mpi.refill(receive, send)] if in_place else []
+        call = self._reduce("AllReduce", receive if in_place else send, receive, send.size, case)
         return self._kernel("onecclAllReduce", call, before)
 
     @kernel("reduce_scatter", precisions=FLOATS)
@@ -138,13 +129,13 @@ class OneCCL(GroupBackend):
         return self._call(name, send, receive, count, TYPES[case.precision.data], SUM, self.communicator, 0)
 
     def _call(self, name: str, *arguments: Any) -> Call:
-        """No stream: the call returns when the result is there."""
+        """Without a stream, the call returns when the result is complete."""
         return Call(self.library[f"oneccl{name}"], *arguments, status=True)
 
     def _kernel(self, name: str, call: Call, before: Sequence[Call] = ()) -> Kernel:
         one = ctypes.create_string_buffer(64)
-        meet = self._call("AllReduce", one, one, 1, TYPES["f32"], SUM, self.communicator, 0)
-        return Kernel(calls=(call,), barrier=Kernel(calls=(*before, meet)), notes={"implementation": name})
+        barrier = self._call("AllReduce", one, one, 1, TYPES["f32"], SUM, self.communicator, 0)
+        return Kernel(calls=(call,), barrier=Kernel(calls=(*before, barrier)), notes={"implementation": name})
 
     def _expect(self, name: str, *arguments: Any) -> None:
         status = self.library[name](*arguments)

@@ -1,4 +1,4 @@
-"""OpenBLAS: SGEMM, and SBGEMM (bf16) where the build has it. Found in the wheel `scipy-openblas64`."""
+"""OpenBLAS: SGEMM, and SBGEMM (bf16) if the build has it. PyPI has it as `scipy-openblas64`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
 
-# SciPy's wheels put a prefix and a suffix on every name, so that two OpenBLAS can live in one process; system
-# builds with 64-bit integers have the suffix alone.
+# SciPy's wheels add a prefix and a suffix to every name, so that two copies of OpenBLAS can be in one process. System
+# builds with 64-bit integers add only the suffix.
 SPELLINGS = ("scipy_{}64_", "{}64_", "{}")
 FORTRAN_SPELLINGS = ("scipy_{}_64_", "{}_64_", "{}_")
 
@@ -24,11 +24,15 @@ class OpenBLAS(Backend):
     name = "openblas"
     title = "OpenBLAS"
     loads_at_once = True
+    path_variable = "DEEPBENCH_OPENBLAS_PATH"
+    thread_variables = ("OPENBLAS_NUM_THREADS",)
+    override_variables = ("GOTO_NUM_THREADS", "OPENBLAS_MAIN_FREE")
+    tuning_prefixes = ("OPENBLAS_",)
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(
             self.title,
-            "DEEPBENCH_OPENBLAS_PATH",
+            self.path_variable,
             ("scipy_openblas64/lib/libscipy_openblas64_*.so*", "libopenblas64_.so*", "libopenblas.so*"),
             needs=[spelling.format("sgemm") for spelling in FORTRAN_SPELLINGS],
             remedy="pip install scipy-openblas64, or name a libopenblas.so in DEEPBENCH_OPENBLAS_PATH",
@@ -38,11 +42,14 @@ class OpenBLAS(Backend):
         return {
             "name": self.title,
             "version": config.split()[1] if config.startswith("OpenBLAS ") else config,
-            "path": library.path_of(self.library, self._name(FORTRAN_SPELLINGS, "sgemm")),
+            "path": library.path_of(self.library, self._function(FORTRAN_SPELLINGS, "sgemm").__name__),
             "build": config,
             "cpu_kernels": self._text("openblas_get_corename"),
             "threading": {0: "none", 1: "own threads", 2: "OpenMP"}.get(parallel(), "unknown"),
         }
+
+    def threads_in_use(self) -> int | None:
+        return int(self._function(SPELLINGS, "openblas_get_num_threads")())
 
     @kernel("gemm", precisions=("f32",))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
@@ -59,20 +66,14 @@ class OpenBLAS(Backend):
             raise Unsupported("OpenBLAS has no interface to pack weights ahead")
         if case.settings["result"] == "narrow" and routine == "sbgemm":
             raise Unsupported("OpenBLAS's sbgemm stores f32; choose result=wide")
-        function = self._function(FORTRAN_SPELLINGS, routine)
-        return Kernel(
-            calls=(gemm_call(function, case.problem, case.settings, arrays),),
-            notes={"implementation": routine},
-        )
-
-    def _name(self, spellings: tuple[str, ...], routine: str) -> str:
-        for spelling in spellings:
-            if hasattr(self.library, spelling.format(routine)):
-                return spelling.format(routine)
-        raise Unsupported(f"this build of OpenBLAS has no {routine}")
+        call = gemm_call(self._function(FORTRAN_SPELLINGS, routine), case.problem, case.settings, arrays)
+        return Kernel(calls=(call,), notes={"implementation": routine})
 
     def _function(self, spellings: tuple[str, ...], routine: str) -> Any:
-        return self.library[self._name(spellings, routine)]
+        function = library.first_symbol(self.library, [spelling.format(routine) for spelling in spellings])
+        if function is None:
+            raise Unsupported(f"this build of OpenBLAS has no {routine}")
+        return function
 
     def _text(self, routine: str) -> str:
         function = self._function(SPELLINGS, routine)

@@ -1,4 +1,4 @@
-"""RCCL: AMD's NCCL, under the same names."""
+"""RCCL, AMD's counterpart of NCCL, with the same function names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from deepbench.native.gpu.vendor import HIP
 class RCCL(NCCL):
     name = "rccl"
     title = "RCCL"
+    tuning_prefixes = ("RCCL_",)
     device = "hip"
     vendor = HIP
 

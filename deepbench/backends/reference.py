@@ -1,4 +1,4 @@
-"""NumPy in float64: runs any op by the op's own reference. What all answers are compared with, not a rival."""
+"""NumPy in float64: runs every op by its own reference. Other backends are checked against it; it does not compete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class Reference(Backend):
         return {"name": self.title, "version": numpy.__version__, "path": numpy.__file__}
 
     def marks(self) -> list[Mark]:
-        """Every op, in every precision and direction it allows."""
         return marks_of_every_op()
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:

@@ -1,4 +1,4 @@
-"""SciPy's compressed sparse rows: one thread, plain C++ loops; in the place of the original's Eigen."""
+"""SciPy's compressed sparse rows: plain C++ loops on one thread. Takes the place of Eigen in the original benchmark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SciPy(Backend):
         try:
             import scipy.sparse
         except ImportError as error:
-            raise Unavailable(f"SciPy not found ({error})", "pip install 'deepbench-kernels[scipy]'") from None
+            raise Unavailable(f"SciPy not found ({error})", "pip install scipy") from None
         return {
             "name": self.title,
             "version": scipy.__version__,
@@ -32,13 +32,13 @@ class SciPy(Backend):
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """`c += a @ b`, or `c[:] = a @ b` with beta = 0, on matrices stored as the case says; always on one thread."""
+        """`c += a @ b`, or `c[:] = a @ b` if beta = 0; always on one thread."""
         import numpy as np
         from scipy.sparse import csr_array
 
         p = case.problem
         a = csr_array((p.m, p.k), dtype=np.float32)
-        # The constructor would copy arrays that are part of a larger one, as ours are to start on a cache line.
+        # The constructor would copy our arrays, which are aligned views of larger ones.
         a.data, a.indices, a.indptr = arrays["values"], arrays["columns"], arrays["row_starts"]
         by_row = case.settings["order"] == "row"
         b, c = (arrays[x] if by_row else arrays[x].T for x in "bc")

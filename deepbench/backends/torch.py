@@ -1,7 +1,7 @@
-"""PyTorch: a framework, not a library. What it adds to the libraries below it shows beside their times.
+"""PyTorch: a framework, not a library. Its times show what it adds to the libraries that it calls.
 
-Operators are called as a program in Python would call them, so the cost of dispatching, allocating and choosing is in
-the time. Tensors share the memory of the arrays; what an operator returns is copied back outside the time.
+Operators are called as a Python program would call them, so the time includes dispatching, allocating and choosing.
+Tensors share the memory of the arrays. Results of an operator are copied back after timing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,25 @@ if TYPE_CHECKING:
 GRU_ORDER = (1, 0, 2)
 
 
+def import_torch() -> Any:
+    """The module `torch`; `Unavailable` without it."""
+    try:
+        import torch
+    except ImportError as error:
+        remedy = "pip install torch (a smaller build for CPUs is on pytorch.org)"
+        raise Unavailable(f"PyTorch not found ({error})", remedy) from None
+    return torch
+
+
+def tensor(torch: Any, array: Any) -> Any:
+    """A tensor on the memory of an array. NumPy's bf16 is not PyTorch's, so the bits are reinterpreted."""
+    import numpy as np
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
 class Torch(Backend):
     name = "torch"
     title = "PyTorch"
@@ -30,15 +49,7 @@ class Torch(Backend):
     framework = True
 
     def open(self) -> dict[str, Any]:
-        try:
-            import torch
-        except ImportError as error:
-            raise Unavailable(
-                f"PyTorch not found ({error})",
-                "pip install 'deepbench-kernels[torch]' (for CPUs only: see pytorch.org for the small build)",
-            ) from None
-        self.torch = torch
-        openmp: Any = torch.backends.openmp.is_available
+        self.torch = torch = import_torch()
         warnings.filterwarnings("ignore", category=UserWarning, module="torch")
         return {
             "name": self.title,
@@ -46,12 +57,15 @@ class Torch(Backend):
             "path": torch.__file__,
             "build": _first_line(torch.__config__.show(), "Intel"),
             "cpu_kernels": torch.backends.cpu.get_cpu_capability(),
-            "threading": "OpenMP" if openmp() else "own threads",
+            "threading": "OpenMP" if torch.backends.openmp.is_available() else "own threads",
         }
+
+    def threads_in_use(self) -> int | None:
+        return int(self.torch.get_num_threads())
 
     @kernel("gemm", precisions=("f32", "bf16", "f16", "i8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """`addmm_`, or `mm` into C with beta = 0, for Cᵀ = Bᵀ·Aᵀ in row-major order; `_int_mm` for integers."""
+        """`addmm_`, or `mm` if beta = 0; `_int_mm` for integers. Computes Cᵀ = Bᵀ·Aᵀ in row-major order."""
         p, torch = case.problem, self.torch
         self._refuse(case.settings["weights"] == "packed", "PyTorch has no interface to pack weights ahead")
         wide = case.precision.name in ("bf16", "f16") and case.settings["result"] == "wide"
@@ -69,34 +83,36 @@ class Torch(Backend):
 
     @kernel("conv", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_data", "backward_weights"))
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
-        """`convolution` and `convolution_backward` of the operators that autograd itself calls."""
+        """`convolution` and `convolution_backward`, the operators that autograd calls."""
         torch, aten = self.torch, self.torch.ops.aten
-        self._refuse(case.settings["layout"] == "any", "PyTorch has no tensor format of its own; choose nchw or nhwc")
+        self._refuse(case.settings["layout"] == "any", "PyTorch has no layout of its own; choose layout=nchw or nhwc")
         wide = case.precision.name in ("bf16", "f16") and case.settings["result"] == "wide"
         self._refuse(wide, "PyTorch stores 16-bit results in 16 bits; choose result=narrow")
-        seen = {n: self._channels_second(case, a) for n, a in arrays.items()}
+        views = {n: self._channels_second(case, a) for n, a in arrays.items()}
         p = case.problem
         deep = slice(0 if p.dimensions == 3 else 1, None)
         shape = (list(p.stride[deep]), list(p.pad[deep]), list(p.dilation[deep]), False, [0] * p.dimensions, p.groups)
         result: list[Any] = []
         if case.direction == "forward":
-            x, w, b = seen["x"], seen["w"], seen.get("b")
+            x, w, b = views["x"], views["w"], views.get("b")
+            mixed = b is not None and b.dtype != x.dtype
+            self._refuse(mixed, "PyTorch takes a bias in the type of the data only; choose bias=no")
 
             def run() -> None:
                 result[:] = [aten.convolution(x, w, b, *shape)]
 
-            return self._returning(run, result, {"y": seen["y"]}, {"implementation": "convolution"})
+            return self._returning(run, result, {"y": views["y"]}, {"implementation": "convolution"})
         data = case.direction == "backward_data"
-        # Of the operand that is not needed only the shape is looked at.
-        x = torch.empty_like(seen["dx"]) if data else seen["x"]
-        w = seen["w"] if data else torch.empty_like(seen["dw"])
-        dy, bias = seen["dy"], "db" in seen
-        asked = [data, not data, bias]
+        # The operator uses only the shape of the operand that it does not need.
+        x = torch.empty_like(views["dx"]) if data else views["x"]
+        w = views["w"] if data else torch.empty_like(views["dw"])
+        dy, bias = views["dy"], "db" in views
+        mask = [data, not data, bias]
 
         def run_backward() -> None:
-            result[:] = aten.convolution_backward(dy, x, w, [p.k], *shape, asked)
+            result[:] = aten.convolution_backward(dy, x, w, [p.k], *shape, mask)
 
-        outputs = {n: seen.get(n) for n in ("dx", "dw", "db")}
+        outputs = {n: views.get(n) for n in ("dx", "dw", "db")}
         return self._returning(run_backward, result, outputs, {"implementation": "convolution_backward"})
 
     @kernel("conv", precisions=("i8u8",))
@@ -106,14 +122,15 @@ class Torch(Backend):
         self._refuse(
             case.settings["result"] == "wide", "PyTorch's quantized convolution stores u8; choose result=narrow"
         )
-        own = "PyTorch's quantized convolution has channels last and packed filters; choose layout=any"
-        self._refuse(case.settings["layout"] != "any", own)
-        self._refuse(case.settings["bias"] == "yes", "PyTorch's quantized convolution takes a bias in f32 only")
+        formats = "PyTorch's quantized convolution has channels last and packed filters; choose layout=any"
+        self._refuse(case.settings["layout"] != "any", formats)
+        bias = "PyTorch's quantized convolution takes a bias in f32 only; choose bias=no"
+        self._refuse(case.settings["bias"] == "yes", bias)
         operators, name = torch.ops.quantized, f"conv{p.dimensions}d"
         deep = slice(0 if p.dimensions == 3 else 1, None)
-        last = torch.channels_last if p.dimensions == 2 else torch.channels_last_3d
+        channels_last = torch.channels_last if p.dimensions == 2 else torch.channels_last_3d
         start = perf_counter()
-        data = self._tensor(arrays["x"]).contiguous(memory_format=last)
+        data = self._tensor(arrays["x"]).contiguous(memory_format=channels_last)
         w = torch._make_per_tensor_quantized_tensor(self._tensor(arrays["w"]), 1.0, 0)
         shape = (list(p.stride[deep]), list(p.pad[deep]), list(p.dilation[deep]), p.groups)
         packed = getattr(operators, f"{name}_prepack")(w, None, *shape)
@@ -134,31 +151,36 @@ class Torch(Backend):
 
     @kernel("recurrent", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
-        """`rnn_relu`, `lstm`, `gru` as the modules of torch.nn call them; weights lie in PyTorch's order of gates."""
+        """`rnn_relu`, `lstm` and `gru` as the modules of torch.nn call them; weights in PyTorch's order of gates."""
         torch, p = self.torch, case.problem
-        self._refuse(case.settings["gru_reset"] == "before", "PyTorch's GRU resets after its product")
+        self._refuse(
+            case.settings["gru_reset"] == "before",
+            "PyTorch's GRU applies the reset gate after its product; choose gru_reset=after",
+        )
         self._refuse(case.settings["weights"] == "packed", "PyTorch has no interface to pack weights ahead")
         self._refuse(case.settings["input"] == "skip", "PyTorch's layers multiply their input; choose input=narrow")
         training = case.direction == "backward" or case.settings["mode"] == "training"
         kind = self._tensor(arrays["x"]).dtype
         order = list(GRU_ORDER if p.cell == "gru" else range(p.gates))
-        function = getattr(torch._VF, {"vanilla": "rnn_relu"}.get(p.cell, p.cell))
+        name = {"vanilla": "rnn_relu"}.get(p.cell, p.cell)
+        function = getattr(torch._VF, name)
 
-        def own(tensor: Any) -> Any:
-            return tensor.to(kind).contiguous().clone().requires_grad_(training)
+        def leaf(values: Any) -> Any:
+            """A copy with its own gradient."""
+            return values.to(kind).contiguous().clone().requires_grad_(training)
 
         flat = p.gates * p.hidden
         b = self._tensor(arrays["b"])
-        inner = torch.zeros(p.gates, p.hidden)
+        recurrent_bias = torch.zeros(p.gates, p.hidden)
         if p.cell == "gru":
-            inner[2] = b[3]
-        x = own(self._tensor(arrays["x"]))
-        states = [own(self._tensor(arrays[n])[None]) for n in ("h0", "c0") if n in arrays]
+            recurrent_bias[2] = b[3]
+        x = leaf(self._tensor(arrays["x"]))
+        states = [leaf(self._tensor(arrays[n])[None]) for n in ("h0", "c0") if n in arrays]
         weights = [
-            own(self._tensor(arrays["w"])[0, order].reshape(flat, 1)),
-            own(self._tensor(arrays["r"])[:, order].permute(1, 2, 0).reshape(flat, p.hidden)),
-            own(b[order].reshape(flat)),
-            own(inner.reshape(flat)),
+            leaf(self._tensor(arrays["w"])[0, order].reshape(flat, 1)),
+            leaf(self._tensor(arrays["r"])[:, order].permute(1, 2, 0).reshape(flat, p.hidden)),
+            leaf(b[order].reshape(flat)),
+            leaf(recurrent_bias.reshape(flat)),
         ]
         start = states if p.cell == "lstm" else states[0]
         result: list[Any] = []
@@ -171,33 +193,32 @@ class Torch(Backend):
                 result[:] = forward()
 
         y = self._tensor(arrays["y"])
-        notes = {"implementation": {"vanilla": "rnn_relu"}.get(p.cell, p.cell)}
         if case.direction == "forward":
             return Kernel(
                 run=run,
                 load=result.clear,
                 store=lambda: y.copy_(result[0].detach()) if result else None,
                 private_buffers=tuple(arrays),
-                notes=notes,
+                notes={"implementation": name},
             )
         dy = self._tensor(arrays["dy"]).to(kind)
-        wanted = [x, *states, *weights]
-        kept: list[Any] = []
+        inputs = [x, *states, *weights]
+        output: list[Any] = []
 
         def load() -> None:
             result.clear()
             with torch.enable_grad():
-                kept[:] = [forward()[0]]
-            y.copy_(kept[0].detach())
+                output[:] = [forward()[0]]
+            y.copy_(output[0].detach())
 
         def run_backward() -> None:
-            result[:] = torch.autograd.grad(kept[0], wanted, dy, retain_graph=True)
+            result[:] = torch.autograd.grad(output[0], inputs, dy, retain_graph=True)
 
         def store() -> None:
             if not result:
                 return
             dx, *rest = result
-            dw, dr, db, db_inner = rest[-4:]
+            dw, dr, db, db_recurrent = rest[-4:]
             for name, gradient in zip(("dh0", "dc0"), rest[:-4], strict=False):
                 self._tensor(arrays[name]).copy_(gradient[0])
             self._tensor(arrays["dx"]).copy_(dx)
@@ -206,16 +227,14 @@ class Torch(Backend):
             self._tensor(arrays["dr"]).copy_(dr.reshape(p.gates, p.hidden, p.hidden)[order].permute(2, 0, 1))
             self._tensor(arrays["db"])[: p.gates].copy_(db.reshape(p.gates, p.hidden)[order])
             if p.cell == "gru":
-                self._tensor(arrays["db"])[3].copy_(db_inner.reshape(p.gates, p.hidden)[2])
+                self._tensor(arrays["db"])[3].copy_(db_recurrent.reshape(p.gates, p.hidden)[2])
 
-        own_all = tuple(arrays)
-        return Kernel(
-            run=run_backward, load=load, store=store, private_buffers=own_all, notes={"implementation": "autograd"}
-        )
+        notes = {"implementation": "autograd"}
+        return Kernel(run=run_backward, load=load, store=store, private_buffers=tuple(arrays), notes=notes)
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """`addmm` of a CSR tensor, on matrices stored as the case says."""
+        """`addmm` of a CSR tensor."""
         torch, p = self.torch, case.problem
         starts, columns, values, b, c = (self._tensor(arrays[n]) for n in ("row_starts", "columns", "values", "b", "c"))
         with warnings.catch_warnings():
@@ -227,27 +246,22 @@ class Torch(Backend):
         return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
 
     def _tensor(self, array: Any) -> Any:
-        """A tensor on the memory of the array; NumPy has no bf16 of its own, so its bits are handed over."""
-        import numpy as np
-
-        if array.dtype.name == "bfloat16":
-            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
-        return self.torch.from_numpy(array)
+        return tensor(self.torch, array)
 
     def _channels_second(self, case: Case, array: Any) -> Any:
-        """A tensor whose second axis is the channels, whatever the layout: PyTorch's channels_last is such a view."""
-        tensor = self._tensor(array)
-        if case.settings["layout"] == "nhwc" and tensor.ndim > 1:
-            return tensor.movedim(-1, 1)
-        return tensor
+        """A tensor whose second axis is the channels in any layout; PyTorch's channels_last is such a view."""
+        view = self._tensor(array)
+        if case.settings["layout"] == "nhwc" and view.ndim > 1:
+            return view.movedim(-1, 1)
+        return view
 
     def _returning(self, run: Any, result: list[Any], outputs: dict[str, Any], notes: dict[str, Any]) -> Kernel:
-        """A kernel whose function leaves what it made in `result`, in the order of `outputs`."""
+        """A kernel whose function leaves its results in `result`, in the order of `outputs`."""
 
         def store() -> None:
-            for target, made in zip(outputs.values(), result, strict=False):
-                if target is not None and made is not None:
-                    target.copy_(made)
+            for target, value in zip(outputs.values(), result, strict=False):
+                if target is not None and value is not None:
+                    target.copy_(value)
 
         return Kernel(run=run, load=result.clear, store=store, notes=notes)
 
@@ -257,7 +271,7 @@ class Torch(Backend):
 
 
 def _first_line(text: str, word: str) -> str:
-    """The first line that has the word in it, such as which MKL a build was made with."""
+    """The first line that contains a word, such as the version of MKL in a build."""
     return next((line.strip(" -") for line in text.splitlines() if word in line), "")
 
 

@@ -1,20 +1,38 @@
-"""The command `deepbench`, a file a verb or two; the only part that talks to a person."""
+"""The command `deepbench`: one file per verb. Only this folder prints."""
 
-from deepbench.cli import choose, compare, fleet, importing, info, reference, report, roofline, run, selftest, show
+from deepbench.cli import (
+    compare,
+    fleet,
+    gate,
+    import_file,
+    info,
+    list,
+    published,
+    report,
+    roofline,
+    run,
+    scale,
+    selftest,
+    show,
+    site,
+)
 from deepbench.cli.root import cli, main
 
 __all__ = [
-    "choose",
     "cli",
     "compare",
     "fleet",
-    "importing",
+    "gate",
+    "import_file",
     "info",
+    "list",
     "main",
-    "reference",
+    "published",
     "report",
     "roofline",
     "run",
+    "scale",
     "selftest",
     "show",
+    "site",
 ]

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench import __version__
-from deepbench.cli.choose import case_options, plan_of
-from deepbench.cli.place import hosts_of_file, launched
-from deepbench.cli.printing import make_console, steps_bar
+from deepbench.cli.console import make_console
+from deepbench.cli.launch import hosts_of_file, launched
+from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
-from deepbench.cli.run import open_backends
-from deepbench.cli.run import seconds as timeout_of
 from deepbench.core.errors import BadInput
+from deepbench.core.version import VERSION
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.measure.fleet import Engine, FleetFile
+    from deepbench.measure.fleet import Engine
     from deepbench.results.file import Store
+    from deepbench.results.fleet import FleetFile
 
 # Runs of every host, and how many there may be while one of them could still be slow.
 LEAST_RUNS, MOST_RUNS = 5, 30
@@ -72,6 +71,7 @@ def fleet(
       srun --ntasks-per-node=1 deepbench fleet deepbench/server --op gemm -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
     """
+    from deepbench.api import plan_cases
     from deepbench.measure.group import launcher
     from deepbench.results.file import Store, default_path
 
@@ -86,11 +86,11 @@ def fleet(
         with interruptible():
             launcher.serve_rank_zero(where)
         return 0
-    plan_of(words, filters)  # says what is wrong with the words before any host is asked
-    exactly = _whole("--runs", runs, 1000)
-    wait_s = timeout_of(wait, "--wait") or 60.0
+    plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
+    exactly = whole("--runs", runs, 1000)
+    wait_s = seconds("--wait", wait) or 60.0
     payload = [*words, *_as_words(filters), "--rounds", "1", *(["--quick"] if quick else [])]
-    if timeout is not None and timeout_of(timeout):
+    if timeout is not None and seconds("--timeout", timeout):
         payload += ["--timeout", timeout]
     with ExitStack() as stack:
         if where is not None:
@@ -124,12 +124,12 @@ def _engine(hosts: dict[str, str], scheduler: str | None, wait_s: float, expecte
 
 def _header(expected: Sequence[str], payload: list[str], library: str | None, apart: bool) -> dict[str, Any]:
     from deepbench.core.json_lines import sanitized
-    from deepbench.measure.fleet import SCHEMA
+    from deepbench.results.fleet import SCHEMA
 
     header: dict[str, Any] = sanitized(
         {
             "schema": SCHEMA,
-            "tool": f"deepbench {__version__}",
+            "tool": f"deepbench {VERSION}",
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": sys.argv[1:],
             "expected": list(expected),
@@ -155,7 +155,7 @@ class _Fleet:
         payload: list[str],
         apart: bool,
     ) -> None:
-        from deepbench.measure.fleet import FleetFile
+        from deepbench.results.fleet import FleetFile
 
         self.engine, self.kept, self.addresses = engine, kept, addresses
         self.library, self.payload, self.apart = library, payload, apart
@@ -164,20 +164,21 @@ class _Fleet:
 
     def run(self, number: int) -> Iterator[str]:
         """One run on all hosts, then over all links; yields what has just ended."""
+        from deepbench.core.case import parse_case
         from deepbench.measure import fleet as fleets
 
         hosts = random.sample(self.hosts, len(self.hosts))
         for result in fleets.run_once(self.engine, hosts, number, self.payload, self.apart):
             self.kept.append(result.as_line())
-            self.found.results.append(result)
+            self.found.runs.append(result)
             yield f"run {number}  {result.host} {result.status}"
         if self.library is None:
             return
-        lost = {r.host for r in self.found.results if r.run == number and r.status != "ok"}
+        lost = {r.host for r in self.found.runs if r.run == number and r.status != "ok"}
         for pair, line in fleets.time_links(
             [h for h in hosts if h not in lost and h in self.addresses],
             self.addresses,
-            LINK_CASE.format(library=self.library),
+            parse_case(LINK_CASE.format(library=self.library)),
             number,
             self.apart,
         ):
@@ -195,7 +196,9 @@ class _Fleet:
 
 
 def _measure(fleet: _Fleet, exactly: int | None) -> int:
-    from deepbench.measure import fleet as fleets
+    from deepbench.judge.fleet import judge
+    from deepbench.measure.session import Step
+    from deepbench.report.progress import Bar
 
     console = make_console()
     missing = [h for h in fleet.hosts if h not in fleet.engine.hosts]
@@ -205,11 +208,13 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
     console.print(f"links      {fleet.library or 'not timed'}", markup=False)
     code = 0
     try:
-        with interruptible(), steps_bar(console, (exactly or LEAST_RUNS) * fleet.steps()) as step:
+        with interruptible(), Bar(console) as bar:
+            done = 0
             for number in range(1, (exactly or MOST_RUNS) + 1):
-                for what in fleet.run(number):
-                    step(what, number * fleet.steps())
-                if exactly is None and number >= LEAST_RUNS and not fleets.judge(fleet.found).open:
+                for text in fleet.run(number):
+                    done += 1
+                    bar(Step(text, done, max(exactly or LEAST_RUNS, number) * fleet.steps()))
+                if exactly is None and number >= LEAST_RUNS and not judge(fleet.found).needs_runs:
                     break
     except KeyboardInterrupt:
         console.print(f"interrupted; {fleet.found.path} has what was measured", markup=False)
@@ -222,19 +227,19 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
 
 def stands_out(found: FleetFile) -> list[str]:
     """The hosts and links with something to say of them."""
-    from deepbench.measure import fleet as fleets
+    from deepbench.judge.fleet import judge
 
-    judged = fleets.judge(found)
+    judged = judge(found)
     pairs = [f"{a} – {b}" for a, b in (*judged.slow_pairs, *judged.failed_pairs)]
-    return [v.host for v in judged.hosts if not v.fine] + pairs
+    return [v.host for v in judged.hosts if not v.is_fine] + pairs
 
 
 def print_fleet(console: Console, found: FleetFile) -> None:
     """The verdict, then hosts, kernels and links."""
-    from deepbench.measure import fleet as fleets
+    from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
 
-    judged = fleets.judge(found)
+    judged = judge(found)
     console.print()
     for sentence in report.sentences(found, judged):
         console.print(f"• {sentence}", markup=False, soft_wrap=True)
@@ -252,10 +257,11 @@ def _link_library(wanted: str | None, hosts: int) -> str | None:
         return None
     names = [wanted] if wanted else ["mpich", "gloo"]
     from deepbench.core.case import parse_case
+    from deepbench.measure.session import open_libraries
 
     for name in names:
         parse_case(LINK_CASE.format(library=name))
-    opened = open_backends(names)
+    opened = open_libraries(names)
     here = next((n for n in names if "library" in opened[n]), None)
     if here is None and wanted:
         missing = opened[wanted]["unavailable"]
@@ -270,17 +276,6 @@ def _as_words(filters: dict[str, Any]) -> list[str]:
         for value in values if isinstance(values, tuple) else [values] if values else []:
             words += [f"--{name}", str(value)]
     return words
-
-
-def _whole(name: str, text: str | None, most: int) -> int | None:
-    from deepbench.core.case import whole_number
-
-    if text is None:
-        return None
-    number = whole_number(name, text)
-    if not 1 <= number <= most:
-        raise BadInput(f"{name} must be from 1 to {most}, found {number}")
-    return number
 
 
 def _stamp() -> str:

@@ -1,4 +1,4 @@
-"""The command `deepbench` itself: how it starts, how it ends, and what it says of bad input."""
+"""The command `deepbench`: how it starts and ends, and how it reports bad input."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import NoReturn
 
 import click
 
-from deepbench import __version__
 from deepbench.core.errors import BadInput
+from deepbench.core.version import VERSION
 
 EXIT_WRONG = 1
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def main() -> NoReturn:
-    """Run the command and leave with its exit code; bad input is one sentence on standard error."""
+    """Run the command and exit with its code. Bad input is one sentence on standard error."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no µ gets a ?
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without µ prints a ?
     try:
         code = cli.main(standalone_mode=False, prog_name="deepbench")
         sys.stdout.flush()
@@ -43,18 +43,18 @@ def main() -> NoReturn:
         print("deepbench: interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
     except OSError as error:
-        # Only output gets here: files are read and written where an error can be told in a better sentence.
+        # Only output gets here: errors of other files are reported where they occur.
         drop_output()
         _fail(f"cannot write the output: {error.strerror or error}")
 
 
 def drop_output() -> None:
-    """What is still buffered cannot be written; Python would try again at exit and complain."""
+    """Discard buffered output that cannot be written: Python would try again at exit and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def end_with_the_reader() -> None:
-    """Let `| head` end us in silence, as it ends other programs. Not while measuring: a run keeps its file."""
+def end_with_reader() -> None:
+    """Let `| head` end this command silently, as it ends other programs. Not while measuring: a run keeps its file."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
@@ -66,21 +66,21 @@ def _fail(sentence: str) -> NoReturn:
 
 
 @click.group(context_settings=HELP)
-@click.version_option(__version__, "-V", "--version", message="deepbench %(version)s")
+@click.version_option(VERSION, "-V", "--version", message="deepbench %(version)s")
 def cli() -> None:
-    """How fast do hardware and libraries run the basic operations of deep learning?
+    """Measure how fast hardware and libraries run the basic operations of deep learning.
 
     \b
-    deepbench run                                 the suite `quick`, on every library here
-    deepbench run deepbench/server                DeepBench's inference problems
-    deepbench run gemm m=1760 n=128 k=1760 f32    one problem
-    deepbench show FILE                           the table of a result file
+    deepbench run                                 measure the suite `quick` with every library found
+    deepbench run deepbench/server                measure DeepBench's inference problems
+    deepbench run gemm m=1760 n=128 k=1760 f32    measure one problem
+    deepbench show FILE                           print the table of a result file
     """
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A polite `kill` ends a run as Ctrl-C does."""
+    """Make SIGTERM end a run as Ctrl-C does."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

@@ -1,18 +1,18 @@
-"""What a backend is: one library behind one interface.
+"""A backend: one library behind one interface.
 
 A new library is one file in `backends/` that ends in `BACKEND = MyLibrary()`. Its methods are marked with the op,
-precisions and directions they serve, and the support table is read from these marks:
+precisions and directions that they serve; the table of supported work is read from these marks:
 
     @kernel("gemm", precisions=("f32",))
     def gemm(self, case, arrays): ...
 
-Such a method does all that may happen before the clock starts (create, pack, choose an algorithm) and returns a
-`Kernel`. It raises `Unsupported` for what it finds out too late for a mark.
+Such a method does everything that happens before timing starts (create, pack, choose an algorithm) and returns a
+`Kernel`. It raises `Unsupported` for limits that a mark cannot express.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -29,7 +29,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def marks_of_every_op() -> list[Mark]:
-    """For a backend that serves whatever an op allows."""
+    """The marks of a backend that supports everything that ops allow, except groups."""
     from deepbench.core.op import all_ops
     from deepbench.core.precision import PRECISIONS
 
@@ -49,6 +49,10 @@ class Mark:
     precisions: tuple[str, ...]
     directions: tuple[str, ...]
 
+    def serves(self, op: str, precision: str, direction: str) -> bool:
+        """Whether this is part of it."""
+        return op == self.op and precision in self.precisions and direction in self.directions
+
 
 def kernel(
     op: str, precisions: tuple[str, ...], directions: tuple[str, ...] = ("forward",)
@@ -63,97 +67,124 @@ def kernel(
 
 
 class Backend:
-    """One library. Subclass, mark methods with `kernel`, and end the file with `BACKEND = MyLibrary()`."""
+    """One library. Subclass it, mark methods with `kernel`, and end the file with `BACKEND = MyLibrary()`."""
 
     name: ClassVar[str]
-    """One word, as in a case's text."""
+    """One word, as in the text of a case."""
     title: ClassVar[str]
-    """The library as its makers spell it."""
+    """The library's name as its makers spell it."""
     device: ClassVar[str] = "cpu"
     """`cpu`, `cuda` or `hip`."""
     default: bool = True
-    """Part of a run on its device that names no backend."""
+    """Whether runs that name no backend use this one."""
+    is_group: ClassVar[bool] = False
+    """Whether several processes work together on a case; then it derives from `GroupBackend`."""
     framework: ClassVar[bool] = False
-    """True for what calls libraries of others: its times say what it adds to them."""
+    """Whether it calls libraries of others: its times show what it adds to them."""
     loads_at_once: ClassVar[bool] = False
-    """Whether a first call loads next to nothing (below 0.1 s), so that a long one is the kernel's own time."""
+    """Whether a first call loads almost nothing (less than 0.1 s), so that a long one is the kernel's own time."""
     computes: ClassVar[bool] = True
-    """False for a backend whose outputs mean nothing: its records are `unchecked`."""
+    """False if its outputs mean nothing: its records are `unchecked`."""
+
+    # Environment variables of this library alone. Those of shared runtimes such as OpenMP are in `core/variables.py`.
+    path_variable: str | None = None
+    """Names the file to load, such as `DEEPBENCH_MKL_PATH`."""
+    thread_variables: ClassVar[tuple[str, ...]] = ()
+    """Set to the number of threads of the case, such as `MKL_NUM_THREADS`."""
+    override_variables: ClassVar[tuple[str, ...]] = ()
+    """Removed, because they would override the threads of the case."""
+    fixed_variables: ClassVar[Mapping[str, str]] = {}
+    """Set to these values, such as `MKL_DYNAMIC` to `FALSE`."""
+    tuning_prefixes: ClassVar[tuple[str, ...]] = ()
+    """Variables that begin so may change the speed: they are recorded, and passed on to other hosts."""
 
     def open(self) -> dict[str, Any]:
-        """Load the library; facts about it (`name`, `version`, `path` …), or raise `Unavailable`.
+        """Load the library; return facts about it (`name`, `version`, `path` …), or raise `Unavailable`.
 
-        Called once in a fresh process, before any kernel is prepared. Thread counts are in the environment by
-        then. Import and load here, never at the top of the file.
+        Called once in a new process, before any kernel is prepared and after the variables above are set. Import and
+        load here, never at the top of the file.
         """
         raise NotImplementedError
 
+    def threads_in_use(self) -> int | None:
+        """The number of threads that the library says it uses; None if it does not say. Called after `open`."""
+        return None
+
     def cache_bytes(self) -> int | None:
-        """Bytes of the caches that `cache=cold` must go beyond; None where unknown. Asked after `open`."""
+        """Bytes of the caches that matter for `cache=cold`; None if unknown. Called after `open`."""
         return None
 
     def memory_free(self) -> int | None:
-        """Free bytes on its device, where that has memory of its own. Asked after `open`."""
+        """Free bytes of its device's own memory, if it has any. Called after `open`."""
         return None
 
     def marks(self) -> list[Mark]:
-        """What the methods say they serve."""
+        """What the marked methods serve."""
         methods = (getattr(type(self), name) for name in dir(type(self)))
         return [m.mark for m in methods if hasattr(m, "mark")]
 
     def supports(self, op: str, precision: str, direction: str) -> bool:
-        """Whether some method is marked for this."""
-        return any(m.op == op and precision in m.precisions and direction in m.directions for m in self.marks())
+        """Whether a method is marked for this."""
+        return any(mark.serves(op, precision, direction) for mark in self.marks())
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
-        """Call the method marked for this case."""
+        """Call the method that is marked for this case."""
         for name in dir(type(self)):
             mark = getattr(getattr(type(self), name), "mark", None)
-            if (
-                mark
-                and mark.op == case.op
-                and case.precision.name in mark.precisions
-                and case.direction in mark.directions
-            ):
-                prepared: Kernel = getattr(self, name)(case, arrays)
-                return prepared
+            if mark and mark.serves(case.op, case.precision.name, case.direction):
+                kernel: Kernel = getattr(self, name)(case, arrays)
+                return kernel
         raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
 
 
 class GroupBackend(Backend):
-    """A library through which ranks talk, one process a rank (`collective.py`). Kernels have `barrier`."""
+    """A library through which ranks communicate (`core/collective.py`). Its kernels have a `barrier`."""
+
+    is_group = True
+    algorithms: ClassVar[Mapping[str, Mapping[str, dict[str, str]]]] = {}
+    """Op → value of the setting `algorithm` → the environment variables that select it."""
+    overlaps: ClassVar[bool] = False
+    """Whether it supports `overlap=gemm`."""
 
     def processes(self, case: Case) -> int:
-        """How many processes the ranks of a case have together: one each, unless a library drives several by one."""
+        """How many processes run the ranks of a case: one per rank, unless the library can drive several."""
         if case.settings.get("processes") == "one":
-            raise Unsupported(f"{self.title} has a process for each rank; choose processes=each")
+            raise Unsupported(f"{self.title} has one process per rank; choose processes=each")
         return int(case.problem.ranks)
 
     def prepare_ranks(self, case: Case, parts: dict[int, Arrays]) -> Kernel:
-        """The kernel of all ranks that this process serves, by their arrays."""
+        """The kernel of all ranks of this process; `parts` has the arrays of each rank."""
         (arrays,) = parts.values()
         return self.prepare(case, arrays)
 
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
-        """The words that start so many ranks of a program, such as `mpiexec -n 4`, on these hosts or on this one.
+        """The command, such as `mpiexec -n 4`, that starts ranks on these hosts, or on this one if there are none.
 
-        None: each is started alone, or on other hosts by an MPI.
+        None if ranks need no launcher of the library's own.
         """
         return None
 
     def environment(self, case: Case) -> dict[str, str]:
-        """Variables that ranks need before they load anything; `Unsupported` for a way that this library lacks."""
-        return {}
+        """Variables that ranks need before they load anything; `Unsupported` for settings that the library lacks."""
+        algorithm, known = case.settings["algorithm"], self.algorithms.get(case.op, {})
+        if case.settings.get("overlap", "none") != "none" and not self.overlaps:
+            raise Unsupported(f"overlap is not implemented for {self.title}; choose overlap=none")
+        if algorithm == "default":
+            return {}
+        if algorithm not in known:
+            choices = " or ".join(["default", *known])
+            raise Unsupported(f"{self.title} has no algorithm {algorithm} for {case.op}; choose algorithm={choices}")
+        return known[algorithm]
 
     def settle(self, group: Group) -> None:
-        """What a rank must do before it loads the library, knowing which rank of its host it is."""
+        """Called in every rank before `open`; `group` knows the ranks of this host."""
 
     def join(self, group: Group, case: Case) -> None:
-        """Make the communicator of all ranks of this case; asked after `open`, by every rank."""
+        """Create the communicator of all ranks. Called in every rank after `open`."""
         raise NotImplementedError
 
     def group_facts(self) -> dict[str, Any]:
-        """What a reader should know of how ranks talk here, such as the interconnect."""
+        """Facts about the group for the record, such as its GPUs."""
         return {}
 
 
@@ -161,7 +192,7 @@ DEVICES = ("cpu", "cuda", "hip")
 
 
 def all_backends() -> dict[str, Backend]:
-    """Every backend by its name, whether its library is here or not."""
+    """Every backend by name, whether or not its library is installed."""
     return registry.registered("backends")
 
 

@@ -12,9 +12,14 @@ Only `cli/` turns `BadInput` into an exit code. All the others become the reason
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class DeepBenchError(Exception):
     """Base class of all errors that the package raises deliberately."""
+
+    record_status: Literal["crashed", "unavailable", "unsupported", "out_of_memory"] = "crashed"
+    """The status of the record of a case that ends with this error."""
 
 
 class BadInput(DeepBenchError):
@@ -23,6 +28,8 @@ class BadInput(DeepBenchError):
 
 class Unavailable(DeepBenchError):
     """A library or device is missing."""
+
+    record_status = "unavailable"
 
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(f"{reason}; {remedy}")
@@ -33,9 +40,13 @@ class Unavailable(DeepBenchError):
 class Unsupported(DeepBenchError):
     """The library is present but does not support this case. The text is the reason."""
 
+    record_status = "unsupported"
+
 
 class OutOfMemory(DeepBenchError):
     """The case needs more memory than is free. The text gives the numbers."""
+
+    record_status = "out_of_memory"
 
 
 class LibraryError(DeepBenchError):

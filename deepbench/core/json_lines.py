@@ -10,7 +10,7 @@ import orjson
 
 
 def to_line(line: Mapping[str, Any]) -> str:
-    """One line of JSON, with its newline; refuses NaN and infinity, which JSON does not have."""
+    """One line of JSON with its newline. `ValueError` for NaN and infinity, which JSON does not have."""
     return json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a backend prepares: C calls with every argument ready, or a Python function, and the device that runs them."""
+"""What a backend prepares: C calls with all arguments, or a Python function, and the device that runs them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, Protocol
 
 
 class NativeFunction(Protocol):
-    """A function of a shared library as ctypes gives it."""
+    """A function of a shared library, from ctypes."""
 
     def __call__(self, *arguments: Any) -> int: ...
 
 
 class Call:
-    """One C call with all its arguments ready, so that timing it converts nothing.
+    """One C call with all its arguments converted, so that timing it converts nothing.
 
-    Arguments: a whole number or `c_void_p` handle goes by value; bytes, an array of NumPy, and a ctypes number,
-    structure or array go by address, as Fortran wants them. A Python float goes by value as a C float: these travel
-    in registers of their own, so where they stand among the others does not matter.
-    `status=True` says that the function returns 0 for success; any other value stops the timing.
+    By value: integers and `c_void_p` handles, as machine words; a Python float, as a C float (floats travel in
+    registers of their own, so their position among the other arguments does not matter). By address, as Fortran
+    expects: bytes, NumPy arrays, and ctypes numbers, structures and arrays.
+    `status=True` means that the function returns 0 for success; any other value stops the timing.
     """
 
     def __init__(self, function: NativeFunction, *arguments: Any, status: bool = False) -> None:
         self.function = function
         self.status = status
-        self.arguments = self.keep_alive = arguments
+        self.arguments = arguments
         self.words = [_word(a) for a in arguments if not isinstance(a, float)]
         self.floats = [a for a in arguments if isinstance(a, float)]
 
     @property
     def address(self) -> int:
-        """Where the function's code starts."""
+        """Address of the function's code."""
         return ctypes.cast(self.function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
@@ -49,39 +49,39 @@ def _word(argument: Any) -> int:
 
 
 class Device(Protocol):
-    """An accelerator: kernels that run on one are timed on its own clock."""
+    """An accelerator. Its kernels are timed on its own clock."""
 
     def timer(self, enqueue: Callable[[int], int], calls: int) -> DeviceTimer:
-        """A timer for what `enqueue(repeats)` makes the device do, `calls` calls in one repeat."""
+        """A timer for `enqueue(repeats)`, which makes `calls` calls per repeat."""
 
     def each_timer(self, kernel: Kernel) -> Any:
-        """A timer for the calls of a group's kernel, behind its barrier; as `callloop.EachTimer`."""
+        """A timer for the calls of a group's kernel, after its barrier; like `callloop.EachTimer`."""
 
     def conditions(self) -> dict[str, Any] | None:
-        """Clocks, throttling, power and temperature now; None where they cannot be read."""
+        """Clocks, throttling, power and temperature now; None if they cannot be read."""
 
     def warnings(self, seen: dict[str, Any]) -> list[tuple[str, str]]:
-        """Code and sentence of what a reader should know: `seen` has the conditions `before` and `after`."""
+        """Code and sentence of each warning for a reader; `seen` has the conditions `before` and `after`."""
 
 
 class DeviceTimer(Protocol):
-    """Repeats → nanoseconds on the device; and what the record should say of it."""
+    """Repeats → nanoseconds on the device."""
 
     def __call__(self, repeats: int) -> int: ...
 
     def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
-        """Which clock it was, the time as the host sees it, joules a call over a window of so many seconds.
+        """For the record: the clock, the time that the host sees, and joules per call over a window of `energy_s`.
 
-        One repeat is a call on each of so many sets of buffers.
+        One repeat is a call on each of so many `sets` of buffers.
         """
 
 
 @dataclass
 class Kernel:
-    """What a backend prepared: either C `calls`, made one after the other, or a Python function `run`.
+    """What a backend prepared: C `calls` that run one after the other, or a Python function `run`.
 
-    A kernel that works on buffers of its own (another format, another device) has `load`, which copies every array
-    into them, outputs too, and `store`, which copies the outputs back. Neither is timed.
+    A kernel with private buffers (in another format, or on another device) has `load`, which copies all arrays into
+    them, outputs included, and `store`, which copies the outputs back. Neither is timed.
     """
 
     calls: tuple[Call, ...] = ()
@@ -89,28 +89,29 @@ class Kernel:
     load: Callable[[], object] = lambda: None
     store: Callable[[], object] = lambda: None
     private_buffers: tuple[str, ...] = ()
-    """Names of the arrays that it holds in buffers of its own."""
+    """Names of the arrays that the kernel holds in private buffers."""
+    keep: tuple[object, ...] = ()
+    """Objects that must live as long as the kernel, besides the arguments of its calls."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Facts for the record: implementation name, workspace bytes, seconds spent packing."""
+    """Facts for the record: name of the implementation, workspace bytes, seconds of packing."""
     repeats: bool = True
-    """False: a second call does not find what the first one did (scratch that it spoils), so what repeated calls leave
-    says nothing, and one more after `load` is checked."""
+    """False if a call destroys what the next one needs: then the check runs the kernel once more, after `load`."""
     device: Device | None = None
-    """The accelerator whose stream the calls go into; None: the CPU runs them."""
+    """The accelerator that runs the calls; None: the CPU."""
     others: tuple[Any, ...] = ()
-    """Further accelerators that its calls go to, where one process drives several."""
+    """Further accelerators, if one process drives several."""
     parts: dict[str, Kernel] = field(default_factory=dict)
-    """Of a group: kernels that its work is made of, each timed alone too, for the notes of the record."""
+    """In a group: the parts of the work, each also timed separately, for the notes of the record."""
     barrier: Kernel | None = None
-    """Of a group: what brings all ranks together before each call, and puts buffers back that calls add to. Its time
-    does not count."""
+    """In a group: runs before each call, untimed. Synchronizes all ranks, and restores buffers that calls add to."""
 
 
 def in_turn(kernels: Sequence[Kernel]) -> Kernel:
     """One kernel that runs these one after the other."""
     functions = [k.run for k in kernels if k.run is not None]
     if not functions:
-        return Kernel(calls=tuple(call for k in kernels for call in k.calls), device=kernels[0].device)
+        calls = tuple(call for k in kernels for call in k.calls)
+        return Kernel(calls=calls, keep=tuple(kernels), device=kernels[0].device)
 
     def run() -> None:
         for function in functions:

@@ -64,8 +64,6 @@ class Op:
     """The size in which problems of one family differ, such as the batch size: the x-axis of charts."""
     is_group: ClassVar[bool] = False
     """Whether several ranks take part, one process each (see `collective.py`). The problem then has `ranks`."""
-    has_baselines: ClassVar[bool] = False
-    """Whether `baselines` names any cases."""
     saves_flop: ClassVar[bool] = False
     """Whether an algorithm in use executes fewer operations than `flop` counts; `least_flop` then says how few."""
     smoke: ClassVar[tuple[BaseProblem, ...]]

@@ -1,7 +1,8 @@
-"""A file of another program → a result file: the same cases, its times, and no claim that anybody checked an answer.
+"""Results of other programs: one file per format, and what all formats share.
 
-A format (`importers/*.py`) says whether a text is its own and what it finds there; here that becomes records. What has
-no case of ours (an op, a size, a precision) is told and left out, never guessed.
+A format recognizes a text as its own and extracts cases and times from it; here, these become the records of a result
+file. Answers were not checked by deepbench, so these records are `unchecked`. Whatever has no corresponding case is
+reported and skipped.
 """
 
 from __future__ import annotations
@@ -10,262 +11,276 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from deepbench import __version__
 from deepbench.core import registry
 from deepbench.core.case import Case, parse_case, parse_pattern
-from deepbench.core.collective import CollectiveOp
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import sanitized
 from deepbench.core.op import find_op
+from deepbench.core.version import VERSION
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_suite
-from deepbench.results.record import SCHEMA, Source, Status, make_record
+from deepbench.results.file import Store
+from deepbench.results.record import SCHEMA, Header, LibraryFacts, Record, Source, make_record
 from deepbench.results.schema import schema_error
 
-# Files of other programs are small; one that is not is something else.
 LARGEST_BYTES = 256 * 2**20
+
+# Times outside these bounds are not those of a kernel, and the schema of result files rejects them.
+SHORTEST_S, LONGEST_S = 1e-12, 1e9
+
+# The suites of the original DeepBench: their rows say to which application a case belongs.
+SUITES = ("deepbench/train", "deepbench/server", "deepbench/device")
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a file does not say and the user may."""
+class ImportOptions:
+    """What the user adds if the file does not say it."""
 
     machine: str | None = None
     library: str | None = None
     """Name and version, such as `cuDNN 7.6`."""
     backend: str | None = None
     threads: int = 1
-    """Of the library, where the file does not say."""
+    """Threads of the library."""
     case: str | None = None
-    """For programs that know no op: a case in which `{M}` stands for the value of the axis M."""
+    """A template for programs that do not know operations: `{M}` stands for the value of axis M."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A problem of the file."""
+class ImportedCase:
+    """One case of the file."""
 
-    case: str
-    """A case as `deepbench run` takes it, complete."""
+    text: str
+    """The complete text of the case."""
     processes_s: Sequence[Sequence[float]]
-    """Seconds a call: the samples of each process; of many programs one mean."""
+    """Seconds per call: the samples of each process. Many programs give only one mean."""
     notes: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
     """Why there is no time."""
     wrong: bool = False
-    """Whether that is because the program found wrong results."""
+    """Whether there is no time because the program found wrong results."""
     suites: Sequence[str] = ()
-    """The original's suites that the program ran, where the file says so."""
+    """The suites of the original that the program ran, if the file says so; otherwise all are considered."""
 
 
 @dataclass
-class Imported:
-    """Everything a file says that can be said in ours."""
+class ImportedFile:
+    """The contents of the file."""
 
     program: str
-    """`nccl-tests`; its results are `unchecked`, whatever it checked itself."""
-    library: dict[str, Any]
-    machine: dict[str, Any] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
+    library: str
+    version: str | None = None
+    host: str | None = None
+    cpu: str | None = None
+    cases: list[ImportedCase] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
-    """What has no case, each with the reason."""
-
-
-def json_object(text: str, program: str) -> dict[str, Any]:
-    """A text as the JSON object that it should be; `BadInput` for anything else."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadInput(f"{program}: not JSON; a run that was cut off leaves half a file") from None
-    if not isinstance(value, dict):
-        raise BadInput(f"{program}: not an object")
-    return value
+    """What was skipped, each with the reason."""
 
 
 class Format:
-    """One format. Subclass, fill in, and end the file with `FORMAT = MyFormat()`."""
+    """One format. Subclass it, and end the file with `FORMAT = MyFormat()`."""
 
     name: str
     """The program."""
     about: str
     """Which of its outputs."""
 
-    def sniff(self, text: str) -> bool:
-        """Whether the text is of this format."""
+    def matches(self, text: str) -> bool:
+        """Whether the text has this format."""
         raise NotImplementedError
 
-    def read(self, text: str, given: Given) -> Imported:
-        """What is in it; `BadInput` where something is missing that the user can say."""
+    def read(self, text: str, options: ImportOptions) -> ImportedFile:
+        """The cases in the text; `BadInput` if it lacks something that `options` can provide."""
         raise NotImplementedError
 
 
 def formats() -> dict[str, Format]:
-    """Every format by its name."""
+    """All formats by name."""
     return registry.registered("formats")
 
 
 def recognize(text: str) -> Format:
-    """The format of this text; `BadInput` where it is none of ours."""
-    for known in formats().values():
-        if known.sniff(text):
-            return known
+    """The format of this text; `BadInput` if no format matches."""
+    for candidate in formats().values():
+        if candidate.matches(text):
+            return candidate
     names = ", ".join(f"{f.name} ({f.about})" for f in formats().values())
-    raise BadInput(f"this is no result of a program that deepbench reads; it reads {names}")
+    raise BadInput(f"unknown format; deepbench reads results of {names}")
 
 
-def read(text: str, given: Given) -> Imported:
-    """What is in a text; `BadInput` where it is none of ours, or damaged beyond reading."""
+def read(text: str, options: ImportOptions) -> ImportedFile:
+    """The cases in a text; `BadInput` if its format is unknown or it is damaged."""
     known = recognize(text)
     try:
-        return known.read(text, given)
-    except BadInput:
-        raise
+        return known.read(text, options)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
-        raise BadInput(f"{known.name}: damaged beyond reading ({type(error).__name__})") from None
+        raise BadInput(f"{known.name}: the file is damaged ({type(error).__name__})") from None
 
 
-# Times beyond these are no times of a kernel, and no result file may have them.
-SHORTEST_S, LONGEST_S = 1e-12, 1e9
+def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[ImportedFile, int]:
+    """Convert a file of another program to the new result file `target`. The contents, and the number of records."""
+    try:
+        if not path.is_file():
+            raise BadInput(f"{path} is not a file; name one that another program wrote")
+        if path.stat().st_size > LARGEST_BYTES:
+            raise BadInput(f"{path} is larger than {LARGEST_BYTES} bytes; benchmarks do not write such files")
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    imported = read(text, options)
+    header, records = to_results(imported, options, ["import", path.name])
+    store = Store.create(target, header)
+    try:
+        for record in records:
+            store.append(record)
+    finally:
+        store.close()
+    return imported, len(records)
 
 
-def _parsed(imported: Imported) -> list[tuple[Found, Case]]:
-    """Every case once: a second time of the same one was measured in another way, which its text does not say."""
-    found: dict[str, tuple[Found, Case]] = {}
-    for one in imported.found:
-        try:
-            case = parse_case(one.case)
-        except BadInput as error:
-            imported.left_out.append(f"{one.case[:80]}: {error}")
-            continue
-        if case.text in found:
-            imported.left_out.append(f"{case.text}: twice in the file, and only the first is kept")
-            continue
-        processes = [[s for s in samples if SHORTEST_S <= s <= LONGEST_S] for samples in one.processes_s]
-        found[case.text] = replace(one, processes_s=[samples for samples in processes if samples]), case
-    return list(found.values())
-
-
-def lines(imported: Imported, given: Given, command: Sequence[str]) -> list[dict[str, Any]]:
-    """Header and records of a result file; `BadInput` where nothing could be read."""
-    parsed = _parsed(imported)
-    if not parsed:
+def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence[str]) -> tuple[Header, list[Record]]:
+    """Header and records of a result file; `BadInput` if there are no cases."""
+    cases = _parse_cases(imported)
+    if not cases:
         reason = f": {imported.left_out[0]}" if imported.left_out else ""
-        raise BadInput(f"nothing in it could be read as a case{reason}")
-    library = {"version": None, "path": None, **imported.library}
-    if given.library:
-        name, _, version = given.library.rpartition(" ")
-        library |= {"name": name or version, "version": version if name else None}
-    backends = dict.fromkeys(case.backend for _, case in parsed)
-    machine = {"host": None, "cpu": None, **imported.machine}
-    if given.machine:
-        machine["cpu"] = given.machine
-    texts = dict.fromkeys(case.text for _, case in parsed)
-    header = {
-        "schema": SCHEMA,
-        "tool": f"deepbench {__version__}, imported from {imported.program}",
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": list(command),
-        "machine": machine,
-        "libraries": {name: {"library": library} for name in backends},
-        "plan": {
-            "cases": [{"case": text, "sources": []} for text in texts],
-            "rounds": {"least": 1, "most": 1, "target": DEFAULT.rounds.target, "most_s": DEFAULT.rounds.most_s},
-            "mode": "imported",
-            "order_seed": 0,
-            "timeout_s": 0.001,
-            "rules": asdict(DEFAULT.rules),
-        },
-    }
-    made: list[dict[str, Any]] = [sanitized(header)]
-    rows = _suite_rows()
-    for found, case in parsed:
-        for number, samples in enumerate(found.processes_s or [[]], 1):
-            line = sanitized(_record(found, case, samples, number, library, imported.program))
-            line["sources"] = _sources(found, case, rows)
-            if schema_error(line):
-                imported.left_out.append(f"{case.text}: {schema_error(line)}")
+        raise BadInput(f"the file contains no case that deepbench knows{reason}")
+    library: LibraryFacts = {"name": imported.library, "version": imported.version, "path": None}
+    if options.library:
+        name, _, version = options.library.rpartition(" ")
+        library = {"name": name or version, "version": version if name else None, "path": None}
+    header: Header = sanitized(
+        {
+            "schema": SCHEMA,
+            "tool": f"deepbench {VERSION}, imported from {imported.program}",
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": list(command),
+            "machine": {"host": imported.host, "cpu": options.machine or imported.cpu},
+            "libraries": {case.backend: {"library": library} for _, case in cases},
+            "plan": {
+                "cases": [{"case": case.text, "sources": []} for _, case in cases],
+                "rounds": {"least": 1, "most": 1, "target": DEFAULT.rounds.target, "most_s": DEFAULT.rounds.most_s},
+                "mode": "imported",
+                "order_seed": 0,
+                "timeout_s": 0.001,
+                "rules": asdict(DEFAULT.rules),
+            },
+        }
+    )
+    records: list[Record] = []
+    sources = _Sources()
+    for entry, case in cases:
+        for number, samples in enumerate(entry.processes_s or [[]], 1):
+            record: Record = sanitized(_record(entry, case, samples, number, library, imported.program))
+            record["sources"] = sources.of(entry, case)
+            if error := schema_error(record):
+                imported.left_out.append(f"{case.text}: {error}")
             else:
-                made.append(line)
-    return made
+                records.append(record)
+    return header, records
 
 
-_Wanted = dict[tuple[str, Any, str], list[tuple[dict[str, str], Source]]]
+def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:
+    """Each case once: if it occurs again, it was measured in another way that the text of a case cannot express."""
+    cases: dict[str, tuple[ImportedCase, Case]] = {}
+    for entry in imported.cases:
+        try:
+            case = parse_case(entry.text)
+        except BadInput as error:
+            imported.left_out.append(f"{shorten(entry.text, 80)}: {error}")
+            continue
+        if case.text in cases:
+            imported.left_out.append(f"{case.text}: occurs twice in the file; the first one is used")
+            continue
+        processes = [[s for s in samples if SHORTEST_S <= s <= LONGEST_S] for samples in entry.processes_s]
+        cases[case.text] = replace(entry, processes_s=[samples for samples in processes if samples]), case
+    return list(cases.values())
 
 
-def _suite_rows() -> _Wanted:
-    """The lines of the original's suites, by op, problem and direction: sums of applications go by them.
+class _Sources:
+    """The rows of the original's suites that list a case, from which totals per application are computed."""
 
-    Each with the settings that it asks for.
-    """
-    found: _Wanted = {}
-    for suite in ("deepbench/train", "deepbench/server", "deepbench/device"):
-        for entry in read_suite(suite):
-            p = entry.pattern
-            if entry.source:
-                found.setdefault((p.op, p.problem, p.direction or "forward"), []).append(
-                    (dict(p.settings), entry.source)
-                )
-    return found
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, Any, str], list[tuple[dict[str, str], Source]]] = {}
+        for suite in SUITES:
+            for row in read_suite(suite):
+                p = row.pattern
+                if row.source:
+                    key = p.op, p.problem, p.direction or "forward"
+                    self._rows.setdefault(key, []).append((dict(p.settings), row.source))
 
-
-def _sources(found: Found, case: Case, rows: _Wanted) -> list[Source]:
-    sources = []
-    for said, source in rows.get((case.op, case.problem, case.direction), []):
-        idle = find_op(case.op).unused_settings(case.problem, case.direction, case.precision)
-        fits = all(n in idle or case.settings.get(n) == v for n, v in said.items())
-        if fits and source not in sources and (not found.suites or source["suite"] in found.suites):
-            sources.append(source)
-    return sources
+    def of(self, entry: ImportedCase, case: Case) -> list[Source]:
+        """Rows with the same problem, direction and settings."""
+        unused = find_op(case.op).unused_settings(case.problem, case.direction, case.precision)
+        sources = []
+        for settings, source in self._rows.get((case.op, case.problem, case.direction), []):
+            fits = all(n in unused or case.settings.get(n) == v for n, v in settings.items())
+            if fits and source not in sources and (not entry.suites or source["suite"] in entry.suites):
+                sources.append(source)
+        return sources
 
 
 def _record(
-    found: Found, case: Case, samples: Sequence[float], number: int, library: dict[str, Any], program: str
-) -> Any:
+    entry: ImportedCase, case: Case, samples: Sequence[float], number: int, library: LibraryFacts, program: str
+) -> Record:
     if not samples:
-        status: Status = "wrong" if found.wrong else "unsupported"
-        failed: Any = make_record(case, number, status, found.reason or f"{program} gives no time")
-        return {**failed, "library": library, "notes": {"imported_from": program}}
-    reason = f"imported from {program}: nobody here checked the answer"
-    line: Any = make_record(case, number, "unchecked", reason)
-    line["measurement"] = {
-        "samples_s": [float(f"{s:.7g}") for s in samples],
-        "calls_per_sample": 1,
-        "cpu_s": [None] * len(samples),
-        "involuntary_switches": [None] * len(samples),
-        "steal_s": [None] * len(samples),
-        "first_call_s": None,
-        "warm_up_calls": None,
-        "warm_up_s": None,
-        "stopped": None,
-        "loop": None,
-    }
-    line["library"] = library
-    line["process"] = {"duration_s": 0.0}
-    line["notes"] = {**found.notes, "imported_from": program}
-    op = find_op(case.op)
-    if isinstance(op, CollectiveOp):
-        line["notes"]["bus_factor"] = op.bus_factor(case.problem)
-    return line
+        reason = entry.reason or f"{program} gives no time"
+        record = make_record(case, number, "wrong" if entry.wrong else "unsupported", reason)
+        record["notes"] = {"imported_from": program}
+    else:
+        record = make_record(case, number, "unchecked", f"imported from {program}: deepbench did not check the results")
+        record["measurement"] = {
+            "samples_s": [float(f"{s:.7g}") for s in samples],
+            "calls_per_sample": 1,
+            "cpu_s": [None] * len(samples),
+            "involuntary_switches": [None] * len(samples),
+            "steal_s": [None] * len(samples),
+            "first_call_s": None,
+            "warm_up_calls": None,
+            "warm_up_s": None,
+            "stopped": None,
+            "loop": None,
+        }
+        record["process"] = {"duration_s": 0.0}
+        record["notes"] = {**entry.notes, "imported_from": program}
+        op = find_op(case.op)
+        if op.is_group:
+            record["notes"]["bus_factor"] = op.facts(case)["bus_factor"]
+    record["library"] = library
+    return record
 
 
-def filled(given: Given, name: str, axes: dict[str, str]) -> tuple[str | None, str]:
-    """The case of a benchmark of a program that knows no op, or why there is none.
+# ---- helpers for formats
 
-    The template of `--case` with the values of its axes; without one, the name itself where that is a case.
-    """
-    text = given.case or name
+
+def json_object(text: str, program: str) -> dict[str, Any]:
+    """The JSON object in a text; `BadInput` if it is anything else."""
     try:
-        text = text.format(**axes) if given.case else text
-        pattern = parse_pattern(text)
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(f"{program}: the file is not valid JSON; an interrupted run leaves an incomplete file") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{program}: the file does not contain a JSON object")
+    return value
+
+
+def case_text(options: ImportOptions, name: str, axes: dict[str, str]) -> tuple[str | None, str]:
+    """The case of a benchmark whose program does not know operations, or None and the reason.
+
+    The case is the template in `options.case` with the values of the benchmark's axes, or the benchmark's name.
+    """
+    try:
+        pattern = parse_pattern(options.case.format(**axes) if options.case else name)
     except (KeyError, IndexError, ValueError, AttributeError):
-        return None, f"--case names an axis that it does not have; it has {', '.join(axes) or 'none'}"
+        return None, f"it lacks an axis that --case names; its axes are {', '.join(axes) or 'none'}"
     except BadInput as error:
-        remedy = "" if given.case else "; say which with --case, such as --case 'gemm m={M} n={N} k={K} f32 cublas'"
-        return None, f"no case of ours ({error}){remedy}"
-    backend = pattern.backend or given.backend
+        remedy = "" if options.case else "; add for example --case 'gemm m={M} n={N} k={K} f32 cublas'"
+        return None, f"not a case ({error}){remedy}"
+    backend = pattern.backend or options.backend
     if backend is None:
-        return None, "its library is not said; say it in --case or with --backend"
-    words = [f"{n}={v}" for n, v in pattern.settings]
-    parts = [pattern.op, pattern.problem.text, pattern.direction or "forward", pattern.precision or "f32", backend]
-    return " ".join([*parts, f"threads={pattern.threads or given.threads}", *words]), ""
+        return None, "the file does not name the library; add it to --case, or use --backend"
+    settings = [f"{n}={v}" for n, v in pattern.settings]
+    words = [pattern.op, pattern.problem.text, pattern.direction or "forward", pattern.precision or "f32", backend]
+    return " ".join([*words, f"threads={pattern.threads or options.threads}", *settings]), ""

@@ -1,17 +1,18 @@
-"""benchdnn: the lines of `--mode=P`, by the template that it prints before them.
+"""benchdnn: the lines of `--mode=P`, by the template that it prints before them. Matrix products and convolutions.
 
-Times are milliseconds, the mean. Its matrices lie row by row and ours column by column, so that M×K:K×N is our m=N n=M.
-Convolutions and products are read; its recurrent layers have the input's product in their time, which ours leave out.
+Times are milliseconds; the mean is used. benchdnn's matrices are row-major and ours are column-major, so its M×K:K×N is
+our m=N n=M. Its recurrent layers are skipped, because their time includes the product with the input.
 """
 
 from __future__ import annotations
 
 import re
 
-from deepbench.formats import Format, Found, Given, Imported
+from deepbench.core.errors import shorten
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions
 
 TEMPLATE = re.compile(r"^(?:Output template|Template entries): (perf,.*)$", re.M)
-USUAL = "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%"
+DEFAULT_TEMPLATE = "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%"
 PRECISIONS = {"f32": "f32", "bf16": "bf16", "f16": "f16", "s8:s8": "i8", "u8:s8": "i8u8"}
 DIRECTIONS = {
     **dict.fromkeys(("FWD_B", "FWD_D", "FWD_I"), "forward"),
@@ -19,116 +20,18 @@ DIRECTIONS = {
     **dict.fromkeys(("BWD_W", "BWD_WB"), "backward_weights"),
 }
 
-
-class Benchdnn(Format):
-    name = "benchdnn"
-    about = "lines of --mode=P"
-
-    def sniff(self, text: str) -> bool:
-        return bool(TEMPLATE.search(text) or re.search(r"^perf,(cpu|gpu),", text, re.M))
-
-    def read(self, text: str, given: Given) -> Imported:
-        imported = Imported(self.name, {"name": "oneDNN"})
-        template = USUAL.split(",")
-        for line in text.splitlines():
-            if found := TEMPLATE.match(line):
-                template = found[1].split(",")
-            elif line.startswith("perf,") and not line.startswith("perf,engine,"):
-                self._add(imported, line, template, given)
-        return imported
-
-    def _add(self, imported: Imported, line: str, template: list[str], given: Given) -> None:
-        if "%prb%" not in template or "%0time%" not in template:
-            imported.left_out.append("a template without %prb% and %0time%: use the default one")
-            return
-        # The problem may have commas, so that fields are counted from both ends.
-        at = template.index("%prb%")
-        head = line.split(",", at)
-        tail = head[at].rsplit(",", len(template) - at - 1) if len(head) > at else []
-        if len(tail) != len(template) - at:
-            imported.left_out.append(f"a line that does not fit its template: {line[:60]}")
-            return
-        values = dict(zip(template, [*head[:at], *tail], strict=True))
-        if values.get("%engine%") == "gpu" and not given.backend:
-            imported.left_out.append("results of a GPU: oneDNN there has no word here; say one with --backend")
-            return
-        words = values["%prb%"].split()
-        options: dict[str, str] = {}
-        for word in words:
-            name, equals, value = word.removeprefix("--").partition("=")
-            if word.startswith("--"):
-                options[name.replace("_", "-")] = value if equals else ""  # older versions write bia_dt
-        try:
-            case = _case(options, words[-1], given)
-            milliseconds = float(values["%0time%"])
-        except (ValueError, KeyError, IndexError) as error:
-            imported.left_out.append(f"{values['%prb%'][:60]}: {error.args[0] if error.args else 'not understood'}")
-            return
-        notes = {"implementation": values["%impl%"]} if values.get("%impl%") else {}
-        found = [[milliseconds / 1e3]] if milliseconds > 0 else []
-        imported.found.append(Found(case, found, notes, None if found else "benchdnn: not implemented"))
-
-
-# Options that leave the work as it is: how it is timed, laid out, and chosen among oneDNN's implementations. Any other
-# one may ask for more (a bias, scales), less (zeros) or another precision, and its line is left out.
-KNOWN = {
+# Options that do not change the work, and options that are translated. Lines with any other option are skipped: it may
+# add work (a bias, scales), remove work (zeros) or change the precision.
+OPTIONS = {
     *("matmul", "conv", "mode", "engine", "dir", "dt", "cfg", "stag", "wtag", "dtag", "alg", "skip-impl", "impl"),
     *("attr-scratchpad", "attr-post-ops", "cold-cache", "max-ms-per-prb", "fix-times-per-prb", "allow-enum-tags-only"),
 }
 
+# Layouts of matrices that have a case: row-major, transposed, or packed by the library.
+MATRIX_TAGS = {"stag": ("any", "ab", "abx", "ba"), "wtag": ("any", "ab", "abx", "ba"), "dtag": ("any", "ab", "abx")}
+CHANNELS_LAST = ("axb", "acdb", "nhwc")
 
-# Layouts of products that we have: row by row, transposed, or packed by the library.
-PLAIN = {"stag": ("any", "ab", "abx", "ba"), "wtag": ("any", "ab", "abx", "ba"), "dtag": ("any", "ab", "abx")}
-
-
-def _case(options: dict[str, str], problem: str, given: Given) -> str:
-    backend = given.backend or "onednn"
-    if not {"matmul", "conv"} & set(options):
-        raise ValueError("only products and convolutions are read")
-    if unknown := sorted(set(options) - KNOWN):
-        raise ValueError(f"--{unknown[0]} is none of our cases")
-    added = options.get("attr-post-ops", "")
-    if added and not ("matmul" in options and re.fullmatch(r"sum(:1(\.0*)?)?", added)):
-        raise ValueError(f"--attr-post-ops={added[:40]}: more than the product is in its time")
-    if "matmul" in options:
-        sides = re.fullmatch(r"(\d+)x(\d+):(\d+)x(\d+)(?:_n\".*\")?", problem)
-        if sides is None:
-            raise ValueError("products with a batch are none of our cases")
-        m, k, inner, n = map(int, sides.groups())
-        if k != inner:
-            raise ValueError("its sizes do not fit together")
-        if odd := [t for n in ("stag", "wtag", "dtag") if (t := options.get(n, "any")) not in PLAIN[n]]:
-            raise ValueError(f"layout {odd[0][:40]} is none of our cases")
-        # Row by row A·B is column by column Bᵀ·Aᵀ with the operands changed over.
-        a_t, b_t = (int(options.get(name) == "ba") for name in ("wtag", "stag"))
-        # Weights in a format of the library's choice were packed before the clock started.
-        packed = options.get("wtag", "any") == "any"
-        words = [
-            *_result(options, "gemm"),
-            *([] if added else ["beta=0"]),
-            *(["weights=packed"] if packed else []),
-            *_cold(options),
-        ]
-        size = f"m={n} n={m} k={k} a_t={a_t} b_t={b_t}"
-        return " ".join([f"gemm {size} forward {_precision(options)} {backend} threads={given.threads}", *words])
-    if "conv" in options:
-        said = options.get("dir", "FWD_B")
-        if options.get("alg", "direct").lower() not in ("direct", "auto", "wino"):
-            raise ValueError(f"--alg={options['alg'][:40]} is no algorithm of ours")
-        bias = ["bias=yes"] if said in ("FWD_B", "BWD_WB") else []
-        if DIRECTIONS[said] != "forward" and len(_kinds(options)) > 1 and len(set(_kinds(options))) > 1:
-            raise ValueError("gradients of mixed precisions are none of our cases")
-        words = [DIRECTIONS[said], _precision(options), backend, f"threads={given.threads}", _layout(options)]
-        return " ".join(["conv", _conv(problem), *words, *bias, *_result(options, "conv"), *_cold(options)])
-    raise ValueError("only products and convolutions are read")
-
-
-def _kinds(options: dict[str, str]) -> list[str]:
-    """Types of source, weights and result; one word is for all."""
-    return (options.get("dt") or options.get("cfg") or "f32").split(":")
-
-
-# The setting for a type of results, by op and precision; what is not here has no case.
+# The setting for the type of the result, by operation and precision. There is no case for other types.
 RESULTS = {
     **{("gemm", kind, kind): "result=narrow" for kind in ("bf16", "f16")},
     **{("gemm", kind, "f32"): "" for kind in ("f32", "bf16", "f16")},
@@ -140,52 +43,144 @@ RESULTS = {
 }
 
 
-def _result(options: dict[str, str], op: str) -> list[str]:
-    """How results are stored; `ValueError` where ours are stored in no such way."""
-    kinds, precision = _kinds(options), _precision(options)
-    if len(kinds) not in (1, 3):
-        raise ValueError(f"--dt={':'.join(kinds)} is not understood")
-    word = RESULTS.get((op, precision, kinds[-1]))
-    if word is None:
-        raise ValueError(f"results in {kinds[-1]} of operands in {precision} are none of our cases")
-    return [word] if word else []
+class Benchdnn(Format):
+    name = "benchdnn"
+    about = "lines of --mode=P"
+
+    def matches(self, text: str) -> bool:
+        return bool(TEMPLATE.search(text) or re.search(r"^perf,(cpu|gpu),", text, re.M))
+
+    def read(self, text: str, options: ImportOptions) -> ImportedFile:
+        imported = ImportedFile(self.name, "oneDNN")
+        template = DEFAULT_TEMPLATE.split(",")
+        for line in text.splitlines():
+            if match := TEMPLATE.match(line):
+                template = match[1].split(",")
+            elif line.startswith("perf,") and not line.startswith("perf,engine,"):
+                self._add(imported, line, template, options)
+        return imported
+
+    def _add(self, imported: ImportedFile, line: str, template: list[str], options: ImportOptions) -> None:
+        if "%prb%" not in template or "%0time%" not in template:
+            imported.left_out.append("a template without %prb% or %0time%; use the default template")
+            return
+        # The problem may contain commas, so fields are counted from both ends.
+        at = template.index("%prb%")
+        head = line.split(",", at)
+        tail = head[at].rsplit(",", len(template) - at - 1) if len(head) > at else []
+        if len(tail) != len(template) - at:
+            imported.left_out.append(f"a line that does not match its template: {shorten(line)}")
+            return
+        values = dict(zip(template, [*head[:at], *tail], strict=True))
+        if values.get("%engine%") == "gpu" and not options.backend:
+            imported.left_out.append("results of a GPU: deepbench has no backend for oneDNN on GPUs; use --backend")
+            return
+        words = values["%prb%"].split()
+        settings: dict[str, str] = {}
+        for word in words:
+            name, _, value = word.removeprefix("--").partition("=")
+            if word.startswith("--"):
+                settings[name.replace("_", "-")] = value  # older versions write bia_dt
+        try:
+            text = _case_text(settings, words[-1], options)
+            milliseconds = float(values["%0time%"])
+        except (ValueError, KeyError, IndexError) as error:
+            imported.left_out.append(f"{shorten(values['%prb%'])}: {error.args[0] if error.args else 'invalid'}")
+            return
+        notes = {"implementation": values["%impl%"]} if values.get("%impl%") else {}
+        if milliseconds > 0:
+            imported.cases.append(ImportedCase(text, [[milliseconds / 1e3]], notes))
+        else:
+            imported.cases.append(ImportedCase(text, [], notes, "benchdnn: not implemented"))
 
 
-CHANNELS_LAST = ("axb", "acdb", "nhwc")
+def _case_text(settings: dict[str, str], problem: str, options: ImportOptions) -> str:
+    """The text of a case; `ValueError` with the reason if there is no such case."""
+    op = "gemm" if "matmul" in settings else "conv"
+    if not {"matmul", "conv"} & set(settings):
+        raise ValueError("not a matrix product or convolution")
+    if unknown := sorted(set(settings) - OPTIONS):
+        raise ValueError(f"--{unknown[0]} is not supported")
+    post_ops = settings.get("attr-post-ops", "")
+    if post_ops and not (op == "gemm" and re.fullmatch(r"sum(:1(\.0*)?)?", post_ops)):
+        raise ValueError(f"the time includes --attr-post-ops={shorten(post_ops, 40)}")
+    sizes, words = _gemm(settings, problem) if op == "gemm" else _conv(settings, problem)
+    direction = DIRECTIONS[settings.get("dir", "FWD_B")] if op == "conv" else "forward"
+    words += [_result(settings, op)]
+    if settings.get("cold-cache", "none") not in ("none", ""):
+        words.append("cache=cold")
+    backend = options.backend or "onednn"
+    parts = [op, sizes, direction, _precision(settings), backend, f"threads={options.threads}", *words]
+    return " ".join(filter(None, parts))
 
 
-def _layout(options: dict[str, str]) -> str:
-    """Layout of what goes in and comes out; weights in the library's choice, as ours are."""
-    tags = options.get("stag", "any"), options.get("dtag", "any")
-    if options.get("wtag", "any") != "any":
-        raise ValueError("weights laid out by hand are none of our cases")
-    for layout, names in (("any", ("any",)), ("nhwc", CHANNELS_LAST)):
-        if set(tags) <= set(names):
-            return f"layout={layout}"
-    raise ValueError(f"layouts {tags[0]} and {tags[1]} are none of our cases")
+def _gemm(settings: dict[str, str], problem: str) -> tuple[str, list[str]]:
+    """Sizes and settings of a matrix product."""
+    sizes = re.fullmatch(r"(\d+)x(\d+):(\d+)x(\d+)(?:_n\".*\")?", problem)
+    if sizes is None:
+        raise ValueError("products with a batch are not supported")
+    m, k, inner, n = map(int, sizes.groups())
+    if k != inner:
+        raise ValueError("the sizes of the matrices do not match")
+    for name, tags in MATRIX_TAGS.items():
+        if settings.get(name, "any") not in tags:
+            raise ValueError(f"layout {shorten(settings[name], 40)} is not supported")
+    # A row-major A·B is a column-major Bᵀ·Aᵀ, so the operands change places.
+    a_t, b_t = (int(settings.get(name) == "ba") for name in ("wtag", "stag"))
+    words = [] if settings.get("attr-post-ops") else ["beta=0"]
+    # In a layout of the library's choice, weights were packed before timing.
+    words += ["weights=packed"] if settings.get("wtag", "any") == "any" else []
+    return f"m={n} n={m} k={k} a_t={a_t} b_t={b_t}", words
 
 
-def _cold(options: dict[str, str]) -> list[str]:
-    return ["cache=cold"] if options.get("cold-cache", "none") not in ("none", "") else []
+def _conv(settings: dict[str, str], problem: str) -> tuple[str, list[str]]:
+    """Sizes and settings of a convolution."""
+    direction = settings.get("dir", "FWD_B")
+    if settings.get("alg", "direct").lower() not in ("direct", "auto", "wino"):
+        raise ValueError(f"--alg={shorten(settings['alg'], 40)} is not supported")
+    if DIRECTIONS[direction] != "forward" and len(set(_types(settings))) > 1:
+        raise ValueError("gradients in mixed precisions are not supported")
+    if settings.get("wtag", "any") != "any":
+        raise ValueError("a given layout of the weights is not supported")
+    tags = {settings.get("stag", "any"), settings.get("dtag", "any")}
+    layout = "any" if tags == {"any"} else "nhwc" if tags <= set(CHANNELS_LAST) else None
+    if layout is None:
+        raise ValueError(f"layout {' and '.join(sorted(tags))} is not supported")
+    return _conv_sizes(problem), [f"layout={layout}", "bias=yes" if direction in ("FWD_B", "BWD_WB") else ""]
 
 
-def _precision(options: dict[str, str]) -> str:
-    kinds = _kinds(options)
-    both = ":".join(kinds[:2]) if len(kinds) > 1 and kinds[0] != kinds[1] else kinds[0]
-    found = PRECISIONS.get(both) or PRECISIONS.get(":".join(kinds[:2]))
-    if found is None:
-        raise ValueError(f"precision {':'.join(kinds)} is none of ours")
-    return found
+def _types(settings: dict[str, str]) -> list[str]:
+    """Types of source, weights and result, or one for all."""
+    return (settings.get("dt") or settings.get("cfg") or "f32").split(":")
 
 
-def _conv(problem: str) -> str:
+def _result(settings: dict[str, str], op: str) -> str:
+    """The setting for the type of the result."""
+    types, precision = _types(settings), _precision(settings)
+    if len(types) not in (1, 3):
+        raise ValueError(f"--dt={':'.join(types)} is not valid")
+    if (op, precision, types[-1]) not in RESULTS:
+        raise ValueError(f"results in {types[-1]} of operands in {precision} are not supported")
+    return RESULTS[op, precision, types[-1]]
+
+
+def _precision(settings: dict[str, str]) -> str:
+    types = _types(settings)
+    both = ":".join(types[:2]) if len(types) > 1 and types[0] != types[1] else types[0]
+    precision = PRECISIONS.get(both) or PRECISIONS.get(":".join(types[:2]))
+    if precision is None:
+        raise ValueError(f"precision {':'.join(types)} is not supported")
+    return precision
+
+
+def _conv_sizes(problem: str) -> str:
     text = re.sub(r"n\".*\"$", "", problem).replace("_", "")
     if re.search(r"[io]d\d", text):
-        raise ValueError("convolutions of three dimensions are not read")
+        raise ValueError("three-dimensional convolutions are not supported")
     sizes = {name: int(value) for name, value in re.findall(r"([a-z]+)(\d+)", text)}
     h, r = sizes["ih"], sizes["kh"]
     pad, stride, dilation = sizes.get("ph", 0), sizes.get("sh", 1), sizes.get("dh", 0)
-    # What is left out: a batch of two, and a width like the height.
+    # The default batch is 2, and the width defaults to the height.
     values = {
         "n": sizes.get("mb", 2),
         "c": sizes["ic"],
@@ -202,11 +197,12 @@ def _conv(problem: str) -> str:
         "dilation_w": sizes.get("dw", dilation) + 1,
         "groups": sizes.get("g", 1),
     }
-    for side, out in (("h", sizes.get("oh")), ("w", sizes.get("ow", sizes.get("oh") if "iw" not in sizes else None))):
-        reach = values[f"dilation_{side}"] * (values["r" if side == "h" else "s"] - 1) + 1
-        mine = (values[side] + 2 * values[f"pad_{side}"] - reach) // values[f"stride_{side}"] + 1
-        if out is not None and out != mine:
-            raise ValueError(f"padded on one side only: {out} outputs instead of {mine}")
+    stated_w = sizes.get("ow", sizes.get("oh") if "iw" not in sizes else None)
+    for side, filter_, stated in (("h", "r", sizes.get("oh")), ("w", "s", stated_w)):
+        extent = values[f"dilation_{side}"] * (values[filter_] - 1) + 1
+        output = (values[side] + 2 * values[f"pad_{side}"] - extent) // values[f"stride_{side}"] + 1
+        if stated is not None and stated != output:
+            raise ValueError(f"asymmetric padding is not supported: {stated} outputs instead of {output}")
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 

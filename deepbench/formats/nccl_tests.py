@@ -1,7 +1,7 @@
-"""nccl-tests: the JSON of `all_reduce_perf -J out.json` and its kin (since 2025-10).
+"""nccl-tests: the JSON of `all_reduce_perf -J out.json` and the other programs (since 2025-10).
 
-The number of ranks is not in the file: it is processes × threads × GPUs of each thread. Times are microseconds, a mean
-over iterations unless each one is listed. Its environment may hold secrets and is left where it is.
+The number of ranks is processes × threads × GPUs per thread. Times are microseconds, a mean over iterations unless each
+one is listed. The environment is not imported, because it may contain secrets.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import re
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.formats import Format, Found, Given, Imported, json_object
+from deepbench.core.precision import BITS
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, json_object
 
-# Programs and our ops.
-PROGRAMS = {
+# Operations by program.
+OPS = {
     "all_reduce_perf": "all_reduce",
     "all_gather_perf": "all_gather",
     "reduce_scatter_perf": "reduce_scatter",
@@ -29,75 +30,79 @@ class NcclTests(Format):
     name = "nccl-tests"
     about = "JSON of -J"
 
-    def sniff(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         return text.lstrip()[:1] == "{" and '"nccl_version"' in text and '"results"' in text
 
-    def read(self, text: str, given: Given) -> Imported:
-        # A bandwidth of infinity is printed as a bare `inf`.
-        value = json_object(re.sub(r"(?<=[:,\[])\s*-?inf(?=[,}\]])", "null", text), self.name)
-        arguments = value.get("args") or []
+    def read(self, text: str, options: ImportOptions) -> ImportedFile:
+        # nccl-tests prints an infinite bandwidth as a bare `inf`, which is not JSON.
+        content = json_object(re.sub(r"(?<=[:,\[])\s*-?inf(?=[,}\]])", "null", text), self.name)
+        arguments = content.get("args") or []
         program = str(arguments[0]).replace("\\", "/").rsplit("/", 1)[-1] if arguments else ""
-        config = value["config"] if isinstance(value.get("config"), dict) else {}
+        config = content["config"] if isinstance(content.get("config"), dict) else {}
         devices = [d for d in config.get("devices") or [] if isinstance(d, dict)]
         group = devices[0].get("group") if devices else None
         processes = sum(d.get("group") == group for d in devices)
-        ranks = processes * _whole(config, "nthreads") * _whole(config, "ngpus")
-        version = _whole(value, "nccl_version")
-        imported = Imported(
-            self.name,
-            {"name": "NCCL", "version": f"{version // 10000}.{version // 100 % 100}.{version % 100}"},
-            {
-                "host": str(devices[0].get("hostname")) if devices else None,
-                "cpu": str(devices[0].get("device_info")) if devices else None,
-            },
-        )
-        op = PROGRAMS.get(program)
-        if op is None:
-            raise BadInput(f"nccl-tests: {program or 'no program'} is none of {', '.join(PROGRAMS)}")
+        ranks = processes * _integer(config, "nthreads") * _integer(config, "ngpus")
+        version = _integer(content, "nccl_version")
+        imported = ImportedFile(self.name, "NCCL", f"{version // 10000}.{version // 100 % 100}.{version % 100}")
+        if devices:
+            imported.host, imported.cpu = str(devices[0].get("hostname")), str(devices[0].get("device_info"))
+        if program not in OPS:
+            raise BadInput(f"nccl-tests: unknown program {program!r}; deepbench reads {', '.join(OPS)}")
         if ranks < 2:
-            raise BadInput("nccl-tests: the file names fewer than two ranks, so nothing travelled")
-        for result in value.get("results") or []:
-            self._add(imported, op, ranks, "processes=one" if processes == 1 else "", result, given)
+            raise BadInput("nccl-tests: the file has fewer than two ranks, so nothing was transferred")
+        # One process that drives all GPUs is a setting of all-reduce alone.
+        settings = "processes=one" if processes == 1 and OPS[program] == "all_reduce" else ""
+        for result in content.get("results") or []:
+            if isinstance(result, dict):
+                self._add(imported, OPS[program], ranks, settings, result, options)
         return imported
 
-    def _add(self, imported: Imported, op: str, ranks: int, way: str, result: Any, given: Given) -> None:
-        backend, threads = given.backend or "nccl", given.threads
-        if not isinstance(result, dict):
+    def _add(
+        self,
+        imported: ImportedFile,
+        op: str,
+        ranks: int,
+        settings: str,
+        result: dict[str, Any],
+        options: ImportOptions,
+    ) -> None:
+        precision = TYPES.get(str(result.get("type")))
+        if precision is None or str(result.get("redop")).strip() not in ("sum", "none"):
+            imported.left_out.append(f"{result.get('type')} {result.get('redop')}: unsupported type or reduction")
             return
-        kind = TYPES.get(str(result.get("type")))
-        if kind is None or str(result.get("redop")).strip() not in ("sum", "none"):
-            imported.left_out.append(f"{result.get('type')} {result.get('redop')}: no precision or sum of ours")
-            return
-        n = _whole(result, "count")
-        # Ours counts elements of the whole vector where nccl-tests counts those of one rank's part.
+        n = _integer(result, "count")
+        # nccl-tests counts the elements of one rank's part, deepbench those of the full vector.
         if op in ("all_gather", "reduce_scatter", "all_to_all"):
-            n = _whole(result, "size") // {"f32": 4}.get(kind, 2)
-        for place, name in (("out", "out_of_place"), ("in", "in_place")):
-            one = result.get(name)
-            if not isinstance(one, dict) or (place == "in" and op != "all_reduce"):
+            n = _integer(result, "size") // (BITS[precision] // 8)
+        for place, name in (("", "out_of_place"), ("place=in", "in_place")):
+            times = result.get(name)
+            if not isinstance(times, dict) or (place and op != "all_reduce"):
                 continue
             each = result.get(f"{name}_per_iter")
-            skipped = _whole(each, "skipped_iterations") if isinstance(each, dict) else 0
-            times = (
-                each.get("times_us", [])[skipped:] if isinstance(each, dict) else [one.get("time", one.get("cpu_time"))]
-            )
-            samples = [float(t) / 1e6 for t in times if isinstance(t, int | float) and math.isfinite(t) and t > 0]
+            if isinstance(each, dict):
+                times_us = each.get("times_us", [])[_integer(each, "skipped_iterations") :]
+            else:
+                times_us = [times.get("time", times.get("cpu_time"))]
+            samples = [float(t) / 1e6 for t in times_us if isinstance(t, int | float) and math.isfinite(t) and t > 0]
             if not samples or n < 1:
                 imported.left_out.append(f"{result.get('size')} bytes {name}: no time")
                 continue
-            words = [*(["place=in"] if place == "in" else []), *([way] if way and op == "all_reduce" else [])]
-            text = " ".join([op, f"n={n} ranks={ranks} forward {kind} {backend} threads={threads}", *words])
-            wrong = one.get("nwrong")
-            notes = {"their_bus_bytes_per_s": one["bus_bw"] * 1e9} if isinstance(one.get("bus_bw"), int | float) else {}
+            words = [op, f"n={n} ranks={ranks} forward {precision}", options.backend or "nccl"]
+            text = " ".join(filter(None, [*words, f"threads={options.threads}", place, settings]))
+            bandwidth, wrong = times.get("bus_bw"), times.get("nwrong")
+            notes = {"their_bus_bytes_per_s": bandwidth * 1e9} if isinstance(bandwidth, int | float) else {}
             if isinstance(wrong, int | float) and wrong > 0:
-                imported.found.append(Found(text, [], notes, f"nccl-tests found {wrong:g} wrong elements", wrong=True))
+                reason = f"nccl-tests found {wrong:g} wrong elements"
+                imported.cases.append(ImportedCase(text, [], notes, reason, wrong=True))
             else:
-                imported.found.append(Found(text, [samples], notes))
+                imported.cases.append(ImportedCase(text, [samples], notes))
 
 
-def _whole(value: dict[str, Any], name: str) -> int:
-    found = value.get(name)
-    return found if isinstance(found, int) and 0 <= found < 2**62 else 0
+def _integer(value: dict[str, Any], name: str) -> int:
+    """A non-negative integer; 0 if it is missing or anything else."""
+    number = value.get(name)
+    return number if isinstance(number, int) and 0 <= number < 2**62 else 0
 
 
 FORMAT = NcclTests()

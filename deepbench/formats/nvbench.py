@@ -1,7 +1,7 @@
-"""nvbench: JSON of `--json`, version 1. Its axes become sizes by `--case "gemm m={M} n={N} k={K} f32 cublas"`.
+"""nvbench: the JSON of `--json`, version 1. `--case "gemm m={M} n={N} k={K} f32 cublas"` makes cases of its axes.
 
-Every value is a text with a type; times are seconds. The mean of batched launches comes first, which is what the
-original DeepBench measured too; else the median or mean of isolated ones.
+Every value is a text with a type; times are seconds. The mean of batched launches is preferred, because the original
+DeepBench measured in this way; otherwise it is the median or mean of isolated launches.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.formats import Format, Found, Given, Imported, filled, json_object
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, case_text, json_object
 
 TAGS = (
     *("nv/batch/time/gpu/mean", "nv/cold/time/gpu/median", "nv/cold/time/gpu/mean"),
@@ -22,51 +22,49 @@ class Nvbench(Format):
     name = "nvbench"
     about = "JSON of --json"
 
-    def sniff(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         return text.lstrip()[:1] == "{" and '"benchmarks"' in text and '"states"' in text
 
-    def read(self, text: str, given: Given) -> Imported:
-        value = json_object(text, self.name)
-        if not isinstance(value.get("meta"), dict):
-            raise BadInput("nvbench: no meta; files of 2021 are not read")
-        states = [(b, s) for b in _list(value, "benchmarks") for s in _list(b, "states")]
-        card = states[0][1].get("device") if states else None
-        named = next((d.get("name") for d in _list(value, "devices") if d.get("id") == card), None)
-        imported = Imported(self.name, {"name": "timed by nvbench"}, {"host": None, "cpu": named})
+    def read(self, text: str, options: ImportOptions) -> ImportedFile:
+        content = json_object(text, self.name)
+        if not isinstance(content.get("meta"), dict):
+            raise BadInput(
+                "nvbench: the file has no meta, so it was written in 2021; measure again with a newer version"
+            )
+        states = [(b, s) for b in _list(content, "benchmarks") for s in _list(b, "states")]
+        first_device = states[0][1].get("device") if states else None
+        name = next((d.get("name") for d in _list(content, "devices") if d.get("id") == first_device), None)
+        imported = ImportedFile(self.name, "timed by nvbench", cpu=name)
         for benchmark, state in states:
-            self._add(imported, benchmark, state, card, given)
+            title = f"{benchmark.get('name')} {state.get('name') or ''}".strip()
+            axes = {str(a.get("name")): str(a.get("value")) for a in _list(state, "axis_values")}
+            text_, reason = case_text(options, str(benchmark.get("name")), axes)
+            if state.get("device") != first_device:
+                imported.left_out.append(f"{title}: not on the first device; write one file per device")
+            elif text_ is None:
+                imported.left_out.append(f"{title}: {reason}")
+            else:
+                imported.cases.append(_imported_case(text_, state))
         return imported
 
-    def _add(
-        self, imported: Imported, benchmark: dict[str, Any], state: dict[str, Any], card: Any, given: Given
-    ) -> None:
-        title = f"{benchmark.get('name')} {state.get('name') or ''}".strip()
-        if state.get("device") != card:
-            imported.left_out.append(f"{title}: of another card than the first; a file of its own keeps them apart")
-            return
-        axes = {str(a.get("name")): str(a.get("value")) for a in _list(state, "axis_values")}
-        case, reason = filled(given, str(benchmark.get("name")), axes)
-        if case is None:
-            imported.left_out.append(f"{title}: {reason}")
-            return
-        summaries = {s.get("tag"): s for s in _list(state, "summaries")}
-        tag = next((t for t in TAGS if _value(summaries.get(t)) is not None), None)
-        seconds = _value(summaries.get(tag))
-        why = (
-            str(state.get("skip_reason") or "nvbench skipped it") if state.get("is_skipped") else "nvbench has no time"
-        )
-        notes = {"their_tag": tag} if tag else {}
-        imported.found.append(Found(case, [[seconds]] if seconds else [], notes, None if seconds else why))
+
+def _imported_case(text: str, state: dict[str, Any]) -> ImportedCase:
+    times = {summary.get("tag"): _seconds(summary) for summary in _list(state, "summaries")}
+    tag = next((t for t in TAGS if times.get(t)), None)
+    if tag is not None:
+        return ImportedCase(text, [[times[tag] or 0.0]], {"their_tag": tag})
+    skipped = str(state.get("skip_reason") or "nvbench skipped it")
+    return ImportedCase(text, [], {}, skipped if state.get("is_skipped") else "nvbench gives no time")
 
 
 def _list(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """What is null when it is empty."""
-    found = value.get(name)
-    return [x for x in found if isinstance(x, dict)] if isinstance(found, list) else []
+    """A list of objects, which is null if it is empty."""
+    items = value.get(name)
+    return [x for x in items if isinstance(x, dict)] if isinstance(items, list) else []
 
 
-def _value(summary: dict[str, Any] | None) -> float | None:
-    for entry in _list(summary or {}, "data"):
+def _seconds(summary: dict[str, Any]) -> float | None:
+    for entry in _list(summary, "data"):
         if entry.get("name") == "value":
             try:
                 number = float(str(entry.get("value")))

@@ -1,6 +1,6 @@
-"""pyperf: JSON of `-o`, version 1.0. A benchmark is read as a case where its name is one, or with `--case`.
+"""pyperf: the JSON of `-o`, version 1.0. A benchmark is a case if its name is one, or with `--case`.
 
-Values are seconds a call already; every run is a process of its own, which we keep.
+Values are seconds per call. Every run is a process of its own.
 """
 
 from __future__ import annotations
@@ -9,52 +9,51 @@ import math
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.formats import Format, Found, Given, Imported, filled, json_object
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, case_text, json_object
 
 
 class Pyperf(Format):
     name = "pyperf"
     about = "JSON of -o"
 
-    def sniff(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         return text.lstrip()[:1] == "{" and '"benchmarks"' in text and '"runs"' in text
 
-    def read(self, text: str, given: Given) -> Imported:
-        value = json_object(text, self.name)
-        if value.get("version") != "1.0":
-            raise BadInput("pyperf: wanted version 1.0; convert older files with python -m pyperf convert")
-        common = _facts(value)
-        imported = Imported(self.name, {"name": "timed by pyperf"}, {"host": None, "cpu": None})
-        for benchmark in value.get("benchmarks") or []:
-            if not isinstance(benchmark, dict):
-                continue
-            facts = {**common, **_facts(benchmark)}
-            processes = []
-            for run in benchmark.get("runs") or []:
-                if not isinstance(run, dict):
-                    continue
-                facts = {**facts, **_facts(run)}
-                values = [
-                    v for v in run.get("values") or [] if isinstance(v, int | float) and math.isfinite(v) and v > 0
-                ]
-                if values:  # a run without them calibrates
-                    processes.append(values)
-            name = str(facts.get("name") or "")
-            if facts.get("unit", "second") != "second":
-                imported.left_out.append(f"{name}: measured in {facts['unit']}, not in seconds")
-                continue
-            imported.machine = {"host": facts.get("hostname"), "cpu": facts.get("cpu_model_name")}
-            case, reason = filled(given, name, {k: str(v) for k, v in facts.items()})
-            if case is None:
-                imported.left_out.append(f"{name or 'a benchmark without a name'}: {reason}")
-            else:
-                imported.found.append(Found(case, processes, {}, None if processes else "pyperf has no values of it"))
+    def read(self, text: str, options: ImportOptions) -> ImportedFile:
+        content = json_object(text, self.name)
+        if content.get("version") != "1.0":
+            raise BadInput("pyperf: the file does not have version 1.0; convert it with python -m pyperf convert")
+        imported = ImportedFile(self.name, "timed by pyperf")
+        for benchmark in content.get("benchmarks") or []:
+            if isinstance(benchmark, dict):
+                self._add(imported, benchmark, {**_metadata(content), **_metadata(benchmark)}, options)
         return imported
 
+    def _add(
+        self, imported: ImportedFile, benchmark: dict[str, Any], metadata: dict[str, Any], options: ImportOptions
+    ) -> None:
+        processes = []
+        for run in benchmark.get("runs") or []:
+            if isinstance(run, dict):
+                metadata = {**metadata, **_metadata(run)}
+                values = run.get("values") or []  # calibration runs have none
+                processes.append([v for v in values if isinstance(v, int | float) and math.isfinite(v) and v > 0])
+        name = str(metadata.get("name") or "")
+        if metadata.get("unit", "second") != "second":
+            imported.left_out.append(f"{name}: measured in {metadata['unit']}, not in seconds")
+            return
+        imported.host, imported.cpu = metadata.get("hostname"), metadata.get("cpu_model_name")
+        text, reason = case_text(options, name, {k: str(v) for k, v in metadata.items()})
+        if text is None:
+            imported.left_out.append(f"{name or 'a benchmark without a name'}: {reason}")
+            return
+        processes = [samples for samples in processes if samples]
+        imported.cases.append(ImportedCase(text, processes, {}, None if processes else "pyperf gives no values"))
 
-def _facts(value: dict[str, Any]) -> dict[str, Any]:
-    found = value.get("metadata")
-    return found if isinstance(found, dict) else {}
+
+def _metadata(value: dict[str, Any]) -> dict[str, Any]:
+    metadata = value.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
 
 
 FORMAT = Pyperf()

@@ -20,7 +20,7 @@ from statistics import correlation
 from typing import Any
 
 from deepbench.core import stats
-from deepbench.core.variables import THREAD_VARIABLES
+from deepbench.core.variables import thread_variables
 from deepbench.machine import describe
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record
@@ -333,7 +333,8 @@ def _tuning(found: ResultFile) -> Mapping[str, str]:
     processes = (r["process"] for r in found.records if r["process"])
     told: object = next((p.get("environment") for p in processes), None)
     every: Mapping[str, str] = told if isinstance(told, dict) else {}
-    return {n: v for n, v in every.items() if n not in THREAD_VARIABLES}
+    threads = thread_variables()
+    return {n: v for n, v in every.items() if n not in threads}
 
 
 def _rules(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> str:

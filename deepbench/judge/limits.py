@@ -1,334 +1,529 @@
-"""What this machine can do at most, and which limit a case stands at.
+"""What a machine can do at most, and which limit each case is closest to.
 
-Three kinds: arithmetic (the highest rate any library reaches, `roof.py`), each level of memory (our own loops read,
-copy and combine arrays of growing size), and the least that a call of a library takes. They are lines of `limit` in a
-result file, and remembered by machine, so that a run measures only what is missing.
+A limit is the result of a short probe. There are three kinds: `compute`, the highest rate that any library reaches in
+a precision; `memory`, the rate at which our own loops read a working set of some size; and `call`, the shortest call of
+a library. Result files contain them, and earlier runs on a machine are remembered.
 
-Williams, Waterman, Patterson: Roofline (CACM 2009) for the first two.
+Compute and memory limits form the roofline of Williams, Waterman, Patterson (CACM 2009). A rate above the measured peak
+is an error: the kernel did not do the work, or the clock was wrong.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
-from deepbench.core.backend import GroupBackend, all_backends, find_backend
+from deepbench.core import units
+from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
-from deepbench.core.op import find_op
+from deepbench.core.op import all_ops, find_op
+from deepbench.core.precision import PRECISIONS
+from deepbench.machine import remembered
 from deepbench.results.file import ResultFile
-from deepbench.results.record import Record
+from deepbench.results.old_files import read_limit
+from deepbench.results.record import Limit, Record
+from deepbench.results.schema import schema_error
 from deepbench.results.summary import Summary, process_number
 
-# Bytes of all arrays together: from the smallest first-level cache to what no cache holds.
+Measure = Callable[[Case, int], Record]
+"""Measures one round of a case in a fresh process."""
+
+# Working sets of memory probes, in bytes: from the smallest first-level cache to sizes that no cache holds.
 COARSE = tuple(2**e for e in (14, 16, 18, 20, 22, 24, 26, 28, 29))
 FINE = tuple(2**e for e in range(14, 30))
 
-# A larger share of a call's time than this is the library's fixed cost: then it is the limit.
-FIXED_SHARE = 0.5
+# Any library can multiply smaller types by converting them to f32. For large matrices the conversion costs almost
+# nothing, so no peak is below that of f32.
+F32 = "f32"
 
-# With fewer threads nearly as fast: what they have to share does not divide.
-NO_GAIN = 1.25
+# A rate is compared with the fastest sample of a probe, so it should stay below the peak. The margin allows for clocks
+# that rise after the probe, and for shared machines on which a whole probe ran slowly.
+MARGIN = 1.25
 
-# A level of memory is told apart from memory itself when it is so much faster.
-FASTER_THAN_MEMORY = 1.25
+# The same for the theoretical f32 peak of a card, which no clock or reading error exceeds by more.
+CARD_MARGIN = 1.02
 
-WIDEST = "f32"
+# A rate above the margin causes further probes before it is judged, but at most so many per precision in so many
+# seconds. Later ones may follow: a machine can be slow for minutes while other programs run.
+MOST_PROBES, PROBES_WITHIN_S = 5, 60.0
 
-# A probe takes about so long, and all of them no more than this share of a time that was given.
+# Duration of a memory or call probe, and the share of a run's budget that all of them may take.
 PROBE_S, MOST_OF_BUDGET = 2.0, 0.05
 
-# A probe beside other work is too low, and is made again after this time.
-DISTURBED_COUNTS = timedelta(hours=1)
+# Other programs slow a probe down. Its limit is used for so long, then measured again.
+DISTURBED_AGE = timedelta(hours=1)
+
+# A cache level counts only if it is so many times faster than memory.
+FASTER_THAN_MEMORY = 1.25
+
+# The fixed cost of a call limits a case that spends more than this share of its time on it.
+CALL_SHARE = 0.5
+
+# With fewer threads a case takes less than this many times as long: it is limited by too little parallelism.
+NO_GAIN = 1.25
 
 
-def memory_case(kind: str, size: int, threads: int) -> Case:
-    """Arrays of so many bytes together."""
-    streams = {"read": 1, "copy": 2, "triad": 3}[kind]
-    n = max(2, size // (4 * streams) // 2 * 2)
-    return parse_case(f"memory kind={kind} n={n} forward f32 loops threads={threads}")
-
-
-def floor_case(backend: str, threads: int) -> Case:
-    """The smallest product there is."""
-    return parse_case(f"gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 {backend} threads={threads}")
-
-
-def wanted(cases: Iterable[Case], sizes: Sequence[int] = COARSE) -> list[Case]:
-    """The measurements that tell the limits of these cases: memory for their threads, a call for their libraries."""
-    found: dict[str, Case] = {}
-    for case in cases:
-        backend = find_backend(case.backend)
-        if backend.device != "cpu" or isinstance(backend, GroupBackend) or not backend.computes:
-            continue
-        if not backend.default:  # frameworks, and what users bring: who names one knows what for
-            continue
-        for size in sizes:
-            probe = memory_case("read", size, case.threads)
-            found[probe.text] = probe
-        if backend.supports("gemm", WIDEST, "forward"):
-            probe = floor_case(case.backend, case.threads)
-            found[probe.text] = probe
-    return list(found.values())
-
-
-def line_of(record: Record) -> dict[str, Any] | None:
-    """The line of a measurement of `wanted`, None where it failed. The fastest sample: this is about what can be."""
-    if record["status"] != "ok" or not record["measurement"] or not record["library"]:
-        return None
-    fastest = min(record["measurement"]["samples_s"])
-    line: dict[str, Any] = {
-        "case": record["case"],
-        "threads": record["threads"],
-        "seconds": float(f"{fastest:.6g}"),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "disturbed": process_number(record["measurement"]).disturbed,
-    }
-    if record["op"] == "memory":
-        kind, size = record["problem"]["kind"], record["traffic_bytes"]
-        return {"what": "memory", "kind": kind, "bytes": size, "bytes_per_s": float(f"{size / fastest:.6g}"), **line}
-    library = record["library"]
-    return {"what": "call", "backend": record["backend"], "library": f"{library['name']} {library['version']}", **line}
-
-
-def peak_of(record: Record) -> dict[str, Any] | None:
-    """The line of a probe of arithmetic."""
-    if record["status"] != "ok" or not record["measurement"] or not record["library"] or not record["flop"]:
-        return None
-    fastest = min(record["measurement"]["samples_s"])
-    library = record["library"]
-    return {
-        "what": "compute",
-        "precision": record["precision"],
-        "threads": record["threads"],
-        "flop_per_s": float(f"{record['flop'] / fastest:.6g}"),
-        "seconds": float(f"{fastest:.6g}"),
-        "case": record["case"],
-        "library": f"{library['name']} {library['version']}",
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
-def best_peaks(lines: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
-    """The highest rate of each precision and number of threads."""
-    found: dict[tuple[str, int], dict[str, Any]] = {}
-    for line in lines:
-        if line.get("what") == "compute":
-            key = line["precision"], line["threads"]
-            if key not in found or line["flop_per_s"] > found[key]["flop_per_s"]:
-                found[key] = dict(line)
-    return found
-
-
-def best(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of several lines of one measurement the fastest."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for line in lines:
-        key = str(line.get("case")), str(line.get("library"))
-        if key not in found or line["seconds"] < found[key]["seconds"]:
-            found[key] = dict(line)
-    return list(found.values())
+# ---- probes
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a case stands."""
+class Probe:
+    """Cases that measure one limit: the fastest of them sets it."""
 
-    bound: str
-    """`compute`, `memory`, `L1`, `L2`, `L3`, `latency` or `parallelism`."""
+    what: Literal["compute", "memory", "call"]
+    cases: tuple[Case, ...]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The limit that this probe measures; see `key_of`."""
+        first = self.cases[0]
+        if self.what == "compute":
+            return self.what, first.precision.name, find_backend(first.backend).device, first.threads
+        return self.what, first.text
+
+    @property
+    def title(self) -> str:
+        """For progress displays."""
+        first = self.cases[0]
+        return f"peak rate in {first.precision.name}" if self.what == "compute" else f"limit: {first.text}"
+
+    def measure(self, measure: Measure) -> Limit | None:
+        """Run all cases; None if all of them failed."""
+        best: Limit | None = None
+        failed = set()
+        for case in self.cases:
+            if case.backend not in failed:
+                record = measure(case, 1)
+                if record["status"] not in ("ok", "unsupported"):  # another shape may be supported
+                    failed.add(case.backend)
+                best = _faster(best, self.limit(record))
+        return best
+
+    def limit(self, record: Record) -> Limit | None:
+        """The limit that the record of one of the cases shows, by its fastest sample; None if it failed."""
+        measurement, library = record["measurement"], record["library"]
+        if record["status"] != "ok" or not measurement or not library:
+            return None
+        seconds = min(measurement["samples_s"])
+        probe = {
+            "case": record["case"],
+            "threads": record["threads"],
+            "seconds": float(f"{seconds:.6g}"),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "disturbed": process_number(measurement).disturbed,
+        }
+        name = {"library": f"{library['name']} {library['version']}"}
+        own: dict[str, Any]
+        if self.what == "compute":
+            rate = float(f"{record['flop'] / seconds:.6g}")
+            own = {"precision": record["precision"], "device": device_of(record), "flop_per_s": rate, **name}
+        elif self.what == "memory":
+            size = record["traffic_bytes"]
+            rate = float(f"{size / seconds:.6g}")
+            own = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": rate}
+        else:
+            own = {"backend": record["backend"], **name}
+        return read_limit({"limit": {"what": self.what, **own, **probe}})
+
+
+def compute_probe(precision: str, device: str, threads: int, libraries: Iterable[str]) -> Probe:
+    """The probe of the peak rate: every library and operation that has this precision on this device."""
+    backends = [b for b in map(find_backend, libraries) if b.device == device and b.computes]
+    return Probe(
+        "compute",
+        tuple(
+            Case(op.name, problem, op.directions[0], PRECISIONS[precision], backend.name, threads)
+            for op in all_ops().values()
+            for backend in backends
+            if backend.supports(op.name, precision, op.directions[0])
+            for problem in (op.probes if device == "cpu" else op.device_probes)
+        ),
+    )
+
+
+def memory_probe(kind: str, size: int, threads: int) -> Probe:
+    """The probe of reading, copying or combining (`read`, `copy`, `triad`) arrays of `size` bytes in total."""
+    arrays = {"read": 1, "copy": 2, "triad": 3}[kind]
+    n = max(2, size // (4 * arrays) // 2 * 2)
+    return Probe("memory", (parse_case(f"memory kind={kind} n={n} forward f32 loops threads={threads}"),))
+
+
+def call_probe(library: str, threads: int) -> Probe:
+    """The probe of the shortest call: a product of two numbers."""
+    return Probe("call", (parse_case(f"gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 {library} threads={threads}"),))
+
+
+def probes_for(cases: Iterable[Case], libraries: Sequence[str], sizes: Sequence[int] = COARSE) -> list[Probe]:
+    """All probes that a run of these cases needs.
+
+    `libraries` are those available by default: they set the peaks, and on the CPU the limits of their calls.
+    """
+    peaks: set[tuple[str, str, int]] = set()
+    calls: dict[tuple[str, int], None] = {}
+    for case in cases:
+        backend = find_backend(case.backend)
+        if backend.computes and not find_op(case.op).is_group:
+            peaks.add((case.precision.name, backend.device, case.threads))
+            if backend.device == "cpu" and backend.name in libraries:
+                calls[backend.name, case.threads] = None
+    with_f32 = [(name, device, n) for precision, device, n in sorted(peaks) for name in (F32, precision)]
+    return _probes(dict.fromkeys(with_f32), calls, libraries, sizes)
+
+
+def all_probes(threads: Iterable[int], libraries: Sequence[str], sizes: Sequence[int]) -> list[Probe]:
+    """The probes of every limit of the CPU, for these numbers of threads."""
+    threads = list(threads)
+    peaks = [(precision, "cpu", n) for n in threads for precision in PRECISIONS]
+    streams = [memory_probe(kind, FINE[-1], n) for n in threads for kind in ("copy", "triad")]
+    return _probes(peaks, [(name, n) for n in threads for name in libraries], libraries, sizes) + (
+        streams if "loops" in libraries else []
+    )
+
+
+def _probes(
+    peaks: Iterable[tuple[str, str, int]],
+    calls: Iterable[tuple[str, int]],
+    libraries: Sequence[str],
+    sizes: Sequence[int],
+) -> list[Probe]:
+    calls = list(calls)
+    threads = dict.fromkeys(n for _, n in calls) if "loops" in libraries else {}
+    probes = [compute_probe(*peak, libraries) for peak in peaks]
+    probes += [memory_probe("read", size, n) for n in threads for size in sizes]
+    probes += [call_probe(name, n) for name, n in calls if find_backend(name).supports("gemm", F32, "forward")]
+    return [probe for probe in probes if probe.cases]
+
+
+def missing(
+    probes: Iterable[Probe], in_file: Iterable[Limit], earlier: Iterable[Limit], budget_s: float | None = None
+) -> list[Probe]:
+    """The probes whose limits are still unknown.
+
+    A result file is judged by peaks of its own run, so peaks of earlier runs do not count. With a budget, memory and
+    call probes are made all together or not at all.
+    """
+    in_file = list(in_file)
+    known = {
+        key_of(limit) for limit in [*in_file, *earlier] if not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
+    }
+    measured = set(map(key_of, in_file))
+    unknown = [p for p in probes if p.key not in (measured if p.what == "compute" else known)]
+    others = sum(p.what != "compute" for p in unknown)
+    if budget_s is not None and others * PROBE_S > MOST_OF_BUDGET * budget_s:
+        return [p for p in unknown if p.what == "compute"]
+    return unknown
+
+
+# ---- limits
+
+
+def key_of(limit: Limit) -> tuple[object, ...]:
+    """What is limited: equal for several measurements of the same limit."""
+    if limit["what"] == "compute":
+        return limit["what"], limit["precision"], limit["device"], limit["threads"]
+    return limit["what"], limit["case"]
+
+
+def best(limits: Iterable[Limit]) -> dict[tuple[object, ...], Limit]:
+    """The fastest measurement of each limit, by `key_of`."""
+    fastest: dict[tuple[object, ...], Limit] = {}
+    for limit in limits:
+        fastest[key_of(limit)] = _faster(fastest.get(key_of(limit)), limit) or limit
+    return fastest
+
+
+def _faster(one: Limit | None, other: Limit | None) -> Limit | None:
+    def rate(limit: Limit) -> float:
+        return limit["flop_per_s"] if limit["what"] == "compute" else 1 / limit["seconds"]
+
+    return max((limit for limit in (one, other) if limit), key=rate, default=None)
+
+
+def _age(limit: Limit) -> timedelta:
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(limit["at"])
+    except (ValueError, TypeError):  # a file may contain any text
+        return timedelta.max
+
+
+def recall(machine: Mapping[str, Any]) -> list[Limit]:
+    """The limits that earlier runs measured on this machine. Lines that do not fit the schema are ignored."""
+    # Earlier versions kept compute limits under `peaks`.
+    lines = [{"limit": line} for name in ("limits", "peaks") for line in remembered.remembered(machine, name)]
+    return [limit for line in lines if schema_error(line) is None and (limit := read_limit(line))]
+
+
+def remember(machine: Mapping[str, Any], limit: Limit) -> None:
+    """Keep a limit for later runs on this machine."""
+    remembered.remember(machine, "limits", limit)
+
+
+@dataclass(frozen=True)
+class NearestLimit:
+    """The limit that a case is closest to."""
+
+    name: str
+    """`compute`, `memory`, `L1`, `L2`, `L3`, `latency` (the fixed cost of a call) or `parallelism`."""
     share: float
-    """Of the roof that its arithmetic intensity allows: what it would take at that limit, over what it takes."""
+    """The time that the case would take at this limit, divided by its time."""
     intensity: float | None
-    """FLOP a byte of least traffic; None where nothing is computed."""
+    """Arithmetic intensity: FLOP per byte of minimum traffic; None if nothing is computed."""
     evidence: str
-    """What it would take at each limit, in words."""
+    """The same share for every limit, in words."""
 
 
 class Limits:
-    """All limits that a result file knows."""
+    """The limits of one machine: peak rates, bandwidths and call times.
 
-    def __init__(
-        self,
-        lines: Iterable[Mapping[str, Any]],
-        roofs: Iterable[Mapping[str, Any]],
-        summaries: Sequence[Summary],
-        machine: Mapping[str, Any],
-    ) -> None:
-        self._memory: dict[int, list[tuple[int, float]]] = {}
+    `lines` are the limits it was built from, in order.
+    """
+
+    def __init__(self, lines: Iterable[Limit] = (), machine: Mapping[str, Any] | None = None) -> None:
+        self.lines: list[Limit] = []
+        self._caches = (machine or {}).get("caches") or []
+        self._peaks: dict[tuple[str, str, int], float] = {}
+        self._reads: dict[int, list[tuple[int, float]]] = {}
+        self._sorted_reads: dict[int, tuple[list[int], list[float]]] = {}
         self._dram: dict[int, tuple[int, float]] = {}
         self._calls: dict[tuple[str, int], float] = {}
-        self._peaks: dict[tuple[str, str, int], float] = {}
-        self._caches = machine.get("caches") or []
         self._times: dict[str, dict[int, float]] = {}
-        self._rising: dict[int, tuple[list[int], list[float]]] = {}
         for line in lines:
-            if line["what"] == "memory":
-                if line["kind"] != "read":
-                    continue  # for people; working sets are judged by reading
-                point = line["bytes"], line["bytes_per_s"]
-                self._memory.setdefault(line["threads"], []).append(point)
-                self._dram[line["threads"]] = max(point, self._dram.get(line["threads"], point))
-            elif line["what"] == "compute":
-                self._peak((line["precision"], "cpu", line["threads"]), line["flop_per_s"])
-            else:
-                key = line["backend"], line["threads"]
-                self._calls[key] = min(line["seconds"], self._calls.get(key, line["seconds"]))
-        for roof in roofs:
-            self._peak((roof["precision"], roof.get("device", "cpu"), roof["threads"]), roof["flop_per_s"])
-        for s in summaries:
-            self._learn(s)
+            self.add(line)
 
-    def _peak(self, key: tuple[str, str, int], rate: float) -> None:
-        self._peaks[key] = max(rate, self._peaks.get(key, 0.0))
+    def add(self, line: Limit) -> None:
+        """Include a limit that was just measured."""
+        self.lines.append(line)
+        if line["what"] == "compute":
+            self._raise_peak((line["precision"], line["device"], line["threads"]), line["flop_per_s"])
+        elif line["what"] == "call":
+            key = line["backend"], line["threads"]
+            self._calls[key] = min(line["seconds"], self._calls.get(key, line["seconds"]))
+        elif line["kind"] == "read":  # the others are for people
+            point = line["bytes"], line["bytes_per_s"]
+            self._add_read(line["threads"], point)
+            self._dram[line["threads"]] = max(point, self._dram.get(line["threads"], point))
 
-    def _learn(self, s: Summary) -> None:
-        """What a checked result did can be done: no case stands above its roof."""
-        if s.status != "ok" or s.estimate is None or s.group:
+    def learn(self, s: Summary) -> None:
+        """Raise the limits to what a checked result reached, so that no case exceeds 100 %.
+
+        For reports only: a result must not raise the peak by which `judge_rate` judges it.
+        """
+        if s.status != "ok" or s.estimate is None or s.is_group:
             return
         r, time_s = s.record, s.estimate.time_s
         self._times.setdefault(_without_threads(r), {})[r["threads"]] = time_s
         call = r["backend"], r["threads"]
-        if call in self._calls:  # no call takes longer at least than another one has taken
+        if call in self._calls:
             self._calls[call] = min(time_s, self._calls[call])
         if r["flop"]:
-            self._peak((r["precision"], device_of(r), r["threads"]), _sure_flop(r) / time_s)
-        if r["threads"] in self._memory and device_of(r) == "cpu":
-            self._memory[r["threads"]].append((r["traffic_bytes"], r["traffic_bytes"] / time_s))
+            self._raise_peak((r["precision"], device_of(r), r["threads"]), least_flop(r) / time_s)
+        if r["threads"] in self._reads and device_of(r) == "cpu":
+            self._add_read(r["threads"], (r["traffic_bytes"], r["traffic_bytes"] / time_s))
+
+    def _raise_peak(self, key: tuple[str, str, int], rate: float) -> None:
+        self._peaks[key] = max(rate, self._peaks.get(key, 0.0))
+
+    def _add_read(self, threads: int, point: tuple[int, float]) -> None:
+        self._reads.setdefault(threads, []).append(point)
+        self._sorted_reads.pop(threads, None)
 
     def peak(self, precision: str, device: str, threads: int) -> float | None:
-        """FLOP/s; never below that of f32, as in `roof.py`."""
-        found = [self._peaks[key] for p in {precision, WIDEST} if (key := (p, device, threads)) in self._peaks]
-        return max(found, default=None)
+        """FLOP/s, at least those of f32; None if unknown."""
+        keys = [(p, device, threads) for p in (precision, F32)]
+        return max((self._peaks[key] for key in keys if key in self._peaks), default=None)
 
     def memory(self, size: int, threads: int) -> float | None:
-        """Bytes a second for a working set of this size: the highest seen for one as large, or larger."""
+        """Bytes per second for a working set of `size` bytes: the highest rate of any as large or larger."""
         slowest = self.dram(threads)
         if slowest is None:
             return None
-        if threads not in self._rising:  # once: sizes in order, and the highest rate from each on
-            points = sorted(self._memory[threads])
-            rates = list(itertools.accumulate((rate for _, rate in reversed(points)), max))[::-1]
-            self._rising[threads] = [known for known, _ in points], rates
-        sizes, highest = self._rising[threads]
+        if threads not in self._sorted_reads:
+            points = sorted(self._reads[threads])
+            highest = list(itertools.accumulate((rate for _, rate in reversed(points)), max))[::-1]
+            self._sorted_reads[threads] = [known for known, _ in points], highest
+        sizes, highest = self._sorted_reads[threads]
         at = bisect.bisect_left(sizes, size)
         return max(slowest, highest[at]) if at < len(sizes) else slowest
 
     def dram(self, threads: int) -> float | None:
-        """Bytes a second of the largest working set that our loops have read."""
+        """Bytes per second of memory itself: of the largest working set that was read."""
         return self._dram[threads][1] if threads in self._dram else None
 
     def level(self, size: int, threads: int) -> str:
-        """Where a working set of this size lies: by the caches that the CPU says it has, if they are really faster."""
+        """`L1`, `L2`, `L3` or `memory`: the level that holds a working set of `size` bytes.
+
+        A cache that the CPU claims to have counts only if it is measurably faster than memory.
+        """
         rate, slowest = self.memory(size, threads), self.dram(threads)
         if rate is None or slowest is None or rate < FASTER_THAN_MEMORY * slowest:
             return "memory"
         for cache in sorted(self._caches, key=lambda c: c["level"]):
-            copies = -(-threads // _sharers(cache.get("shared_by") or ""))
+            copies = -(-threads // _cpu_count(cache.get("shared_by") or ""))
             if size <= cache["bytes"] * copies:
                 return f"L{cache['level']}"
         return "memory"
 
     def levels(self, threads: int) -> dict[str, float]:
-        """Bytes a second of each level of memory, the nearest first."""
-        found: dict[str, float] = {}
+        """Bytes per second of each level of memory, the fastest level first."""
+        rates: dict[str, float] = {}
         for size in FINE:
             rate = self.memory(size, threads)
             if rate is not None:
                 name = self.level(size, threads)
-                found[name] = max(rate, found.get(name, 0.0)) if name != "memory" else self.dram(threads) or rate
-        return found
+                rates[name] = max(rate, rates.get(name, 0.0)) if name != "memory" else self.dram(threads) or rate
+        return rates
 
-    def standing(self, s: Summary) -> Standing | None:
-        """Which limit a measured case stands at; None where too little is known."""
-        if s.status != "ok" or s.estimate is None or s.group:
+    def cache_bytes(self) -> int | None:
+        """The smallest working set that is read no faster than memory, as are all larger ones; None if not measured."""
+        sizes = []
+        for threads, points in self._reads.items():
+            fast = [size for size, rate in points if rate > FASTER_THAN_MEMORY * self._dram[threads][1]]
+            if fast and len(points) >= len(COARSE):
+                sizes.append(min(size for size, _ in points if size > max(fast)))
+        return max(sizes, default=None)
+
+    def nearest(self, summary: Summary) -> NearestLimit | None:
+        """The limit that a measured case is closest to; None if too little is known."""
+        if summary.status != "ok" or summary.estimate is None or summary.is_group:
             return None
-        r, time_s = s.record, s.estimate.time_s
+        r, time_s = summary.record, summary.estimate.time_s
         size, threads, device = r["traffic_bytes"], r["threads"], device_of(r)
         peak = self.peak(r["precision"], device, threads)
         cold = r["settings"].get("cache", "hot") != "hot"
         rate = (self.dram(threads) if cold else self.memory(size, threads)) if device == "cpu" else None
-        call_s = self._calls.get((r["backend"], threads))
-        parts = {
+        times = {
             "compute": r["flop"] / peak if r["flop"] and peak else None,
             "memory" if cold else self.level(size, threads): size / rate if rate else None,
         }
-        known = {name: t for name, t in parts.items() if t is not None}
-        if not known:
+        shares = {name: t / time_s for name, t in times.items() if t is not None}
+        if not shares:
             return None
-        bound = max(known, key=lambda name: known[name])
-        share = min(1.0, known[bound] / time_s)
-        words = {"compute": "arithmetic"}
-        evidence = [f"{words.get(n, n)} {_percent(t / time_s)}" for n, t in known.items()]
+        name = max(shares, key=lambda n: shares[n])
+        share = min(1.0, shares[name])
+        evidence = [f"{n} {_percent(s)}" for n, s in shares.items()]
+        call_s = self._calls.get((r["backend"], threads))
         if call_s is not None:
-            evidence.append(f"a call {_percent(min(1.0, call_s / time_s))}")
-            if call_s > FIXED_SHARE * time_s:
-                bound, share = "latency", min(1.0, call_s / time_s)
-        fewer = self._fewer(r, time_s)
-        if fewer is not None and bound != "latency":
-            count, times = fewer
-            evidence.append(f"{count} thread{'s' if count > 1 else ''} {times:.2f} times the time")
-            if times < NO_GAIN and bound == "compute":
-                bound = "parallelism"
-        return Standing(bound, share, r["flop"] / size if r["flop"] and size else None, ", ".join(evidence))
-
-    def _fewer(self, r: Record, time_s: float) -> tuple[int, float] | None:
-        """The time with fewer threads over this one, where the file has it."""
-        own = _without_threads(r)
-        others = [(n, t) for n, t in self._times.get(own, {}).items() if n < r["threads"]]
-        if not others:
-            return None
-        count, slower = max(others)
-        return count, slower / time_s
+            call_share = min(1.0, call_s / time_s)
+            evidence.append(f"call overhead {_percent(call_share)}")
+            if call_share > CALL_SHARE:
+                name, share = "latency", call_share
+        fewer = max((n for n in self._times.get(_without_threads(r), {}) if n < threads), default=None)
+        if fewer is not None and name != "latency":
+            slowdown = self._times[_without_threads(r)][fewer] / time_s
+            evidence.append(f"{slowdown:.2f}× the time with {fewer} thread{'s' if fewer > 1 else ''}")
+            if slowdown < NO_GAIN and name == "compute":
+                name = "parallelism"
+        return NearestLimit(name, share, r["flop"] / size if r["flop"] and size else None, ", ".join(evidence))
 
 
-def of_file(found: ResultFile, summaries: Sequence[Summary]) -> Limits:
-    """What a result file knows of its machine's limits."""
-    return Limits(found.limits, found.roofs, summaries, found.header["machine"])
+def of_file(file: ResultFile, summaries: Iterable[Summary]) -> Limits:
+    """The limits that a result file contains, raised to what its checked results reached."""
+    limits = Limits(file.limits, file.header["machine"])
+    for s in summaries:
+        limits.learn(s)
+    return limits
 
 
-def measured_cache(lines: Iterable[Mapping[str, Any]]) -> int | None:
-    """Bytes that caches hold for sure: the smallest working set from which on reading is no faster than from memory.
+def complete(
+    limits: Limits,
+    cases: Iterable[Case],
+    libraries: Sequence[str],
+    machine: Mapping[str, Any],
+    measure: Measure,
+    keep: Callable[[Limit], None],
+    progress: Callable[[str], None],
+    budget_s: float | None = None,
+) -> None:
+    """Add all limits that these cases need, from earlier runs on this machine or by probes.
 
-    None where nobody has measured.
+    Args:
+        limits: of the file that the cases are measured for.
+        cases: whose libraries are available.
+        libraries: names of the available default libraries.
+        machine: from the header of the file.
+        measure: runs a probe.
+        keep: stores a limit in the file.
+        progress: receives the title of each probe before it runs.
+        budget_s: seconds that the whole run may take.
+
     """
-    points: dict[int, list[tuple[int, float]]] = {}
-    for line in lines:
-        if line.get("what") == "memory" and line.get("kind") == "read":
-            points.setdefault(line["threads"], []).append((line["bytes"], line["bytes_per_s"]))
-    found = []
-    for of_threads in points.values():
-        slowest = max(of_threads)[1]
-        fast = [size for size, rate in of_threads if rate > FASTER_THAN_MEMORY * slowest]
-        if fast and len(of_threads) >= len(COARSE):
-            larger = [size for size, _ in of_threads if size > max(fast)]
-            found.append(min(larger))
-    return max(found, default=None)
+    cases, earlier = list(cases), recall(machine)
+    for probe in missing(probes_for(cases, libraries), limits.lines, earlier, budget_s):
+        progress(probe.title)
+        line = probe.measure(measure)
+        if line is not None:
+            limits.add(line)
+            keep(line)
+            if line["what"] != "compute":
+                remember(machine, line)
+    needed = {probe.key for probe in probes_for(cases, libraries, FINE)}
+    for key, line in best([*limits.lines, *earlier]).items():
+        if key in needed and line not in limits.lines:
+            limits.add(line)
+            keep(line)
 
 
-def probes_missing(cases: Iterable[Case], known: Iterable[Mapping[str, Any]], sizes: Sequence[int]) -> list[Case]:
-    """What `wanted` asks for and nobody has measured yet."""
-    now = datetime.now(UTC)
-
-    def good(line: Mapping[str, Any]) -> bool:
-        """Measured undisturbed, or a short while ago."""
-        return not line.get("disturbed") or now - datetime.fromisoformat(str(line["at"])) < DISTURBED_COUNTS
-
-    have = {str(line.get("case")) for line in known if good(line)}
-    return [case for case in wanted(cases, sizes) if case.text not in have]
+# ---- judgement
 
 
-def relevant(lines: Iterable[Mapping[str, Any]], cases: Iterable[Case]) -> list[dict[str, Any]]:
-    """Of what is remembered, what bears on these cases."""
-    cases = list(cases)
-    texts = {case.text for case in wanted(cases, FINE)}
-    kinds = {(p, case.threads) for case in cases for p in (WIDEST, case.precision.name)}
-    lines = list(lines)
-    peaks = [line for key, line in best_peaks(lines).items() if key in kinds]
-    return best(line for line in lines if str(line.get("case")) in texts) + peaks
+def judge_rate(
+    record: Record,
+    limits: Limits,
+    libraries: Sequence[str],
+    measure: Measure,
+    keep: Callable[[Limit], None],
+) -> Record:
+    """The record, with status `wrong` if its rate is above the peak even after further probes.
+
+    Args:
+        record: of one round.
+        limits: from probes alone; further probes are added.
+        libraries: names of the libraries to probe.
+        measure: runs a probe.
+        keep: stores the limit that a further probe measured.
+
+    """
+    if record["status"] != "ok" or not record["measurement"] or find_op(record["op"]).is_group:
+        return record
+    precision, device, threads = record["precision"], device_of(record), record["threads"]
+    rate = least_flop(record) / process_number(record["measurement"]).time_s
+    facts: Any = record["library"] or {}
+    card = (facts.get("card") or {}).get("peak_f32_flop_per_s")
+    if card and precision == F32 and rate > CARD_MARGIN * card:
+        reason = (
+            f"{units.flop_per_s(rate)} TFLOP/s is above the card's f32 peak of {units.flop_per_s(card)}: "
+            "the library multiplied in a lower precision, such as TF32"
+        )
+        return {**record, "status": "wrong", "reason": reason}
+    peak = limits.peak(precision, device, threads)
+    while (
+        peak is not None and rate > MARGIN * peak and _recent_probes(limits, precision, device, threads) < MOST_PROBES
+    ):
+        for name in dict.fromkeys((F32, precision)):
+            line = compute_probe(name, device, threads, libraries).measure(measure)
+            if line is not None:
+                limits.add(line)
+                keep(line)
+        peak = limits.peak(precision, device, threads)
+        if line is None:
+            break  # no library can be probed in this precision any more
+    if peak is None or rate <= MARGIN * peak:
+        return record
+    reason = (
+        f"{units.flop_per_s(rate)} TFLOP/s is above the measured peak of {units.flop_per_s(peak)} that the fastest "
+        f"library reaches in {precision}: the kernel did not do the work, or the clock was wrong"
+    )
+    return {**record, "status": "wrong", "reason": reason}
+
+
+def _recent_probes(limits: Limits, *place: object) -> int:
+    recent = timedelta(seconds=PROBES_WITHIN_S)
+    return sum(key_of(line) == ("compute", *place) and _age(line) < recent for line in limits.lines)
 
 
 def device_of(record: Record) -> str:
@@ -337,14 +532,14 @@ def device_of(record: Record) -> str:
     return known[record["backend"]].device if record["backend"] in known else "cpu"
 
 
-def _sure_flop(record: Record) -> float:
-    """FLOP that no algorithm saves, such as Winograd's or one that leaves padding out: what is saved is no roof."""
+def least_flop(record: Record) -> float:
+    """FLOP that no algorithm saves, unlike those that Winograd or skipped padding save; 0 for an unknown operation."""
     try:
         op = find_op(record["op"])
         if not op.saves_flop:
             return float(record["flop"])
         return op.least_flop(parse_case(record["case"]))
-    except BadInput:  # from elsewhere
+    except BadInput:
         return 0.0
 
 
@@ -352,8 +547,8 @@ def _without_threads(record: Record) -> str:
     return repr([record[n] for n in ("op", "problem", "direction", "precision", "backend", "settings")])
 
 
-def _sharers(cpus: str) -> int:
-    """How many CPUs a list such as `0-3,8` names."""
+def _cpu_count(cpus: str) -> int:
+    """How many CPUs a list such as `0-3,8` names, at least 1."""
     count = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")

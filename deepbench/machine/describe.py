@@ -1,6 +1,6 @@
-"""Describe the machine: CPU, caches, memory, cores this process may use, clock policy, operating system.
+"""Describe the machine: CPU, caches, memory, allowed cores, frequency policy, operating system, other programs' load.
 
-Everything is read from files under /proc and /sys; what cannot be read is None. Nothing is changed.
+Everything is read from files under /proc and /sys. What cannot be read is None.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-# The parts of a machine's description that must agree before `--resume` adds to a file.
+# Parts of a machine's description that must agree before `--resume` appends to a file.
 IDENTITY = ("host", "cpu", "instructions", "cpus_allowed", "memory_bytes", "kernel")
 
-# Instruction sets that decide which kernels a library picks. Names as the kernel writes them.
+# Instruction sets by which libraries choose kernels, named as in /proc/cpuinfo.
 INSTRUCTIONS = (
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl"),
     *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16"),
     *("asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "svei8mm", "sme"),
 )
 
-# Which of these multiply a precision without converting it to f32 first. AVX2 multiplies 8-bit numbers (vpmaddubsw).
+# Those that multiply a precision without conversion to f32. AVX2 multiplies 8-bit numbers (vpmaddubsw).
 MULTIPLIES = {
     "bf16": {"avx512_bf16", "amx_bf16", "bf16", "svebf16", "sme"},
     "f16": {"avx512_fp16", "amx_fp16", "asimdhp", "sve", "sme"},
@@ -34,8 +34,8 @@ MULTIPLIES = {
 
 
 def describe_machine() -> dict[str, Any]:
-    """The machine as the first line of a result file has it."""
-    cpuinfo = _read("/proc/cpuinfo") or ""
+    """The description in the header of a result file."""
+    cpuinfo = read_text("/proc/cpuinfo") or ""
     return {
         "host": socket.gethostname(),
         "cpu": _cpu_name(cpuinfo),
@@ -49,9 +49,9 @@ def describe_machine() -> dict[str, Any]:
         "caches": caches(),
         "memory_bytes": memory_total(),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "turbo_off": _read("/sys/devices/system/cpu/intel_pstate/no_turbo"),
-        "huge_pages": _bracketed(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "turbo_off": read_text("/sys/devices/system/cpu/intel_pstate/no_turbo"),
+        "huge_pages": _bracketed(read_text("/sys/kernel/mm/transparent_hugepage/enabled")),
         "hypervisor": "hypervisor" in cpuinfo,
         "load_1min": os.getloadavg()[0],
         "system": _os_name(),
@@ -62,52 +62,52 @@ def describe_machine() -> dict[str, Any]:
 
 
 def instructions(cpuinfo: str | None = None) -> list[str]:
-    """Those of INSTRUCTIONS that this CPU has."""
-    text = _read("/proc/cpuinfo") or "" if cpuinfo is None else cpuinfo
+    """The INSTRUCTIONS that this CPU has."""
+    text = read_text("/proc/cpuinfo") or "" if cpuinfo is None else cpuinfo
     flags = set((_field(text, "flags") or _field(text, "Features") or "").split())
     return [name for name in INSTRUCTIONS if name in flags]
 
 
-def has_multiplier(precision: str, found: list[str]) -> bool:
-    """Whether a CPU with these instructions multiplies this precision in hardware; f32 always."""
-    return precision not in MULTIPLIES or bool(MULTIPLIES[precision] & set(found))
+def has_multiplier(precision: str, available: list[str]) -> bool:
+    """Whether a CPU with these instructions multiplies this precision in hardware; always true for f32."""
+    return precision not in MULTIPLIES or bool(MULTIPLIES[precision] & set(available))
 
 
 def cores() -> list[int]:
-    """One logical CPU of each core in the affinity mask: two hardware threads share one multiplier."""
+    """One logical CPU per core in the affinity mask, because hardware threads share the multipliers of their core."""
     seen: set[str] = set()
-    chosen = []
+    first_cpus = []
     for cpu in sorted(os.sched_getaffinity(0)):
-        siblings = _read(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        siblings = read_text(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         key = siblings or f"cpu{cpu}"
         if key not in seen:
             seen.add(key)
-            chosen.append(cpu)
-    return chosen
+            first_cpus.append(cpu)
+    return first_cpus
 
 
 def default_threads() -> int:
-    """All cores of the affinity mask, or fewer where a container's quota grants less."""
+    """Number of cores in the affinity mask, or fewer if a container's quota is smaller."""
     quota = cpu_quota()
     count = len(cores())
     return max(1, min(count, int(quota))) if quota else count
 
 
 def cpu_quota() -> float | None:
-    """CPUs that the container's quota grants, None without one (cgroup version 2)."""
-    words = (_read(f"{_cgroup()}/cpu.max") or "max").split()
+    """The container's CPU quota in CPUs (cgroup version 2); None if there is none."""
+    words = (read_text(f"{_cgroup()}/cpu.max") or "max").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
 
 
 def memory_total() -> int | None:
-    """Bytes of memory of this machine."""
+    """Total bytes of memory."""
     return _meminfo("MemTotal")
 
 
 def memory_available() -> int | None:
-    """Bytes that can be allocated without swapping, within the container's limit; None where unknown."""
+    """Bytes that can be allocated without swapping, within the container's limit; None if unknown."""
     free = [_meminfo("MemAvailable")]
-    limit, used = _read(f"{_cgroup()}/memory.max"), _read(f"{_cgroup()}/memory.current")
+    limit, used = read_text(f"{_cgroup()}/memory.max"), read_text(f"{_cgroup()}/memory.current")
     if limit and used and limit != "max":
         free.append(int(limit) - int(used))
     known = [f for f in free if f is not None]
@@ -115,67 +115,67 @@ def memory_available() -> int | None:
 
 
 def kills_for_memory() -> int | None:
-    """How often the kernel has killed a process for memory since boot."""
-    found = re.search(r"^oom_kill (\d+)$", _read("/proc/vmstat") or "", re.MULTILINE)
-    return int(found[1]) if found else None
+    """Number of processes that the kernel has killed since boot because memory was short; None if unknown."""
+    count = re.search(r"^oom_kill (\d+)$", read_text("/proc/vmstat") or "", re.MULTILINE)
+    return int(count[1]) if count else None
 
 
 def caches(cpu: int = 0) -> list[dict[str, Any]]:
-    """Data and unified caches of a CPU, each with level, bytes and the CPUs that share it."""
-    found = []
+    """Data and unified caches of a CPU, each with its level, bytes and the CPUs that share it."""
+    caches = []
     for index in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index[0-9]*")):
-        kind, text = _read(index / "type"), _read(index / "size") or ""
+        kind, text = read_text(index / "type"), read_text(index / "size") or ""
         if kind in ("Data", "Unified") and text.endswith("K"):
-            found.append(
+            caches.append(
                 {
-                    "level": int(_read(index / "level") or 0),
+                    "level": int(read_text(index / "level") or 0),
                     "bytes": int(text[:-1]) * 1024,
-                    "shared_by": _read(index / "shared_cpu_list"),
+                    "shared_by": read_text(index / "shared_cpu_list"),
                 }
             )
-    return found
+    return caches
 
 
-# What was measured of the caches, where that is less than what the CPU says: guests are told of what they cannot use.
+# Measured size of the caches, if smaller than what the CPU reports: virtual machines may not get all of it.
 MEASURED_CACHES = "DEEPBENCH_CACHE_BYTES"
 
 
 def cache_bytes() -> int | None:
-    """Bytes of all caches from level 2 up that the allowed CPUs can use together; None where unknown.
+    """Total bytes of the caches of the allowed CPUs, from level 2 up; None if unknown.
 
-    `DEEPBENCH_CACHE_BYTES` says otherwise.
+    `DEEPBENCH_CACHE_BYTES` overrides it.
     """
-    named = os.environ.get(MEASURED_CACHES, "")
-    if named.isdecimal() and int(named) > 0:
-        return int(named)
-    found: dict[tuple[int, str], int] = {}
+    override = os.environ.get(MEASURED_CACHES, "")
+    if override.isdecimal() and int(override) > 0:
+        return int(override)
+    sizes: dict[tuple[int, str], int] = {}
     for cpu in os.sched_getaffinity(0):
         for cache in caches(cpu):
             if cache["level"] > 1:
-                found[cache["level"], cache["shared_by"] or ""] = cache["bytes"]
-    return sum(found.values()) or None
+                sizes[cache["level"], cache["shared_by"] or ""] = cache["bytes"]
+    return sum(sizes.values()) or None
 
 
 def interconnect() -> dict[str, Any]:
-    """What ranks on this host may talk through: NUMA nodes, network interfaces with Mbit/s, InfiniBand devices."""
+    """Connections that ranks on this host may use: NUMA nodes, network interfaces in Mbit/s, InfiniBand devices."""
     nodes = list(Path("/sys/devices/system/node").glob("node[0-9]*"))
     networks = {}
     for folder in sorted(Path("/sys/class/net").glob("*")):
-        speed = _read(folder / "speed") or ""  # -1 where the driver does not know
-        if folder.name != "lo" and _read(folder / "operstate") != "down":
+        speed = read_text(folder / "speed") or ""  # -1 if the driver does not know
+        if folder.name != "lo" and read_text(folder / "operstate") != "down":
             networks[folder.name] = int(speed) if speed.isdecimal() and int(speed) else None
     devices = sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))
     return {"numa_nodes": len(nodes) or None, "networks_mbit_per_s": networks, "infiniband": devices}
 
 
 def openmp_runtimes() -> list[str]:
-    """OpenMP libraries that this process has loaded; more than one fight for the cores."""
-    maps = _read("/proc/self/maps") or ""
+    """OpenMP runtimes that this process has loaded; if there are several, they compete for the cores."""
+    maps = read_text("/proc/self/maps") or ""
     return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)[^/\s]*\.so[.0-9]*)$", maps, re.MULTILINE)))
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """What of the identity of two machines differs, in words."""
+    """Differences between the IDENTITY of two machines, one sentence each."""
     return [
         f"{name.replace('_', ' ')} was {one.get(name)!r} and is {other.get(name)!r}"
         for name in IDENTITY
@@ -183,7 +183,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _read(path: str | Path) -> str | None:
+def read_text(path: str | Path) -> str | None:
+    """The stripped contents of a file; None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -191,14 +192,14 @@ def _read(path: str | Path) -> str | None:
 
 
 def _cgroup() -> str:
-    found = re.search(r"^0::(.*)$", _read("/proc/self/cgroup") or "", re.MULTILINE)
-    own = f"/sys/fs/cgroup{found[1]}" if found else ""
-    return own if own and Path(own, "memory.max").exists() else "/sys/fs/cgroup"
+    name = re.search(r"^0::(.*)$", read_text("/proc/self/cgroup") or "", re.MULTILINE)
+    path = f"/sys/fs/cgroup{name[1]}" if name else ""
+    return path if path and Path(path, "memory.max").exists() else "/sys/fs/cgroup"
 
 
 def _field(cpuinfo: str, name: str) -> str | None:
-    found = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
-    return found[1].strip() if found else None
+    value = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    return value[1].strip() if value else None
 
 
 def _cpu_name(cpuinfo: str) -> str:
@@ -206,13 +207,13 @@ def _cpu_name(cpuinfo: str) -> str:
 
 
 def _meminfo(name: str) -> int | None:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _read("/proc/meminfo") or "", re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    value = re.search(rf"^{name}:\s+(\d+) kB$", read_text("/proc/meminfo") or "", re.MULTILINE)
+    return int(value[1]) * 1024 if value else None
 
 
 def _bracketed(text: str | None) -> str | None:
-    found = re.search(r"\[(\w+)\]", text or "")
-    return found[1] if found else None
+    choice = re.search(r"\[(\w+)\]", text or "")
+    return choice[1] if choice else None
 
 
 def _os_name() -> str:
@@ -222,14 +223,14 @@ def _os_name() -> str:
         return platform.system()
 
 
-# Ticks are 10 ms, so a shorter look says nothing; one of this length is good to a fifth of a CPU.
-LEAST_LOOK_S = 0.1
+# Ticks are 10 ms, so shorter intervals say nothing; this one is accurate to a fifth of a CPU.
+LEAST_INTERVAL_S = 0.1
 
 
 class OtherPrograms:
-    """How many of these CPUs other programs keep busy, from now until `cpus` is asked.
+    """The load of other programs on these CPUs, from construction until `cpus` is called.
 
-    They are those that the process may use; a library that pins its threads narrows the mask of the first one.
+    The CPUs are an argument because a library that pins its threads reduces the affinity mask of the main thread.
     """
 
     def __init__(self, allowed: Collection[int]) -> None:
@@ -237,28 +238,28 @@ class OtherPrograms:
         self._begin = self._now()
 
     def cpus(self) -> float | None:
-        """On average, such as 0.97; None where the system does not say, or the look was too short."""
+        """Average number of busy CPUs, such as 0.97; None if unknown or if the interval is too short."""
         end = self._now()
-        if self._begin is None or end is None or end[0] - self._begin[0] < LEAST_LOOK_S:
+        if self._begin is None or end is None or end[0] - self._begin[0] < LEAST_INTERVAL_S:
             return None
         wall_s, busy_s, own_s = (e - b for e, b in zip(end, self._begin, strict=True))
         return float(f"{max(0.0, busy_s - own_s) / wall_s:.3g}")
 
     def _now(self) -> tuple[float, float, float] | None:
-        """Seconds: by the clock, that the CPUs were at work, and that this process was."""
-        busy = busy_ticks(_read("/proc/stat") or "", self._allowed)
-        if busy is None:  # not Linux, or hidden by the container
+        """Seconds of wall time, of CPU time of all programs, and of CPU time of this process."""
+        busy = busy_ticks(read_text("/proc/stat") or "", self._allowed)
+        if busy is None:  # not Linux, or hidden by a container
             return None
         return time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), time.process_time()
 
 
 def busy_ticks(stat: str, cpus: Collection[int]) -> int | None:
-    """Ticks that these CPUs have worked, by the text of /proc/stat; None where it does not name them."""
-    wanted, found = {f"cpu{n}" for n in cpus}, 0
+    """Busy ticks of these CPUs in the text of /proc/stat; None if a CPU is missing there."""
+    wanted, busy = {f"cpu{n}" for n in cpus}, 0
     for line in stat.splitlines():
         name, _, rest = line.partition(" ")
         if name in wanted:
             wanted.discard(name)
             user, nice, kernel, _, _, irq, softirq = map(int, rest.split()[:7])
-            found += user + nice + kernel + irq + softirq
-    return None if wanted else found
+            busy += user + nice + kernel + irq + softirq
+    return None if wanted else busy

@@ -1,7 +1,6 @@
-"""Joules that the CPUs have used, as the kernel counts them (Intel's and AMD's RAPL, through /sys/class/powercap).
+"""Energy of the CPUs from the kernel's counters (RAPL of Intel and AMD, through /sys/class/powercap).
 
-The counters are of whole sockets, so everything else that runs is in them; they move every millisecond or so, and wrap
-around. A window of two seconds makes both small; that nothing else ran cannot be proved, only that nobody was seen.
+The counters cover whole sockets, so they include other programs. They advance about every millisecond and wrap around.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any
 
 POWERCAP = Path("/sys/class/powercap")
 
-# A window shorter than this would be a reading of the counter's own steps.
+# In a shorter window, the steps of the counters are too coarse.
 LEAST_WINDOW_S = 1.0
 
 
 class Counters:
-    """The sockets' counters; `why_not` says why there are none."""
+    """The counters of all sockets. `why_not` is the reason if there are none."""
 
     def __init__(self, folder: Path = POWERCAP) -> None:
         self._zones: list[Path] = []
@@ -26,7 +25,7 @@ class Counters:
         zones = [z for z in sorted(folder.glob("intel-rapl:*")) if z.name.count(":") == 1]
         if not zones:
             self.why_not = (
-                "this machine has no energy counters (no /sys/class/powercap/intel-rapl:0), as in most guests"
+                "no energy counters (/sys/class/powercap/intel-rapl:0 is missing), as in most virtual machines"
             )
             return
         try:
@@ -36,49 +35,53 @@ class Counters:
                     self._zones.append(zone)
         except PermissionError:
             self.why_not = (
-                "energy counters are for root alone: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
+                "only root may read the energy counters: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
             )
         except (OSError, ValueError) as error:
-            self.why_not = f"energy counters cannot be read ({error})"
+            self.why_not = f"the energy counters cannot be read ({error})"
         if not self._zones and self.why_not is None:
-            self.why_not = "no energy counter of a whole CPU"
+            self.why_not = "no energy counter covers a whole CPU"
 
     def read(self) -> list[int]:
-        """Microjoules of each socket."""
+        """Microjoules per socket."""
         return [int((zone / "energy_uj").read_text()) for zone in self._zones]
 
     def joules(self, before: list[int], after: list[int]) -> float:
-        """Between two readings, of which each counter may have wrapped around once."""
+        """Joules between two readings. Each counter may have wrapped around once."""
         total = 0
-        for zone, one, other in zip(self._zones, before, after, strict=True):
-            if other < one:
-                other += int((zone / "max_energy_range_uj").read_text())
-            total += other - one
+        for zone, start, end in zip(self._zones, before, after, strict=True):
+            if end < start:
+                end += int((zone / "max_energy_range_uj").read_text())
+            total += end - start
         return total / 1e6
 
 
 def measure_energy(
-    turn: Callable[[int], object], turn_s: float, calls_a_turn: int, window_s: float, counters: Counters | None = None
+    run: Callable[[int], object],
+    repeat_s: float,
+    calls_per_repeat: int,
+    window_s: float,
+    counters: Counters | None = None,
 ) -> dict[str, Any]:
-    """Joules of a call over a window without a pause; `valid`, or the reason why not.
+    """Joules per call over a window without pauses; `valid` is True or the reason why the value is not valid.
 
-    `turn` makes so many turns of `calls_a_turn` calls, one for each set of buffers; each takes about `turn_s` seconds.
+    `run(n)` makes n repeats of `calls_per_repeat` calls (one per set of buffers); a repeat takes about `repeat_s`.
     """
     counters = counters or Counters()
     if counters.why_not is not None:
         return {"joules_per_call": None, "watts": None, "calls": 0, "window_s": 0.0, "valid": counters.why_not}
-    batch = max(1, round(0.05 / turn_s))
+    batch = max(1, round(0.05 / repeat_s))
     before, start, calls = counters.read(), time.perf_counter(), 0
     while time.perf_counter() - start < window_s:
-        turn(batch)
-        calls += batch * calls_a_turn
+        run(batch)
+        calls += batch * calls_per_repeat
     after, seconds = counters.read(), time.perf_counter() - start
     joules = counters.joules(before, after)
     valid: bool | str = True
     if seconds < LEAST_WINDOW_S:
-        valid = f"the window of {seconds:.2f} s is too short for the counters"
+        valid = f"a window of {seconds:.2f} s is too short for the counters"
     elif joules <= 0:
-        valid = "the counters did not move"
+        valid = "the counters did not advance"
     return {
         "joules_per_call": joules / calls if joules > 0 else None,
         "watts": joules / seconds if joules > 0 else None,

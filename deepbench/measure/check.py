@@ -1,79 +1,81 @@
-"""Compare what a kernel left in its outputs with the float64 reference; find inputs that it changed."""
+"""Compare the outputs of a kernel with the float64 reference, and find inputs that it changed."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays, Comparison, Op
+    from deepbench.results.record import Check
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The worst of all comparisons of one check."""
+    """The worst comparison of one check."""
 
     passed: bool
     how: str
     error: float | None
-    """Largest |got - want| in units of the tolerance; None where it is infinite or not a number."""
+    """Largest |got - want| in units of the tolerance; None if it is infinite or not a number."""
     got: float | None
     want: float | None
     covers: int
     of: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """As a record keeps it."""
-        return asdict(self)
+    @property
+    def fields(self) -> Check:
+        """As a record stores it."""
+        return cast("Check", vars(self).copy())
 
     @property
     def sentence(self) -> str:
-        """What a failed check found, in words."""
+        """What a failed check found, as a sentence."""
         if self.got is None:
             error = "not a number"
         elif self.error is None:
             error = "no error is allowed"
         else:
             error = f"error {self.error:.3g} times the tolerance"
-        found = "NaN or infinity" if self.got is None else f"{self.got:.7g}"
-        return f"{self.how}: found {found}, wanted {self.want:.7g}, {error}"
+        got = "NaN or infinity" if self.got is None else f"{self.got:.7g}"
+        return f"{self.how}: found {got}, wanted {self.want:.7g}, {error}"
 
 
 def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
-    """The verdict on outputs after `op.reset` and one execution."""
+    """The verdict on the outputs after `op.reset` and one call."""
     return verdict_of(op.compare(case, arrays))
 
 
 def verdict_of(comparisons: Iterable[Comparison]) -> Verdict:
     """The worst of these comparisons."""
-    seen: dict[str, tuple[int, int]] = {}
+    coverage: dict[str, tuple[int, int]] = {}
     verdicts = []
     for comparison in comparisons:
         verdicts.append(_judge(comparison))
-        before = seen.get(comparison.output, (0, 0))
-        seen[comparison.output] = max(before, (comparison.covers, comparison.of))
+        before = coverage.get(comparison.output, (0, 0))
+        coverage[comparison.output] = max(before, (comparison.covers, comparison.of))
     worst = next((v for v in verdicts if not v.passed), None) or max(verdicts, key=lambda v: v.error or 0.0)
     how = worst.how if not worst.passed else " and ".join(dict.fromkeys(v.how for v in verdicts))
-    covers, of = (sum(pair[i] for pair in seen.values()) for i in (0, 1))
+    covers, of = (sum(pair[i] for pair in coverage.values()) for i in (0, 1))
     return Verdict(worst.passed, how, _largest(verdicts), worst.got, worst.want, covers, of)
 
 
 def fingerprint(op: Op, arrays: Arrays) -> dict[str, int]:
-    """A checksum of every input, to find a kernel that changes what it should only read."""
+    """A checksum of every input, to find a kernel that changes one."""
     return {name: _checksum(array) for name, array in arrays.items() if name not in op.outputs}
 
 
 def _checksum(array: Any) -> int:
-    """The sum of all 8-byte words (at the speed of memory), and a CRC of the few bytes behind them."""
+    """The sum of all 8-byte words, which is as fast as memory, and a CRC of the bytes after them."""
     content = array.reshape(-1).view(np.uint8)
-    whole = content.size // 8 * 8
-    words = int(np.add.reduce(content[:whole].view(np.uint64), dtype=np.uint64))
-    return words ^ zlib.crc32(content[whole:])
+    end = content.size // 8 * 8
+    words = int(np.add.reduce(content[:end].view(np.uint64), dtype=np.uint64))
+    return words ^ zlib.crc32(content[end:])
 
 
 def _judge(comparison: Comparison) -> Verdict:
@@ -82,7 +84,7 @@ def _judge(comparison: Comparison) -> Verdict:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         difference = np.abs(got - want)
         ratio = np.where(difference == 0, 0.0, difference / tolerance)
-        # Written so that a NaN fails: nothing is fine but what is within the tolerance.
+        # Not `difference > tolerance`, which is false for NaN.
         fails = ~(difference <= tolerance)
         worst = int(np.argmax(np.where(np.isnan(ratio), np.inf, ratio)))
     return Verdict(

@@ -1,6 +1,6 @@
-"""The clock: warm up until flat, take samples of 1–2 ms with evidence beside them, stop when sure.
+"""Timing in one process: warm up until the times are flat, take samples of 1–2 ms, stop when the median is known.
 
-`docs/method.md` argues every number here.
+Each sample carries evidence of what disturbed it. `docs/method.md` gives the reason for every number here.
 """
 
 from __future__ import annotations
@@ -8,25 +8,28 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from dataclasses import asdict, dataclass
 from statistics import median
 from time import clock_gettime_ns, perf_counter, process_time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from deepbench.core import stats
 from deepbench.plan.modes import Rules
+from deepbench.results.record import Measurement
 
-# Warm enough: the medians of the last two blocks of samples differ by less than this share.
+# The warm-up ends when the medians of the last two blocks of samples differ by less than this share.
 FLAT = 0.02
 BLOCK = 5
 
-# The interval of a median shrinks as 1/sqrt(samples): doubling them should give 0.71 of the width. When it keeps
-# more than this, twice in a row, more samples will not help.
-SHRINKS = 0.9
+# The interval of a median shrinks with the square root of the number of samples: twice as many give 0.71 of its width.
+# When it keeps more than this share twice in a row, more samples will not help.
+LEAST_SHRINKAGE = 0.9
+
+Loop = Literal["native", "python"]
+Stopped = Literal["sure", "unstable", "time", "first_call"]
 
 
 class Evidence(NamedTuple):
-    """CPU nanoseconds by thread and involuntary switches, so far; seconds stolen from this machine."""
+    """Counters so far: CPU nanoseconds by thread, involuntary context switches, seconds stolen from this machine."""
 
     cpu_ns: dict[int, int]
     involuntary_switches: int
@@ -34,23 +37,23 @@ class Evidence(NamedTuple):
 
 
 class Clock(Protocol):
-    """What a sample reads: the tests put a scripted one in its place."""
+    """What a sample reads. Tests replace it by a scripted one."""
 
     turn: int
-    """Calls in one turn: more than one where kernels on different buffers take turns, so that caches are cold."""
+    """Calls per turn: more than one where kernels on different buffers take turns, so that caches are cold."""
 
     def run(self, turns: int) -> int:
-        """Make so many turns; nanoseconds they took."""
+        """Run this many turns; the nanoseconds they took."""
 
     def evidence(self) -> Evidence | None:
-        """What disturbs a sample, so far; None where nothing can be told, as on a device's own clock."""
+        """Counters of disturbances; None where there are none, as on the clock of a device."""
 
     def now(self) -> float:
-        """Seconds of a monotonic clock."""
+        """Seconds on a monotonic clock."""
 
 
 class SystemClock:
-    """The real clock around a timer of `native.callloop`."""
+    """The clock of this machine around a timer of `native.callloop`."""
 
     def __init__(self, timer: Any, turn: int = 1) -> None:
         self.run = timer
@@ -63,7 +66,7 @@ class SystemClock:
             self._stat = None
 
     def evidence(self) -> Evidence | None:
-        """See `Clock.evidence`. Steal is counted in ticks of 10 ms over all CPUs, so it is coarse."""
+        """See `Clock.evidence`. Steal is coarse: the system counts it in ticks of 10 ms over all CPUs."""
         switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         stolen = None
         if self._stat is not None:
@@ -73,62 +76,36 @@ class SystemClock:
 
 
 class DeviceClock(SystemClock):
-    """The clock of a device: what happens on the host does not disturb it."""
+    """The clock of a device, which programs on the host do not disturb."""
 
     def evidence(self) -> Evidence | None:
         """None: see `Clock.evidence`."""
         return None
 
 
-# Linux makes the id of a thread's CPU clock from the thread's number (include/linux/posix-timers_types.h).
+# Linux derives the ID of a thread's CPU clock from the thread's number (include/linux/posix-timers_types.h).
 _CLOCK_SCHED, _CLOCK_PER_THREAD = 2, 4
 
 
 def _cpu_ns() -> dict[int, int]:
-    """CPU nanoseconds of each thread of this process.
+    """CPU nanoseconds of each thread of this process; of all together as thread 0 where threads are not listed.
 
-    The process's own clock counts other running threads only at each tick of 1 to 10 ms, longer than a sample. It
-    stands in, as thread 0, where the system does not list threads.
+    The CPU clock of the process is no substitute: it is updated for other running threads only at each tick of 1 to
+    10 ms, which is longer than a sample.
     """
     try:
         threads = [int(name) for name in os.listdir("/proc/self/task")]
     except OSError:  # not Linux
         return {0: process_time_ns()}
-    found = {}
+    times = {}
     for thread in threads:
-        with contextlib.suppress(OSError):  # it has just ended
-            found[thread] = clock_gettime_ns((~thread << 3) | _CLOCK_SCHED | _CLOCK_PER_THREAD)
-    return found
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What the clock said in one process. The lists have one entry a sample."""
-
-    samples_s: list[float]
-    """Seconds a call."""
-    calls_per_sample: int
-    cpu_s: list[float | None]
-    """CPU seconds of all threads during the sample; None on a device's own clock, as the two below."""
-    involuntary_switches: list[int | None]
-    steal_s: list[float | None]
-    first_call_s: float
-    warm_up_calls: int
-    warm_up_s: float
-    stopped: str
-    """Why: `sure`, `unstable`, `time`, or `first_call` (the first call is the only sample)."""
-    loop: str
-    """`native` or `python`."""
-    device: dict[str, Any] | None = None
-    """What the device said: which of its clocks, conditions before and after, the time that the host sees."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As a record keeps it."""
-        return asdict(self)
+        with contextlib.suppress(OSError):  # the thread has ended
+            times[thread] = clock_gettime_ns((~thread << 3) | _CLOCK_SCHED | _CLOCK_PER_THREAD)
+    return times
 
 
 class Sample(NamedTuple):
-    """One reading: seconds a call, and the evidence beside it."""
+    """One reading: seconds per call, and what disturbed it."""
 
     call_s: float
     cpu_s: float | None
@@ -137,62 +114,63 @@ class Sample(NamedTuple):
 
 
 def take_sample(clock: Clock, turns: int) -> Sample:
-    """Make so many turns between two looks at the evidence."""
+    """Run this many turns, and read the counters before and after."""
     before = clock.evidence()
     elapsed = clock.run(turns)
     after = clock.evidence()
-    # A clock that does not advance would make an endless rate: a nanosecond is the least it can mean.
+    # At least a nanosecond: a clock that does not advance would give an infinite rate.
     call_s = float(f"{max(elapsed, 1) / turns / clock.turn / 1e9:.7g}")
     if before is None or after is None:
         return Sample(call_s, None, None, None)
     steal = None
     if before.steal_s is not None and after.steal_s is not None:
         steal = max(0.0, round(after.steal_s - before.steal_s, 3))
-    # A thread that began in between has used all its time since; what one that ended used is lost.
+    # A thread that started in between used all of its time since then. The time of one that ended is lost.
     cpu_s = sum(ns - before.cpu_ns.get(thread, 0) for thread, ns in after.cpu_ns.items()) / 1e9
     return Sample(call_s, round(cpu_s, 9), after.involuntary_switches - before.involuntary_switches, steal)
 
 
-def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: str) -> Measurement:
-    """Warm up, sample, stop. `first` is the very first call, whose answer was checked before."""
+def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop) -> Measurement:
+    """Warm up and sample until a reason to stop. `first` is the very first call, whose result has been checked."""
     if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
-        samples, turns, warm_up_turns, warm_up_s, stopped = [first], 1, 0, 0.0, "first_call"
+        samples, turns, warm_up_turns, warm_up_s = [first], 1, 0, 0.0
+        stopped: Stopped = "first_call"
     else:
         turns, warm_up_turns, warm_up_s = _warm_up(clock, rules, first.call_s)
         samples, stopped = _sample(clock, rules, turns)
-    return Measurement(
-        [s.call_s for s in samples],
-        1 if stopped == "first_call" else turns * clock.turn,
-        [s.cpu_s for s in samples],
-        [s.involuntary_switches for s in samples],
-        [s.steal_s for s in samples],
-        first.call_s,
-        warm_up_turns * clock.turn,
-        round(warm_up_s, 6),
-        stopped,
-        loop,
-    )
+    return {
+        "samples_s": [s.call_s for s in samples],
+        "calls_per_sample": 1 if stopped == "first_call" else turns * clock.turn,
+        "cpu_s": [s.cpu_s for s in samples],
+        "involuntary_switches": [s.involuntary_switches for s in samples],
+        "steal_s": [s.steal_s for s in samples],
+        "first_call_s": first.call_s,
+        "warm_up_calls": warm_up_turns * clock.turn,
+        "warm_up_s": round(warm_up_s, 6),
+        "stopped": stopped,
+        "loop": loop,
+    }
 
 
 def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
-    """Run until two blocks of samples agree; returns turns in a sample, turns made and seconds spent.
+    """Run until two blocks of samples agree; the turns per sample, the turns run and the seconds spent.
 
-    A kernel so long that one call fills the warm-up was warmed by its first call. A first call may also be long
-    because the library loads, so a second one decides, unless that alone would double the time of a long run.
+    Where one call is as long as the warm-up, the first call was the warm-up. A first call may also be long because the
+    library loads, so a second call decides, unless that would double the time of a long run.
     """
-    start, made, turns = clock.now(), 0, 1
+    start, total, turns = clock.now(), 0, 1
     if first_call_s >= rules.most_s:
         return 1, 0, 0.0
     if first_call_s >= rules.warm_up_s:
-        made = 1
+        total = 1
         if clock.run(1) / 1e9 / clock.turn >= rules.warm_up_s:
-            return 1, made, clock.now() - start
+            return 1, total, clock.now() - start
     blocks: list[float] = []
     while True:
         times: list[float] = []
         while len(times) < BLOCK and (not times or clock.now() - start < rules.warm_up_s):
             times.append(clock.run(turns) / 1e9 / turns)
-            made += turns
+            total += turns
         blocks.append(median(times))
         spent = clock.now() - start
         wanted = max(1, round(rules.sample_s / max(blocks[-1], 1e-9)))
@@ -200,11 +178,11 @@ def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int,
         settled = turns == wanted or 0.8 < turns / wanted < 1.25
         turns = turns if settled else wanted
         if (flat and settled) or spent >= rules.warm_up_s:
-            return turns, made, spent
+            return turns, total, spent
 
 
-def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], str]:
-    """Take samples until the rules say stop, and say why. The interval is looked at when samples have doubled."""
+def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], Stopped]:
+    """Take samples until the rules say stop; the samples and the reason. Looks at each doubling of their number."""
     start, look, widths = clock.now(), rules.least_samples, [float("inf")]
     samples: list[Sample] = []
     not_shrinking = 0
@@ -216,20 +194,20 @@ def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], str]:
         if len(samples) < look or spent < rules.least_s:
             continue
         look = 2 * len(samples)
-        chosen = _clean(samples, turns * clock.turn)
-        interval = stats.median_interval(chosen)
+        undisturbed = _undisturbed(samples, turns * clock.turn)
+        interval = stats.median_interval(undisturbed)
         if interval is None:
             continue
-        width = (interval[1] - interval[0]) / median(chosen)
+        width = (interval[1] - interval[0]) / median(undisturbed)
         if width <= rules.target:
             return samples, "sure"
-        not_shrinking = not_shrinking + 1 if width > SHRINKS * widths[-1] else 0
+        not_shrinking = not_shrinking + 1 if width > LEAST_SHRINKAGE * widths[-1] else 0
         if not_shrinking == 2:
             return samples, "unstable"
         widths.append(width)
 
 
-def _clean(samples: list[Sample], calls: int) -> list[float]:
+def _undisturbed(samples: list[Sample], calls: int) -> list[float]:
     times = [s.call_s for s in samples]
     flags = stats.undisturbed(
         times,

@@ -1,4 +1,4 @@
-"""Case → the words and the environment of the worker process that measures it. Pure."""
+"""What a process that measures a case is started with: its command, its environment and its request."""
 
 from __future__ import annotations
 
@@ -6,40 +6,90 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from deepbench.core.variables import OVERRIDES, THREAD_VARIABLES, TUNING_PREFIXES
+from deepbench.core.backend import Backend, find_backend
+from deepbench.core.case import Case, parse_case
+from deepbench.core.op import Op, find_op
+from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning_prefixes
+from deepbench.plan.modes import Rules
 
-# What a command on another host needs beside these.
+# Variables that a command on another host needs, besides those that tune libraries.
 CARRIED_PREFIXES = ("DEEPBENCH_", "PYTHON", "LD_LIBRARY_PATH", "MPI4PY_", "DASK_")
+
+PARENT = "DEEPBENCH_PARENT"
+"""The process number of the parent: a worker ends with it."""
+
+REMOTE_SHELL = "DEEPBENCH_REMOTE_SHELL"
+"""Names a program to call instead of ssh: `PROGRAM HOST COMMAND`."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a worker, or every rank of a group, is asked to measure: one round of a case."""
+
+    case: Case
+    round_number: int
+    rules: Rules
+    timeout_s: float
+    cpus: list[int] | None = None
+    """Of a pinned worker the CPUs it may use, of a pinned group one per rank. None: the affinity stays as it is."""
+
+    @property
+    def op(self) -> Op:
+        """The operation that the case names."""
+        return find_op(self.case.op)
+
+    @property
+    def backend(self) -> Backend:
+        """The library that the case names."""
+        return find_backend(self.case.backend)
+
+    @property
+    def sampling_rules(self) -> Rules:
+        """The rules, but a long first call is the only sample only if the library loads next to nothing in it."""
+        return self.rules if self.backend.loads_at_once else replace(self.rules, first_call_counts_s=None)
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """As JSON carries it; `of` is the inverse."""
+        return {**vars(self), "case": self.case.text, "rules": asdict(self.rules)}
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Request:
+        """Read a message."""
+        return cls(**{**message, "case": parse_case(message["case"]), "rules": Rules(**message["rules"])})
 
 
 def worker_command(descriptor: int) -> list[str]:
-    """The worker reads a request on standard input and answers on this descriptor."""
+    """The command of a worker; messages go through the socket with this descriptor."""
     return [sys.executable, "-P", "-m", "deepbench.measure.worker", str(descriptor)]
 
 
 def rank_command() -> list[str]:
-    """A rank finds its hub in its environment."""
+    """The command of a rank, which finds the address of the coordinator in its environment."""
     return [sys.executable, "-P", "-m", "deepbench.measure.group.rank"]
-
-
-REMOTE_SHELL = "DEEPBENCH_REMOTE_SHELL"
-"""Names what is called in the place of ssh: `PROGRAM HOST COMMAND`."""
 
 
 def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
     """The words that run a command on another host, with the part of an environment that it needs."""
-    known = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + TUNING_PREFIXES)}
+    known = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + tuning_prefixes())}
     variables = [f"{k}={v}" for k, v in sorted(known.items()) if k != REMOTE_SHELL]
     shell = environment.get(REMOTE_SHELL) or "ssh"
     return [shell, host, shlex.join(["env", *variables, *command])]
 
 
-def package_path(inherited: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which this package is found by processes that ignore the folder they start in (-P).
+def with_variables(environment: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment with these variables; an empty text removes one."""
+    return {k: v for k, v in {**environment, **variables}.items() if v or k not in variables}
 
-    There a user may have a random.py.
+
+def package_path(inherited: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which processes find this package although they ignore their current folder (-P).
+
+    That folder may contain files such as random.py.
     """
     here = str(Path(__file__).parents[2])
     return {**inherited, "PYTHONPATH": os.pathsep.join(filter(None, (here, inherited.get("PYTHONPATH"))))}
@@ -47,9 +97,10 @@ def package_path(inherited: Mapping[str, str]) -> dict[str, str]:
 
 def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]) -> dict[str, str]:
     """The parent's environment, with as many threads as the case says and, if it says so, bound to cores."""
-    environment = {k: v for k, v in package_path(inherited).items() if k not in OVERRIDES}
-    environment.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    environment.update(OMP_DYNAMIC="false", MKL_DYNAMIC="FALSE", PYTHONUNBUFFERED="1")
+    overrides = override_variables()
+    environment = {k: v for k, v in package_path(inherited).items() if k not in overrides}
+    environment.update(dict.fromkeys(thread_variables(), str(threads)))
+    environment.update(fixed_variables(), PYTHONUNBUFFERED="1")
     if pin == "cores":
         places = ",".join(f"{{{cpu}}}" for cpu in cpus[:threads])
         environment.update(OMP_PROC_BIND="true", OMP_PLACES=places)
@@ -57,5 +108,5 @@ def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mappi
 
 
 def worker_cpus(threads: int, pin: str, cpus: list[int]) -> list[int] | None:
-    """The CPUs a pinned worker may use; None leaves the mask alone."""
+    """The CPUs that a pinned worker may use. None: its affinity stays as it is."""
     return cpus[:threads] if pin == "cores" else None

@@ -1,67 +1,48 @@
-"""The parent: a case goes to a fresh worker process, and a record comes back whatever happens to it.
+"""The parent: it gives a case to a new worker process or group, and returns a record whatever happens to them.
 
-Knows processes and time-outs; knows nothing of files or terminals.
+It knows processes and time-outs, and nothing of files or terminals. It may be used in any thread: it installs no signal
+handlers, and leaves the environment and the affinity of this process alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import signal
+import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from deepbench.core.backend import find_backend
 from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
-from deepbench.core.json_lines import from_line, printable, sanitized
-from deepbench.core.op import find_op
+from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
-from deepbench.measure import launch
-from deepbench.measure.group import link, parent
-from deepbench.native import mpi
+from deepbench.measure import launch, process, wire
+from deepbench.measure.group.parent import run_group
 from deepbench.plan.modes import Rules
-from deepbench.results.record import Record, Status, make_record
+from deepbench.results.record import Record, make_record
 from deepbench.results.schema import library_error, schema_error
 
-# A worker that closed its pipe should end at once; after this it is killed.
+# A worker that has closed its socket should end within this time; then it is killed.
 GRACE_S = 2.0
 
-# What is quoted of a library's last words.
-TAIL_BYTES = 600
 
+def open_backend(name: str, timeout_s: float, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Facts about a library from a new process: `{"library": …}` or `{"unavailable": {reason, remedy}}`.
 
-@dataclass(frozen=True)
-class Ending:
-    """How a worker ended."""
-
-    answer: dict[str, Any] | None
-    phase: str
-    timed_out: bool
-    exit_code: int | None
-    output: str
-    """The tail of what was printed on standard output and error."""
-
-
-def open_backend(name: str, timeout_s: float) -> dict[str, Any]:
-    """Facts about a library from a fresh process: `{"library": …}` or `{"unavailable": {reason, remedy}}`."""
-    ending = _serve({"open": name}, 1, "none", timeout_s)
-    if ending.answer is not None and "record" not in ending.answer:
-        misfit = library_error(ending.answer)
-        if misfit is None:
-            return ending.answer
-        return {"unavailable": {"reason": f"its facts do not fit the schema: {misfit}", "remedy": "mend its open()"}}
-    return {
-        "unavailable": {
-            "reason": f"loading it ended the process: {_cause(ending, timeout_s)}",
-            "remedy": "name another build of the library",
-        }
-    }
+    `variables` are set in the environment of that process; an empty text removes one.
+    """
+    inherited = launch.with_variables(os.environ, variables or {})
+    ending = _run_worker({"open": name}, {"library", "unavailable"}, 1, "none", timeout_s, inherited)
+    if ending.answer is None:
+        reason, remedy = f"the process that loaded it failed: {ending.reason}", "use another build of the library"
+    elif mismatch := library_error(ending.answer):
+        reason, remedy = f"its facts do not fit the schema: {mismatch}", "correct its method open()"
+    else:
+        return ending.answer
+    return {"unavailable": {"reason": reason, "remedy": remedy}}
 
 
 def measure_case(
@@ -70,172 +51,76 @@ def measure_case(
     rules: Rules,
     timeout_s: float,
     hosts: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> Record:
-    """The record of one case, measured in a fresh worker; a worker that fails is a record too.
+    """The record of one case, measured in a new process. A process that fails gives a record too.
 
-    `timeout_s` bounds the time without a sign of life: workers tell when they enter a phase. A group's ranks run on
-    `hosts`, as many on each; on this machine where there are none.
+    `timeout_s` limits the time without a sign of life: processes send a message when they enter a phase. The ranks of a
+    group are spread evenly over `hosts`; without hosts they run on this machine. `variables` are set in the environment
+    of these processes; an empty text removes one.
     """
-    if find_op(case.op).is_group:
-        return _measure_group(case, round_number, rules, timeout_s, hosts)
-    kills = describe.kills_for_memory()
-    request = {"case": case.text, "round": round_number, "rules": asdict(rules)}
-    ending = _serve(request, case.threads, case.settings["pin"], timeout_s)
-    if ending.answer is not None and "record" in ending.answer:
-        return _fitting(ending.answer["record"], case, round_number)
-    status: Status = "timeout" if ending.timed_out else "crashed"
-    reason = f"{_cause(ending, timeout_s)} during: {ending.phase}"
-    killed = ending.exit_code == -signal.SIGKILL and not ending.timed_out
-    if killed and (describe.kills_for_memory() or 0) > (kills or 0):
-        status, reason = "out_of_memory", f"the kernel killed it for memory during: {ending.phase}"
-    return make_record(case, round_number, status, reason)
-
-
-def _fitting(found: Record, case: Case, round_number: int) -> Record:
-    """What a worker sent, if it fits the schema; else a record that says why not."""
-    misfit = schema_error(found)
-    if misfit is None:
-        return found
-    return make_record(case, round_number, "crashed", f"its record does not fit the schema: {misfit}")
-
-
-def _measure_group(case: Case, round_number: int, rules: Rules, timeout_s: float, hosts: Sequence[str]) -> Record:
-    """The record of a case in which one process a rank takes part."""
-    kills = describe.kills_for_memory()
-    backend: Any = find_backend(case.backend)
-    ranks, cpus = case.problem.ranks, describe.cores()
-    base = launch.worker_environment(case.threads, "none", cpus, os.environ)
-    for name in link.LAUNCHED:  # what started us must not stand for what starts the ranks
-        base.pop(name, None)
-    request = {"case": case.text, "round": round_number, "rules": asdict(rules), "cpus": None}
+    kills, inherited = describe.kills_for_memory(), launch.with_variables(os.environ, variables or {})
+    request = launch.Request(case, round_number, rules, timeout_s)
     try:
-        if case.settings["pin"] == "cores":
-            if hosts:
-                raise Unsupported("pin=cores is for ranks on this machine; launchers on other hosts pin by themselves")
-            if ranks > len(cpus):
-                raise Unsupported(f"pin=cores wants a core for each of {ranks} ranks, there are {len(cpus)}")
-            request["cpus"] = cpus
-        processes = backend.processes(case)
-        launcher = backend.launcher(processes, hosts)
-        used, _ = mpi.spread(processes, hosts)
-        environment = {**base, **backend.environment(case)}
-    except Unavailable as error:
-        return make_record(case, round_number, "unavailable", str(error))
-    except Unsupported as error:
-        return make_record(case, round_number, "unsupported", str(error))
-    address = parent.reachable_address(hosts)
-    ending = parent.Hub(processes, request, launcher, environment, timeout_s, address, used).serve()
-    if ending.answer is not None and "record" in ending.answer:
-        return _fitting(ending.answer["record"], case, round_number)
+        if request.op.is_group:
+            ending = run_group(request, hosts, inherited)
+        else:
+            ending = _run_worker(request.message, {"record"}, case.threads, case.settings["pin"], timeout_s, inherited)
+    except (Unavailable, Unsupported) as error:
+        return make_record(case, round_number, error.record_status, str(error))
     if ending.answer is not None:
-        return make_record(case, round_number, "unavailable", ending.answer["failed"])
-    status: Status = "timeout" if ending.timed_out else "crashed"
-    reason = ending.reason
-    # Launchers have exit codes of their own for it.
-    if not ending.timed_out and (describe.kills_for_memory() or 0) > (kills or 0):
-        status, reason = "out_of_memory", f"the kernel killed a rank for memory: {reason}"
-    return make_record(case, round_number, status, reason)
+        record: Record = ending.answer["record"]
+        if mismatch := schema_error(record):
+            return make_record(case, round_number, "crashed", f"its record does not fit the schema: {mismatch}")
+        return record
+    if ending.was_killed and (describe.kills_for_memory() or 0) > (kills or 0):
+        reason = f"the system killed a process to free memory: {ending.reason}"
+        return make_record(case, round_number, "out_of_memory", reason)
+    return make_record(case, round_number, ending.status, ending.reason)
 
 
-def _serve(request: dict[str, Any], threads: int, pin: str, timeout_s: float) -> Ending:
-    cpus = describe.cores()
-    request = {**request, "cpus": launch.worker_cpus(threads, pin, cpus)}
-    environment = launch.worker_environment(threads, pin, cpus, os.environ)
-    environment["DEEPBENCH_PARENT"] = str(os.getpid())
-    read_end, write_end = os.pipe()
-    # A file, not a pipe: nobody reads while the kernel is timed, and a full pipe would stop the library for good.
-    with open(read_end, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as output:
+def _run_worker(
+    message: wire.Message, kinds: set[str], threads: int, pin: str, timeout_s: float, inherited: Mapping[str, str]
+) -> process.Ending:
+    """Start a worker, send it a message, and wait for an answer of one of these kinds."""
+    cores = describe.cores()
+    message = {**message, "cpus": launch.worker_cpus(threads, pin, cores)}
+    environment = launch.worker_environment(threads, pin, cores, inherited) | {launch.PARENT: str(os.getpid())}
+    # Output goes to a file: nobody reads while a kernel is timed, and a full pipe would stop the library.
+    ours, theirs = socket.socketpair()
+    with ours, tempfile.TemporaryFile() as output:
+        with theirs:
+            command = launch.worker_command(theirs.fileno())
+            worker = process.start(command, environment, output, [theirs.fileno()])
         try:
-            worker = subprocess.Popen(
-                launch.worker_command(write_end),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                pass_fds=(write_end,),
-                start_new_session=True,  # so that a time-out can kill whatever the library started
-            )
+            return _listen(worker, wire.Connection(ours), message, kinds, output, timeout_s)
         finally:
-            os.close(write_end)
-        try:
-            return _listen(worker, request, pipe, output, timeout_s)
-        finally:
-            _kill_group(worker)
+            process.end([worker])
 
 
 def _listen(
-    worker: subprocess.Popen[bytes],
-    request: dict[str, Any],
-    pipe: IO[bytes],
+    worker: process.Child,
+    connection: wire.Connection,
+    message: wire.Message,
+    kinds: set[str],
     output: IO[bytes],
     timeout_s: float,
-) -> Ending:
-    answer, phase, timed_out = None, "start", False
-    assert worker.stdin is not None
+) -> process.Ending:
+    phase = "start"
+    with contextlib.suppress(OSError):  # the worker has ended, and its exit code tells why
+        connection.send(message)
     try:
-        worker.stdin.write((json.dumps(request) + "\n").encode())
-        worker.stdin.close()
-    except BrokenPipeError:
-        pass  # it died before it read; its exit code tells
-    buffer = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            if not selector.select(timeout_s):
-                timed_out = True
-                break
-            chunk = pipe.read(65536)
-            if not chunk:
-                break
-            *lines, buffer = (buffer + chunk).split(b"\n")
-            for line in lines:
-                message = _message(line)
-                phase = message.get("phase", phase)
-                if {"record", "library", "unavailable"} & set(message):
-                    answer = message
-            if answer is not None:
-                break  # a child of the library may hold the pipe open for ever
-    if timed_out:
-        _kill_group(worker)
+        # After the answer the socket may stay open: a process that the library started may hold it.
+        while (answer := connection.receive(timeout_s)) is not None:
+            if kinds & set(answer):
+                return process.Ending(sanitized(answer))
+            phase = sanitized(str(answer.get("phase", phase)))
+    except TimeoutError:
+        return process.Ending(status="timeout", reason=f"no sign of life for {timeout_s:g} s during: {phase}")
     try:
         code = worker.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        _kill_group(worker)
-        worker.wait()
-        code = None
-    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-    tail = output.read().decode(errors="replace").strip()
-    return Ending(answer, phase, timed_out, code, tail)
-
-
-def _message(line: bytes) -> dict[str, Any]:
-    """What the worker says; a library that writes on the private descriptor says nothing."""
-    try:
-        message = sanitized(from_line(line.decode()))
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
-
-
-def _kill_group(worker: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(worker.pid, signal.SIGKILL)  # a new session's group has its leader's number
-    worker.wait()
-
-
-def _cause(ending: Ending, timeout_s: float) -> str:
-    """In words: why there is no answer."""
-    if ending.timed_out:
-        return f"no sign of life for {timeout_s:g} s"
-    if ending.exit_code is None:
-        return "it closed its pipe without an answer and did not end"
-    if ending.exit_code < 0:
-        known = -ending.exit_code in set(signal.Signals)
-        name = signal.Signals(-ending.exit_code).name if known else f"signal {-ending.exit_code}"
-        return f"killed by {name}{_last_words(ending)}"
-    return f"it ended without an answer, exit code {ending.exit_code}{_last_words(ending)}"
-
-
-def _last_words(ending: Ending) -> str:
-    lines = ending.output.splitlines()
-    return f", last words: {printable(lines[-1][:200])}" if lines else ""
+        return process.Ending(reason=f"it closed its connection without an answer and did not end during: {phase}")
+    cause = process.exit_status(code) if code < 0 else f"it ended without an answer, {process.exit_status(code)}"
+    reason = f"{cause}{process.last_output(output)} during: {phase}"
+    return process.Ending(reason=reason, was_killed=code == -signal.SIGKILL)

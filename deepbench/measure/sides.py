@@ -1,61 +1,63 @@
-"""Two sides of one run that take turns: the best comparison there is, because what the machine does meets both.
+"""Two sides of one run that take turns: what the machine does meanwhile affects both, so their ratio is more certain.
 
-A side is what its cases say otherwise, or what its workers find in their environment. Each side has a result file of
-its own, as of any run; that both are of one run stands in their headers.
+A side differs from the other in its cases (a setting, threads, the library) or in the environment of its workers. Each
+side has an ordinary result file; the headers of both name the same run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, thread_count
 from deepbench.core.errors import BadInput
-from deepbench.core.variables import FIXED, OVERRIDES, THREAD_VARIABLES, tuning
+from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning
 from deepbench.judge import compare
-from deepbench.plan.cases import Choices, Planned
+from deepbench.machine import describe
+from deepbench.measure.session import Options, Progress, Session, Step, no_progress, open_libraries
+from deepbench.plan.cases import Choices, Planned, expand
 from deepbench.plan.modes import Rounds
+from deepbench.plan.suites import Entry, read_words
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record, Source
+from deepbench.results.work import by_case
 
-# Where a library is looked for first, by backend.
-PATHS = {"onednn": "DEEPBENCH_ONEDNN_PATH", "mkl": "DEEPBENCH_MKL_PATH", "openblas": "DEEPBENCH_OPENBLAS_PATH"}
-
-
-# Variables that make a library load a program: a file from elsewhere must not name one.
+# Variables that make a library load a program: a file from elsewhere must not set one.
 LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|TOOL|_FILE|=", re.IGNORECASE)
 
-# Chance of a difference by accident below which no further round is needed. Looked at after every round, so a
-# difference must be clearer than one that is looked at once; comparison.LOOKS is the other half of that.
+# The p-value below which no further round is needed. It is looked at after every round, so it is smaller than for one
+# look; compare.LOOKS is the other half of that correction.
 EARLY = 0.005
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one side does otherwise."""
+    """How one side differs from the other."""
 
     name: str
     """`a` or `b`."""
     choices: dict[str, str] = field(default_factory=dict)
     """`threads`, `backend`, or a setting of cases."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables of workers; an empty text: the variable is not there."""
+    """Variables of the workers; an empty text removes the variable."""
 
     @property
     def words(self) -> str:
-        """`threads=1`."""
+        """Such as `threads=1`."""
         words = [f"{n}={v}" if v else f"without {n}" for n, v in {**self.choices, **self.environment}.items()]
-        return ", ".join(words) or "as it is here"
+        return ", ".join(words) or "unchanged"
 
     def applied(self, choices: Choices) -> Choices:
-        """The filters of the command line, with what this side says otherwise."""
+        """The choices of the command line, with this side's own in their place."""
         for name, value in self.choices.items():
             if name == "threads":
                 choices = dataclasses.replace(choices, threads=(thread_count(value),))
@@ -65,83 +67,65 @@ class Side:
                 choices = dataclasses.replace(choices, settings={**choices.settings, name: (value,)})
         return choices
 
-    @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Workers started meanwhile are of this side."""
-        before = {name: os.environ.get(name) for name in self.environment}
-        for name, value in self.environment.items():
-            _set(name, value or None)
-        try:
-            yield
-        finally:
-            for name, earlier in before.items():
-                _set(name, earlier)
-
-
-def _set(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
-
 
 def parse_sides(text: str) -> tuple[Side, Side]:
-    """The sides of `NAME=a,b`: a setting, `threads` or `backend`; or, in capitals, a variable of the environment."""
+    """The sides of `NAME=a,b`. NAME is a setting, `threads` or `backend`; in capitals, an environment variable."""
     name, equals, rest = text.partition("=")
     values = rest.split(",")
     if not name or not equals or len(values) != 2 or values[0] == values[1]:
         raise BadInput(f"--ab wants NAME=ONE,OTHER, found {text[:60]!r}")
-    sides = []
-    for letter, value in zip("ab", values, strict=True):
-        if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-            if name in THREAD_VARIABLES:
-                raise BadInput("threads are a setting: --ab threads=1,2")
-            if name in (*OVERRIDES, *FIXED):
-                raise BadInput(f"{name} is decided by the settings (see --set pin=cores), so both sides would be equal")
-            sides.append(Side(letter, environment={name: value}))
-        else:
-            sides.append(Side(letter, choices={name: value}))
-    return sides[0], sides[1]
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+        return Side("a", choices={name: values[0]}), Side("b", choices={name: values[1]})
+    if name in thread_variables():
+        raise BadInput("the number of threads is a setting of the case: --ab threads=1,2")
+    if name in (*override_variables(), *fixed_variables()):
+        raise BadInput(f"deepbench sets {name} itself (see --set pin=cores), so both sides would be equal")
+    return Side("a", environment={name: values[0]}), Side("b", environment={name: values[1]})
 
 
-def of_file(found: ResultFile, here: Mapping[str, Any], other: ResultFile | None = None) -> tuple[Side, Side]:
-    """A file's libraries and environment against those of now; `BadInput` where nothing differs, or nothing is left.
+def sides_of_file(
+    file: ResultFile, here: Mapping[str, Any] | None = None, other: ResultFile | None = None
+) -> tuple[Side, Side]:
+    """The libraries and the environment of a file against today's.
 
-    `here` has the facts of libraries as a header has them. With another file, its environment stands for that of now.
+    `here` has today's facts about libraries, as a header has them; None: they are looked for. With another file, its
+    environment stands for today's. `BadInput` where nothing differs, or where a library of the file is gone.
     """
+    names = sorted({r["backend"] for r in file.records})
+    here = open_libraries(names) if here is None else here
     environment: dict[str, str] = {}
-    for name in sorted({r["backend"] for r in found.records}):
-        then, now = ((side.get(name) or {}).get("library") for side in (found.header["libraries"], here))
+    for name in names:
+        then, now = ((side.get(name) or {}).get("library") for side in (file.header["libraries"], here))
         if then is None or then == now:
             continue
-        path = str(then.get("path"))
-        if name not in PATHS or not Path(path).is_file() or (now and now.get("path") == path):
+        path, variable = str(then.get("path")), find_backend(name).path_variable
+        if variable is None or not Path(path).is_file() or (now and now.get("path") == path):
             raise BadInput(
-                f"{found.path} was measured with {name} {then.get('version')} at {path}, which is not there any more; "
+                f"{file.path} was measured with {name} {then.get('version')} at {path}, which is no longer there; "
                 "compare the files instead: deepbench compare"
             )
-        environment[PATHS[name]] = path
-    then_tuned, now_tuned = _tuned(found), _tuned(other) if other is not None else _users(os.environ)
-    changed = [n for n in {**then_tuned, **now_tuned} if then_tuned.get(n) != now_tuned.get(n)]
-    environment |= {n: then_tuned.get(n, "") for n in changed}
+        environment[variable] = path
+    then_set, now_set = _tuning_of(file), _tuning_of(other) if other is not None else _set_by_users(os.environ)
+    changed = [n for n in {**then_set, **now_set} if then_set.get(n) != now_set.get(n)]
+    environment |= {n: then_set.get(n, "") for n in changed}
     if not environment:
         raise BadInput(
-            f"libraries and environment of {found.path} are those of now, so there are no two sides; "
+            f"the libraries and the environment of {file.path} are the same as today's, so there are no two sides; "
             "measure again and compare the files: deepbench compare"
         )
-    return Side("a", environment=environment), Side("b", environment={n: now_tuned.get(n, "") for n in changed})
+    return Side("a", environment=environment), Side("b", environment={n: now_set.get(n, "") for n in changed})
 
 
-def _tuned(found: ResultFile) -> dict[str, str]:
-    """Variables that users set to change how libraries run, as the first record has them."""
-    processes = [r["process"] for r in found.records if r["process"]]
-    known = processes[0].get("environment") if processes else None
-    return _users({n: v for n, v in known.items() if isinstance(v, str)} if isinstance(known, dict) else {})
+def _tuning_of(file: ResultFile) -> dict[str, str]:
+    """Variables with which users changed how libraries run, from the first record that has them."""
+    variables = next((r["process"].get("environment") for r in file.records if r["process"]), None)
+    texts = {n: v for n, v in variables.items() if isinstance(v, str)} if isinstance(variables, dict) else {}
+    return _set_by_users(texts)
 
 
-def _users(environment: Mapping[str, str]) -> dict[str, str]:
-    ours = {*THREAD_VARIABLES, *FIXED}
-    return {n: v for n, v in tuning(environment).items() if v and n not in ours and not LOADS_CODE.search(n)}
+def _set_by_users(environment: Mapping[str, str]) -> dict[str, str]:
+    set_by_us = {*thread_variables(), *fixed_variables()}
+    return {n: v for n, v in tuning(environment).items() if v and n not in set_by_us and not LOADS_CODE.search(n)}
 
 
 @dataclass(frozen=True)
@@ -153,36 +137,43 @@ class Pair:
     sources: list[Source]
 
 
-def pairs(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list[Pair]:
-    """The cases that both sides have, told by all but what the sides say otherwise; `BadInput` for none."""
+def pair_up(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list[Pair]:
+    """The cases that both sides have; `names` are the choices in which the sides differ. `BadInput` for none."""
     right = {_key(p.case, names): p for p in b}
-    found = [Pair(p.case, right[key].case, p.sources) for p in a if (key := _key(p.case, names)) in right]
-    # What a setting does not touch would be compared with itself.
-    found = [p for p in found if not names or p.a != p.b]
-    if not found:
+    pairs = [Pair(p.case, right[key].case, p.sources) for p in a if (key := _key(p.case, names)) in right]
+    # A case that the choices do not change would be compared with itself.
+    pairs = [p for p in pairs if not names or p.a != p.b]
+    if not pairs:
         raise BadInput("the two sides have no case in common; see deepbench list with either value")
-    return found
+    return pairs
 
 
-def _key(case: Case, names: set[str]) -> str:
-    chosen = {n: v for n, v in case.settings.items() if n not in names}
-    parts: list[Any] = [case.op, case.problem, case.direction, case.precision.name, chosen]
-    parts += [None if "backend" in names else case.backend, None if "threads" in names else case.threads]
-    return repr(parts)
+def _key(case: Case, names: set[str]) -> tuple[Any, ...]:
+    settings = tuple(sorted((n, v) for n, v in case.settings.items() if n not in names))
+    library = None if "backend" in names else case.backend
+    return (
+        case.op,
+        case.problem,
+        case.direction,
+        case.precision.name,
+        settings,
+        library,
+        "threads" in names or case.threads,
+    )
 
 
 def queue(
-    wanted_pairs: Sequence[Pair], a: ResultFile, b: ResultFile, rounds: Rounds, seed: int, margin: float
+    pairs: Sequence[Pair], a: ResultFile, b: ResultFile, rounds: Rounds, seed: int, margin: float
 ) -> list[tuple[Pair, int]]:
-    """The pairs of the next round in random order: those with too few rounds, and those of which nobody can tell."""
-    by_case = [_by_case(f) for f in (a, b)]
+    """The pairs of the next round in random order: those with too few rounds, and those that are not decided."""
+    records = by_case(a.records), by_case(b.records)
     wanted = []
-    for pair in wanted_pairs:
-        records = [by_case[0].get(pair.a.text, []), by_case[1].get(pair.b.text, [])]
-        done = min(map(len, records))
-        if any(r["status"] not in MEASURED for side in records for r in side) or done >= rounds.most:
+    for pair in pairs:
+        both = records[0].get(pair.a.text, []), records[1].get(pair.b.text, [])
+        done = min(map(len, both))
+        if any(r["status"] not in MEASURED for side in both for r in side) or done >= rounds.most:
             continue
-        if done < rounds.least or not decided(records[0], records[1], margin):
+        if done < rounds.least or not decided(*both, margin):
             wanted.append((pair, done + 1))
     if not wanted:
         return []
@@ -193,7 +184,7 @@ def queue(
 
 
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
-    """Whether the rounds so far tell the sides apart, or show that they are the same."""
+    """Whether the rounds so far show that the sides differ, or that they are the same."""
     difference, _ = compare.difference_of(compare.numbers(a), compare.numbers(b), True)
     if difference is None:
         return False
@@ -201,9 +192,54 @@ def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     return clear or compare.verdict_of(difference, 1.0, margin) == "same"
 
 
-def _by_case(found: ResultFile) -> dict[str, list[Record]]:
-    by_case: dict[str, list[Record]] = {}
-    for record in found.records:
-        if record["status"] != "interrupted":
-            by_case.setdefault(record["case"], []).append(record)
-    return by_case
+class Turns:
+    """Both sides of a comparison: two sessions whose rounds take turns. Use as a context manager."""
+
+    def __init__(self, sides: tuple[Side, Side], sessions: tuple[Session, Session], pairs: list[Pair]) -> None:
+        self.sides, self.sessions, self.pairs = sides, sessions, pairs
+
+    @classmethod
+    def create(
+        cls, sides: tuple[Side, Side], words: Sequence[str], choices: Choices, options: Options, stem: Path
+    ) -> Turns:
+        """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`."""
+        entries: list[Entry] = read_words(words)
+        threads = describe.default_threads()
+        planned = [expand(entries, side.applied(choices), threads) for side in sides]
+        pairs, run = pair_up(planned[0], planned[1], set(sides[0].choices)), secrets.token_hex(8)
+        sessions = []
+        with ExitStack() as stack:
+            for side in sides:
+                cases = [Planned(getattr(p, side.name), p.sources) for p in pairs]
+                mark = {"run": run, "side": side.name, "choices": side.choices, "environment": side.environment}
+                path = Path(f"{stem}.{side.name}.jsonl")
+                sessions.append(stack.enter_context(Session.create(path, cases, options, mark)))
+            stack.pop_all()
+        return cls(sides, (sessions[0], sessions[1]), pairs)
+
+    def __enter__(self) -> Turns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self.sessions:
+            session.close()
+
+    @property
+    def files(self) -> tuple[ResultFile, ResultFile]:
+        """What both sides have so far."""
+        return self.sessions[0].file, self.sessions[1].file
+
+    def run(self, progress: Progress = no_progress) -> None:
+        """Measure round after round, both sides of a pair one after the other in random order, until all is decided."""
+        plan = self.files[0].header["plan"]
+        rounds, seed = Rounds(**plan["rounds"]), plan["order_seed"]
+        coin, done = random.Random(seed), 0
+        for session in self.sessions:
+            session.probe(session.cases)
+        while batch := queue(self.pairs, *self.files, rounds, seed, compare.MARGIN):
+            for i, (pair, number) in enumerate(batch):
+                left = len(batch) * (1 + max(0, rounds.least - number)) - i
+                progress(Step(f"round {number}  {pair.a.text}", done, done + left))
+                for session in coin.sample(self.sessions, 2):
+                    session.measure(pair.a if session is self.sessions[0] else pair.b, number)
+                done += 1

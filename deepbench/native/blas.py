@@ -2,8 +2,8 @@
 
     SGEMM(TRANSA, TRANSB, M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC)
 
-Integers are handed over as 64-bit; a build with 32-bit integers reads the low half of the same bytes, which is the
-number itself on little-endian machines (all that these libraries run on).
+Integers are passed as 64-bit. A build with 32-bit integers reads the low half of the same bytes, which is the same
+number on little-endian machines (all that these libraries run on).
 """
 
 from __future__ import annotations
@@ -16,27 +16,24 @@ import numpy as np
 from deepbench.core.kernel import Call, NativeFunction
 
 
-def integer(value: int) -> ctypes.c_int64:
-    """An integer to be passed by address."""
-    return ctypes.c_int64(value)
-
-
 def letter(transposed: int) -> bytes:
     """`N` or `T`."""
     return b"T" if transposed else b"N"
 
 
-def leading_dimensions(problem: Any) -> tuple[int, int, int]:
-    """lda, ldb, ldc of a `Gemm` problem whose matrices are stored without gaps."""
-    return (
-        problem.k if problem.a_t else problem.m,
-        problem.n if problem.b_t else problem.k,
-        problem.m,
-    )
+def sizes(problem: Any) -> list[ctypes.c_int64]:
+    """m, n, k, to be passed by address."""
+    return [ctypes.c_int64(x) for x in (problem.m, problem.n, problem.k)]
+
+
+def leading_dimensions(problem: Any) -> list[ctypes.c_int64]:
+    """lda, ldb, ldc of matrices without gaps, to be passed by address."""
+    p = problem
+    return [ctypes.c_int64(x) for x in (p.k if p.a_t else p.m, p.n if p.b_t else p.k, p.m)]
 
 
 def beta_of(settings: dict[str, str]) -> ctypes.c_float:
-    """The setting `beta` as a float to be passed by address."""
+    """The setting `beta`, to be passed by address."""
     return ctypes.c_float(float(settings["beta"]))
 
 
@@ -46,21 +43,19 @@ def gemm_call(
     settings: dict[str, str],
     arrays: dict[str, np.ndarray[Any, Any]],
 ) -> Call:
-    """The thirteen arguments of SGEMM and of its bf16 and f16 sisters; alpha = 1."""
+    """A call of SGEMM or of a bf16 or f16 variant with the same arguments; alpha = 1."""
     lda, ldb, ldc = leading_dimensions(problem)
     return Call(
         function,
         letter(problem.a_t),
         letter(problem.b_t),
-        integer(problem.m),
-        integer(problem.n),
-        integer(problem.k),
+        *sizes(problem),
         ctypes.c_float(1.0),
         arrays["a"],
-        integer(lda),
+        lda,
         arrays["b"],
-        integer(ldb),
+        ldb,
         beta_of(settings),
         arrays["c"],
-        integer(ldc),
+        ldc,
     )

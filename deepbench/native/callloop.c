@@ -1,7 +1,7 @@
-/* The timing loop: make prepared C calls over and over between two readings of the clock.
+/* The timing loop: makes prepared C calls repeatedly between two readings of the clock.
  *
- * Built when a compiler is there and loaded with ctypes; no Python header is needed. Every argument is one machine
- * word (an integer or an address), which is how C passes such arguments on x86-64 and on 64-bit Arm.
+ * Loaded with ctypes; needs no Python header. Every argument is one machine word (an integer or an address), which is
+ * how C passes such arguments on x86-64 and 64-bit Arm.
  */
 #include <stdint.h>
 #include <time.h>
@@ -12,18 +12,18 @@ struct call {
     void *function;
     const w *words;
     int64_t count;
-    int64_t status; /* the function returns 0 for success */
-    const float *floats; /* DEEPBENCH_MOST_FLOATS of them, or NULL */
+    int64_t status; /* whether the function returns a status, 0 for success */
+    const float *floats; /* DEEPBENCH_MOST_FLOATS numbers, or NULL */
 };
 
 #define DEEPBENCH_MOST_WORDS 22
 #define DEEPBENCH_MOST_FLOATS 2
 
-static inline w make(const struct call *c)
+static inline w call(const struct call *c)
 {
     const w *a = c->words;
     void *f = c->function;
-    /* Both architectures pass floats in registers of their own, so they may stand behind all the words. */
+    /* Both architectures pass floats in separate registers, so they can come after all words. */
     if (c->floats)
         return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w, float, float))f)(
             a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
@@ -38,8 +38,8 @@ static inline w make(const struct call *c)
     case 6: return ((w(*)(w, w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4], a[5]);
     case 7: return ((w(*)(w, w, w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4], a[5], a[6]);
     case 8: return ((w(*)(w, w, w, w, w, w, w, w))f)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
-    /* Beyond eight, words follow each other on the stack and the caller removes them, on both architectures:
-     * a function that takes fewer never looks at the rest. */
+    /* On both architectures, words after the eighth are on the stack and the caller removes them: a function that
+     * takes fewer ignores the rest. */
     case 9: case 10: case 11: case 12: case 13:
         return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w))f)(
             a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
@@ -55,10 +55,10 @@ static int64_t between(const struct timespec *start, const struct timespec *end)
     return (end->tv_sec - start->tv_sec) * INT64_C(1000000000) + (end->tv_nsec - start->tv_nsec);
 }
 
-static int64_t make_all(const struct call *calls, int64_t n_calls, int64_t *failed)
+static int64_t call_all(const struct call *calls, int64_t n_calls, int64_t *failed)
 {
     for (int64_t i = 0; i < n_calls; i++) {
-        w result = make(&calls[i]);
+        w result = call(&calls[i]);
         if (calls[i].status && (int32_t)result != 0) {
             *failed = i;
             return -1 - (int64_t)(uint32_t)(int32_t)result;
@@ -69,18 +69,18 @@ static int64_t make_all(const struct call *calls, int64_t n_calls, int64_t *fail
 
 int64_t deepbench_most_words(void) { return DEEPBENCH_MOST_WORDS; }
 
-/* Does nothing: what remains when it is timed is the loop itself. */
+/* Does nothing: its time is that of the loop itself. */
 int64_t deepbench_nothing(void) { return 0; }
 
-/* Make the `n_calls` calls, in order, `repeats` times. `words` of each call has room for DEEPBENCH_MOST_WORDS.
- * Returns nanoseconds of the monotonic clock, or -1 - status after a call whose status is not 0; `failed` is then
- * the index of that call. */
+/* Make `n_calls` calls in order, `repeats` times. `words` of each call points to DEEPBENCH_MOST_WORDS words.
+ * Returns nanoseconds of the monotonic clock. If a call returns a status other than 0, returns -1 - status and stores
+ * the index of the call in `failed`. */
 int64_t deepbench_time_calls(const struct call *calls, int64_t n_calls, int64_t repeats, int64_t *failed)
 {
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int64_t r = 0; r < repeats; r++) {
-        int64_t status = make_all(calls, n_calls, failed);
+        int64_t status = call_all(calls, n_calls, failed);
         if (status)
             return status;
     }
@@ -88,18 +88,18 @@ int64_t deepbench_time_calls(const struct call *calls, int64_t n_calls, int64_t 
     return between(&start, &end);
 }
 
-/* The same, but each repeat is timed alone, after the first `n_before` of the calls, whose time does not count:
- * a barrier, for one. `times` has room for `repeats` nanoseconds. Returns 0, or -1 - status as above. */
+/* The same, but times each repeat separately, without the first `n_before` calls, such as a barrier. Stores the
+ * nanoseconds of each repeat in `times`. Returns 0, or -1 - status as above. */
 int64_t deepbench_time_each(const struct call *calls, int64_t n_before, int64_t n_calls, int64_t repeats,
     int64_t *times, int64_t *failed)
 {
     struct timespec start, end;
     for (int64_t r = 0; r < repeats; r++) {
-        int64_t status = make_all(calls, n_before, failed);
+        int64_t status = call_all(calls, n_before, failed);
         if (status)
             return status;
         clock_gettime(CLOCK_MONOTONIC, &start);
-        status = make_all(calls + n_before, n_calls - n_before, failed);
+        status = call_all(calls + n_before, n_calls - n_before, failed);
         clock_gettime(CLOCK_MONOTONIC, &end);
         if (status) {
             *failed += n_before;
@@ -110,14 +110,14 @@ int64_t deepbench_time_each(const struct call *calls, int64_t n_before, int64_t 
     return 0;
 }
 
-/* So many additions, each of which waits for the one before: a core takes a cycle for each, whatever it is called. */
+/* `count` dependent additions: one cycle each on any core. */
 int64_t deepbench_additions(int64_t count)
 {
     uint64_t x = 1;
     for (int64_t i = 0; i < count; i++) {
         x += (uint64_t)i;
 #if defined(__GNUC__)
-        __asm__ volatile("" : "+r"(x)); /* or the loop would be worked out at once */
+        __asm__ volatile("" : "+r"(x)); /* or the compiler would replace the loop by a formula */
 #endif
     }
     return (int64_t)x;

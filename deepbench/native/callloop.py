@@ -1,7 +1,6 @@
-"""Time prepared calls: with the compiled loop of `callloop.c`, or in Python where it was not built.
+"""Times prepared calls with the compiled loop of `callloop.c`, or in Python if it was not built.
 
-The compiled loop adds some nanoseconds to a call, Python's up to a microsecond; `Loop.kind` says which one it is,
-and every record repeats it.
+The compiled loop adds some nanoseconds per call, Python's up to a microsecond. Every record says which one was used.
 """
 
 from __future__ import annotations
@@ -11,21 +10,26 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import repeat
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
 from deepbench.core.errors import LibraryError
 from deepbench.core.kernel import Call, Kernel
+from deepbench.native.library import compiled
 
-# Set to any text to time in Python although the compiled loop is there: to see what it saves, and for tests.
+# Set to any text, this variable disables the compiled loop: to see what it saves, and for tests.
 NO_NATIVE = "DEEPBENCH_NO_NATIVE_LOOP"
 
-# A timer runs the kernel so many times and returns the nanoseconds they took together.
+# Runs the kernel a number of times; returns the nanoseconds in total.
 Timer = Callable[[int], int]
+
+# A function, its arguments, and whether it returns a status.
+Step = tuple[Callable[..., object], tuple[object, ...], bool]
 
 
 class _NativeCall(ctypes.Structure):
+    """struct call of `callloop.c`."""
+
     _fields_ = (
         ("function", ctypes.c_void_p),
         ("words", ctypes.c_void_p),
@@ -35,12 +39,12 @@ class _NativeCall(ctypes.Structure):
     )
 
 
-# What `callloop.c` passes by value with floats, see there.
+# Limits of `callloop.c` for calls with floats.
 MOST_FLOATS, MOST_WORDS_WITH_FLOATS = 2, 13
 
 
 def timer(kernel: Kernel) -> tuple[Timer, str]:
-    """A timer for this kernel, and the kind of its loop: `native` or `python`. On a device it reads its clock."""
+    """A timer for this kernel on its device's clock, and the kind of the loop: `native` or `python`."""
     loop, kind = host_timer(kernel)
     if kernel.device is not None:
         return kernel.device.timer(loop, max(1, len(kernel.calls))), kind
@@ -48,34 +52,32 @@ def timer(kernel: Kernel) -> tuple[Timer, str]:
 
 
 def host_timer(kernel: Kernel) -> tuple[Timer, str]:
-    """The same on the clock of the host."""
-    if kernel.run is not None:
-        return _python_timer([(kernel.run, (), False)]), "python"
-    library = native_library()
-    if library is None:
-        calls = [(c.function, python_arguments(c), c.status) for c in kernel.calls]
-        return _python_timer(calls), "python"
-    return _native_timer(library, kernel.calls), "native"
+    """A timer on the host's clock, and the kind of the loop."""
+    library = native_library() if kernel.run is None else None
+    loop = _python_timer(_steps(kernel)) if library is None else _native_timer(library, kernel.calls)
+    loop.kernel = kernel  # type: ignore[attr-defined]  # keeps alive what the loop has addresses of
+    return loop, "python" if library is None else "native"
 
 
 class EachTimer:
-    """Times every call of a kernel alone, after its barrier: so many calls → nanoseconds of each."""
+    """Times every call of a kernel separately, after its barrier: number of calls → nanoseconds of each."""
 
     def __init__(self, kernel: Kernel) -> None:
         barrier = kernel.barrier or Kernel()
+        self._kernel = kernel  # keeps alive what the loop has addresses of
         library = native_library()
         self._native = library is not None and kernel.run is None and barrier.run is None
         self.kind = "native" if self._native else "python"
         self._before, self._after = _steps(barrier), _steps(kernel)
         if self._native:
-            assert library is not None, "that is what _native says"
+            assert library is not None, "_native implies it"
             calls = [*barrier.calls, *kernel.calls]
             self._function, self._calls = library.deepbench_time_each, calls
             self._table, self._keep = _table(library, calls)
             self._counts = len(barrier.calls), len(calls)
 
     def __call__(self, repeats: int, together: bool = True) -> list[int]:
-        """`together=False`: without the barrier, in Python; each rank arrives when it does."""
+        """With `together=False` there is no barrier: each rank starts on its own. Always in Python."""
         if not (self._native and together):
             return [self._one(together) for _ in range(repeats)]
         times, failed = (ctypes.c_int64 * repeats)(), ctypes.c_int64(-1)
@@ -87,24 +89,24 @@ class EachTimer:
 
     def _one(self, together: bool) -> int:
         if together:
-            _take(self._before)
+            _run(self._before)
         start = perf_counter_ns()
-        _take(self._after)
+        _run(self._after)
         return perf_counter_ns() - start
 
 
 def each_timer(kernel: Kernel) -> Any:
-    """A timer of the single calls of a kernel, or of all of them together on a device, with a `kind` of loop."""
+    """An `EachTimer`, or its counterpart on the kernel's device."""
     return EachTimer(kernel) if kernel.device is None else kernel.device.each_timer(kernel)
 
 
-def _steps(kernel: Kernel) -> list[tuple[Callable[..., object], tuple[object, ...], bool]]:
+def _steps(kernel: Kernel) -> list[Step]:
     if kernel.run is not None:
         return [(kernel.run, (), False)]
     return [(c.function, python_arguments(c), c.status) for c in kernel.calls]
 
 
-def _take(steps: Sequence[tuple[Callable[..., object], tuple[object, ...], bool]]) -> None:
+def _run(steps: Sequence[Step]) -> None:
     for function, arguments, status in steps:
         result = function(*arguments)
         if status and result:
@@ -113,40 +115,34 @@ def _take(steps: Sequence[tuple[Callable[..., object], tuple[object, ...], bool]
 
 @cache
 def native_library() -> ctypes.CDLL | None:
-    """The compiled loop, or None where no compiler was there at installation."""
-    if os.environ.get(NO_NATIVE):
-        return None
-    for path in sorted(Path(__file__).parent.glob("_callloop*.so")):
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:  # built for another machine
-            continue
+    """The compiled loop; None if there was no compiler at installation."""
+    library = None if os.environ.get(NO_NATIVE) else compiled("callloop")
+    if library is not None:
         library.deepbench_most_words.restype = ctypes.c_int64
         library.deepbench_time_calls.restype = library.deepbench_time_each.restype = ctypes.c_int64
         library.deepbench_additions.restype = ctypes.c_int64
         library.deepbench_additions.argtypes = [ctypes.c_int64]
-        return library
-    return None
+    return library
 
 
 def python_arguments(call: Call) -> tuple[object, ...]:
-    """The arguments of a call in their order, as ctypes passes them fastest."""
+    """The arguments of a call, in the form that ctypes passes fastest."""
     words = iter(call.words)
-    if getattr(call.function, "argtypes", None) is not None:  # ctypes then converts numbers itself
+    if getattr(call.function, "argtypes", None) is not None:  # then ctypes converts numbers
         return tuple(a if isinstance(a, float) else next(words) for a in call.arguments)
     return tuple(ctypes.c_float(a) if isinstance(a, float) else word_argument(next(words)) for a in call.arguments)
 
 
 def word_argument(word: int) -> object:
-    """A machine word as ctypes passes it fastest: 13 of these cost 0.45 µs a call, 13 `c_void_p` 0.82 µs.
+    """A machine word as ctypes passes it fastest: 13 of these cost 0.45 µs per call, 13 `c_void_p` 0.82 µs.
 
-    The reference is to the byte at that address, so what is passed is the word itself; nothing is read from there.
+    A reference to the byte at that address passes the word itself; nothing is read from the address.
     """
     return ctypes.byref(ctypes.c_char.from_address(word % 2**64))
 
 
 def _table(library: ctypes.CDLL, calls: Sequence[Call]) -> tuple[ctypes.Array[_NativeCall], list[object]]:
-    """The calls as the compiled loop reads them, and what must live as long as they."""
+    """The calls in the form of `callloop.c`, and the arrays that the table points to."""
     most_words = library.deepbench_most_words()
     table = (_NativeCall * len(calls))()
     keep: list[object] = []
@@ -158,7 +154,7 @@ def _table(library: ctypes.CDLL, calls: Sequence[Call]) -> tuple[ctypes.Array[_N
         row.count, row.status = len(call.words), call.status
         if call.floats:
             assert len(call.floats) <= MOST_FLOATS, f"callloop.c passes {MOST_FLOATS} floats, not {len(call.floats)}"
-            assert len(call.words) <= MOST_WORDS_WITH_FLOATS, "callloop.c passes 13 words beside floats"
+            assert len(call.words) <= MOST_WORDS_WITH_FLOATS, "callloop.c passes at most 13 words along with floats"
             floats = (ctypes.c_float * MOST_FLOATS)(*call.floats)
             keep.append(floats)
             row.floats = ctypes.addressof(floats)
@@ -181,9 +177,9 @@ def _native_timer(library: ctypes.CDLL, calls: Sequence[Call]) -> Timer:
     return run
 
 
-def _python_timer(calls: Sequence[tuple[Callable[..., object], tuple[object, ...], bool]]) -> Timer:
-    if len(calls) == 1:
-        function, arguments, status = calls[0]
+def _python_timer(steps: Sequence[Step]) -> Timer:
+    if len(steps) == 1:  # without the inner loop, which would add to the time
+        function, arguments, status = steps[0]
 
         def run_one(repeats: int) -> int:
             result: object = 0
@@ -204,7 +200,7 @@ def _python_timer(calls: Sequence[tuple[Callable[..., object], tuple[object, ...
     def run_all(repeats: int) -> int:
         start = perf_counter_ns()
         for _ in repeat(None, repeats):
-            for function, arguments, status in calls:
+            for function, arguments, status in steps:
                 result = function(*arguments)
                 if status and result:
                     raise _failure(function, result)

@@ -1,38 +1,42 @@
-"""Find and load a shared library: a path the user names, else the newest of system, conda and PyPI wheels."""
+"""Finds and loads shared libraries: the user's own path, else the newest on the system, in conda and in PyPI wheels."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from deepbench.core.errors import Unavailable
 
-# Where the makers of GPUs install by default, unless these variables say otherwise.
+# Default folders of the GPU vendors' toolkits, unless these variables name others.
 TOOLKITS = {"CUDA_HOME": "/usr/local/cuda", "ROCM_PATH": "/opt/rocm"}
 
 
 def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
     """Files to try, in order.
 
-    `variable` is the environment variable with the user's own path, which is then the only candidate. `patterns`
-    are glob patterns such as `libdnnl.so*`, looked for in every folder of `roots`; within one pattern the highest
-    version in a file's real name comes first, and a later pattern comes after all of an earlier one.
+    Args:
+        variable: environment variable with the user's own path. If set, that path is the only candidate.
+        patterns: glob patterns such as `libdnnl.so*`, searched for in every folder of `roots`. Files of an earlier
+            pattern come first; within a pattern, the highest version in a file's real name.
+
     """
     named = os.environ.get(variable)
     if named:
         return [named]
-    found: list[str] = []
+    files: list[str] = []
     for pattern in patterns:
         paths = {
             os.path.realpath(path) for root in roots() for path in glob.glob(os.path.join(glob.escape(root), pattern))
         }
-        found += sorted(paths, key=lambda p: (_version(p), p), reverse=True)
-    # A plain name may be known to the system's loader alone, as drivers in containers are.
-    return found + [p for p in patterns if not set(p) & set("*?[/")]
+        files += sorted(paths, key=lambda p: (_version(p), p), reverse=True)
+    # The system's loader may know a plain name that no folder has, such as a driver in a container.
+    return files + [p for p in patterns if not set(p) & set("*?[/")]
 
 
 def load(
@@ -43,36 +47,36 @@ def load(
     remedy: str,
     accept: Callable[[str], bool] = lambda path: True,
 ) -> ctypes.CDLL:
-    """The first candidate that loads and exports one of the functions `needs`; else `Unavailable`, with what was tried.
+    """The first candidate that loads and exports one of the functions in `needs`; else `Unavailable`.
 
-    `accept` may turn a file down before it is loaded, unless the user named it.
+    `accept` may reject a file before it is loaded, unless the user named it.
     """
     named = os.environ.get(variable)
     tried = []
     for path in candidates(variable, patterns):
         try:
             if not named and not accept(path):
-                tried.append(f"{path}: passed over")
+                tried.append(f"{path}: skipped")
                 continue
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
         except (OSError, ValueError) as error:
             tried.append(str(error) if path in str(error) else f"{path}: {error}")
             continue
-        if not needs or any(hasattr(library, name) for name in needs):
+        if not needs or first_symbol(library, needs):
             return library
         tried.append(f"{path}: has no function {' or '.join(needs)}")
     where = f"{variable}={named}" if named else f"{variable}, system, conda, wheels"
-    found = "; ".join(tried) or f"no file {' or '.join(patterns)}"
-    raise Unavailable(f"{title} not found (looked in {where}: {found})", remedy)
+    result = "; ".join(tried) or f"no file {' or '.join(patterns)}"
+    raise Unavailable(f"{title} not found (looked in {where}: {result})", remedy)
 
 
 def roots() -> list[str]:
-    """Folders that hold shared libraries: the loader's path, conda, the system, the Python prefix, site-packages."""
+    """Folders of shared libraries: LD_LIBRARY_PATH, conda, the system, toolkits, this Python and its packages."""
     machine = os.uname().machine
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders += [os.path.join(p, "lib") for p in (os.environ.get("CONDA_PREFIX"),) if p]
     folders += ["/usr/local/lib", f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"]
-    toolkits = [os.environ.get(name) or usual for name, usual in TOOLKITS.items()]
+    toolkits = [os.environ.get(name) or default for name, default in TOOLKITS.items()]
     folders += [os.path.join(toolkit, lib) for toolkit in toolkits for lib in ("lib64", "lib")]
     folders += [os.path.join(sys.prefix, "lib")]
     folders += [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
@@ -86,7 +90,7 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 def path_of(library: ctypes.CDLL, symbol: str) -> str | None:
-    """The file that `symbol` was really loaded from, by the dynamic linker's word."""
+    """The file that a symbol was loaded from, according to the dynamic linker."""
 
     class DlInfo(ctypes.Structure):
         _fields_ = (
@@ -105,7 +109,26 @@ def path_of(library: ctypes.CDLL, symbol: str) -> str | None:
 
 def first_symbol(library: ctypes.CDLL, names: Sequence[str]) -> ctypes._NamedFuncPointer | None:
     """The first of these functions that the library exports, or None."""
-    for name in names:
-        if hasattr(library, name):
-            return library[name]
+    return next((library[name] for name in names if hasattr(library, name)), None)
+
+
+def openmp_threads(library: ctypes.CDLL) -> int | None:
+    """The threads of the OpenMP runtime that a loaded library is linked to; None if there is none.
+
+    The linker looks a symbol up in the library and in what it depends on, so no second runtime is loaded.
+    """
+    threads = first_symbol(library, ("omp_get_max_threads",))
+    return None if threads is None else int(threads())
+
+
+def version_text(number: int, unit: int = 10000) -> str:
+    """A version in one number: 130100 → 13.1.0, or with `unit` 1000, 12601 → 12.6.1."""
+    return f"{number // unit}.{number // 100 % (unit // 100)}.{number % 100}"
+
+
+def compiled(name: str) -> ctypes.CDLL | None:
+    """Our own C code from this folder; None if it was not built, or built for another machine."""
+    for path in sorted(Path(__file__).parent.glob(f"_{name}*.so")):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(str(path))
     return None

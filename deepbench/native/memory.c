@@ -1,9 +1,10 @@
-/* Reading, copying and triad, the three ways to ask how fast memory is. Built with OpenMP where the compiler has it.
+/* Read, copy and triad: three measures of memory bandwidth. Built with OpenMP if the compiler supports it.
  *
- * Each thread takes one stretch, the same in every call. Pages lie where they were first written, by one thread.
+ * Each thread works on one part, the same in every call. The arrays were filled by one thread, which decides in which
+ * NUMA node their pages are.
  *
- * Large arrays are written past the caches where the CPU can: otherwise each line would be read before it is
- * written, and that traffic nobody counts (McCalpin's rule: bytes that the program names).
+ * Large arrays are written with non-temporal stores if the CPU has them. Otherwise each cache line would be read before
+ * it is written, and that traffic is not counted (McCalpin's rule: count the bytes that the program reads and writes).
  */
 #include <stdint.h>
 #include <string.h>
@@ -29,7 +30,7 @@ int64_t deepbench_threads(void)
 #endif
 }
 
-/* Bits that occur an odd number of times in n words: every word counts, in whatever order. */
+/* XOR of n words: depends on every word, but not on the order. */
 WIDEST static uint64_t read_words(const uint64_t *a, int64_t n)
 {
     uint64_t bits[8] = {0};
@@ -48,11 +49,11 @@ WIDEST static void triad_floats(const float *restrict a, const float *restrict b
         c[i] = a[i] + 3.0f * b[i];
 }
 
-/* Floats of an array of 128 MiB: who copies as much asks for the memory, even where a cache of a gigabyte would hold it. */
+/* Floats in 128 MiB. Larger arrays measure the memory, even if a cache of a gigabyte would hold them. */
 #define BEYOND_CACHES (INT64_C(1) << 25)
 
-/* c = a, or a + 3 b, written past the caches; whole blocks of four, so c must lie on 16 bytes. */
-static void copy_past(const float *restrict a, float *restrict c, int64_t n)
+/* c = a, or a + 3 b, with non-temporal stores of four floats; c must be aligned to 16 bytes. */
+static void copy_uncached(const float *restrict a, float *restrict c, int64_t n)
 {
     int64_t i = 0;
 #ifdef __SSE2__
@@ -64,7 +65,7 @@ static void copy_past(const float *restrict a, float *restrict c, int64_t n)
         c[i] = a[i];
 }
 
-static void triad_past(const float *restrict a, const float *restrict b, float *restrict c, int64_t n)
+static void triad_uncached(const float *restrict a, const float *restrict b, float *restrict c, int64_t n)
 {
     int64_t i = 0;
 #ifdef __SSE2__
@@ -77,9 +78,9 @@ static void triad_past(const float *restrict a, const float *restrict b, float *
         c[i] = a[i] + 3.0f * b[i];
 }
 
-/* The stretch of the calling thread: where it begins, and how long it is. Whole cache lines, so that no two threads
- * write to one. */
-static int64_t stretch(int64_t n, int64_t *begin)
+/* First element and length of the calling thread's part. Whole cache lines, so that no two threads write to the same
+ * one. */
+static int64_t thread_part(int64_t n, int64_t *begin)
 {
     int64_t part = 0, parts = 1;
 #ifdef _OPENMP
@@ -95,7 +96,7 @@ int64_t deepbench_read(const uint64_t *a, uint64_t *bits, int64_t n)
     uint64_t all = 0;
 #pragma omp parallel reduction(^ : all)
     {
-        int64_t begin, count = stretch(n, &begin);
+        int64_t begin, count = thread_part(n, &begin);
         all ^= read_words(a + begin, count);
     }
     *bits = all;
@@ -106,9 +107,9 @@ int64_t deepbench_copy(const float *a, float *c, int64_t n)
 {
 #pragma omp parallel
     {
-        int64_t begin, count = stretch(n, &begin);
+        int64_t begin, count = thread_part(n, &begin);
         if (n > BEYOND_CACHES)
-            copy_past(a + begin, c + begin, count);
+            copy_uncached(a + begin, c + begin, count);
         else
             memcpy(c + begin, a + begin, (size_t)count * sizeof *a);
     }
@@ -119,9 +120,9 @@ int64_t deepbench_triad(const float *a, const float *b, float *c, int64_t n)
 {
 #pragma omp parallel
     {
-        int64_t begin, count = stretch(n, &begin);
+        int64_t begin, count = thread_part(n, &begin);
         if (n > BEYOND_CACHES)
-            triad_past(a + begin, b + begin, c + begin, count);
+            triad_uncached(a + begin, b + begin, c + begin, count);
         else
             triad_floats(a + begin, b + begin, c + begin, count);
     }

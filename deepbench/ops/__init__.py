@@ -1,1 +1,1 @@
-"""One file an op: its sizes, inputs, float64 reference, FLOP, bytes and tolerance."""
+"""One file or folder per operation: sizes, inputs, float64 reference, FLOP, bytes and tolerance."""

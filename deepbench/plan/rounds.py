@@ -1,10 +1,11 @@
-"""Which case is measured next, and in which round. Pure."""
+"""Which case is measured next, in which round, and how long the rest takes. Pure but for the clock of `Forecast`."""
 
 from __future__ import annotations
 
 import math
 import random
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from deepbench.core.case import Case
@@ -19,13 +20,13 @@ from deepbench.results.work import by_case
 def queue(
     planned: Sequence[Planned], records: Sequence[Record], rounds: Rounds, order_seed: int
 ) -> list[tuple[Case, int]]:
-    """The cases of the next round that are not measured yet, in the round's random order.
+    """The cases that the next round still lacks, in the random order of that round, each with its round number.
 
-    A function of the plan and the records alone: to resume is to call it on what the file has.
+    Depends on the plan and the records alone: to resume a file is to call this with what the file has.
     """
-    groups = by_case(records)
+    measured = by_case(records)
     wanted = [
-        (p.case, number) for p in planned if (number := next_round(groups.get(p.case.text, []), rounds)) is not None
+        (p.case, number) for p in planned if (number := next_round(measured.get(p.case.text, []), rounds)) is not None
     ]
     if not wanted:
         return []
@@ -37,6 +38,21 @@ def queue(
     return sorted(batch, key=lambda item: position[item[0].text])
 
 
+def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
+    """The number of the round that a case needs next; None when it needs no more."""
+    done = len(records)
+    if any(r["status"] not in MEASURED for r in records):
+        return None
+    if done < rounds.least:
+        return done + 1
+    if done >= rounds.most or sum(map(_duration_s, records)) > rounds.most_s:
+        return None
+    estimate, _ = summary.estimate(records)
+    if estimate and estimate.half_width is not None and estimate.half_width <= rounds.target:
+        return None
+    return done + 1
+
+
 def next_within_budget(
     planned: Sequence[Planned],
     records: Sequence[Record],
@@ -45,63 +61,109 @@ def next_within_budget(
     order_seed: int,
     widths: dict[tuple[str, int], float],
 ) -> tuple[Case, int] | None:
-    """The case to measure next when the time is limited, with its round; None when nothing fits any more.
+    """The case to measure next when time is limited, and its round; None when nothing fits into the time left.
 
-    First each case once, so that something is known of all: of every op, precision and library one in turn, the
-    shorter ones first. Then the case whose time is least sure. A case is begun only if it should end in time, by what
-    it took before, or by its estimate and how estimates have held so far. `widths` is where this function remembers
-    what it has worked out.
+    First every case is measured once: operations, precisions and libraries take turns, short cases first. Then comes
+    the case with the widest confidence interval. A case is started only if it should end in time, judged by its
+    earlier rounds or by its estimate. `widths` caches the widths of intervals between calls.
     """
-    groups = by_case(records)
-    costs = _costs(planned, groups, estimate)
+    measured = by_case(records)
+    costs = _costs(planned, measured, estimate)
     fitting = [p.case for p in planned if costs[p.case.text] <= left_s]
-    fresh = [case for case in fitting if case.text not in groups]
+    fresh = [case for case in fitting if case.text not in measured]
     if fresh:
-        kinds = [(p.case.op, p.case.precision.name, p.case.backend) for p in planned if p.case.text in groups]
+        kinds = [(p.case.op, p.case.precision.name, p.case.backend) for p in planned if p.case.text in measured]
         seen = {kind: kinds.count(kind) for kind in kinds}
         return min(fresh, key=lambda c: (seen.get((c.op, c.precision.name, c.backend), 0), costs[c.text])), 1
-    measured = [c for c in fitting if all(r["status"] in MEASURED for r in groups[c.text])]
-    if not measured:
+    again = [case for case in fitting if all(r["status"] in MEASURED for r in measured[case.text])]
+    if not again:
         return None
-    chance = random.Random(f"{order_seed}/{len(records)}")
+    tie_break = random.Random(f"{order_seed}/{len(records)}")
 
-    def unsure(case: Case) -> tuple[float, float]:
-        key = case.text, len(groups[case.text])
+    def width(case: Case) -> tuple[float, float]:
+        key = case.text, len(measured[case.text])
         if key not in widths:
-            found, within_one = summary.estimate(groups[case.text])
-            width = found.half_width if found is not None and not within_one else None
-            widths[key] = math.inf if width is None else width
-        return widths[key], chance.random()
+            estimated, single_process = summary.estimate(measured[case.text])
+            half = estimated.half_width if estimated is not None and not single_process else None
+            widths[key] = math.inf if half is None else half
+        return widths[key], tie_break.random()
 
-    widest = max(measured, key=unsure)
-    return widest, len(groups[widest.text]) + 1
+    widest = max(again, key=width)
+    return widest, len(measured[widest.text]) + 1
 
 
 def _costs(
-    planned: Sequence[Planned], groups: Mapping[str, Sequence[Record]], estimate: Callable[[Case], float]
+    planned: Sequence[Planned], measured: Mapping[str, Sequence[Record]], estimate: Callable[[Case], float]
 ) -> dict[str, float]:
     """Seconds that the next round of each case should take."""
     estimates = {p.case.text: estimate(p.case) for p in planned}
     took = {
-        text: max(process["duration_s"] for process in processes if process) + PROCESS_S
-        for text, records in groups.items()
-        if all(processes := [r["process"] for r in records])
+        text: max(map(_duration_s, records)) + PROCESS_S
+        for text, records in measured.items()
+        if all(r["process"] for r in records)
     }
-    held = [took[text] / estimates[text] for text in took if estimates.get(text)]
-    pace = statistics.median(held) if held else 1.0
-    return {text: took.get(text, pace * e) for text, e in estimates.items()}
+    ratios = [took[text] / estimates[text] for text in took if estimates.get(text)]
+    pace = statistics.median(ratios) if ratios else 1.0
+    return {text: took.get(text, pace * seconds) for text, seconds in estimates.items()}
 
 
-def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
-    """The number of the round that this case needs next, None when it is finished."""
-    done = len(records)
-    if any(r["status"] not in MEASURED for r in records):
-        return None
-    if done < rounds.least:
-        return done + 1
-    if done >= rounds.most or sum(p["duration_s"] for r in records if (p := r["process"])) > rounds.most_s:
-        return None
-    estimate, _ = summary.estimate(records)
-    if estimate and estimate.half_width is not None and estimate.half_width <= rounds.target:
-        return None
-    return done + 1
+def _duration_s(record: Record) -> float:
+    """Seconds that the process of a measured record took."""
+    assert record["process"] is not None, "measured records have a process"
+    return record["process"]["duration_s"]
+
+
+class Forecast:
+    """How many measurements are done, how many there will be, and how long the rest takes."""
+
+    # Estimates are corrected by how they held so far, once this many estimated seconds are done.
+    ENOUGH_S = 5.0
+
+    def __init__(
+        self,
+        planned: Sequence[Planned],
+        records: Sequence[Record],
+        rounds: Rounds,
+        estimate: Callable[[Case], float],
+        ends: float | None = None,
+    ) -> None:
+        """`records` are those of an earlier run; `ends` is when a budget is spent (monotonic clock)."""
+        self._rounds, self._ends = rounds, ends
+        self._seconds = {p.case.text: estimate(p.case) for p in planned}
+        self._records: dict[str, list[Record]] = {text: [] for text in self._seconds}
+        for text, earlier in by_case(records).items():
+            self._records.setdefault(text, []).extend(earlier)
+        self._left = {text: self._rounds_left(text) for text in self._seconds}
+        self._begin, self._done_s = time.monotonic(), 0.0
+
+    def add(self, record: Record) -> None:
+        """Count one measurement."""
+        text = record["case"]
+        self._records[text].append(record)
+        self._left[text] = self._rounds_left(text)
+        self._done_s += self._seconds[text]
+
+    @property
+    def done(self) -> int:
+        """Measurements so far, those of an earlier run included."""
+        return sum(map(len, self._records.values()))
+
+    @property
+    def total(self) -> int:
+        """Measurements so far, and those that are certain to come."""
+        return self.done + sum(self._left.values())
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the end."""
+        now = time.monotonic()
+        if self._ends is not None:
+            return max(0.0, self._ends - now)
+        pace = (now - self._begin) / self._done_s if self._done_s > self.ENOUGH_S else 1.0
+        return pace * sum(self._seconds[text] * rounds for text, rounds in self._left.items())
+
+    def _rounds_left(self, text: str) -> int:
+        """The least number of rounds that the case still needs; beyond that one at a time."""
+        records = self._records[text]
+        needed = next_round(records, self._rounds) is not None
+        return max(1, self._rounds.least - len(records)) if needed else 0

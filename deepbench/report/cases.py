@@ -116,19 +116,43 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
 
+def ranking_table(summaries: Sequence[Summary]) -> Table:
+    """One row per problem and library with a time, the fastest library of each problem first."""
+    rows: list[dict[str, Cell]] = []
+    for ranking in rankings(summaries):
+        for s in ranking.ranked:
+            best, e = ranking.ranked[0].estimate, s.estimate
+            assert best is not None, "ranked cases have a time"
+            assert e is not None, "ranked cases have a time"
+            times: dict[str, Cell] = {
+                "time": e.time_s,
+                "low": e.low_s,
+                "high": e.high_s,
+                "ratio": e.time_s / best.time_s,
+            }
+            names: dict[str, Cell] = {"problem": s.problem_title, "precision": s.record["precision"]}
+            rows.append({**names, "threads": s.record["threads"], "library": s.library_title, **times})
+    columns = [
+        *(Column("problem"), Column("precision"), number("threads"), Column("library")),
+        *(number(name, units.seconds) for name in ("time", "low", "high")),
+        number("ratio", units.significant, "× fastest"),
+    ]
+    return Table(columns, rows, ["low, high: 95 % confidence interval of the time."])
+
+
 def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
     e = s.estimate
     if e is None:
         return {}
-    standing = limits.standing(s)
+    nearest = limits.nearest(s)
     return {
         "time": e.time_s,
         "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
         "bus GB/s": s.bus_bytes_per_s,
-        "% of peak": f"{units.bar(standing.share)} {standing.bound} {units.percent(standing.share)}"
-        if standing
+        "% of peak": f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}"
+        if nearest
         else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }

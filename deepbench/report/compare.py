@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
-from deepbench.core.stats import lower_quartile
-from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean, numbers
+from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, print_parts
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ def _row(c: Compared) -> dict[str, Cell]:
         "case": c.a.problem_title,
         "precision": c.a.record["precision"],
         "library": ", ".join(dict.fromkeys((c.a.library_title, c.b.library_title))),
-        "first": lower_quartile(numbers(c.a.rounds)),
-        "second": lower_quartile(numbers(c.b.rounds)),
+        "first": c.a.estimate.time_s if c.a.estimate else None,
+        "second": c.b.estimate.time_s if c.b.estimate else None,
         "ratio": c.ratio,
         "low": low,
         "high": high,

@@ -13,7 +13,7 @@ from deepbench.report import export
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 
-REMEDY = "Parquet needs PyArrow: pip install 'deepbench-kernels[parquet]'"
+REMEDY = "Parquet needs PyArrow: pip install pyarrow"
 
 
 def parquet(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepbench.judge import limits
-from deepbench.judge.limits import Limits, Standing
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report.cases import library_table
 from deepbench.report.notes import note_texts, notes_of
 from deepbench.report.table import Column, Table
@@ -18,7 +18,7 @@ from deepbench.results.summary import Baseline, Summary, baselines
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
-def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None = None) -> dict[str, Any]:
+def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
     """Every property of a case that is a single value; None if missing."""
     r, e = s.record, s.estimate
     library, check = r["library"], r["check"]["after"] or r["check"]["before"]
@@ -52,9 +52,9 @@ def row(s: Summary, baseline: Baseline | None = None, standing: Standing | None 
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
         "flop_per_byte": r["flop"] / r["traffic_bytes"] if r["flop"] and r["traffic_bytes"] else None,
-        "limit": standing.bound if standing else None,
-        "share_of_limit": standing.share if standing else None,
-        "limit_evidence": standing.evidence if standing else None,
+        "limit": nearest.name if nearest else None,
+        "share_of_limit": nearest.share if nearest else None,
+        "limit_evidence": nearest.evidence if nearest else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
         "hidden": s.hidden,
@@ -83,7 +83,7 @@ def _single(value: Any) -> str | int | float | None:
 def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:
     """One row per case, with what it is compared with in the same file."""
     compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), known.standing(s) if known else None) for s in summaries]
+    return [row(s, compared.get(s.record["case"]), known.nearest(s) if known else None) for s in summaries]
 
 
 def table(results: ResultFile, summaries: Sequence[Summary]) -> Table:
@@ -93,9 +93,9 @@ def table(results: ResultFile, summaries: Sequence[Summary]) -> Table:
 
 
 def to_json(results: ResultFile, summaries: Sequence[Summary]) -> str:
-    """An object with the file's header, its roofs and limits, and one row per case."""
-    content = {"header": results.header, "roofs": results.roofs, "limits": results.limits}
-    content["cases"] = rows(summaries, limits.of_file(results, summaries))
+    """An object with the file's header, its limits, and one row per case."""
+    cases = rows(summaries, limits.of_file(results, summaries))
+    content = {"header": results.header, "limits": results.limits, "cases": cases}
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The roofs of a machine as tables."""
+"""The limits of a machine as tables."""
 
 from __future__ import annotations
 
@@ -6,60 +6,75 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deepbench.core import units
-from deepbench.judge.limits import FINE, Limits
+from deepbench.judge.limits import FINE, Limits, best
 from deepbench.report.names import library_name
 from deepbench.report.table import Cell, Column, Table, number
+from deepbench.results.record import Limit
 
 
-def peaks(found: Mapping[tuple[str, int], Mapping[str, Any]], threads: Sequence[int]) -> Table:
-    """A row a precision: the highest rate on one core and on all."""
+def tables(limits: Iterable[Limit], threads: Sequence[int], machine: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables of compute, memory and call limits."""
+    limits = list(best(limits).values())
+    return {
+        "compute": compute(limits, threads),
+        "memory": memory(Limits(limits, machine), threads),
+        "calls": calls(limits, threads),
+    }
+
+
+def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
+    """One row per precision: the peak rate of the CPU with each number of threads."""
+    peaks = {
+        (limit["precision"], limit["threads"]): limit
+        for limit in limits
+        if limit["what"] == "compute" and limit["device"] == "cpu"
+    }
     rows: list[dict[str, Cell]] = []
-    for precision in dict.fromkeys(p for p, _ in found):
+    for precision in dict.fromkeys(p for p, _ in peaks):
         row: dict[str, Cell] = {"precision": precision}
         for count in threads:
-            line = found.get((precision, count))
-            row[_threads(count)] = line["flop_per_s"] if line else None
-            row[f"by, {_threads(count)}"] = line["library"] if line else None
+            limit = peaks.get((precision, count))
+            row[_threads(count)] = limit["flop_per_s"] if limit else None
+            row[f"by, {_threads(count)}"] = limit["library"] if limit else None
         rows.append(row)
     columns = [Column("precision")]
     for count in threads:
-        columns += [number(_threads(count), units.flop_per_s), Column(f"by, {_threads(count)}")]
-    note = "TFLOP/s of the fastest sample of any library (8-bit: operations): what can be done here, not a data sheet."
+        columns += [number(_threads(count), units.flop_per_s), Column(f"by, {_threads(count)}", title="library")]
+    note = "TFLOP/s (8 bits: operations) of the fastest sample of any library; measured, not from a data sheet."
     return Table(columns, rows, [note])
 
 
-def memory(known: Limits, threads: Sequence[int], machine: Mapping[str, Any]) -> Table:
-    """A row a working set: bytes a second, and where it lies."""
+def memory(limits: Limits, threads: Sequence[int]) -> Table:
+    """One row per working set: read bandwidth, and the memory level that holds it."""
     rows: list[dict[str, Cell]] = []
     for size in FINE:
-        rates = {count: known.memory(size, count) for count in threads}
+        rates = {count: limits.memory(size, count) for count in threads}
         if any(rates.values()):
             row: dict[str, Cell] = {"working set": size}
             for count, rate in rates.items():
                 row[_threads(count)] = rate
-                row[f"from, {_threads(count)}"] = known.level(size, count)
+                row[f"from, {_threads(count)}"] = limits.level(size, count)
             rows.append(row)
     columns = [number("working set", units.data_bytes)]
     for count in threads:
-        columns += [number(_threads(count), units.bytes_per_s), Column(f"from, {_threads(count)}")]
-    dram = [f"{units.bytes_per_s(rate)} GB/s by {_threads(n)}" for n in threads if (rate := known.dram(n))]
-    notes = [f"GB/s of reading; of memory itself {', '.join(dram)}."] if dram else []
-    return Table(columns, rows, notes)
+        columns += [number(_threads(count), units.bytes_per_s), Column(f"from, {_threads(count)}", title="level")]
+    dram = [f"{units.bytes_per_s(rate)} GB/s with {_threads(n)}" for n in threads if (rate := limits.dram(n))]
+    return Table(columns, rows, [f"GB/s of reading; main memory: {', '.join(dram)}."] if dram else [])
 
 
-def calls(lines: Iterable[Mapping[str, Any]], threads: Sequence[int]) -> Table:
-    """A row a library: the least a call takes."""
-    least: dict[tuple[str, int], float] = {}
-    for line in lines:
-        if line["what"] == "call":
-            key = line["backend"], line["threads"]
-            least[key] = min(line["seconds"], least.get(key, line["seconds"]))
+def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
+    """One row per library: its shortest call."""
+    shortest: dict[tuple[str, int], float] = {}
+    for limit in limits:
+        if limit["what"] == "call":
+            key = limit["backend"], limit["threads"]
+            shortest[key] = min(limit["seconds"], shortest.get(key, limit["seconds"]))
     rows: list[dict[str, Cell]] = [
-        {"library": library_name(name), **{_threads(n): least.get((name, n)) for n in threads}}
-        for name in dict.fromkeys(name for name, _ in least)
+        {"library": library_name(name), **{_threads(n): shortest.get((name, n)) for n in threads}}
+        for name in dict.fromkeys(name for name, _ in shortest)
     ]
     columns = [Column("library"), *(number(_threads(n), units.seconds) for n in threads)]
-    return Table(columns, rows, ["The least a call takes: a product of one number by one number."])
+    return Table(columns, rows, ["The shortest call of each library: a 1 × 1 × 1 matrix product."])
 
 
 def _threads(count: int) -> str:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deepbench import __version__
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, to_bytes
+from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
 from deepbench.results import published
 from deepbench.results.file import read_results
@@ -86,7 +86,7 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, sources[name].encode())
     # Pages of another version are written again, and so is the cache.
-    version = hashlib.sha256("".join([__version__, *sources.values()]).encode()).hexdigest()[:16]
+    version = hashlib.sha256("".join([VERSION, *sources.values()]).encode()).hexdigest()[:16]
     cached = {path.stem: path for path in (out / STATE).glob("*.json")}
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
     machines = published.machines() if with_published else []
@@ -186,7 +186,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     _write(out / "machines" / f"{name}.html", page)
     columns: Mapping[str, Sequence[Any]] = data["columns"]
     count = len(columns["case"]) if columns else 0
-    keys = [key for key in (*ROW, "status", "position", "varies") if key in columns]
+    keys = [key for key in (*ROW, "status", "position", "sweep_field") if key in columns]
     rows = [{key: columns[key][i] for key in keys} for i in range(count)]
     timed = [r for r in rows if r["time_s"] is not None and r["status"] in ("ok", "published", "imported")]
     hardware = data["machine"]["card"] or data["machine"]["cpu"]
@@ -203,7 +203,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     families: dict[str, dict[str, Any]] = {}
     for r in timed:
         if r["family"] and r["size"] is not None and r["position"] == "fastest":
-            family = families.setdefault(r["family"], {"varies": r["varies"], "rows": []})
+            family = families.setdefault(r["family"], {"sweep_field": r["sweep_field"], "rows": []})
             family["rows"].append([r["precision"], _library_and_threads(r), r["size"], r["time_s"], r["flop_per_s"]])
     # Convolutions count work that some algorithms avoid, so the index has rates of products.
     products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"]]
@@ -238,10 +238,10 @@ def _library_and_threads(row: Mapping[str, Any]) -> str:
 def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[str]) -> tuple[int, int]:
     """Write the pages of changed families and the list of all; returns how many there are and how many were written."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    varies: dict[str, str] = {}
+    sweep_fields: dict[str, str] = {}
     for digest in digests:
         for family, values in digest["families"].items():
-            varies[family] = values["varies"]
+            sweep_fields[family] = values["sweep_field"]
             rows.setdefault(family, []).extend(
                 {
                     "machine": digest["index"]["title"],
@@ -275,10 +275,12 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
             data = {
                 "page": "family",
                 "family": family,
-                "varies": varies[family],
+                "sweep_field": sweep_fields[family],
                 "rows": sorted(of_family, key=lambda r: (r["size"], -(r["rate"] or 0.0))),
             }
-            lines = [f"These problems differ in {varies[family]} only. Each machine is shown with its fastest library."]
+            lines = [
+                f"These problems differ in {sweep_fields[family]} only. Each machine is shown with its fastest library."
+            ]
             _write_page(path, data, f"{op}: {title}", "All times", lines, "../")
             written += 1
     pages = {f"{entry['file']}.html" for entry in listed} | {"index.html"}
@@ -316,7 +318,7 @@ def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
         }
         for m in machines
     ]
-    index = {"schema": "deepbench-site/1", "tool": f"deepbench {__version__}", "machines": entries}
+    index = {"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}
     _write(out / INDEX, to_bytes(index))
 
 

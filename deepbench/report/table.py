@@ -65,7 +65,7 @@ def footnotes(notes: Iterable[Note]) -> list[str]:
     return list({note.code: note.footnote for note in notes if note.footnote}.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Columns, rows of plain values (times in seconds), and sentences to print below."""
 
@@ -110,6 +110,8 @@ class Table:
         text = io.StringIO()
         self.print(Console(file=text, width=400, highlight=False))
         return text.getvalue().rstrip()
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """For a notebook."""

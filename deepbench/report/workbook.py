@@ -18,7 +18,7 @@ from deepbench.report.table import Table, not_a_formula
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary, baselines
 
-REMEDY = "a workbook needs openpyxl: pip install 'deepbench-kernels[xlsx]'"
+REMEDY = "a workbook needs openpyxl: pip install openpyxl"
 
 # The original's name of a sheet, and the text of cell B1; for f16 that of its V100 workbook.
 TRAIN = {

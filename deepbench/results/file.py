@@ -19,8 +19,8 @@ from typing import IO, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
-from deepbench.results.old_files import complete
-from deepbench.results.record import SCHEMA, Header, Limit, Record, Roof
+from deepbench.results.old_files import complete, read_limit
+from deepbench.results.record import SCHEMA, Header, Limit, Record
 from deepbench.results.schema import schema_error, semantic_error
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
@@ -32,12 +32,11 @@ class ResultFile:
     """The content of a result file."""
 
     path: Path
-    header: Header
+    header: Header = field(repr=False)
     """Never changed after it was written: make a new one."""
-    records: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list, repr=False)
     """Do not change them: records share equal parts. Samples and CPU times are arrays, which JSON does not know."""
-    roofs: list[Roof] = field(default_factory=list)
-    limits: list[Limit] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list, repr=False)
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
     truncated: bool = False
@@ -146,10 +145,8 @@ def read_results(path: Path) -> ResultFile:
         value = _parse(path, number, line[:-1])
         if content is None:
             content = ResultFile(path, value)
-        elif "roof" in value:
-            content.roofs.append(value["roof"])
-        elif "limit" in value:
-            content.limits.append(value["limit"])
+        elif limit := read_limit(value):
+            content.limits.append(limit)
         else:
             content.records.append(_compact(complete(value), shared))
         content.complete_bytes += len(line)
@@ -180,8 +177,7 @@ def _parse(path: Path, number: int, line: bytes) -> Any:
     """The checked value of one line; line 1 is the header."""
     try:
         value = from_line(line)
-        # Strict JSON contains control characters only as escapes, except DEL.
-        if not line.isascii() or b"\\" in line or b"\x7f" in line:
+        if b"\\" in line or not line.decode().isprintable():
             value = sanitized(value)
     except (ValueError, RecursionError):
         cause = "binary or damaged" if number > 1 else "not a result file of deepbench"

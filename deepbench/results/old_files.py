@@ -1,4 +1,7 @@
-"""Records of earlier versions lack facts about their operation and backend: the registry fills them in, here alone."""
+"""Reads lines of earlier versions as lines of today.
+
+Old records lack facts about their operation and backend. No other reader looks them up in the registry.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.problem import make_problem
-from deepbench.results.record import BackendFields, OpFields, Record, backend_fields, op_fields
+from deepbench.results.record import BackendFields, Limit, OpFields, Record, backend_fields, op_fields
 
 # Fields that every record has in memory, but not in every file.
 ADDED = frozenset({"other_flop", "group", *BackendFields.__annotations__, *OpFields.__annotations__})
@@ -32,7 +35,8 @@ def complete(stored: dict[str, Any]) -> Record:
         )
         added = {"other_flop": {}, "group": None, **_backend_fields(stored["backend"]), **known}
         added["is_group"] = known["is_group"] or bool(stored.get("group"))
-        stored.update({**added, **stored})
+        for field, value in added.items():
+            stored.setdefault(field, value)
     return cast(Record, stored)
 
 
@@ -56,22 +60,43 @@ def _op_fields(
     fields: OpFields = {
         "problem_title": " ".join(f"{size}={value}" for size, value in problem),
         "variants": [],
-        "varies": None,
+        "sweep_field": None,
         "is_group": False,
         "least_flop": None,
         "baselines": [],
     }
     try:
         op = find_op(name)
-        fields["variants"], fields["varies"], fields["is_group"] = list(op.variants), op.sweep_field, op.is_group
+        fields["variants"], fields["sweep_field"], fields["is_group"] = list(op.variants), op.sweep_field, op.is_group
         sizes = make_problem(op, dict(problem))
         fields["problem_title"] = op.title(sizes)
         if direction not in op.directions:
             return fields
-        chosen = {setting: value for setting, value in settings if setting in known_settings(name)}
-        case = Case(
-            name, sizes, direction, find_precision(precision), "reference", threads, check_settings(name, chosen)
-        )
-        return op_fields(op, case)
+        known = known_settings(name)
+        chosen = check_settings(name, {setting: value for setting, value in settings if setting in known})
+        return op_fields(op, Case(name, sizes, direction, find_precision(precision), "reference", threads, chosen))
     except BadInput:
         return fields
+
+
+def read_limit(line: dict[str, Any]) -> Limit | None:
+    """The limit in a valid line of a result file; None for a header or a record.
+
+    Earlier versions wrote compute limits as `roof`, or as `limit` without a device.
+    """
+    if "roof" in line:
+        roof = line["roof"]
+        return {
+            "what": "compute",
+            "precision": roof["precision"],
+            "device": roof.get("device", "cpu"),
+            "flop_per_s": roof["flop_per_s"],
+            "library": roof["library"],
+            "case": roof["case"],
+            "threads": roof["threads"],
+            "at": roof["at"],
+        }
+    limit: Limit | None = line.get("limit")
+    if limit and limit["what"] == "compute":
+        limit.setdefault("device", "cpu")
+    return limit

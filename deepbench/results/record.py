@@ -1,6 +1,6 @@
 """The types of the lines of a result file, and how a record begins.
 
-    deepbench/1    the first format: a header, then records, roofs and limits in the order of measurement
+    deepbench/1    the first format: a header, then records and limits in the order of measurement
 
 Each line is one JSON object. `schema.json` states the same types as a JSON Schema, and `docs/results.md` explains
 every field and its unit. A field of type `object` may hold any JSON value: readers must check it.
@@ -264,7 +264,7 @@ class OpFields(TypedDict):
 
     problem_title: str
     variants: list[str]
-    varies: str | None
+    sweep_field: str | None
     is_group: bool
     least_flop: float | None
     baselines: list[str]
@@ -298,18 +298,6 @@ class Record(BackendFields, OpFields):
     group: GroupFacts | None
 
 
-class Roof(TypedDict):
-    """The highest rate that a library reached in a short probe."""
-
-    precision: str
-    threads: int
-    flop_per_s: float
-    case: str
-    library: str
-    at: str
-    device: NotRequired[Device]
-
-
 class _LimitLine(TypedDict):
     case: str
     threads: int
@@ -335,13 +323,20 @@ class CallLimit(_LimitLine):
     library: str
 
 
-class ComputeLimit(_LimitLine):
-    """The highest rate of arithmetic in a precision."""
+class ComputeLimit(TypedDict):
+    """The highest rate that any library reached in a precision."""
 
     what: Literal["compute"]
     precision: str
+    device: Device
     flop_per_s: float
     library: str
+    case: str
+    threads: int
+    at: str
+    seconds: NotRequired[float]
+    """Missing in files of earlier versions."""
+    disturbed: NotRequired[bool]
 
 
 Limit = MemoryLimit | CallLimit | ComputeLimit
@@ -393,7 +388,7 @@ def op_fields(op: Op, case: Case) -> OpFields:
     return {
         "problem_title": op.title(case.problem),
         "variants": list(op.variants),
-        "varies": op.sweep_field,
+        "sweep_field": op.sweep_field,
         "is_group": op.is_group,
         "least_flop": op.least_flop(case),
         "baselines": [text.replace(" reference ", " ", 1) for text in baselines],

@@ -1,4 +1,4 @@
-"""The command as a person types it: run, show, list, info, resume. On `null` and `reference`, so it is quick."""
+"""The command as a person types it: run, resume, show, list, info, scale. Mostly on `null`, which takes no time."""
 
 import csv
 import io
@@ -11,13 +11,15 @@ import time
 
 import pytest
 
-from tests.conftest import ROOT, lines_of, long, records_of
+from deepbench.core.backend import GroupBackend, all_backends
+from tests import samples
+from tests.conftest import NO_LIBRARIES, ROOT, lines_of, records_of
 
-QUICK_RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "-o", "out.jsonl")
+RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "-o", "out.jsonl")
 
 
-def test_run_says_machine_libraries_cases_and_estimate_then_the_table_and_what_next(deepbench, tmp_path):
-    done = deepbench(*QUICK_RUN)
+def test_run_prints_machine_libraries_cases_estimate_table_and_next_command(deepbench, tmp_path):
+    done = deepbench(*RUN)
 
     assert 0 == done.returncode, done.stderr
     for word in ("machine ", "null ", "cases      2", "estimated  ", "problem", "3 × 4 × 5 NN"):
@@ -30,15 +32,15 @@ def test_run_says_machine_libraries_cases_and_estimate_then_the_table_and_what_n
     assert 6 <= len(records) <= 10
 
 
-def test_without_a_name_the_file_is_named_by_the_time(deepbench, tmp_path):
+def test_without_a_name_the_file_is_named_after_the_time(deepbench, tmp_path):
     done = deepbench("run", "gemm m=3 n=4 k=5", "--backend", "null", "--quick")
     (path,) = tmp_path.glob("deepbench-*.jsonl")
 
     assert path.name in done.stdout
 
 
-def test_the_records_say_how_they_were_made(deepbench, tmp_path):
-    deepbench(*QUICK_RUN, "--set", "pin=cores", "--threads", "1", KMP_BLOCKTIME="0")
+def test_a_record_holds_how_it_was_measured(deepbench, tmp_path):
+    deepbench(*RUN, "--quick", "--set", "pin=cores", "--threads", "1", KMP_BLOCKTIME="0")
     record = records_of(tmp_path / "out.jsonl")[0]
 
     assert "pin=cores" in record["case"]
@@ -50,17 +52,16 @@ def test_the_records_say_how_they_were_made(deepbench, tmp_path):
     assert n == len(measurement["cpu_s"]) == len(measurement["involuntary_switches"]) == len(measurement["steal_s"])
 
 
-def test_the_python_loop_serves_without_a_compiler_and_the_record_says_so(deepbench, tmp_path):
-    done = deepbench(*QUICK_RUN, DEEPBENCH_NO_NATIVE_LOOP="1")
+def test_without_a_compiler_the_loop_is_in_python_and_the_record_says_so(deepbench, tmp_path):
+    done = deepbench(*RUN, "--quick", DEEPBENCH_NO_NATIVE_LOOP="1")
 
     assert {"python"} == {r["measurement"]["loop"] for r in records_of(tmp_path / "out.jsonl")}
     assert "Python loop" in done.stdout
 
 
-@long
-def test_show_by_application_and_by_backend(deepbench, tmp_path):
+def test_show_by_application_and_by_backend(deepbench):
     words = ["deepbench/device", "--op", "gemm", "--application", "Keyword Spotting", "--backend", "openblas,onednn"]
-    deepbench("run", *words, "--quick", "-o", "out.jsonl")
+    deepbench("run", *words, "--quick", "-o", "out.jsonl", DEEPBENCH_MKL_PATH=NO_LIBRARIES["DEEPBENCH_MKL_PATH"])
 
     shown = deepbench("show", "out.jsonl", "--by", "application", "--against", "out.jsonl")
     assert 0 == shown.returncode, shown.stderr
@@ -83,13 +84,12 @@ def test_show_by_application_and_by_backend(deepbench, tmp_path):
         (["--against", "out.jsonl"], "--by is application, backend or ranks, found nothing"),
         (["--by", "backend", "--against", "out.jsonl"], "--against and --price go with --by application"),
         (["--by", "application", "--against", "none.jsonl"], "none.jsonl"),
-        (["--by", "application"], "no case of out.jsonl comes from a suite that names applications"),
-        (["--by", "backend"], "no case of out.jsonl has a time"),
+        (["--by", "application"], "no case comes from a suite that names applications"),
+        (["--by", "backend"], "out.jsonl: no case has a time"),
     ],
 )
-def test_show_by_something_it_cannot_is_one_sentence(deepbench, words, message):
-    deepbench("run", "gemm m=2 n=3 k=4 null", "--quick", "-o", "out.jsonl")
-
+@pytest.mark.usefixtures("null_file")
+def test_a_view_that_does_not_exist_is_refused_in_one_sentence(deepbench, words, message):
     done = deepbench("show", "out.jsonl", *words)
 
     assert 64 == done.returncode
@@ -97,26 +97,25 @@ def test_show_by_something_it_cannot_is_one_sentence(deepbench, words, message):
     assert 1 == len(done.stderr.splitlines())
 
 
-def test_show_reads_the_file_back_in_every_form(deepbench, tmp_path):
-    deepbench("run", "deepbench/device", "--op", "gemm", "--backend", "null", "--quick", "-o", "out.jsonl")
+def test_show_prints_a_file_in_every_format(deepbench):
+    deepbench("run", "deepbench/device", "--op", "recurrent", "--backend", "null", "--quick", "-o", "out.jsonl")
 
     table = deepbench("show", "out.jsonl")
     assert 0 == table.returncode, table.stderr
-    assert "5124 × 700 × 2048 NN" in table.stdout
+    assert "LSTM 256, batch 1, 150 steps" in table.stdout
 
     rows = list(csv.DictReader(io.StringIO(deepbench("show", "out.jsonl", "--csv").stdout)))
-    assert 13 == len(rows)
+    assert 3 == len(rows)
     assert {"unchecked"} == {r["status"] for r in rows}
     assert all(float(r["time_s"]) > 0 and r["flop_per_s"] == "" and r["applications"] for r in rows)
 
     content = json.loads(deepbench("show", "out.jsonl", "--json").stdout)
-    assert 13 == len(content["cases"])
+    assert 3 == len(content["cases"])
     assert all(c["suite_rows"].startswith("deepbench/device:") for c in content["cases"])
 
-    markdown = deepbench("show", "out.jsonl", "--markdown").stdout
-    table = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert 15 == len(table)
-    assert {table[0].count(" | ")} == {line.count(" | ") for line in table[2:]}
+    markdown = deepbench("show", "out.jsonl", "--markdown").stdout.splitlines()
+    assert 5 == sum(line.startswith("|") for line in markdown)
+    assert all(line.count(" | ") == 6 for line in markdown[2:5])
 
 
 def test_list_prints_lines_that_run_takes(deepbench):
@@ -136,7 +135,7 @@ def test_list_names_the_suites(deepbench):
         assert suite in out
 
 
-def test_list_as_json_has_the_application(deepbench):
+def test_list_as_json_contains_the_application(deepbench):
     first = json.loads(deepbench("list", "deepbench/train", "--backend", "mkl", "--json").stdout.splitlines()[0])
 
     assert "Speech Recognition" == first["sources"][0]["application"]
@@ -147,69 +146,70 @@ def test_info_names_each_library_with_version_or_remedy(deepbench):
 
     assert 0 == done.returncode, done.stderr
     assert "OpenBLAS   0." in done.stdout
-    assert "not here: MKL not found (looked in DEEPBENCH_MKL_PATH=/no/such/libmkl_rt.so" in done.stdout
-    assert "remedy: pip install" in done.stdout
+    assert "not found: MKL not found (looked in DEEPBENCH_MKL_PATH=/no/such/libmkl_rt.so" in done.stdout
+    assert "to fix: pip install" in done.stdout
 
 
-def test_info_as_json_has_machine_libraries_and_support(deepbench):
+def test_info_as_json_contains_machine_libraries_and_support(deepbench):
     content = json.loads(deepbench("info", "--json").stdout)
 
     assert {"machine", "libraries", "loop", "support"} == set(content)
     assert content["machine"]["cores_allowed"] >= 1
 
 
-def test_the_matrix_is_read_from_the_marks(deepbench):
-    rows = [line.split() for line in deepbench("info", "--matrix").stdout.splitlines()]
+def test_the_support_matrix_follows_from_the_declarations(deepbench):
+    header, *rows = [line.split() for line in deepbench("info", "--matrix").stdout.splitlines()]
+    support = {tuple(row[:3]): dict(zip(header[3:], row[3:], strict=True)) for row in rows if len(row) == len(header)}
 
-    names = ["loops", "mkl", "null", "onednn", "openblas", "reference", "scipy", "torch"]
-    assert ["op", "direction", "precision", *names] == rows[0]
-    assert ["gemm", "forward", "i8", "–", "–", "yes", "yes", "–", "yes", "–", "yes"] in rows
-    assert ["memory", "forward", "f32", "yes", "–", "yes", "–", "–", "yes", "–", "–"] in rows
+    libraries = [b for b in all_backends().values() if b.device == "cpu" and not isinstance(b, GroupBackend)]
+    assert ["op", "direction", "precision", *(b.name for b in libraries)] == header
+    for work, cells in support.items():
+        op, direction, precision = work
+        assert {b.name: "yes" if b.supports(op, precision, direction) else "–" for b in libraries} == cells
+    assert ("–", "yes") == (support["gemm", "forward", "i8"]["mkl"], support["gemm", "forward", "i8"]["onednn"])
+    assert ("yes", "–") == (support["memory", "forward", "f32"]["loops"], support["memory", "forward", "f32"]["mkl"])
 
 
-def test_an_unavailable_library_is_said_once_with_the_remedy(deepbench, tmp_path):
-    done = deepbench(
-        *("run", "gemm m=3 n=4 k=5", "gemm m=3 n=4 k=6", "f32", "--backend", "mkl", "--quick", "-o", "out.jsonl"),
-        DEEPBENCH_MKL_PATH="/no/such/libmkl_rt.so",
-        DEEPBENCH_ONEDNN_PATH="/no/such",
-        DEEPBENCH_OPENBLAS_PATH="/no/such",
-    )
+def test_a_missing_library_is_reported_once(deepbench, tmp_path):
+    words = ["gemm m=3 n=4 k=5", "gemm m=3 n=4 k=6", "f32", "--backend", "mkl,null", "--quick", "-o", "out.jsonl"]
+    done = deepbench("run", *words, **NO_LIBRARIES)
 
-    assert {"unavailable"} == {r["status"] for r in records_of(tmp_path / "out.jsonl")}
+    assert 0 == done.returncode, done.stderr
+    assert {"mkl": "unavailable", "null": "unchecked"} == {
+        r["backend"]: r["status"] for r in records_of(tmp_path / "out.jsonl")
+    }
     assert 1 == done.stdout.count("MKL unavailable: MKL not found")
     assert "(2 cases)" in done.stdout
 
 
-def test_ctrl_c_leaves_a_valid_file_and_says_how_to_resume(deepbench, tmp_path):
+def test_a_run_whose_only_library_is_missing_is_refused_with_the_remedy(deepbench, tmp_path):
+    done = deepbench("run", "gemm m=3 n=4 k=5 f32 mkl", "--quick", "-o", "out.jsonl", **NO_LIBRARIES)
+
+    assert 64 == done.returncode, done.stdout
+    assert "MKL not found" in done.stderr
+    assert "pip install" in done.stderr
+    assert 1 == len(done.stderr.splitlines()), done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_ctrl_c_leaves_a_valid_file_and_prints_how_to_resume(deepbench, tmp_path):
+    cases = [f"gemm m={m} n=4 k=4 null" for m in range(1, 7)]
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "deepbench",
-            "run",
-            "deepbench/device",
-            "--op",
-            "gemm",
-            "--backend",
-            "null",
-            "--quick",
-            "-o",
-            "out.jsonl",
-        ],
+        [sys.executable, "-m", "deepbench", "run", *cases, "--quick", "-o", "out.jsonl"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell makes what it starts in the background deaf to Ctrl-C, and so all that this starts.
+        # A shell makes its background processes ignore Ctrl-C, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     path = tmp_path / "out.jsonl"
-    _wait_for(lambda: path.exists() and len(path.read_bytes().splitlines()) > 4)
+    _wait_for(lambda: path.exists() and len(path.read_bytes().splitlines()) > 2)
     process.send_signal(signal.SIGINT)
     try:
         out, err = process.communicate(timeout=4)
-    except subprocess.TimeoutExpired:  # Python loses an interrupt that comes while an object is being cleared away
+    except subprocess.TimeoutExpired:  # Python loses an interrupt that arrives while it destroys an object
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
 
@@ -223,17 +223,15 @@ def test_ctrl_c_leaves_a_valid_file_and_says_how_to_resume(deepbench, tmp_path):
     assert 0 == done.returncode, done.stderr
     records = [r for r in records_of(path) if r["status"] != "interrupted"]
     assert len(records) == len({(r["case"], r["round"]) for r in records})
-    assert 13 == len({r["case"] for r in records})
+    assert len(cases) == len({r["case"] for r in records})
 
 
-def test_resume_of_a_finished_file_measures_nothing(deepbench, tmp_path):
-    deepbench(*QUICK_RUN, "--quick")
-    before = (tmp_path / "out.jsonl").read_bytes()
-
+def test_resuming_a_complete_file_measures_nothing(deepbench, null_file):
+    before = null_file.read_bytes()
     done = deepbench("run", "--resume", "-o", "out.jsonl")
 
     assert 0 == done.returncode, done.stderr
-    assert before == (tmp_path / "out.jsonl").read_bytes()
+    assert before == null_file.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -247,12 +245,10 @@ def test_resume_of_a_finished_file_measures_nothing(deepbench, tmp_path):
         ),
     ],
 )
-def test_resume_refuses_another_machine_or_library_naming_the_difference(deepbench, tmp_path, change, expected):
-    deepbench(*QUICK_RUN, "--quick")
-    path = tmp_path / "out.jsonl"
-    header, *rest = lines_of(path)
+def test_resume_refuses_another_machine_or_library_and_names_the_difference(deepbench, null_file, change, expected):
+    header, *rest = lines_of(null_file)
     change(header)
-    path.write_text("".join(json.dumps(line) + "\n" for line in [header, *rest]))
+    samples.write(null_file, rest, header)
 
     done = deepbench("run", "--resume", "-o", "out.jsonl")
 
@@ -260,7 +256,7 @@ def test_resume_refuses_another_machine_or_library_naming_the_difference(deepben
     assert expected in done.stderr
 
 
-def test_output_that_nobody_reads_to_the_end_is_no_error(tmp_path):
+def test_a_closed_pipe_is_no_error(tmp_path):
     done = subprocess.run(
         f"{sys.executable} -m deepbench list deepbench/train | head -1",
         shell=True,
@@ -275,24 +271,24 @@ def test_output_that_nobody_reads_to_the_end_is_no_error(tmp_path):
     assert "" == done.stderr
 
 
-def test_without_words_the_command_helps(deepbench):
+def test_without_arguments_the_command_prints_its_help(deepbench):
     done = deepbench()
 
     assert 0 == done.returncode
     assert "deepbench show FILE" in done.stdout
 
 
-def test_a_terminal_without_our_letters_gets_others(deepbench):
-    done = deepbench(*QUICK_RUN, PYTHONIOENCODING="ascii")
+def test_characters_that_the_terminal_lacks_are_replaced(deepbench):
+    done = deepbench(*RUN, "--quick", PYTHONIOENCODING="ascii")
 
     assert 0 == done.returncode, done.stderr
     assert "3 ? 4 ? 5 NN" in done.stdout
 
 
-def test_a_file_of_the_user_does_not_stand_in_for_a_module(deepbench, tmp_path):
+def test_files_of_the_user_do_not_shadow_modules(deepbench, tmp_path):
     (tmp_path / "random.py").write_text("raise SystemExit(3)")
     (tmp_path / "selectors.py").write_text("raise SystemExit(3)")
-    done = deepbench(*QUICK_RUN, PYTHONSAFEPATH="1")
+    done = deepbench(*RUN, "--quick", PYTHONSAFEPATH="1")
 
     assert 0 == done.returncode, done.stderr
     assert {"unchecked"} == {r["status"] for r in records_of(tmp_path / "out.jsonl")}
@@ -305,13 +301,13 @@ def _wait_for(condition, most_s=30):
         time.sleep(0.02)
 
 
-def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
+def test_a_terminal_shows_a_progress_bar_with_the_remaining_time(tmp_path):
     import os
     import pty
 
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "deepbench", *QUICK_RUN],
+        [sys.executable, "-m", "deepbench", *RUN, "--rounds", "2"],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "TERM": "xterm", "COLUMNS": "150"},
         stdout=child,
@@ -323,7 +319,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
         while chunk := os.read(parent, 4096):
             seen += chunk
     except OSError:
-        pass  # the terminal of a process that ended
+        pass  # the process has ended
     process.wait(30)
     os.close(parent)
     text = seen.decode()
@@ -335,8 +331,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path):
     assert "━" in text
 
 
-@long
-def test_a_group_from_the_command_line_and_its_views(deepbench, tmp_path):
+def test_run_show_and_scale_for_collectives(deepbench, tmp_path):
     pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
     cases = [f"all_reduce n={n} ranks={r}" for n in (100, 100_000, 400_000) for r in (2, 3)]
     done = deepbench("run", *cases, "--backend", "mpich", "--quick", "-o", "out.jsonl")
@@ -353,8 +348,8 @@ def test_a_group_from_the_command_line_and_its_views(deepbench, tmp_path):
     assert "64 ranks" in scaled.stdout.splitlines()[0]
 
 
-def test_scale_says_what_it_lacks(deepbench, tmp_path):
-    deepbench("run", "gemm m=4 n=4 k=4 i8 null threads=1", "--quick", "-o", "out.jsonl")
+@pytest.mark.usefixtures("null_file")
+def test_scale_names_the_missing_results(deepbench):
     done = deepbench("scale", "out.jsonl")
 
     assert (64, "") == (done.returncode, done.stdout)
@@ -364,13 +359,13 @@ def test_scale_says_what_it_lacks(deepbench, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words", "wanted"),
     [
-        ("h0\n", ["gemm m=4 n=4 k=4"], "--hostfile is for ops in which several processes take part"),
+        ("h0\n", ["gemm m=4 n=4 k=4"], "--hostfile is for operations in which several processes take part"),
         ("# nobody\n", ["all_reduce n=4 ranks=2"], "names no host"),
-        ("-x; rm\n", ["all_reduce n=4 ranks=2"], "wanted a host a line, found '-x;'"),
+        ("-x; rm\n", ["all_reduce n=4 ranks=2"], "wanted one host per line, found '-x;'"),
         (None, ["all_reduce n=4 ranks=2"], "cannot read hosts"),
     ],
 )
-def test_a_bad_hostfile_is_one_sentence(deepbench, tmp_path, content, words, wanted):
+def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content, words, wanted):
     if content is not None:
         (tmp_path / "hosts").write_text(content)
     done = deepbench("run", *words, "--hostfile", "hosts", "-o", "out.jsonl")

@@ -1,4 +1,4 @@
-"""A case's one line of text, and back again."""
+"""Cases to text and back."""
 
 import pytest
 from hypothesis import given
@@ -41,7 +41,7 @@ cases = st.builds(
 )
 
 
-def test_the_line_of_the_manual_is_the_line_of_the_case():
+def test_the_example_in_the_docstring_is_canonical():
     text = "gemm m=1760 n=128 k=1760 a_t=0 b_t=0 forward f32 onednn threads=2"
 
     assert text == parse_case(text).text
@@ -62,7 +62,7 @@ def test_the_order_of_words_does_not_matter(c, random):
 
 
 @given(st.text())
-def test_any_text_is_a_case_or_one_sentence(text):
+def test_any_text_is_a_case_or_raises_one_sentence(text):
     try:
         parse_pattern(text)
     except BadInput as error:
@@ -71,7 +71,7 @@ def test_any_text_is_a_case_or_one_sentence(text):
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters=" "), max_size=8), max_size=6))
-def test_garbage_after_a_good_case_is_one_sentence(words):
+def test_garbage_after_a_valid_case_raises_one_sentence(words):
     try:
         parse_pattern(" ".join(["gemm m=1 n=1 k=1", *words]))
     except BadInput as error:
@@ -88,7 +88,8 @@ def test_garbage_after_a_good_case_is_one_sentence(words):
         ("gemm m=1.5 n=1 k=1", "m must be a whole number, found '1.5'"),
         ("gemm m=١ n=1 k=1", "m must be a whole number"),
         ("gemm m= n=1 k=1", "found nothing"),
-        ("gemm m=1 n=1", "gemm needs k"),
+        ("gemm m=1 n=1", "gemm needs k; add for example k=1024"),
+        ("recurrent hidden=1 batch=1 timesteps=1", "recurrent needs cell; add for example cell=vanilla"),
         ("gemm m=1 n=1 k=1 q=4", "no field or setting 'q'"),
         ("gemm m=1 m=2 n=1 k=1", "m appears twice"),
         ("gemm m=1 n=1 k=1 a_t=2", "a_t must be a whole number from 0 to 1"),
@@ -100,13 +101,13 @@ def test_garbage_after_a_good_case_is_one_sentence(words):
         ("", "the case is empty"),
     ],
 )
-def test_a_bad_word_gets_a_sentence_that_says_what_was_wanted(text, expected):
+def test_an_invalid_word_raises_a_sentence_with_what_is_valid(text, expected):
     with pytest.raises(BadInput) as error:
         parse_pattern(text)
 
     assert expected in str(error.value)
 
 
-def test_a_complete_case_says_all_its_words():
+def test_a_case_must_be_complete():
     with pytest.raises(BadInput, match="has no backend; add one of"):
         parse_case("gemm m=1 n=1 k=1 forward f32 threads=1")

@@ -1,4 +1,4 @@
-"""What ranks must receive, how much that is, and how a process learns which rank it is. No library takes part."""
+"""Collective operations without libraries: what ranks receive, bandwidths, and how a process learns its rank."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ GROUPS = [op.name for op in all_ops().values() if op.is_group]
 
 
 def solve(op, c):
-    """What every rank receives, worked out from what the ranks send, without the operation's own `expected`."""
+    """What every rank receives, computed from what the ranks send, without the operation's `expected`."""
     p = c.problem
     sends = [op.rank_operands(c, r, integers=False)["send"].astype(np.float64) for r in range(p.ranks)]
     if op.name == "all_reduce":
@@ -30,7 +30,7 @@ def solve(op, c):
         return [sends[0]] * p.ranks
     if op.name == "send_receive":
         return [sends[rank - 1] for rank in range(p.ranks)]
-    raise AssertionError(f"how is {op.name} solved?")
+    raise AssertionError(f"solve {op.name} here, too")
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -54,7 +54,7 @@ def test_the_right_answer_passes_and_one_wrong_element_does_not(name, precision,
         assert verdict.covers == verdict.of == arrays["receive"].size
 
 
-def test_whole_numbers_are_exact_in_every_precision():
+def test_sums_of_integer_data_are_exact_in_every_precision():
     op = find_op("all_reduce")
     for precision in ("f32", "f16", "bf16"):
         c = parse_case(f"all_reduce n=1000 ranks=31 forward {precision} mpich threads=1")
@@ -70,8 +70,7 @@ def test_whole_numbers_are_exact_in_every_precision():
         assert 0.0 == verdict.error
 
 
-def test_two_ranks_exchanged_are_seen():
-    """Data of ranks differ, so an answer that took one rank twice and another never is wrong."""
+def test_adding_one_rank_twice_instead_of_another_is_found():
     op, c = find_op("all_reduce"), parse_case("all_reduce n=100 ranks=3 forward f32 mpich threads=1")
     sends = [op.rank_operands(c, r, integers=False)["send"] for r in range(3)]
     arrays = op.rank_operands(c, 0, integers=False)
@@ -81,7 +80,7 @@ def test_two_ranks_exchanged_are_seen():
 
 
 @pytest.mark.parametrize(("ranks", "factor"), [(2, 1.0), (4, 1.5), (8, 1.75)])
-def test_bandwidths_are_those_of_nccl_tests(ranks, factor):
+def test_bus_bandwidth_is_that_of_nccl_tests(ranks, factor):
     c = parse_case(f"all_reduce n=1000 ranks={ranks} forward f32 mpich threads=1")
 
     facts = find_op("all_reduce").facts(c)
@@ -106,12 +105,12 @@ def test_bandwidths_are_those_of_nccl_tests(ranks, factor):
     ],
 )
 def test_a_process_learns_its_rank_from_its_launcher(environment, wanted):
-    found = link.place(environment)
+    found = link.rank_info(environment)
 
     assert wanted == (found and (found.launcher, found.ranks and found.rank, found.ranks))
 
 
-def test_what_computes_nothing_has_no_rate():
+def test_an_operation_without_flop_has_no_flop_rate():
     from deepbench.results.summary import summarize
     from tests import samples
 
@@ -126,7 +125,7 @@ def cases_of(*words, cores=2, **choices):
     return [p.case for p in expand(entries, Choices(backends=("mpich",), **choices), cores)]
 
 
-def test_a_suite_asks_for_no_more_ranks_than_cores_unless_told():
+def test_a_suite_uses_at_most_as_many_ranks_as_cores_by_default():
     def ranks(**choices):
         return {c.problem.ranks for c in cases_of("deepbench/train", ops=("all_reduce",), **choices)}
 
@@ -135,19 +134,19 @@ def test_a_suite_asks_for_no_more_ranks_than_cores_unless_told():
     assert {4, 32} == ranks(**{"ranks": (4, 32)})
 
 
-def test_a_typed_group_is_as_large_as_it_says():
+def test_a_typed_case_keeps_its_ranks():
     (found,) = cases_of("all_reduce n=10 ranks=16")
 
     assert (16, 1) == (found.problem.ranks, found.threads)
 
 
-def test_the_originals_sizes_are_those_of_its_header():
+def test_sizes_of_the_original_are_those_of_its_header():
     sizes = {c.problem.n for c in cases_of("deepbench/train", ops=("all_reduce",))}
 
     assert {100000, 3097600, 4194304, 6553600, 16777217, 38360000, 64500000} == sizes
 
 
-def test_the_hidden_share_is_that_of_each_rounds_own_parts():
+def test_the_hidden_share_is_computed_within_each_round():
     from deepbench.results.summary import summarize
     from tests import samples
 
@@ -166,14 +165,14 @@ def test_the_hidden_share_is_that_of_each_rounds_own_parts():
 @pytest.mark.parametrize(
     ("precision", "ranks", "bound"), [("bf16", 31, 8), ("bf16", 128, 2), ("bf16", 300, 0), ("f32", 4096, 8)]
 )
-def test_whole_numbers_are_as_small_as_their_sums_must_be(precision, ranks, bound):
+def test_the_bound_of_integer_data_keeps_sums_exact(precision, ranks, bound):
     c = parse_case(f"all_reduce n=10 ranks={ranks} forward {precision} mpich threads=1")
 
     assert bound == find_op("all_reduce").integer_bound(c)
 
 
-def test_many_ranks_are_checked_in_little_memory():
-    """All tiles together would be gigabytes."""
+def test_checking_many_ranks_needs_little_memory():
+    """The tiles of all ranks together would need gigabytes."""
     import resource
 
     op, c = find_op("all_reduce"), parse_case("all_reduce n=1048573 ranks=64 forward f32 mpich threads=1")
@@ -201,7 +200,7 @@ def test_ranks_are_spread_evenly(ranks, hosts, wanted):
     assert wanted == mpi.spread(ranks, hosts)
 
 
-def test_what_cannot_be_spread_evenly_is_said():
+def test_uneven_ranks_per_host_are_refused():
     from deepbench.core.errors import Unsupported
     from deepbench.native import mpi
 
@@ -209,7 +208,7 @@ def test_what_cannot_be_spread_evenly_is_said():
         mpi.spread(5, ["a", "b"])
 
 
-def test_a_group_that_failed_is_no_kernel_of_an_application():
+def test_a_failed_collective_is_not_in_the_totals_of_an_application():
     from deepbench.report import views
     from deepbench.results.summary import summarize
     from tests import samples

@@ -1,4 +1,4 @@
-"""Medians, quartiles, intervals and what counts as clean, on known numbers."""
+"""Medians, quartiles, intervals and undisturbed samples, on known numbers."""
 
 import math
 
@@ -11,49 +11,49 @@ from deepbench.core import stats
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
 
-def clean(samples, cpu=None, switches=None, steal=None, calls=1):
+def undisturbed(samples, cpu=None, switches=None, steal=None, calls=1):
     n = len(samples)
     return stats.undisturbed(samples, cpu or samples, switches or [0] * n, steal or [0.0] * n, calls)
 
 
-def test_an_undisturbed_sample_is_clean():
-    assert [True, True] == clean([1e-3, 1e-3])
+def test_a_sample_without_interference_is_undisturbed():
+    assert [True, True] == undisturbed([1e-3, 1e-3])
 
 
-def test_a_switch_spoils_a_short_sample_and_one_in_10_ms_does_not_spoil_a_long_one():
-    assert [False, True, True, True] == clean([1e-3] * 4, switches=[1, 0, 0, 0])
-    assert [True, False, True, True] == clean([50e-3] * 4, switches=[5, 6, 0, 0])
+def test_one_switch_disturbs_a_short_sample_but_not_one_of_10_ms():
+    assert [False, True, True, True] == undisturbed([1e-3] * 4, switches=[1, 0, 0, 0])
+    assert [True, False, True, True] == undisturbed([50e-3] * 4, switches=[5, 6, 0, 0])
 
 
-def test_a_library_whose_threads_yield_is_compared_with_itself():
-    assert [True, True, True, False] == clean([1e-3] * 4, switches=[18, 18, 18, 19])
+def test_usual_switches_of_a_library_do_not_disturb():
+    assert [True, True, True, False] == undisturbed([1e-3] * 4, switches=[18, 18, 18, 19])
 
 
-def test_steal_spoils_a_sample_and_unknown_steal_does_not():
-    assert [False, True, True] == clean([1e-3] * 3, steal=[0.01, 0.0, None])
+def test_steal_disturbs_a_sample_and_unknown_steal_does_not():
+    assert [False, True, True] == undisturbed([1e-3] * 3, steal=[0.01, 0.0, None])
 
 
 def test_a_sample_with_less_cpu_than_the_others_is_disturbed():
-    assert [True, True, True, False] == clean([1e-3] * 4, cpu=[2e-3, 2e-3, 2e-3, 1.5e-3])
+    assert [True, True, True, False] == undisturbed([1e-3] * 4, cpu=[2e-3, 2e-3, 2e-3, 1.5e-3])
 
 
-def test_a_library_that_sleeps_is_compared_with_itself_and_not_with_the_number_of_threads():
-    assert all(clean([1e-3] * 4, cpu=[0.3e-3] * 4))
+def test_the_usual_cpu_time_of_a_library_does_not_disturb():
+    assert all(undisturbed([1e-3] * 4, cpu=[0.3e-3] * 4))
 
 
-def test_cpu_seconds_are_of_a_sample_and_times_of_a_call():
-    assert all(clean([1e-5] * 4, cpu=[2e-3] * 4, calls=100))
+def test_cpu_time_is_per_sample_and_times_are_per_call():
+    assert all(undisturbed([1e-5] * 4, cpu=[2e-3] * 4, calls=100))
 
 
-def test_the_number_of_a_process_is_the_median_of_its_clean_samples():
+def test_a_process_is_summarized_by_the_median_of_its_undisturbed_samples():
     assert (2.0, 0.6, False) == stats.process_median([1.0, 9.0, 2.0, 3.0, 8.0], [True, False, True, True, False])
 
 
-def test_with_fewer_than_three_clean_samples_all_count():
+def test_with_fewer_than_three_undisturbed_samples_all_are_used():
     assert (3.0, 0.4, True) == stats.process_median([1.0, 2.0, 3.0, 8.0, 9.0], [True, True, False, False, False])
 
 
-def test_one_clean_sample_of_one_is_enough():
+def test_a_single_undisturbed_sample_is_enough():
     assert (5.0, 1.0, False) == stats.process_median([5.0], [True])
 
 
@@ -61,7 +61,7 @@ def test_one_clean_sample_of_one_is_enough():
     ("values", "expected"),
     [([5], 5), ([8, 4], 5), ([3, 1, 2], 1.5), ([4, 3, 2, 1], 1.75), ([5, 4, 3, 2, 1], 2), (range(9), 2)],
 )
-def test_the_lower_quartile_is_a_quarter_of_the_way_up(values, expected):
+def test_the_lower_quartile_is_interpolated(values, expected):
     assert expected == stats.lower_quartile(list(values))
 
 
@@ -80,7 +80,7 @@ def test_one_process_gives_no_interval():
 
 
 @given(times.filter(lambda v: len(v) > 1))
-def test_the_interval_is_around_the_time_and_scales_with_it(values):
+def test_the_interval_contains_the_time_and_scales_with_it(values):
     one = stats.estimate_time(values, [1.0] * len(values))
     scaled = stats.estimate_time([2 * v for v in values], [1.0] * len(values))
 
@@ -90,7 +90,7 @@ def test_the_interval_is_around_the_time_and_scales_with_it(values):
 
 
 @given(times)
-def test_the_interval_of_a_median_holds_the_median(values):
+def test_the_interval_of_a_median_contains_the_median(values):
     interval = stats.median_interval(values)
 
     if len(values) < 6:
@@ -99,7 +99,7 @@ def test_the_interval_of_a_median_holds_the_median(values):
         assert interval[0] <= sorted(values)[len(values) // 2] <= interval[1]
 
 
-def test_the_interval_of_a_median_covers_it_95_times_in_100():
+def test_the_interval_of_a_median_has_95_percent_coverage():
     import random
 
     generator = random.Random(3)
@@ -111,7 +111,7 @@ def test_the_interval_of_a_median_covers_it_95_times_in_100():
         assert hits / 2000 > 0.935, n
 
 
-def test_the_interval_between_processes_covers_its_long_run_value_95_times_in_100():
+def test_the_interval_across_processes_has_95_percent_coverage():
     import random
 
     generator = random.Random(4)

@@ -1,4 +1,4 @@
-"""Numbers to text."""
+"""Numbers as text."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def test_durations(value, expected):
     assert expected == units.duration(value)
 
 
-def test_missing_is_a_dash_never_a_zero():
+def test_a_missing_value_is_a_dash():
     assert {"–"} == {
         units.seconds(None),
         units.flop_per_s(None),

@@ -1,60 +1,23 @@
-"""Documentation is tested: its examples run, its fields are the schema's, its commands exist."""
+"""The documentation is tested: its fields are those of the schema, its commands, links and files exist."""
 
 import json
 import re
-from pathlib import Path
+import subprocess
 
 import pytest
 
-from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.backend import all_backends
 from deepbench.core.case import parse_case
 from deepbench.core.op import all_ops
 from deepbench.results.record import make_record
-from tests.conftest import ROOT, long, records_of
+from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted(DOCS.glob("*.md"))]
-
-
-def test_the_example_op_runs_on_the_reference_at_once(deepbench, tmp_path):
-    done = deepbench(
-        *("run", "layer_norm rows=64 columns=100", "--backend", "reference", "--quick", "-o", "out.jsonl"),
-        DEEPBENCH_PLUGINS=str(DOCS / "examples"),
-    )
-
-    assert 0 == done.returncode, done.stderr
-    (found,) = records_of(tmp_path / "out.jsonl")
-    assert "ok" == found["status"], found["reason"]
-    assert 8 * 64 * 100 == found["flop"]
-
-
-@long
-def test_the_example_library_multiplies(deepbench, tmp_path):
-    """BLIS is rarely there; MKL's library has the same Fortran names and stands in for it."""
-    from deepbench.core.errors import Unavailable
-
-    try:
-        path = find_backend("mkl").open()["path"]
-    except Unavailable as error:
-        pytest.skip(str(error))
-    done = deepbench(
-        *("run", "gemm m=64 n=32 k=100 f32 blis", "--quick", "-o", "out.jsonl"),
-        DEEPBENCH_PLUGINS=str(DOCS / "examples"),
-        DEEPBENCH_BLIS_PATH=path,
-    )
-
-    assert 0 == done.returncode, done.stderr
-    (found,) = records_of(tmp_path / "out.jsonl")
-    assert ("ok", "blis") == (found["status"], found["backend"]), found["reason"]
-
-
-@pytest.mark.parametrize(
-    ("page", "example"), [("adding-an-op", "ops/layer_norm"), ("adding-a-library", "backends/blis")]
-)
-def test_the_code_on_the_page_is_the_tested_file(page, example):
-    text = (DOCS / f"{page}.md").read_text()
-
-    assert (DOCS / "examples" / f"{example}.py").read_text().strip() in text
+GUIDES = [
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")),
+    *sorted(page for page in DOCS.glob("*.md") if page.name != "LOG.md"),
+]
+PAGES = [ROOT / "README.md", *GUIDES]
 
 
 def leaves(schema, prefix=""):
@@ -76,26 +39,71 @@ def test_every_field_of_the_schema_is_described():
 
     assert {"plan.mode", "roof.at", "limit.at", "measurement.samples_s"} <= fields
     assert set() == fields - described
-    made = make_record(parse_case("gemm m=1 n=1 k=1 forward f32 mkl threads=1"), 1, "ok")
-    assert set() == set(made) - described
+    record = make_record(parse_case("gemm m=1 n=1 k=1 forward f32 mkl threads=1"), 1, "ok")
+    assert set() == set(record) - described
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        path = page.parent / name if name else page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_commands_in_code_blocks_have_options_that_exist(deepbench, page):
+# Files of others, and files that readers or commands create.
+OTHER_FILES = {"dnnl.h", "dnnl_types.h", "dnnl_common_types.h", "index.json", "backends/onednn/layer_norm.py"}
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_folders_that_a_page_names_exist(page):
+    """In backticks, relative to the project or to `deepbench/`."""
+    missing = []
+    for name in re.findall(r"`([\w./-]+(?:\.(?:py|js|json|c|h|csv|txt|md|yml|html)|/))`", page.read_text()):
+        if name in OTHER_FILES:
+            continue
+        places = [ROOT / name, ROOT / "deepbench" / name, page.parent / name]
+        if "/" not in name:  # a file of a folder that the sentence names
+            places += (ROOT / "deepbench").rglob(name)
+        if not any(place.exists() for place in places):
+            missing.append(name)
+
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_environment_variables_that_a_page_names_exist(page):
+    code = "".join(path.read_text() for path in [*ROOT.glob("deepbench/**/*.py"), *DOCS.glob("examples/**/*.py")])
+
+    for name in set(re.findall(r"DEEPBENCH_[A-Z]+_[A-Z_]+|DEEPBENCH_[A-Z]+", page.read_text())):
+        assert name in code, name
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_fit_into_120_columns(page):
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        assert len(line) <= 120, f"line {number}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_code_blocks_have_options_that_exist(page):
     from deepbench.cli import cli
 
     known = {}
     for name, command in cli.commands.items():
         both = [command, *getattr(command, "commands", {}).values()]  # `reference list` is a command of a command
         known[name] = {o for c in both for p in c.params for o in p.opts} | {"--help", "-h"}
-    for line in re.findall(r"^(?:\$ )?deepbench (.+)$", page.read_text(), re.MULTILINE):
+    text = page.read_text().replace("\\\n", " ")
+    for line in re.findall(r"^(?:\$ )?deepbench (.+)$", text, re.MULTILINE):
         verb, *words = line.split("#")[0].split()
         if verb.startswith("-"):
             continue
@@ -105,23 +113,34 @@ def test_commands_in_code_blocks_have_options_that_exist(deepbench, page):
                 assert word.split("=")[0] in known[verb], line
 
 
-def test_the_readme_names_every_folder_and_file_it_shows():
-    tree = re.search(r"```text\ndeepbench/\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    names = re.findall(r"^ +([\w./]+)  ", tree[1], re.MULTILINE)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_exist(page):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
-    assert len(names) > 15
-    for name in names:
-        assert (ROOT / "deepbench" / name).exists(), name
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= targets
 
 
-def test_every_op_and_library_is_in_the_readme():
-    text = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("name", [*all_ops(), *all_backends()])
+def test_every_operation_and_library_is_in_the_readme(name):
+    """As a word in code, so that `ring` is not found in `measuring`."""
+    code = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / "README.md").read_text()))
 
-    for found in [*all_ops().values(), *all_backends().values()]:
-        assert found.name in text
+    assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", code)
+
+
+def sources():
+    """Text files of the project that people read: pages and code."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    paths = [ROOT / name for name in tracked] or [*ROOT.glob("*.md"), *DOCS.rglob("*"), *ROOT.glob("deepbench/**/*.py")]
+    return [p for p in paths if p.is_file() and p.suffix in (".md", ".py") and "tests" not in p.parts]
 
 
 def test_no_path_of_a_machine_is_in_the_project():
-    for path in [*ROOT.glob("*.md"), *DOCS.rglob("*"), *(ROOT / "deepbench").rglob("*.py")]:
-        if Path(path).is_file():
-            assert "/tmp/" not in path.read_text(errors="replace"), path
+    assert [] == [path for path in sources() if "/tmp/" in path.read_text(errors="replace")]
+
+
+def test_nothing_is_to_be_installed_from_an_index_that_does_not_have_it():
+    """Our distribution is on no index, so a stranger could register its name."""
+    pages = [path for path in sources() if path.name != "LOG.md"]
+
+    assert [] == [p for p in pages if re.search("pip install .*deepbench-kernels", p.read_text(errors="replace"))]

@@ -1,4 +1,4 @@
-"""Other programs' files: each is recognized, and what it says comes out as a case with its time, or is told."""
+"""Files of other programs: each is recognized, and its cases and times are imported or reported as left out."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from deepbench import formats
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import to_line
 from deepbench.report import views
 from deepbench.results import summary
 from deepbench.results.file import read_results
@@ -18,11 +17,10 @@ FOLDER = Path(__file__).parents[1] / "data" / "imports"
 def imported(name, tmp_path, **given):
     text = (FOLDER / name).read_text()
     found = formats.recognize(text)
-    options = formats.Given(**given)
-    lines = formats.lines(formats.read(text, options), options, ["import"])
-    path = tmp_path / "r.jsonl"
-    path.write_text("".join(to_line(line) for line in lines))
-    read = read_results(path)  # what it makes passes the schema
+    options = formats.ImportOptions(**given)
+    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+    formats.import_file(FOLDER / name, path, options)
+    read = read_results(path)  # checks the schema, too
     return found.name, {s.record["case"]: s for s in summary.summarize(read.records, read.order)}, read
 
 
@@ -31,7 +29,7 @@ def time_of(summaries, text):
     return found.estimate.time_s
 
 
-def test_nccl_tests_give_times_ranks_and_the_same_bus_bandwidth(tmp_path):
+def test_nccl_tests_times_ranks_and_bus_bandwidth(tmp_path):
     name, found, read = imported("nccl_tests.json", tmp_path)
     raw = json.loads((FOLDER / "nccl_tests.json").read_text())
 
@@ -44,10 +42,10 @@ def test_nccl_tests_give_times_ranks_and_the_same_bus_bandwidth(tmp_path):
         assert s.bus_bytes_per_s == pytest.approx(result["out_of_place"]["bus_bw"] * 1e9, rel=0.01)
         assert s.is_ranked
         assert "unchecked" == s.status
-    assert "PATH=" not in read.path.read_text()  # the environment is nobody's business
+    assert "PATH=" not in read.path.read_text()  # the environment may contain secrets
 
 
-def test_ranks_of_one_process_with_many_cards_and_each_iteration(tmp_path):
+def test_nccl_tests_with_one_process_and_with_single_iterations(tmp_path):
     _, many, _ = imported("nccl_tests_v1_typo_8gpu_1proc.json", tmp_path)
     _, each, _ = imported("nccl_tests_v3_per_iter.json", tmp_path)
 
@@ -56,7 +54,7 @@ def test_ranks_of_one_process_with_many_cards_and_each_iteration(tmp_path):
     assert max(len(s.rounds[0]["measurement"]["samples_s"]) for s in each.values()) > 3
 
 
-def test_benchdnn_lies_row_by_row_and_ours_column_by_column(tmp_path):
+def test_benchdnn_is_row_major_and_deepbench_column_major(tmp_path):
     name, found, _ = imported("benchdnn.csv", tmp_path)
 
     assert "benchdnn" == name
@@ -66,31 +64,31 @@ def test_benchdnn_lies_row_by_row_and_ours_column_by_column(tmp_path):
     assert 54.7e-6 == pytest.approx(
         time_of(found, "conv n=4 c=1 h=161 w=700 k=32 r=5 s=20 pad_h=0 pad_w=0 stride_h=2 stride_w=2 forward f32")
     )
-    assert any(case.startswith("conv n=2 c=64 h=56 w=56") for case in found)  # a batch that is not said is two
+    assert any(case.startswith("conv n=2 c=64 h=56 w=56") for case in found)  # the default batch is two
     skipped = [s for s in found.values() if s.status == "unsupported"]
     assert not [s for s in skipped if s.estimate]
 
 
-def test_several_logs_in_one_text_keep_their_ranks(tmp_path):
+def test_logs_in_one_file_keep_their_ranks(tmp_path):
     text = (FOLDER / "text_nccl_single_all_reduce.txt").read_text()
     both = text + text.replace("Num Ranks: 8", "Num Ranks: 4")
-    options = formats.Given()
+    options = formats.ImportOptions()
     found = formats.read(both, options)
 
-    assert {8, 4} == {int(f.case.split("ranks=")[1].split()[0]) for f in found.found}
-    assert 14 + 1 == len(formats.lines(found, options, []))
+    assert {8, 4} == {int(c.text.split("ranks=")[1].split()[0]) for c in found.cases}
+    assert 14 == len(formats.to_results(found, options, [])[1])
 
 
-def test_what_is_measured_in_another_way_is_no_second_process():
+def test_a_second_time_of_a_case_is_left_out():
     line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.1,1,1,1,1,1"
     text = "\n".join(line.format(o) for o in ("", "", "--attr-post-ops=sum ", "--wtag=ab ", "--attr-post-ops=relu "))
-    found = formats.read(text, formats.Given())
-    lines = formats.lines(found, formats.Given(), [])
+    found = formats.read(text, formats.ImportOptions())
+    _, records = formats.to_results(found, formats.ImportOptions(), [])
 
     assert ["beta=0 weights=packed", "weights=packed", "beta=0"] == [
-        r["case"].partition("threads=1 ")[2] for r in lines[1:]
+        r["case"].partition("threads=1 ")[2] for r in records
     ]
-    assert 2 == len(found.left_out)  # said twice; more than a product
+    assert 2 == len(found.left_out)  # a duplicate, and more than a product
 
 
 @pytest.mark.parametrize(
@@ -100,11 +98,11 @@ def test_what_is_measured_in_another_way_is_no_second_process():
         *("--attr-post-ops=sum:2 ", "--dt=u8:s8:u8 ", "--wtag=BA16a64b ", "--attr-scales=src:common:0.25 "),
     ],
 )
-def test_benchdnn_lines_that_ask_for_other_work_are_left_out(options):
+def test_benchdnn_lines_with_other_work_are_left_out(options):
     text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.1,1,1,1,1,1"
-    found = formats.read(text, formats.Given())
+    found = formats.read(text, formats.ImportOptions())
 
-    assert [] == found.found
+    assert [] == found.cases
     assert 1 == len(found.left_out)
 
 
@@ -120,12 +118,12 @@ def test_benchdnn_lines_that_ask_for_other_work_are_left_out(options):
 )
 def test_benchdnn_convolutions_keep_their_types_and_layout(options, words):
     text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.1,1,1,1,1,1"
-    found = formats.read(text, formats.Given())
+    found = formats.read(text, formats.ImportOptions())
 
-    assert [words] * bool(words) == [f.case[f.case.index("forward") :] for f in found.found]
+    assert [words] * bool(words) == [c.text[c.text.index("forward") :] for c in found.cases]
 
 
-def test_a_second_card_is_never_taken_for_the_first():
+def test_nvbench_imports_only_the_first_device():
     def state(device, m):
         sizes = [{"name": "M", "type": "int64", "value": str(m)}]
         summary = {"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "value": "0.001"}]}
@@ -136,10 +134,10 @@ def test_a_second_card_is_never_taken_for_the_first():
         "devices": [{"id": 0, "name": "T4"}, {"id": 1, "name": "H100"}],
         "benchmarks": [{"name": "a", "states": [state(1, 8)]}, {"name": "b", "states": [state(0, 16)]}],
     }
-    found = formats.read(json.dumps(value), formats.Given(case="gemm m={M} n=8 k=8 f32 cublas"))
+    found = formats.read(json.dumps(value), formats.ImportOptions(case="gemm m={M} n=8 k=8 f32 cublas"))
 
-    assert "H100" == found.machine["cpu"]
-    assert ["m=8"] == [f.case.split()[1] for f in found.found]
+    assert "H100" == found.cpu
+    assert ["m=8"] == [c.text.split()[1] for c in found.cases]
     assert 1 == len(found.left_out)
 
 
@@ -150,7 +148,7 @@ def sources_of(found, text):
     ]
 
 
-def test_rows_of_suites_are_those_of_the_direction_and_of_the_benchmark_that_ran(tmp_path):
+def test_sources_match_the_direction_and_the_benchmark(tmp_path):
     _, conv, _ = imported("text_nvidia_conv_train_float.txt", tmp_path)
 
     assert [("train", 1, True)] == sources_of(conv, FIRST_LAYER + " forward")
@@ -158,7 +156,7 @@ def test_rows_of_suites_are_those_of_the_direction_and_of_the_benchmark_that_ran
     assert [("train", 1, False)] == sources_of(conv, FIRST_LAYER + " backward_data")
 
 
-def test_training_keeps_what_its_backward_pass_needs(tmp_path):
+def test_a_forward_pass_before_a_backward_pass_is_training(tmp_path):
     _, trains, _ = imported("text_nvidia_rnn_train_half.txt", tmp_path)
     _, infers, _ = imported("text_nvidia_rnn_inference_float.txt", tmp_path)
 
@@ -169,7 +167,7 @@ def test_training_keeps_what_its_backward_pass_needs(tmp_path):
     )
 
 
-def test_imported_times_count_in_sums_of_applications_and_libraries(tmp_path):
+def test_imported_times_are_in_the_totals_of_applications_and_libraries(tmp_path):
     _, found, _ = imported("text_nvidia_gemm_train_half.txt", tmp_path)
     summaries = list(found.values())
 
@@ -179,7 +177,7 @@ def test_imported_times_count_in_sums_of_applications_and_libraries(tmp_path):
     assert len(summaries) == len(views.by_backend(summaries).rows)
 
 
-def test_nvbench_wants_to_be_told_the_case_and_keeps_what_was_skipped(tmp_path):
+def test_nvbench_requires_a_case_and_imports_skipped_states(tmp_path):
     with pytest.raises(BadInput, match="--case"):
         imported("nvbench_gemm_2026_reconstructed.json", tmp_path)
     name, found, read = imported(
@@ -193,7 +191,7 @@ def test_nvbench_wants_to_be_told_the_case_and_keeps_what_was_skipped(tmp_path):
     assert "Quadro GV100" == read.header["machine"]["cpu"]
 
 
-def test_pyperf_keeps_processes_apart(tmp_path):
+def test_pyperf_keeps_processes_separate(tmp_path):
     case = "gemm m=2 n=3 k=4 f32 openblas"
     value = {
         "version": "1.0",
@@ -206,12 +204,12 @@ def test_pyperf_keeps_processes_apart(tmp_path):
         ],
     }
     text = json.dumps(value)
-    options = formats.Given()
+    options = formats.ImportOptions()
     found = formats.recognize(text).read(text, options)
 
-    assert [[1e-3, 2e-3], [3e-3]] == [list(p) for p in found.found[0].processes_s]
-    assert ["gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 openblas threads=1"] == [f.case for f in found.found]
-    with pytest.raises(BadInput, match="no case of ours"):
+    assert [[1e-3, 2e-3], [3e-3]] == [list(p) for p in found.cases[0].processes_s]
+    assert ["gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 openblas threads=1"] == [c.text for c in found.cases]
+    with pytest.raises(BadInput, match="not a case"):
         imported("pyperf.json", tmp_path)
 
 
@@ -240,8 +238,8 @@ LSTM = "recurrent cell=lstm hidden=512 batch=16 timesteps=25"
         ("osu_allreduce", 7, "all_reduce n=100000 ranks=2 forward f32 mpich", 0.09e-3),
     ],
 )  # fmt: skip
-def test_the_originals_programs_are_read(tmp_path, name, count, case, seconds):
-    # Whoever's library these ran on is not in the text.
+def test_output_of_the_originals_programs(tmp_path, name, count, case, seconds):
+    # These files do not name their library.
     backend = {"osu_allreduce": "mpich", "intel_libxsmm_conv": "onednn"}.get(name)
     found_by, found, _ = imported(f"text_{name}.txt", tmp_path, backend=backend)
 
@@ -251,23 +249,22 @@ def test_the_originals_programs_are_read(tmp_path, name, count, case, seconds):
         assert seconds == pytest.approx(time_of(found, case))
 
 
-def test_what_has_no_time_is_unsupported_and_what_has_no_library_is_asked_for(tmp_path):
+def test_a_missing_time_is_unsupported_and_a_missing_library_is_an_error(tmp_path):
     _, found, _ = imported("text_nvidia_gemm_inference_int8_nopad.txt", tmp_path)
 
     assert 1 == sum(s.status == "unsupported" for s in found.values())
     with pytest.raises(BadInput, match="--backend"):
         imported("text_arm_gemm.txt", tmp_path)
-    _, told, _ = imported("text_arm_gemm.txt", tmp_path, backend="reference", machine="Raspberry Pi 3")
-    assert 4 == len(told)
+    _, found, _ = imported("text_arm_gemm.txt", tmp_path, backend="reference", machine="Raspberry Pi 3")
+    assert 4 == len(found)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda p: p.name)
-def test_damaged_files_end_in_a_sentence(path):
-    """Cut anywhere, or with a word in place of a number, a file gives fewer cases or one sentence."""
+def test_damaged_files_give_fewer_cases_or_one_sentence(path):
     text = path.read_text()
     for damaged in (text[: len(text) // 2], text[len(text) // 3 :], text.replace("0", "x"), text.replace('"', "")):
-        options = formats.Given(backend="reference", case="gemm m={M} n={N} k={K} f32 reference")
+        options = formats.ImportOptions(backend="reference", case="gemm m={M} n={N} k={K} f32 reference")
         try:
-            formats.lines(formats.read(damaged, options), options, [])
+            formats.to_results(formats.read(damaged, options), options, [])
         except BadInput as error:
             assert "\n" not in str(error)

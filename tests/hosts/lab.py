@@ -1,4 +1,4 @@
-"""Several hosts on one machine: network namespaces with links of a given rate, and a stand-in for ssh between them.
+"""Several hosts on one machine: network namespaces, links with a given rate, and a replacement for ssh between them.
 
 python -m tests.hosts.lab 2 200mbit -- deepbench run …     # runs the command on the first of two hosts
 """
@@ -14,15 +14,15 @@ import tempfile
 import time
 from pathlib import Path
 
-# Private addresses nobody uses; names of interfaces carry our process number, so that two labs do not meet.
+# Private addresses. Names of namespaces contain our process number, so that two labs do not collide.
 NETWORK = "10.77.93"
 
 
 class Lab:
-    """Hosts `h0`, `h1` … behind one switch. Needs root, `ip`, `tc`, `nsenter` and `unshare`."""
+    """Hosts `h0`, `h1` … behind one switch. Needs root and `ip`, `tc`, `nsenter` and `unshare`."""
 
     def __init__(self, count: int, rate: str | None = None, shares: dict[str, float] | None = None) -> None:
-        """`shares`: CPUs that a host may use, such as 0.9; the others have all."""
+        """`rate` limits each link, such as `1gbit`. `shares` limits the CPUs of hosts, such as `{"h1": 0.9}`."""
         self.shares = shares or {}
         self.names = [f"h{i}" for i in range(count)]
         self._mark = f"db{os.getpid() % 10000}"
@@ -49,10 +49,10 @@ class Lab:
                 f"ip -n {space} addr add {self.address(name)}/24 dev eth0; ip -n {space} link set eth0 up;"
                 f"ip -n {space} link set lo up"
             )
-            # A process that holds a name, shared memory and mounts of the host's own: libraries look at these.
+            # This process keeps the host's name, shared memory and mounts: libraries look at these.
             ready = self.folder / f"{name}.ready"
-            own = f"hostname {name} && mount -t tmpfs t /dev/shm && mount --bind {names} /etc/hosts"
-            script = f"{own} && touch {ready} && exec sleep 100000"
+            private = f"hostname {name} && mount -t tmpfs t /dev/shm && mount --bind {names} /etc/hosts"
+            script = f"{private} && touch {ready} && exec sleep 100000"
             holder = subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-u", "-i", "-m", "sh", "-c", script])
             self._pids[name] = holder.pid
             self._holders.append(holder)
@@ -71,7 +71,7 @@ class Lab:
             f'{self.address(n)}|{n}) {self._enter(n)} exec nsenter -t {pid} -n -u -i -m sh -c "cd {self.folder}; $*";;'
             for n, pid in self._pids.items()
         )
-        # Options of ssh are dropped; the first word that is none is the host.
+        # Options of ssh are dropped; the first other word is the host.
         self.ssh.write_text(
             '#!/bin/sh\nwhile case "$1" in -*) true;; *) false;; esac; do\n'
             ' case "$1" in -l|-p|-o|-i) shift;; esac; shift; done\n'
@@ -81,8 +81,8 @@ class Lab:
         (self.folder / "hosts").write_text("".join(f"{self.address(n)}\n" for n in self.names))
 
     def _group(self, name: str) -> Path:
-        """The control group of a host whose CPUs are limited."""
-        root = Path(f"/proc/{os.getpid()}/root/sys/fs/cgroup/cpu")  # seen from a host, which has a /sys of its own
+        """The control group of a host with limited CPUs."""
+        root = Path(f"/proc/{os.getpid()}/root/sys/fs/cgroup/cpu")  # a host sees another /sys
         return (root if root.is_dir() else root.parent) / f"{self._mark}{name}"
 
     def _limit(self, name: str) -> None:
@@ -98,46 +98,45 @@ class Lab:
             (group / "cpu.max").write_text(f"{quota_us} {period_us}")
 
     def _enter(self, name: str) -> str:
-        """What a shell does to be limited as its host is."""
+        """Shell code that puts the shell into the control group of its host."""
         return f"echo $$ > {self._group(name)}/cgroup.procs;" if name in self.shares else ""
 
     def address(self, name: str) -> str:
-        """The address of a host."""
+        """The IP address of a host."""
         return f"{NETWORK}.{10 + self.names.index(name)}"
 
     def start(self, words: list[str], on: str = "h0", **environment: str) -> subprocess.Popen[str]:
         """Start a command on a host, in the lab's folder."""
-        known = {
+        variables = {
             **os.environ,
             "DEEPBENCH_REMOTE_SHELL": str(self.ssh),
             "HYDRA_LAUNCHER": "ssh",
             "HYDRA_LAUNCHER_EXEC": str(self.ssh),
             **environment,
         }
-        go = ["sh", "-c", f'cd {self.folder} && exec "$@"', "sh", *words]  # nsenter begins in the root folder
+        go = ["sh", "-c", f'cd {self.folder} && exec "$@"', "sh", *words]  # nsenter starts in the root folder
         command = ["sh", "-c", f'{self._enter(on)} exec "$@"', "sh"]
         command += ["nsenter", "-t", str(self._pids[on]), "-n", "-u", "-i", "-m", *go]
-        return subprocess.Popen(command, env=known, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def cut(self, name: str) -> None:
-        """Pull the plug of a host."""
+        """Cut the link of a host."""
         _sh(f"ip -n {self._mark}sw link set v{self.names.index(name)} down")
 
     def ranks(self, name: str) -> list[int]:
         """Process numbers of ranks on a host."""
-        here = os.stat(f"/proc/{self._pids[name]}/ns/net").st_ino
-        found = []
+        namespace = os.stat(f"/proc/{self._pids[name]}/ns/net").st_ino
+        ranks = []
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                is_rank = b"deepbench.measure.group.rank" in (path / "cmdline").read_bytes()
-                if is_rank and os.stat(path / "ns" / "net").st_ino == here:
-                    words = (path / "cmdline").read_bytes().split(b"\0")
-                    if b"deepbench.measure.group.rank" in words and b"python" in words[0]:
-                        found.append(int(path.name))
-        return found
+                words = (path / "cmdline").read_bytes().split(b"\0")
+                is_rank = b"deepbench.measure.group.rank" in words and b"python" in words[0]
+                if is_rank and os.stat(path / "ns" / "net").st_ino == namespace:
+                    ranks.append(int(path.name))
+        return ranks
 
     def close(self) -> None:
-        """Take everything down, whatever still runs there."""
+        """Kill all processes and remove everything."""
         for pid in self._pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -162,12 +161,12 @@ class Lab:
 
 
 def missing(rate: str | None = None) -> str | None:
-    """Why there can be no lab here, or None."""
+    """What this machine lacks for a lab, or None."""
     try:
         with Lab(1, rate):
             return None
     except (OSError, subprocess.CalledProcessError) as error:
-        return f"network namespaces cannot be made here ({error})"
+        return f"simulated hosts need root and iproute2, and a kernel that allows network namespaces: {error}"
 
 
 def _sh(script: str) -> None:
@@ -177,6 +176,6 @@ def _sh(script: str) -> None:
 
 
 if __name__ == "__main__":
-    with Lab(int(sys.argv[1]), sys.argv[2]) as made:
-        process = made.start(sys.argv[4:])
+    with Lab(int(sys.argv[1]), sys.argv[2]) as lab:
+        process = lab.start(sys.argv[4:])
         print(process.communicate()[0])

@@ -1,4 +1,4 @@
-"""A fleet whose hosts are processes of this machine: what comes, what is missing, what is lost on the way."""
+"""Fleets whose hosts are processes of this machine: results, missing hosts, failing hosts, slow hosts."""
 
 import json
 import os
@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, lines_of
+from tests.conftest import NO_LIBRARIES, ROOT, lines_of
 from tests.hosts.lab import Lab, missing
-from tests.measure.conftest import NO_LIBRARIES
 
-if not os.environ.get("DEEPBENCH_TEST_HOSTS"):
-    pytest.skip("fleets are opt-in: make test-hosts", allow_module_level=True)
-pytest.importorskip("distributed", reason="Dask distributed is not installed (extra fleet)")
+pytestmark = pytest.mark.hosts
 
 CASE = "gemm m=33 n=17 k=9 i8 null threads=1"
 
-# In the place of ssh: every host is this machine, but one that is not there.
+# Replaces ssh: every host is this machine, except one that does not answer.
 SHELL = """#!/bin/sh
 host=$1; shift
 [ "$host" = absent ] && exit 255
@@ -28,9 +25,14 @@ exec sh -c "$*"
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _requirements():
+    pytest.importorskip("distributed", reason="Dask distributed is not installed (extra fleet)")
+
+
 @pytest.fixture(scope="session")
 def plugins(tmp_path_factory):
-    """A folder with one library of one's own."""
+    """A folder of plug-ins with one library."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "backends").mkdir()
     text = "from tests.measure.liars import Honest\nclass Own(Honest):\n    name = title = 'honest'\nBACKEND = Own()\n"
@@ -40,22 +42,22 @@ def plugins(tmp_path_factory):
 
 @pytest.fixture
 def fleet(deepbench, tmp_path, plugins):
-    """Run the command on hosts of these names."""
+    """Run `deepbench fleet` on hosts with these names."""
     (tmp_path / "shell").write_text(SHELL)
     (tmp_path / "shell").chmod(0o700)
 
     def run(hosts, *words, **environment):
         (tmp_path / "hosts").write_text("".join(f"{h}\n" for h in hosts))
-        known = {"DEEPBENCH_REMOTE_SHELL": str(tmp_path / "shell"), "DEEPBENCH_PLUGINS": str(plugins), **NO_LIBRARIES}
+        shell = {"DEEPBENCH_REMOTE_SHELL": str(tmp_path / "shell"), "DEEPBENCH_PLUGINS": str(plugins), **NO_LIBRARIES}
         words = ("fleet", *words, "--hostfile", "hosts", "--links", "none", "-o", "fleet.jsonl")
-        done = deepbench(*words, **known, **environment)
+        done = deepbench(*words, **shell, **environment)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
     return run
 
 
-def test_equal_hosts_give_one_file_that_show_reads(fleet, deepbench, tmp_path):
+def test_equal_hosts_write_one_file_that_show_reads(fleet, deepbench, tmp_path):
     done = fleet(["a", "b"], CASE, "--quick", "--runs", "2")
 
     assert 0 == done.returncode, done.stdout + done.stderr
@@ -67,14 +69,14 @@ def test_equal_hosts_give_one_file_that_show_reads(fleet, deepbench, tmp_path):
     }
     shown = deepbench("show", "fleet.jsonl")
     assert done.stdout.split("•")[1].split("fleet.jsonl")[0].strip() in shown.stdout
-    found = json.loads(deepbench("show", "fleet.jsonl", "--json").stdout)
-    assert ["a", "b"] == [row["host"] for row in found["hosts"]]
+    content = json.loads(deepbench("show", "fleet.jsonl", "--json").stdout)
+    assert ["a", "b"] == [row["host"] for row in content["hosts"]]
     one = deepbench("show", "fleet.jsonl", "--host", "b")
     assert "33×17×9" in one.stdout or "33 × 17 × 9" in one.stdout, one.stdout
     assert 64 == deepbench("show", "fleet.jsonl", "--host", "c").returncode
 
 
-def test_a_host_that_is_not_there_is_the_first_thing_said(fleet):
+def test_a_missing_host_is_reported_first(fleet):
     done = fleet(["a", "absent", "b"], CASE, "--quick", "--runs", "1", "--wait", "6")
 
     assert 1 == done.returncode
@@ -82,8 +84,8 @@ def test_a_host_that_is_not_there_is_the_first_thing_said(fleet):
     assert "• absent returned no result: run 1: no worker has joined from there" in done.stdout
 
 
-def test_a_host_that_fails_is_told_with_its_own_words(fleet, tmp_path):
-    """It lacks a library that the others have."""
+def test_a_failing_host_is_reported_with_its_error_message(fleet, tmp_path):
+    """It lacks a library that the other host has."""
     begin, _, run = SHELL.rpartition("exec")
     without = 'unset DEEPBENCH_PLUGINS; exec sh -c "$(echo "$*" | sed s/DEEPBENCH_PLUGINS/NO_PLUGINS/)"\n'
     (tmp_path / "shell").write_text(f'{begin}[ "$host" = a ] && exec{run}{without}')
@@ -93,8 +95,8 @@ def test_a_host_that_fails_is_told_with_its_own_words(fleet, tmp_path):
     assert "• b returned no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
 
 
-def test_a_host_that_is_lost_in_the_middle_leaves_the_others(fleet, tmp_path):
-    """Its worker is killed as soon as it measures; nobody else gets its task."""
+def test_the_others_finish_when_a_host_is_lost(fleet, tmp_path):
+    """Its worker is killed as soon as it measures, and no other host gets its task."""
     import threading
 
     def kill():
@@ -102,13 +104,12 @@ def test_a_host_that_is_lost_in_the_middle_leaves_the_others(fleet, tmp_path):
         while time.monotonic() < end:
             for path in Path("/proc").glob("[0-9]*/environ"):
                 try:
-                    mine = (
-                        b"DEEPBENCH_TEST_HOST=b\0" in path.read_bytes() and str(tmp_path).encode() in path.read_bytes()
-                    )
+                    variables = path.read_bytes()
                     words = path.with_name("cmdline").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                if mine and b"deepbench" in words and b"run" in words:  # the payload: its parent is the worker
+                on_host_b = b"DEEPBENCH_TEST_HOST=b\0" in variables and str(tmp_path).encode() in variables
+                if on_host_b and b"deepbench" in words and b"run" in words:  # its parent is the worker
                     stat = path.with_name("stat").read_text().rpartition(")")[2].split()
                     os.kill(int(stat[1]), signal.SIGKILL)
                     return
@@ -126,14 +127,14 @@ def test_a_host_that_is_lost_in_the_middle_leaves_the_others(fleet, tmp_path):
     assert "• b " in done.stdout
 
 
-def test_a_host_at_four_fifths_of_a_core_is_found():
-    """Three hosts in turn on this machine, one held back by its control group (benchmarks/fleet.py: nine tenths)."""
+def test_a_host_with_four_fifths_of_a_core_is_reported_as_slow():
+    """Three hosts take turns on this machine; a control group limits one. (benchmarks/fleet.py: nine tenths.)"""
     if reason := missing():
         pytest.skip(reason)
     try:
         lab = Lab(3, None, {"h1": 0.8})
     except OSError as error:
-        pytest.skip(f"CPU shares of control groups cannot be set here ({error})")
+        pytest.skip(f"control groups of this machine do not allow to limit CPUs: {error}")
     with lab:
         case = "gemm m=1024 n=1024 k=1024 f32 openblas threads=1"
         words = ["fleet", case, "--hostfile", "hosts", "--apart", "--links", "none", "-o", "fleet.jsonl"]

@@ -57,11 +57,7 @@ def file_of(tmp_path, name, times, interleaved=None, **machine):
         for text, values in zip(texts, times, strict=True)
         for i, s in enumerate(values, 1)
     ]
-    path = tmp_path / name
-    from deepbench.core.json_lines import to_line
-
-    path.write_text("".join(to_line(line) for line in [header, *records]))
-    return read_results(path)
+    return read_results(samples.write(tmp_path / name, records, header))
 
 
 FAST = [1.00, 1.01, 0.99, 1.005, 0.995]

@@ -1,10 +1,13 @@
-"""Which limit a case stands at, from limits made by hand."""
+"""Peaks, bandwidths and call times; which limit a case is closest to; rates above the measured peak."""
 
 import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge import limits
+from deepbench.judge.limits import Limits
+from deepbench.machine import remembered
 from deepbench.results import summary
+from deepbench.results.file import ResultFile
 from tests import samples
 
 MACHINE = {
@@ -28,106 +31,249 @@ LINES = [
     ),
     line(what="call", backend="mkl", library="MKL 1", seconds=1e-6),
 ]
-ROOF = samples.roof(1e12)
+PEAK = samples.peak(1e12)
 
 
-def standing(text, seconds, more=(), roofs=(ROOF,), lines=LINES, machine=MACHINE):
+def nearest(text, seconds, more=(), peaks=(PEAK,), lines=LINES, machine=MACHINE):
     records = [samples.measured(seconds=s, text=t) for t, s in [(text, seconds), *more]]
     summaries = summary.summarize(records)
-    return limits.Limits(lines, roofs, summaries, machine).standing(summaries[0])
+    return learned([*lines, *peaks], summaries, machine).nearest(summaries[0])
+
+
+def learned(lines, summaries, machine=MACHINE):
+    header = {**samples.header(), "machine": machine}
+    return limits.of_file(ResultFile("mine.jsonl", header, limits=list(lines)), summaries)
 
 
 GEMM = "gemm m={} n={} k={} a_t=0 b_t=0 forward f32 mkl threads=1{}"
 
 
-def test_work_that_a_library_may_leave_out_raises_no_roof():
+def test_work_that_a_library_may_skip_does_not_raise_the_peak():
     """Of 49 places of this filter nine see the image, the others its padding: five times the rate of anything else."""
     padded = "conv n=2 c=2048 h=7 w=7 k=512 r=1 s=1 pad_h=3 pad_w=3 stride_h=2 stride_w=2 forward f32 onednn threads=1"
     made = samples.measured("onednn", 1e-3, text=padded)
     (s,) = summary.summarize([made])
-    known = limits.Limits((), (), [s], {})
+    known = learned([], [s])
 
     assert known.peak("f32", "cpu", 1) == pytest.approx(s.flop_per_s * 9 / 49)
-    assert 1 == known.standing(s).share
+    assert 1 == known.nearest(s).share
 
 
-def test_a_large_product_stands_at_arithmetic():
-    found = standing(GEMM.format(1024, 1024, 1024, ""), 4e-3)  # 2.1 ms at a TFLOP/s, 1.3 ms of memory
+def test_a_large_product_is_compute_bound():
+    found = nearest(GEMM.format(1024, 1024, 1024, ""), 4e-3)  # 2.1 ms at a TFLOP/s, 1.3 ms of memory
 
-    assert "compute" == found.bound
+    assert "compute" == found.name
     assert 2 * 1024**3 / 1e12 / 4e-3 == pytest.approx(found.share, rel=0.01)
     assert 2 * 1024**3 / (4 * 4 * 1024**2) == pytest.approx(found.intensity)
-    assert "arithmetic 54 %, L3" in found.evidence
+    assert "compute 54 %, L3" in found.evidence
 
 
 @pytest.mark.parametrize(("side", "level"), [(60, "L1"), (250, "L2"), (2000, "L3"), (20000, "memory")])
-def test_a_matrix_times_a_vector_stands_at_the_level_that_holds_it(side, level):
+def test_a_matrix_times_a_vector_is_bound_by_the_level_that_holds_it(side, level):
     """The time is twice that of reading at the level's rate."""
     rate = {"L1": 1e11, "L2": 5e10, "L3": 2e10, "memory": 1e10}[level]
-    found = standing(GEMM.format(side, 1, side, ""), 2 * 4 * side * side / rate, lines=LINES[:-1])
+    found = nearest(GEMM.format(side, 1, side, ""), 2 * 4 * side * side / rate, lines=LINES[:-1])
 
-    assert level == found.bound
+    assert level == found.name
     assert 0.5 == pytest.approx(found.share, abs=0.03)
 
 
 def test_cold_data_come_from_memory_however_small():
-    found = standing(GEMM.format(300, 1, 300, " cache=cold"), 8 * 300 * 300 / 1e10)
+    found = nearest(GEMM.format(300, 1, 300, " cache=cold"), 8 * 300 * 300 / 1e10)
 
-    assert "memory" == found.bound
-
-
-def test_a_tiny_product_stands_at_what_a_call_takes():
-    found = standing(GEMM.format(8, 8, 8, ""), 1.5e-6)
-
-    assert "latency" == found.bound
-    assert "a call 67 %" in found.evidence
+    assert "memory" == found.name
 
 
-def test_threads_that_win_nothing_are_told():
+def test_a_tiny_product_is_bound_by_call_overhead():
+    found = nearest(GEMM.format(8, 8, 8, ""), 1.5e-6)
+
+    assert "latency" == found.name
+    assert "call overhead 67 %" in found.evidence
+
+
+def test_threads_that_gain_nothing_are_reported():
     text = "gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 mkl threads=2"
     two = [{**entry, "threads": 2} for entry in LINES[:-1]]
-    roofs = [{**samples.roof(2e11), "threads": 2}]
+    peaks = [samples.peak(2e11, threads=2)]
     more = [(text.replace("threads=2", "threads=1"), 55e-6)]
 
-    assert "parallelism" == standing(text, 50e-6, more, roofs, two).bound
-    assert "1 thread 1.10 times the time" in standing(text, 50e-6, more, roofs, two).evidence
-    assert "compute" == standing(text, 30e-6, more, roofs, two).bound
+    assert "parallelism" == nearest(text, 50e-6, more, peaks, two).name
+    assert "1.10× the time with 1 thread" in nearest(text, 50e-6, more, peaks, two).evidence
+    assert "compute" == nearest(text, 30e-6, more, peaks, two).name
 
 
-def test_no_case_stands_above_its_roof():
-    """What a checked result did can be done, whatever a probe in a slow moment said."""
-    found = standing(GEMM.format(1024, 1024, 1024, ""), 1e-3)
+def test_no_case_exceeds_its_limit():
+    """A checked result raises the limits that a probe measured in a slow moment."""
+    found = nearest(GEMM.format(1024, 1024, 1024, ""), 1e-3)
 
     assert 1.0 == pytest.approx(found.share)
 
 
-def test_a_cache_that_is_only_said_to_be_there_is_none():
-    """A guest is told of 480 MB that it cannot use: reads of that size are no faster than memory."""
+def test_a_cache_that_is_no_faster_than_memory_does_not_count():
+    """A virtual machine may report 480 MB that it cannot use: reads of that size are no faster than memory."""
     machine = {"caches": [*MACHINE["caches"][:2], {"level": 3, "bytes": 480 * 2**20, "shared_by": "0-3"}]}
-    found = standing(GEMM.format(8000, 1, 8000, ""), 0.05, machine=machine)
+    found = nearest(GEMM.format(8000, 1, 8000, ""), 0.05, machine=machine)
 
-    assert "memory" == found.bound
+    assert "memory" == found.name
 
 
-def test_nothing_is_said_where_nothing_is_known():
-    assert standing(GEMM.format(64, 64, 64, ""), 1e-3, roofs=(), lines=()).bound == "compute"  # its own rate
+def test_no_limit_is_named_if_none_is_known():
+    assert nearest(GEMM.format(64, 64, 64, ""), 1e-3, peaks=(), lines=()).name == "compute"  # its own rate
     records = [samples.measured(backend="null", status="unchecked")]
     summaries = summary.summarize(records)
-    assert limits.Limits((), (), summaries, {}).standing(summaries[0]) is None
+    assert learned([], summaries).nearest(summaries[0]) is None
 
 
-def test_only_what_nobody_has_measured_is_missing():
-    chosen = [parse_case("gemm m=9 n=9 k=9 a_t=0 b_t=0 forward f32 mkl threads=2")]
-    first = limits.probes_missing(chosen, [], limits.COARSE)
-
-    assert {"memory", "gemm"} == {c.op for c in first}
-    assert [] == limits.probes_missing(chosen, [{"case": c.text} for c in first], limits.COARSE)
-    old = [{"case": c.text, "disturbed": True, "at": "2026-01-01T00:00:00+00:00"} for c in first]
-    assert first == limits.probes_missing(chosen, old, limits.COARSE)
-    assert [] == limits.probes_missing([parse_case("gemm m=9 n=9 k=9 i8 forward null threads=1")], [], limits.COARSE)
+CHOSEN = [parse_case("gemm m=9 n=9 k=9 a_t=0 b_t=0 forward f16 mkl threads=2")]
 
 
-def test_of_several_probes_the_fastest_counts():
+def lines_of(probes, **values):
+    """A line for each probe, as if it had been measured."""
+    lines = []
+    for p in probes:
+        own = (
+            {"precision": p.cases[0].precision.name, "device": "cpu", "flop_per_s": 1e9} if p.what == "compute" else {}
+        )
+        lines.append(line(what=p.what, case=p.cases[0].text, seconds=1.0, **own, **values) | {"threads": 2})
+    return lines
+
+
+def test_only_unknown_limits_are_measured():
+    probes = limits.probes_for(CHOSEN, ["mkl", "loops"])
+    known = lines_of(probes)
+    old = lines_of(probes, disturbed=True)
+    new = [{**limit, "at": limits.datetime.now(limits.UTC).isoformat()} for limit in old]
+
+    assert [("compute", "f32"), ("compute", "f16")] == [p.key[:2] for p in probes if p.what == "compute"]
+    assert len(limits.COARSE) + 1 == sum(p.what != "compute" for p in probes)
+    assert [] == limits.missing(probes, known, [])
+    assert probes[:2] == limits.missing(probes, [], known)  # a file is judged by peaks of its own run
+    assert probes[2:] == limits.missing(probes, old, [])
+    assert [] == limits.missing(probes, new, [])
+
+
+def test_a_budget_leaves_no_time_for_other_probes_than_those_of_peaks():
+    probes = limits.probes_for(CHOSEN, ["mkl", "loops"])
+    others_s = limits.PROBE_S * (len(probes) - 2)
+
+    assert probes[:2] == limits.missing(probes, [], [], 0.9 * others_s / limits.MOST_OF_BUDGET)
+    assert probes == limits.missing(probes, [], [], 1.1 * others_s / limits.MOST_OF_BUDGET)
+
+
+def test_backends_that_do_not_compute_need_no_limits():
+    case = parse_case("gemm m=9 n=9 k=9 i8 forward null threads=1")
+
+    assert [] == limits.probes_for([case], ["mkl", "loops"])
+
+
+def test_only_libraries_that_compute_set_the_peak():
+    libraries = ["mkl", "null", "openblas"]
+
+    assert {"mkl", "openblas"} == {c.backend for c in limits.compute_probe("f32", "cpu", 2, libraries).cases}
+    assert {"mkl"} == {c.backend for c in limits.compute_probe("f16", "cpu", 2, libraries).cases}
+
+
+def test_the_fastest_of_several_probes_counts():
     known = [line(what="call", backend="mkl", library="MKL 1", case="c", seconds=s) for s in (3e-6, 1e-6, 2e-6)]
+    known += [samples.peak(rate) for rate in (1e9, 3e9, 2e9)]
 
-    assert [1e-6] == [entry["seconds"] for entry in limits.best(known)]
+    assert [1e-6, 1e-3] == [entry["seconds"] for entry in limits.best(known).values()]
+    assert 3e9 == Limits(known).peak("f32", "cpu", 1)
+
+
+def test_a_run_measures_what_is_unknown_and_takes_the_rest_from_earlier_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv(remembered.STATE, str(tmp_path))
+    call = line(what="call", backend="mkl", library="MKL 1", seconds=2e-6)
+    call["case"] = limits.call_probe("mkl", 2).cases[0].text
+    limits.remember(MACHINE, call | {"threads": 2})
+    remembered.remember(MACHINE, "peaks", {n: v for n, v in samples.peak(9e9, threads=2).items() if n != "device"})
+    remembered.remember(MACHINE, "limits", {"what": "no limit"})
+    kept, titles = [], []
+    known = Limits()
+    limits.complete(known, CHOSEN, ["mkl"], MACHINE, probe_at(1e9), kept.append, titles.append)
+
+    assert ["peak rate in f32", "peak rate in f16"] == titles
+    assert kept == known.lines
+    assert [("f32", 1e9), ("f16", 1e9)] == [(k["precision"], k["flop_per_s"]) for k in kept[:2]]
+    assert {"call", "compute"} == {k["what"] for k in kept[2:]}
+    assert 9e9 == known.peak("f16", "cpu", 2)
+    assert 2 == len(limits.recall(MACHINE))  # peaks of this run are not for later ones
+
+
+# ---- rates above the peak
+
+FLOP = 2 * 2 * 3 * 4
+
+
+def probe_at(rate):
+    def measure(case, number):
+        record = samples.measured(case.backend, text=case.text)
+        record["measurement"]["samples_s"] = [record["flop"] / rate] * 10
+        return record
+
+    return measure
+
+
+def judged(rate, peaks, probed, kept):
+    """A record at this rate, judged while probes reach `probed`."""
+    return limits.judge_rate(samples.measured(seconds=FLOP / rate), peaks, ["mkl"], probe_at(probed), kept.append)
+
+
+def test_a_rate_below_the_peak_stays():
+    kept = []
+
+    assert "ok" == judged(0.9e9, Limits([samples.peak(1e9)]), 1e9, kept)["status"]
+    assert [] == kept
+
+
+def test_a_rate_above_the_peak_is_wrong_after_further_probes():
+    kept = []
+    record = judged(3e9, Limits([samples.peak(1e9)]), 1e9, kept)
+
+    assert "wrong" == record["status"]
+    assert "above the measured peak" in record["reason"]
+    assert limits.MOST_PROBES == len(kept)
+
+
+def test_probes_of_a_slow_minute_do_not_judge_later_results():
+    kept = []
+
+    assert "ok" == judged(3e9, Limits([samples.peak(1e9)] * 10), 2.9e9, kept)["status"]
+    assert 1 == len(kept)
+
+
+def test_a_peak_that_was_measured_too_low_is_raised_and_kept():
+    kept = []
+    peaks = Limits([samples.peak(1e9)])
+
+    assert "ok" == judged(3e9, peaks, 2.9e9, kept)["status"]
+    assert 2.9e9 == kept[0]["flop_per_s"] == peaks.peak("f32", "cpu", 1)
+
+
+def test_no_peak_is_below_that_of_f32():
+    peaks = Limits([samples.peak(5e9), samples.peak(1e9, "f16")])
+
+    assert 5e9 == peaks.peak("f16", "cpu", 1)
+    assert 5e9 == peaks.peak("i8", "cpu", 1)
+    assert peaks.peak("f32", "cpu", 2) is None
+
+
+def test_the_number_of_probes_is_limited():
+    kept = []
+    peaks = Limits([samples.peak(1e9)])
+    for _ in range(20):
+        judged(3e9, peaks, 1e9, kept)
+
+    assert limits.MOST_PROBES == len(kept)
+
+
+def test_results_do_not_raise_the_peak_that_they_are_judged_by():
+    """The report learns from results, the judgement from probes alone."""
+    summaries = summary.summarize([samples.measured(seconds=FLOP / 3e9)])
+
+    assert learned([samples.peak(1e9)], summaries).peak("f32", "cpu", 1) > 2.9e9
+    assert "wrong" == judged(3e9, Limits([samples.peak(1e9)]), 1e9, [])["status"]
+
+
+def test_nothing_is_judged_without_a_peak():
+    assert "ok" == judged(1e15, Limits(), 1.0, [])["status"]

@@ -1,4 +1,4 @@
-"""What the doctor says of machines made of files."""
+"""Findings about machines that are simulated with files."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def machine(tmp_path):
     return make
 
 
-def found(root, what):
+def finding_of(root, what):
     return next((f for f in doctor.examine(root, 0.0) if f.what == what), None)
 
 
@@ -41,7 +41,12 @@ CPU = "sys__devices__system__cpu__"
         ({"sys__kernel__mm__transparent_hugepage__enabled": "always [madvise] never"}, "huge pages", True, None),
         ({CPU + "cpu0__thermal_throttle__core_throttle_count": "7"}, "heat", False, "cool the machine"),
         ({"sys__class__thermal__thermal_zone0__temp": "45000"}, "heat", True, None),
-        ({"proc__meminfo": "SwapTotal: 4000000 kB\nSwapFree: 1000000 kB\n"}, "swap", False, "end what uses it"),
+        (
+            {"proc__meminfo": "SwapTotal: 4000000 kB\nSwapFree: 1000000 kB\n"},
+            "swap",
+            False,
+            "stop programs that use much memory",
+        ),
         (
             {"sys__devices__system__node__node0__x": "", "sys__devices__system__node__node1__x": ""},
             "NUMA",
@@ -51,7 +56,7 @@ CPU = "sys__devices__system__cpu__"
     ],
 )
 def test_a_finding_and_its_remedy(machine, files, what, good, words):
-    finding = found(machine(**files), what)
+    finding = finding_of(machine(**files), what)
 
     assert good == finding.good, finding
     assert (words is None) == (finding.remedy is None), finding
@@ -59,25 +64,28 @@ def test_a_finding_and_its_remedy(machine, files, what, good, words):
         assert words in finding.remedy
 
 
-def test_time_that_others_took(monkeypatch):
-    quiet = doctor._time_of_others({"idle": 0, "user": 0, "steal": 0}, {"idle": 95, "user": 5, "steal": 0})
-    loud = doctor._time_of_others({"idle": 0, "user": 0, "steal": 0}, {"idle": 50, "user": 30, "steal": 20})
+def test_steal_and_other_load(monkeypatch):
+    quiet = doctor._load({"idle": 0, "user": 0, "steal": 0}, {"idle": 95, "user": 5, "steal": 0})
+    loud = doctor._load({"idle": 0, "user": 0, "steal": 0}, {"idle": 50, "user": 30, "steal": 20})
 
     assert [True, True] == [f.good for f in quiet]
     assert [False, False] == [f.good for f in loud]
-    assert "20.0 % of the time away" in loud[0].text
-    assert "30 % busy" in loud[1].text
+    assert "took 20.0 % of the CPU time" in loud[0].text
+    assert "use 30 % of the CPU time" in loud[1].text
 
 
-def test_a_machine_that_shows_nothing_is_not_complained_about(tmp_path):
+def test_unreadable_files_are_no_problem(tmp_path):
     assert [] == [f for f in doctor.examine(tmp_path, 0.0) if not f.good]
 
 
-def test_two_openmp_runtimes_in_one_library_are_told_and_in_two_are_not_mended():
+def test_two_openmp_runtimes_are_a_problem_in_one_library_only():
     both = {"mkl": {"library": {}, "openmp": ["libiomp5.so", "libgomp.so.1"]}}
-    apart = {"mkl": {"library": {}, "openmp": ["libiomp5.so"]}, "onednn": {"library": {}, "openmp": ["libgomp.so.1"]}}
+    separate = {
+        "mkl": {"library": {}, "openmp": ["libiomp5.so"]},
+        "onednn": {"library": {}, "openmp": ["libgomp.so.1"]},
+    }
 
     assert not doctor.openmp(both).good
-    assert doctor.openmp(apart).good
-    assert "libgomp and libiomp5" in doctor.openmp(apart).text
+    assert doctor.openmp(separate).good
+    assert "libgomp and libiomp5" in doctor.openmp(separate).text
     assert doctor.openmp({"mkl": {"unavailable": {}}}).good

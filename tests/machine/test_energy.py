@@ -1,4 +1,4 @@
-"""Joules from counters made of files: windows, wraps, and why there are none."""
+"""Joules from counters that are simulated with files."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from deepbench.machine import energy
 
 @pytest.fixture
 def sockets(tmp_path):
-    """Two sockets whose counters are set by hand, and a part of one, which is not counted twice."""
+    """Sockets with given counters, and a part of the first one, which must not be counted twice."""
 
     def make(*microjoules):
         for i, value in enumerate(microjoules):
@@ -25,29 +25,29 @@ def sockets(tmp_path):
     return make
 
 
-def test_joules_of_all_sockets_over_calls_without_a_pause(sockets):
+def test_joules_per_call_of_all_sockets(sockets):
     counters = sockets(100, 200)
-    made = []
+    repeats = []
 
     def call(count):
-        made.append(count)
+        repeats.append(count)
         sockets(600_100, 400_200)
 
-    found = energy.measure_energy(call, 0.05, 3, 0.01, counters)
+    result = energy.measure_energy(call, 0.05, 3, 0.01, counters)
 
-    assert 1.0 == pytest.approx(found["joules_per_call"] * found["calls"])
-    assert 3 * sum(made) == found["calls"]
-    assert "too short for the counters" in found["valid"]
+    assert 1.0 == pytest.approx(result["joules_per_call"] * result["calls"])
+    assert 3 * sum(repeats) == result["calls"]
+    assert "too short for the counters" in result["valid"]
     assert energy.measure_energy(call, 0.5, 1, 1.01, sockets(0, 0))["valid"] is True
 
 
-def test_a_counter_that_wrapped_around(sockets):
+def test_a_counter_that_wraps_around(sockets):
     counters = sockets(900_000)
 
     assert 0.2 == pytest.approx(counters.joules([900_000], [100_000]))
 
 
-def test_counters_that_do_not_move_or_are_not_there_are_no_joules(sockets, tmp_path):
+def test_missing_or_stuck_counters_give_no_joules(sockets, tmp_path):
     still = energy.measure_energy(lambda count: None, 0.05, 1, 0.01, sockets(5, 5))
     assert (None, None) == (still["joules_per_call"], still["watts"])
     assert still["valid"] is not True

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, lines_of
+from tests.conftest import NO_LIBRARIES, ROOT, lines_of
 from tests.measure.group_liars import GROUP_LIARS
 from tests.measure.liars import LIARS
-
-# Without the real libraries there is no roof to probe, which would take most of the time.
-NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("MKL", "ONEDNN", "OPENBLAS")}
 
 
 @pytest.fixture(scope="session")

@@ -275,6 +275,13 @@ class Misfit(Liar):
         return {"name": self.name, "version": 1.2, "path": None}
 
 
+class Disobedient(Liar):
+    """Uses another number of threads than the case has."""
+
+    def threads_in_use(self):
+        return 7
+
+
 class CrashAtLoad(Liar):
     """Dies while it is loaded."""
 

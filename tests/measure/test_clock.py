@@ -44,45 +44,45 @@ def run(clock, rules=None):
 def test_a_steady_kernel_is_sure_as_soon_as_the_rules_allow():
     found = run(ScriptedClock(100e-6))
 
-    assert "sure" == found.stopped
-    assert {100e-6} == set(found.samples_s)
-    assert Rules.least_samples <= len(found.samples_s)
-    assert Rules.least_s <= sum(found.samples_s) * found.calls_per_sample < 2 * Rules.least_s
+    assert "sure" == found["stopped"]
+    assert {100e-6} == set(found["samples_s"])
+    assert Rules.least_samples <= len(found["samples_s"])
+    assert Rules.least_s <= sum(found["samples_s"]) * found["calls_per_sample"] < 2 * Rules.least_s
 
 
 def test_a_sample_lasts_about_one_and_a_half_milliseconds():
-    assert 15 == run(ScriptedClock(100e-6)).calls_per_sample
-    assert 1500 == run(ScriptedClock(1e-6)).calls_per_sample
-    assert 1 == run(ScriptedClock(10e-3)).calls_per_sample
+    assert 15 == run(ScriptedClock(100e-6))["calls_per_sample"]
+    assert 1500 == run(ScriptedClock(1e-6))["calls_per_sample"]
+    assert 1 == run(ScriptedClock(10e-3))["calls_per_sample"]
 
 
 def test_a_long_kernel_is_sampled_once_and_warmed_by_its_first_call():
     clock = ScriptedClock(2.0)
     found = run(clock)
 
-    assert ("time", 1, 0, 2) == (found.stopped, len(found.samples_s), found.warm_up_calls, clock.calls)
+    assert ("time", 1, 0, 2) == (found["stopped"], len(found["samples_s"]), found["warm_up_calls"], clock.calls)
 
 
 def test_the_first_call_is_kept_apart():
     found = run(ScriptedClock(50e-3, 1e-3))
 
-    assert 50e-3 == found.first_call_s
-    assert {1e-3} == set(found.samples_s)
+    assert 50e-3 == found["first_call_s"]
+    assert {1e-3} == set(found["samples_s"])
 
 
 def test_warm_up_goes_on_until_flat():
     falling = [1e-3 * (1 + 0.5 * 0.8**i) for i in range(30)]
     found = run(ScriptedClock(*falling, 1e-3), Rules(warm_up_s=1.0))
 
-    assert found.warm_up_calls >= 10
-    assert max(found.samples_s) < 1.05e-3
+    assert found["warm_up_calls"] >= 10
+    assert max(found["samples_s"]) < 1.05e-3
 
 
 def test_a_first_call_that_is_slow_because_the_library_loads_does_not_end_the_warm_up():
     found = run(ScriptedClock(70e-3, 0.4e-3))
 
-    assert 4 == found.calls_per_sample
-    assert found.warm_up_calls > 5
+    assert 4 == found["calls_per_sample"]
+    assert found["warm_up_calls"] > 5
 
 
 def test_a_thread_that_ends_takes_its_time_along_and_none_is_negative():
@@ -98,7 +98,7 @@ def test_warm_up_is_bounded():
     restless = [1e-3, 2e-3] * 5000
     found = run(ScriptedClock(*restless))
 
-    assert found.warm_up_s < 2 * Rules.warm_up_s
+    assert found["warm_up_s"] < 2 * Rules.warm_up_s
 
 
 def test_a_kernel_that_never_settles_is_unstable_or_out_of_time():
@@ -107,30 +107,30 @@ def test_a_kernel_that_never_settles_is_unstable_or_out_of_time():
     generator = random.Random(1)
     times = [generator.choice((1e-3, 3e-3)) for _ in range(20000)]
 
-    assert run(ScriptedClock(*times)).stopped == "time"
-    assert run(ScriptedClock(*times), Rules(most_s=1e3)).stopped == "unstable"
+    assert run(ScriptedClock(*times))["stopped"] == "time"
+    assert run(ScriptedClock(*times), Rules(most_s=1e3))["stopped"] == "unstable"
 
 
 def test_disturbed_samples_do_not_count_for_the_stop():
     found = run(ScriptedClock(2e-3, switches_every=2))
 
-    assert "sure" == found.stopped
-    assert 0 < sum(found.involuntary_switches) <= len(found.samples_s)
+    assert "sure" == found["stopped"]
+    assert 0 < sum(found["involuntary_switches"]) <= len(found["samples_s"])
 
 
 def test_in_a_quick_run_a_long_first_call_is_the_only_sample():
     clock = ScriptedClock(3.0)
     found = run(clock, QUICK.rules)
 
-    assert ("first_call", [3.0], 1) == (found.stopped, found.samples_s, clock.calls)
-    assert [3.0] == found.cpu_s
+    assert ("first_call", [3.0], 1) == (found["stopped"], found["samples_s"], clock.calls)
+    assert [3.0] == found["cpu_s"]
 
 
 def test_of_a_library_that_loads_in_its_first_call_a_second_one_decides():
     rules = dataclasses.replace(QUICK.rules, first_call_counts_s=None)
 
-    assert {2e-3} == set(run(ScriptedClock(2.0, 2e-3), rules).samples_s)
-    assert [3.0] == run(ScriptedClock(4.0, 3.0), rules).samples_s
+    assert {2e-3} == set(run(ScriptedClock(2.0, 2e-3), rules)["samples_s"])
+    assert [3.0] == run(ScriptedClock(4.0, 3.0), rules)["samples_s"]
 
 
 def test_a_clock_that_does_not_advance_gives_no_endless_rate():
@@ -151,9 +151,9 @@ def test_calls_are_counted_where_buffers_take_turns():
 
     found = run(Turning(20e-6))
 
-    assert 75 == found.calls_per_sample
-    assert {20e-6} == set(found.samples_s)
-    assert "sure" == found.stopped
+    assert 75 == found["calls_per_sample"]
+    assert {20e-6} == set(found["samples_s"])
+    assert "sure" == found["stopped"]
 
 
 def test_the_real_clock_reads_evidence_that_grows():

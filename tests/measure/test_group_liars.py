@@ -122,7 +122,7 @@ def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
     record = group_liar("grouphonest")
 
     assert "unavailable" == record["status"]
-    assert "the launcher started groups of 1 ranks, wanted 3; is it that of another MPI?" == record["reason"]
+    assert "the launcher started groups of 1 ranks, wanted 3; does it belong to another MPI?" == record["reason"]
 
 
 def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
@@ -131,7 +131,7 @@ def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
     record = group_liar("grouphonest")
 
     assert "crashed" == record["status"]
-    assert "the launcher ended, exit code 9, last words: no such host" == record["reason"]
+    assert "the launcher ended, exit code 9, last output: no such host" == record["reason"]
 
 
 def test_ranks_end_when_the_parent_is_killed(plugins, deepbench, tmp_path):
@@ -167,9 +167,9 @@ def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
     import socket
     import threading
 
-    from deepbench.measure.group.parent import Hub
+    from deepbench.measure.group.parent import Coordinator
 
-    real = Hub._start
+    real = Coordinator._start
 
     def start(self, listener, *rest):
         address = listener.getsockname()
@@ -183,7 +183,7 @@ def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
         threading.Thread(target=bother, daemon=True).start()
         real(self, listener, *rest)
 
-    monkeypatch.setattr(Hub, "_start", start)
+    monkeypatch.setattr(Coordinator, "_start", start)
     record = group_liar("grouphonest")
 
     assert ("ok", None) == (record["status"], record["reason"])
@@ -214,7 +214,7 @@ def test_a_rank_that_never_connects_is_not_waited_for_so_long(group_liar, monkey
     record = group_liar("grouphonest", timeout_s=60.0)
 
     assert "timeout" == record["status"]
-    assert "waiting for rank 1, which has not connected, last words: no module here" in record["reason"]
+    assert "waiting for rank 1, which has not connected, last output: no module here" in record["reason"]
     assert time.monotonic() - start < 20
 
 
@@ -223,11 +223,11 @@ def test_a_group_that_cannot_listen_is_a_record(group_liar, monkeypatch):
     record = group_liar("grouphonest")
 
     assert "crashed" == record["status"]
-    assert "a group cannot be started from 192.0.2.1" in record["reason"]
+    assert "cannot start a group from 192.0.2.1" in record["reason"]
 
 
 def test_ranks_that_print_for_ever_are_ended(group_liar, monkeypatch):
-    monkeypatch.setattr("deepbench.measure.group.parent.LARGEST_OUTPUT_BYTES", 2**20)
+    monkeypatch.setattr("deepbench.measure.process.LARGEST_OUTPUT_BYTES", 2**20)
     record = group_liar("groupprinter")
 
     assert ("crashed", "the ranks printed more than 1048576 bytes") == (record["status"], record["reason"])

@@ -1,6 +1,6 @@
 """The environment of a worker."""
 
-from deepbench.core.variables import THREAD_VARIABLES, tuning
+from deepbench.core.variables import thread_variables, tuning
 from deepbench.measure import launch
 
 
@@ -9,7 +9,7 @@ def test_threads_reach_every_runtime_whatever_the_parent_has():
         3, "none", [0, 1], {"OMP_NUM_THREADS": "99", "HOME": "/h", "KMP_AFFINITY": "compact"}
     )
 
-    assert {"3"} == {found[name] for name in THREAD_VARIABLES}
+    assert {"3"} == {found[name] for name in thread_variables()}
     assert "/h" == found["HOME"]
     assert "OMP_PLACES" not in found
     assert "KMP_AFFINITY" not in found

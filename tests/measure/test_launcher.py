@@ -1,4 +1,4 @@
-"""Processes of a launcher that lend their hosts: what they start there, and how it ends."""
+"""Ranks of a launcher that give rank 0 their hosts: the commands they run there, and how these end."""
 
 import json
 import os
@@ -11,49 +11,48 @@ import pytest
 
 from deepbench.core import errors
 from deepbench.measure.group import launcher
-from deepbench.measure.group.link import Place
+from deepbench.measure.group.link import RankInfo
 
 
 @pytest.fixture
-def lender(tmp_path, monkeypatch):
-    """Rank 0's line to a lender of another name, and the facts of the stand-in for ssh that reaches it."""
+def shell(tmp_path, monkeypatch):
+    """The program that stands for ssh and reaches another rank, which serves this one as rank 0."""
     monkeypatch.chdir(tmp_path)
-    where = Place("slurm", 1, 2)
-    told = {}
+    found = {}
 
     def serve():
-        told["line"], token = launcher._listener(Place("slurm", 0, 2)), "word"
-        listener, path = told["line"]
+        (listener, path), token = launcher._listen(RankInfo("slurm", 0, 2)), "word"
+        found["listener"] = listener
         launcher._publish(path, {"addresses": ["127.0.0.1"], "port": listener.getsockname()[1], "token": token})
-        lines, hellos = launcher._welcome(listener, Place("slurm", 0, 2), token)
-        told["rank"], told["hello"] = lines[1], hellos[1]
-        launcher._send(lines[1], {"cpus": sorted(os.sched_getaffinity(0))})
+        connections, hellos = launcher._accept_all(listener, RankInfo("slurm", 0, 2), token)
+        found["connection"], found["hello"] = connections[1], hellos[1]
+        connections[1].send({"cpus": sorted(os.sched_getaffinity(0))})
 
     server = threading.Thread(target=serve)
     server.start()
-    other = threading.Thread(target=lambda: launcher.serve_rank_zero(where))
+    other = threading.Thread(target=lambda: launcher.serve_rank_zero(RankInfo("slurm", 1, 2)))
     other.start()
     server.join(20)
     facts = tmp_path / "facts.json"
-    shells = {"127.0.0.1": [told["hello"]["port"], told["hello"]["key"]]}
-    facts.write_text(json.dumps({"here": "10.9.9.9", "shells": shells}))
+    servers = {"127.0.0.1": [found["hello"]["port"], found["hello"]["key"]]}
+    facts.write_text(json.dumps({"here": "10.9.9.9", "servers": servers}))
     yield [sys.executable, "-m", "deepbench.measure.group.launcher", str(facts)]
-    told["rank"].close()
+    found["connection"].close()
     other.join(20)
-    told["line"][0].close()
-    assert not other.is_alive()  # it leaves with rank 0
+    found["listener"].close()
+    assert not other.is_alive()  # it ends with rank 0
 
 
-def test_a_command_runs_there_and_its_words_and_code_come_back(lender):
+def test_a_command_runs_on_the_host_and_returns_its_output_and_exit_code(shell):
     command = ["-x", "-l", "me", "127.0.0.1", "echo one; echo two >&2;", "exit 7"]
-    done = subprocess.run([*lender, *command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*shell, *command], capture_output=True, text=True, timeout=60)
 
     assert (7, "one\ntwo\n") == (done.returncode, done.stdout)
 
 
-def test_what_it_started_ends_with_who_asked(lender, tmp_path):
+def test_a_command_ends_with_the_process_that_asked_for_it(shell, tmp_path):
     mark = tmp_path / "pid"
-    asker = subprocess.Popen([*lender, "127.0.0.1", f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 100"])
+    asker = subprocess.Popen([*shell, "127.0.0.1", f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 100"])
     while not mark.exists():
         time.sleep(0.02)
     asker.kill()
@@ -64,34 +63,34 @@ def test_what_it_started_ends_with_who_asked(lender, tmp_path):
         time.sleep(0.02)
 
 
-def test_a_stranger_starts_nothing(lender, tmp_path):
+def test_a_process_without_the_key_starts_nothing(shell, tmp_path):
     facts = json.loads((tmp_path / "facts.json").read_text())
-    facts["shells"]["127.0.0.1"][1] = "another key"
+    facts["servers"]["127.0.0.1"][1] = "another key"
     (tmp_path / "facts.json").write_text(json.dumps(facts))
-    done = subprocess.run([*lender, "127.0.0.1", f"touch {tmp_path}/made"], capture_output=True, timeout=60)
+    done = subprocess.run([*shell, "127.0.0.1", f"touch {tmp_path}/made"], capture_output=True, timeout=60)
 
     assert 255 == done.returncode
     assert not (tmp_path / "made").exists()
 
 
-def test_a_host_of_nobody_is_said(lender):
-    done = subprocess.run([*lender, "elsewhere", "true"], capture_output=True, text=True, timeout=60)
+def test_a_host_without_a_rank_is_an_error(shell):
+    done = subprocess.run([*shell, "elsewhere", "true"], capture_output=True, text=True, timeout=60)
 
     assert (255, "no process of this job runs on elsewhere\n") == (done.returncode, done.stderr)
 
 
-def test_who_waits_in_vain_says_for_whom(tmp_path, monkeypatch):
+def test_the_error_of_a_failed_rendezvous_names_the_rank(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launcher, "MEET_S", 0.3)
-    vain = r"rank 1 of 3 has not come within 0\.3 s; do all hosts share"
-    with pytest.raises(errors.BadInput, match=vain), launcher.gather_hosts(Place("hydra", 0, 3)):
+    monkeypatch.setattr(launcher, "RENDEZVOUS_S", 0.3)
+    missing = r"rank 1 of 3 did not connect within 0\.3 s; if the hosts do not share this folder"
+    with pytest.raises(errors.BadInput, match=missing), launcher.gather_hosts(RankInfo("hydra", 0, 3)):
         pass
-    with pytest.raises(errors.BadInput, match="does not find rank 0: nobody said where it is"):
-        launcher.serve_rank_zero(Place("hydra", 2, 3))
+    with pytest.raises(errors.BadInput, match="does not find rank 0: it has not published its address"):
+        launcher.serve_rank_zero(RankInfo("hydra", 2, 3))
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_launcher_below_another_sees_nothing_of_it():
+def test_a_launcher_does_not_inherit_the_variables_of_another():
     outer = {"PMI_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "3", "RANK": "1", "PMIX_NAMESPACE": "x"}
 
     assert {"PATH": "/bin", "OMP_NUM_THREADS": "2"} == launcher.without_launcher(

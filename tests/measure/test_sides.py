@@ -1,11 +1,9 @@
 """Two sides of one run: how they are said, which cases they share, when they are decided."""
 
-import os
-
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.measure import sides
+from deepbench.measure import launch, sides
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import read_words
@@ -36,15 +34,12 @@ def test_a_setting_a_library_and_a_variable():
     assert {"OMP_WAIT_POLICY": "b"} == variable[1].environment
 
 
-def test_a_sides_variables_are_there_while_it_works_and_gone_after(monkeypatch):
-    monkeypatch.delenv("DEEPBENCH_X", raising=False)
-    monkeypatch.setenv("DEEPBENCH_Y", "before")
-    side = sides.Side("a", environment={"DEEPBENCH_X": "1", "DEEPBENCH_Y": "2"})
-    with side.at_work():
-        assert ("1", "2") == (os.environ["DEEPBENCH_X"], os.environ["DEEPBENCH_Y"])
+def test_the_variables_of_a_side_are_for_its_workers_alone():
+    before = {"DEEPBENCH_X": "", "DEEPBENCH_Y": "before", "HOME": "/root"}
+    side = sides.Side("a", environment={"DEEPBENCH_X": "1", "DEEPBENCH_Y": ""})
 
-    assert "DEEPBENCH_X" not in os.environ
-    assert "before" == os.environ["DEEPBENCH_Y"]
+    assert {"DEEPBENCH_X": "1", "HOME": "/root"} == launch.with_variables(before, side.environment)
+    assert {"DEEPBENCH_X": "", "DEEPBENCH_Y": "before", "HOME": "/root"} == before
 
 
 def planned(text, **choices):
@@ -54,12 +49,12 @@ def planned(text, **choices):
 def test_pairs_differ_in_nothing_but_what_the_sides_say():
     text = "gemm m=3 n=3 k=3 f32"
     a, b = planned(text, threads=(1,), backends=("mkl", "openblas")), planned(text, threads=(2,), backends=("mkl",))
-    (pair,) = sides.pairs(a, b, {"threads"})
+    (pair,) = sides.pair_up(a, b, {"threads"})
 
     assert (1, 2) == (pair.a.threads, pair.b.threads)
     assert "mkl" == pair.a.backend == pair.b.backend
     with pytest.raises(BadInput, match="no case in common"):
-        sides.pairs(a, b, set())
+        sides.pair_up(a, b, set())
 
 
 TEXT = "gemm m=3 n=3 k=3 a_t=0 b_t=0 forward f32 mkl threads=1"
@@ -92,13 +87,9 @@ def test_rounds_go_on_until_the_sides_are_told_apart():
     assert [] == next_of([1.0] * 10, [0.9, 1.2, 1.1, 0.8, 1.3] * 2)  # enough is enough
 
 
-def test_a_side_without_a_variable_takes_it_away(monkeypatch):
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+def test_a_side_can_remove_a_variable():
     a, b = sides.parse_sides("OMP_WAIT_POLICY=,passive")
-    with a.at_work():
-        assert "OMP_WAIT_POLICY" not in os.environ
-    with b.at_work():
-        assert "passive" == os.environ["OMP_WAIT_POLICY"]
 
-    assert "active" == os.environ["OMP_WAIT_POLICY"]
+    assert {} == launch.with_variables({"OMP_WAIT_POLICY": "active"}, a.environment)
+    assert {"OMP_WAIT_POLICY": "passive"} == launch.with_variables({"OMP_WAIT_POLICY": "active"}, b.environment)
     assert "without OMP_WAIT_POLICY" == a.words

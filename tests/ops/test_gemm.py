@@ -1,4 +1,4 @@
-"""GEMM's mathematics: inputs, reference, counts, and a check that finds what is wrong."""
+"""GEMM: inputs, reference, counts, and a check that finds wrong results."""
 
 import numpy as np
 import pytest
@@ -22,21 +22,21 @@ VARIANTS = [
 ]
 
 
-def made(text=SMALL, a_t=0, b_t=0, precision="f32", beta=1):
+def make(text=SMALL, a_t=0, b_t=0, precision="f32", beta=1):
     c = parse_case(text.format(a_t=a_t, b_t=b_t, precision=precision, beta=beta))
     return c, OP.operands(c)
 
 
 def solved(*variant, **words):
-    """A case with the right answer in its output."""
-    c, operands = made(*variant, **words)
+    """A case with the correct result in its output."""
+    c, operands = make(*variant, **words)
     answer = OP.reference(c, operands)["c"]
     operands["c"][...] = answer.astype(operands["c"].dtype)
     return c, operands
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_the_right_answer_passes(variant):
+def test_the_correct_result_passes(variant):
     c, operands = solved(*variant)
 
     verdict = check(OP, c, operands)
@@ -55,16 +55,16 @@ def test_one_wrong_element_anywhere_is_found(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_outputs_as_the_kernel_finds_them_do_not_pass(variant):
-    c, operands = made(*variant)
+def test_an_output_that_was_not_written_is_found(variant):
+    c, operands = make(*variant)
 
     assert not check(OP, c, operands).passed
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_answer_added_twice_does_not_pass(variant):
+def test_a_product_added_twice_is_found(variant):
     c, operands = solved(*variant)
-    fresh = made(*variant)[1]["c"].astype(np.float64)
+    fresh = make(*variant)[1]["c"].astype(np.float64)
     if c.settings["beta"] == "0":
         fresh[...] = 0
     operands["c"][...] = (2.0 * operands["c"] - fresh).astype(operands["c"].dtype)
@@ -91,8 +91,8 @@ def test_a_transposed_operand_is_found():
     assert not check(OP, c, operands).passed
 
 
-def test_a_product_in_half_precision_is_not_f32():
-    c, operands = made(LARGE)
+def test_a_product_in_half_precision_is_found():
+    c, operands = make(LARGE)
     half = (operands["b"].astype(np.float16) @ operands["a"].astype(np.float16)).astype(np.float32)
     operands["c"][...] = half + operands["c"]
 
@@ -101,8 +101,8 @@ def test_a_product_in_half_precision_is_not_f32():
 
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f16", "i8", "i8u8"])
 @pytest.mark.parametrize(("a_t", "b_t"), [(0, 0), (1, 1)])
-def test_operands_lie_in_memory_column_by_column(precision, a_t, b_t):
-    c, operands = made(precision=precision, a_t=a_t, b_t=b_t)
+def test_operands_are_column_major(precision, a_t, b_t):
+    c, operands = make(precision=precision, a_t=a_t, b_t=b_t)
     p = c.problem
 
     assert ((p.m, p.k) if a_t else (p.k, p.m)) == operands["a"].shape
@@ -113,7 +113,7 @@ def test_operands_lie_in_memory_column_by_column(precision, a_t, b_t):
 
 
 def test_the_reference_is_the_definition():
-    c, operands = made(a_t=1, b_t=0)
+    c, operands = make(a_t=1, b_t=0)
     p = c.problem
     a = np.array([[operands["a"][i, t] for t in range(p.k)] for i in range(p.m)], float)
     b = np.array([[operands["b"][j, t] for j in range(p.n)] for t in range(p.k)], float)
@@ -125,7 +125,7 @@ def test_the_reference_is_the_definition():
 
 
 @pytest.mark.parametrize("type_name", ["f32", "bf16", "f16", "s8", "u8", "s32"])
-def test_contents_are_random_never_zero_never_denormal_and_always_the_same(type_name):
+def test_contents_are_random_reproducible_and_never_zero_or_denormal(type_name):
     one = random((300, 7), type_name, 1)
     again = random((300, 7), type_name, 1)
     other = random((300, 7), type_name, 2)
@@ -138,25 +138,25 @@ def test_contents_are_random_never_zero_never_denormal_and_always_the_same(type_
     assert len(np.unique(one.astype(np.float64))) > 15
 
 
-def test_a_tile_is_repeated_without_aligning_rows():
+def test_the_tile_repeats_but_rows_differ():
     big = random((3, 1_000_000), "u8", 1).reshape(-1)
 
     assert (big[: big.size - TILE] == big[TILE:]).all()
     assert (big[:1_000_000] != big[1_000_000:2_000_000]).any()
 
 
-def test_work_is_two_operations_a_product_and_traffic_each_element_once():
-    c, _ = made()
+def test_flop_and_traffic_bytes():
+    c, _ = make()
     p = c.problem
 
     assert 2 * p.m * p.n * p.k == OP.flop(c)
     assert 4 * (p.m * p.k + p.k * p.n + 2 * p.m * p.n) == OP.traffic_bytes(c)
-    without, _ = made(beta=0)
+    without, _ = make(beta=0)
     assert 4 * (p.m * p.k + p.k * p.n + p.m * p.n) == OP.traffic_bytes(without)
 
 
 def test_a_changed_input_changes_its_fingerprint():
-    _, operands = made()
+    _, operands = make()
     before = fingerprint(OP, operands)
     operands["b"][-1, -1] = -operands["b"][-1, -1]
     after = fingerprint(OP, operands)

@@ -1,4 +1,4 @@
-"""Every op's check finds what is wrong: one element, a transposed filter, a missing bias, what was left from before."""
+"""The check of every operation finds wrong results: one element, a transposed filter, a missing bias."""
 
 import itertools
 import re
@@ -14,7 +14,7 @@ from deepbench.ops.conv import check as conv_check
 from deepbench.ops.recurrent import check as recurrent_check
 from deepbench.ops.recurrent import problem as recurrent_problem
 
-# These are checked as large ones are, by sums and samples: see `_as_large`.
+# These are checked like large problems, by sums and samples; see `_as_large`.
 LARGE = [
     "conv n=2 c=40 h=12 w=10 k=70 r=3 s=3 pad_h=1 pad_w=1",
     "conv n=2 c=64 h=20 w=15 k=128 r=5 s=5 pad_h=1 pad_w=1 stride_h=2 stride_w=2 groups=2",
@@ -28,7 +28,7 @@ LARGE = [
 
 @pytest.fixture(autouse=True)
 def _as_large(request, monkeypatch):
-    """Nothing is small enough to be computed in full where the problem is one of `LARGE`."""
+    """Check the problems in `LARGE` like large ones."""
     named = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
     if any(isinstance(v, str) and (v.startswith(tuple(LARGE)) or v in LARGE_SIZES) for v in named):
         for module in (conv_check, recurrent_check, sparse_gemm):
@@ -39,7 +39,7 @@ LARGE_SIZES = ("n=2 c=96 h=20 w=20 k=192 r=3 s=3", "n=2 c=40 h=12 w=10 k=70 r=3 
 
 
 def texts():
-    """Every op in every direction, in f32 and in what it has of lower precision; small and large."""
+    """Every operation in every direction and in several precisions, small and large."""
     for op in all_ops().values():
         if op.name == "gemm" or op.is_group:
             continue  # test_gemm.py, test_collective.py
@@ -57,7 +57,7 @@ TEXTS = list(texts())
 
 
 def solved(text):
-    """A case with the right answer in its outputs."""
+    """A case with the correct results in its outputs."""
     c = parse_case(text)
     op = find_op(c.op)
     arrays = op.operands(c)
@@ -71,7 +71,7 @@ def outputs(op, arrays):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_right_answer_passes_and_one_wrong_element_of_any_output_does_not(text):
+def test_correct_results_pass_and_one_wrong_element_of_any_output_is_found(text):
     c, op, arrays = solved(text)
     verdict = check(op, c, arrays)
     assert verdict.passed, verdict
@@ -82,7 +82,7 @@ def test_the_right_answer_passes_and_one_wrong_element_of_any_output_does_not(te
         array = arrays[name]
         place = tuple(n * 2 // 3 for n in array.shape)
         before = array[place].copy()
-        # Twice a typical value: what one product more or less would make is found too, see the next test in f32.
+        # An error of twice a typical value; the next test has smaller errors in f32.
         typical = np.sqrt(np.mean(array.astype(np.float64) ** 2)) or 1
         changed = before.astype(np.float64) + 2 * typical
         array[place] = (
@@ -106,7 +106,7 @@ def test_a_small_error_of_one_element_is_found_in_f32(text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_outputs_as_a_kernel_finds_them_do_not_pass(text):
+def test_an_output_that_was_not_written_is_found(text):
     c, op, arrays = solved(text)
     right = {name: arrays[name].copy() for name in outputs(op, arrays)}
     op.reset(c, arrays)
@@ -170,7 +170,7 @@ def test_a_recurrent_layer_without_its_bias_or_with_transposed_weights_is_found(
         assert not check(op, c, arrays).passed, name
 
 
-def test_rows_of_a_batch_that_change_places_are_found():
+def test_exchanged_rows_of_a_batch_are_found():
     c, op, arrays = solved("recurrent cell=gru hidden=20 batch=9 timesteps=5 forward f32 reference threads=1")
     arrays["y"][:, [4, 5]] = arrays["y"][:, [5, 4]]
 
@@ -179,14 +179,14 @@ def test_rows_of_a_batch_that_change_places_are_found():
 
 @pytest.mark.parametrize("block", [2, 4, 6, 8, 16])
 @pytest.mark.parametrize("cell", ["vanilla", "lstm", "gru"])
-def test_a_block_of_rows_that_is_copied_is_found(cell, block):
+def test_a_copied_block_of_rows_is_found(cell, block):
     c, op, arrays = solved(f"recurrent cell={cell} hidden=20 batch=32 timesteps=5 forward f32 reference threads=1")
     arrays["y"][:, block : 2 * block] = arrays["y"][:, :block]
 
     assert not check(op, c, arrays).passed
 
 
-def test_what_was_not_looked_at_is_not_covered(monkeypatch):
+def test_sampled_steps_are_not_counted_as_covered(monkeypatch):
     text = "recurrent cell=gru hidden=10 batch=7 timesteps=200 forward f32 reference threads=1"
     c, op, arrays = solved(text)
     assert arrays["y"].size == check(op, c, arrays).covers
@@ -195,13 +195,13 @@ def test_what_was_not_looked_at_is_not_covered(monkeypatch):
     verdict = check(op, c, arrays)
 
     assert verdict.passed
-    # Rows 0 and 5 are of the first kind and looked at everywhere, the other five at 66 of 200 steps at most.
+    # Rows 0 and 5 are checked at all 200 steps, the other five rows at 66 or fewer.
     assert 2 * 200 * 10 < verdict.covers <= (2 * 200 + 5 * 66) * 10
     assert arrays["y"].size == verdict.of
 
 
-def test_a_bias_larger_than_the_sums_is_no_error():
-    """Rounding is relative to what is added, the bias too."""
+def test_a_bias_larger_than_the_sums_is_not_an_error():
+    """Rounding errors are relative to everything that is added, including the bias."""
     c, op, arrays = solved("conv n=1 c=1 h=64 w=64 k=8 r=1 s=1 forward f32 reference threads=1 bias=yes")
 
     assert check(op, c, arrays).passed
@@ -214,11 +214,11 @@ def test_padding_in_depth_alone_makes_three_dimensions():
     assert check(op, c, arrays).passed
 
 
-def test_a_state_that_a_step_forgets_is_found():
+def test_a_step_that_forgets_its_state_is_found():
     c, op, arrays = solved("recurrent cell=lstm hidden=20 batch=3 timesteps=5 forward f32 reference threads=1")
     half = {name: values[2:].copy() if name == "x" else values for name, values in arrays.items()}
     later = parse_case("recurrent cell=lstm hidden=20 batch=3 timesteps=3 forward f32 reference threads=1")
-    arrays["y"][2:] = op.reference(later, half)["y"]  # as if it began anew at step 2
+    arrays["y"][2:] = op.reference(later, half)["y"]  # as if it started again at step 2
 
     assert not check(op, c, arrays).passed
 
@@ -233,8 +233,8 @@ def test_a_sparse_product_that_ignores_beta_is_found(beta):
     assert not check(op, c, arrays).passed
 
 
-def test_gradients_of_the_reference_are_gradients():
-    """By differences, in every input of every cell: the formulas are ours, so they are tested on their own."""
+def test_gradients_of_the_reference_match_finite_differences():
+    """For every input of every cell."""
     for cell, extra in (("vanilla", ""), ("lstm", ""), ("gru", ""), ("gru", "gru_reset=before")):
         sizes = f"recurrent cell={cell} hidden=4 batch=3 timesteps=3"
         backward = parse_case(f"{sizes} backward f32 reference threads=1 {extra}")
@@ -255,7 +255,7 @@ def test_gradients_of_the_reference_are_gradients():
 
 
 @pytest.mark.parametrize("text", ["", "groups=4", "dilation_h=2 stride_w=2", "d=4 t=2 pad_d=1"])
-def test_gradients_of_a_convolution_are_its_transposes(text):
+def test_gradients_of_a_convolution_are_its_adjoints(text):
     """<y(x, w), dy> = <x, dx(dy, w)> = <w, dw(x, dy)>."""
     op = find_op("conv")
     made = {}
@@ -272,7 +272,7 @@ def test_gradients_of_a_convolution_are_its_transposes(text):
     assert inner == pytest.approx((results["dw"] * made["w"]).sum())
 
 
-def test_a_convolution_counts_without_its_padding():
+def test_flop_of_a_convolution_without_padding():
     c = parse_case(
         "conv n=1 c=4 h=7 w=7 k=8 r=1 s=1 pad_h=3 pad_w=3 stride_h=2 stride_w=2 forward f32 reference threads=1"
     )
@@ -283,7 +283,7 @@ def test_a_convolution_counts_without_its_padding():
     assert 2 * 8 * 4 * 3 * 3 == op.other_flop(c)["without_padding"]
 
 
-def test_a_sparse_product_counts_its_non_zeros_and_the_original_its_zeros():
+def test_flop_of_a_sparse_product():
     c = parse_case("sparse_gemm m=7680 n=2 k=2560 sparsity=95 forward f32 reference threads=1")
     op = find_op("sparse_gemm")
 
@@ -293,6 +293,6 @@ def test_a_sparse_product_counts_its_non_zeros_and_the_original_its_zeros():
     arrays = op.operands(c)
     assert 7680 * 128 == arrays["row_starts"][-1] == arrays["columns"].size
     lengths = np.diff(arrays["row_starts"])
-    assert 9 < lengths.std() < 13  # √(2560 · 0.95 · 0.05) = 11: as long as chance makes them
+    assert 9 < lengths.std() < 13  # √(2560 · 0.95 · 0.05) = 11, as for independent zeros
     row = arrays["columns"][arrays["row_starts"][5] : arrays["row_starts"][6]]
     assert (np.diff(row) > 0).all()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.cli.run import duration_of
+from deepbench.cli.options import duration
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.plan.cases import Choices, expand
@@ -63,10 +63,10 @@ def test_what_failed_is_not_measured_again():
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10min", 600), ("1.5h", 5400), ("2 min", 120)])
 def test_times_as_people_write_them(text, seconds):
-    assert seconds == duration_of(text)
+    assert seconds == duration("--budget", text)
 
 
 @pytest.mark.parametrize("text", ["10", "ten minutes", "0s", "-1min", "1e9h", ""])
 def test_other_words_are_refused(text):
     with pytest.raises(BadInput, match="--budget wants a time"):
-        duration_of(text)
+        duration("--budget", text)

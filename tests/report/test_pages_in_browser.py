@@ -5,14 +5,12 @@ Wants Chromium, and playwright and axe from PyPI: make test-browser.
 
 import csv
 import io
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from deepbench.core import units
-from deepbench.core.json_lines import to_line
 from deepbench.report import site
 from deepbench.report.page import content, render
 from deepbench.results.file import ResultFile, read_results
@@ -20,14 +18,11 @@ from deepbench.results.summary import summarize
 from tests import samples
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if not os.environ.get("DEEPBENCH_TEST_BROWSER"):
-    pytest.skip("browser tests run when asked for: make test-browser", allow_module_level=True)
-sync_api = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
-axe = pytest.importorskip(
-    "axe_playwright_python.sync_playwright", reason="wants axe: pip install axe-playwright-python"
-)
+pytestmark = pytest.mark.browser
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
 if CHROMIUM is None:
-    pytest.skip("wants a browser: apt install chromium", allow_module_level=True)
+    pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
 
 HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}<b>=cmd\u202egnp.exe\x1b[31m"
 SHAPES = [(m, n) for m in (8, 16, 64) for n in (1, 2, 4, 32)]
@@ -53,9 +48,7 @@ def records():
 def result_file(path, cpu="A CPU"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
-    lines = [header, {"roof": samples.roof()}, *records()]
-    path.write_text("".join(to_line(line) for line in lines))
-    return read_results(path)
+    return read_results(samples.write(path, [{"roof": samples.roof()}, *records()], header))
 
 
 @pytest.fixture(scope="session")

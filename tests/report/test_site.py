@@ -2,13 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from deepbench import formats
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import to_line
 from deepbench.report import plot, site
+from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.conftest import ROOT
@@ -21,9 +22,7 @@ def write(folder, name, seconds=1e-3, sizes=(1, 2), cpu="A CPU"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
     records = [samples.measured(seconds=seconds * n, text=TEXT.format(n)) for n in sizes]
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(to_line(line) for line in [header, *records]))
+    samples.write(folder / name, records, header)
 
 
 def test_each_machine_and_family_has_a_page_and_only_what_changed_is_made_again(tmp_path):
@@ -65,8 +64,9 @@ def test_what_a_file_has_no_more_leaves_the_families(tmp_path):
     write(folder, "one.jsonl")
     write(folder, "two.jsonl", sizes=(1, 2))
     site.build(folder, out, with_published=False)
-    header, record = samples.header(), samples.measured(text="gemm m=9 n=1 k=9 a_t=0 b_t=0 forward f32 mkl threads=1")
-    (folder / "one.jsonl").write_text("".join(to_line(line) for line in (header, record)))
+    samples.write(
+        folder / "one.jsonl", [samples.measured(text="gemm m=9 n=1 k=9 a_t=0 b_t=0 forward f32 mkl threads=1")]
+    )
     site.build(folder, out, with_published=False)
 
     pages = {p.name: p.read_text() for p in (out / "families").glob("gemm-*.html")}
@@ -122,10 +122,8 @@ def test_published_machines_are_in_the_site(tmp_path):
 def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     folder.mkdir()
-    given = formats.Given()
-    text = (ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt").read_text()
-    lines = formats.lines(formats.read(text, given), given, [])
-    (folder / "card.jsonl").write_text("".join(map(to_line, lines)))
+    source = ROOT / "tests" / "data" / "imports" / "text_nvidia_gemm_train_float.txt"
+    formats.import_file(source, folder / "card.jsonl", formats.ImportOptions())
     built = site.build(folder, out, with_published=False)
     (machine,) = json.loads((out / "index.json").read_text())["machines"]
 
@@ -161,12 +159,12 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 
 def test_a_roofline_of_characters():
-    from deepbench.judge.limits import Limits
+    from deepbench.judge.limits import Limits, of_file
 
     records = [samples.measured(seconds=1e-3 * n, text=TEXT.format(n * 64)) for n in (1, 2, 8)]
-    summaries = summarize(records)
-    lines = plot.roofline(summaries, Limits((), (), summaries, {}), 80)
+    summaries, file = summarize(records), ResultFile(Path(), samples.header())
+    lines = plot.roofline(summaries, of_file(file, summaries), 80)
 
     assert sum(line.count("g") for line in lines[:22]) >= 2
     assert max(map(len, lines[:24])) <= 80
-    assert [] == plot.roofline([], Limits((), (), (), {}), 80)
+    assert [] == plot.roofline([], Limits(), 80)

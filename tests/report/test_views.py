@@ -145,7 +145,7 @@ def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
     assert 0.2 == pytest.approx(only.break_even_density, rel=1e-3)  # a tenth are non-zeros, at twice the speed
     (said,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
     assert ["speed_up", "break_even"] == [n.code for n in notes.notes_of(said, found[said.record["case"]])]
-    assert "2.00× dense, break-even density 20.0 %" in cases.fastest_table(summaries, Limits((), (), (), {})).csv()
+    assert "2.00× dense, break-even density 20.0 %" in cases.fastest_table(summaries, Limits()).csv()
     assert 2 == pytest.approx(export.rows(summaries)[0]["speed_up_over_baseline"], rel=1e-3)
 
 

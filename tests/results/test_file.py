@@ -1,4 +1,4 @@
-"""Result files: what is read back, what is refused, and what survives."""
+"""Result files: writing, reading, damage, and summaries of their records."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
+from deepbench.judge.limits import Limits
 from deepbench.results import summary
 from deepbench.results.file import ARRAYS, Store, default_path, read_results
 from deepbench.results.record import STATUSES, make_record
@@ -22,39 +23,49 @@ def path(tmp_path):
 
 
 def written(path, *lines):
-    opened = Store.create(path, samples.header())
+    store = Store.create(path, samples.header())
     for line in lines:
-        opened.append(line)
-    opened.close()
+        store.append(line)
+    store.close()
     return path
 
 
-def test_what_is_written_is_read(path):
+def test_a_file_reads_back_as_it_was_written(path):
     one = samples.measured()
-    found = read_results(written(path, one, {"roof": samples.roof()}))
+    content = read_results(written(path, one, {"limit": samples.peak()}))
 
-    (read,) = found.records
+    (read,) = content.records
     for name in ARRAYS:
         read["measurement"][name] = list(read["measurement"][name])
     assert one == read
-    assert [samples.roof()] == found.roofs
-    assert samples.header() == found.header
-    assert not found.truncated
+    assert [samples.peak()] == content.limits
+    assert samples.header() == content.header
+    assert not content.truncated
 
 
-def test_a_torn_last_line_is_reported_and_ignored(path):
+def test_a_roof_of_an_earlier_version_is_a_compute_limit(path):
+    old = {name: value for name, value in samples.peak().items() if name != "device"}
+    content = read_results(
+        written(path, {"roof": samples.roof()}, {"roof": {**samples.roof(), "device": "cuda"}}, {"limit": old})
+    )
+
+    peak = {name: value for name, value in samples.peak().items() if name != "seconds"}
+    assert [peak, {**peak, "device": "cuda"}, samples.peak()] == content.limits
+
+
+def test_an_incomplete_last_line_is_reported_and_ignored(path):
     written(path, samples.measured())
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"case":"gemm m=1')
+    complete = path.read_bytes()
+    path.write_bytes(complete + b'{"case":"gemm m=1')
 
-    found = read_results(path)
+    content = read_results(path)
 
-    assert found.truncated
-    assert 1 == len(found.records)
-    assert len(whole) == found.complete_bytes
+    assert content.truncated
+    assert 1 == len(content.records)
+    assert len(complete) == content.complete_bytes
 
 
-def test_to_go_on_cuts_the_torn_line_off(path):
+def test_resuming_removes_an_incomplete_last_line(path):
     written(path, samples.measured())
     path.write_bytes(path.read_bytes() + b'{"case":"gemm m=1')
 
@@ -76,7 +87,7 @@ def test_an_existing_file_is_not_overwritten(path):
     assert before == path.read_bytes()
 
 
-def test_two_runs_do_not_write_one_file(path):
+def test_two_runs_cannot_write_to_one_file(path):
     first = Store.create(path, samples.header())
 
     with pytest.raises(BadInput, match="written by another run"):
@@ -99,7 +110,7 @@ def test_two_runs_do_not_write_one_file(path):
         (b"[" * 100_000 + b"\n", "line 1: not JSON"),
     ],
 )
-def test_what_is_no_result_file_gets_one_sentence(path, content, expected):
+def test_other_files_are_refused_in_one_sentence(path, content, expected):
     path.write_bytes(content)
 
     with pytest.raises(BadInput) as error:
@@ -119,7 +130,7 @@ def test_what_is_no_result_file_gets_one_sentence(path, content, expected):
         ({"measurement": {"samples_s": []}}, "measurement"),
     ],
 )
-def test_a_record_that_breaks_the_schema_is_named_with_its_line(path, change, expected):
+def test_a_record_that_does_not_match_the_schema_is_refused_with_its_line(path, change, expected):
     written(path, samples.measured())
     with path.open("a") as file:
         file.write(json.dumps({**samples.measured(), **change}) + "\n")
@@ -128,15 +139,15 @@ def test_a_record_that_breaks_the_schema_is_named_with_its_line(path, change, ex
         read_results(path)
 
 
-def test_a_file_larger_than_any_result_is_refused_without_reading(path):
+def test_a_very_large_file_is_refused_without_reading_it(path):
     with path.open("wb") as file:
-        file.truncate(10**9)  # sparse: takes no room
+        file.truncate(10**9)  # a sparse file occupies no disk space
 
     with pytest.raises(BadInput, match="has 1000000000 bytes"):
         read_results(path)
 
 
-def test_folders_and_missing_files_are_named(tmp_path):
+def test_folders_and_missing_files_are_refused(tmp_path):
     with pytest.raises(BadInput, match="is a folder"):
         read_results(tmp_path)
     with pytest.raises(BadInput, match="does not exist"):
@@ -144,25 +155,25 @@ def test_folders_and_missing_files_are_named(tmp_path):
 
 
 @settings(max_examples=150)
-@given(content=st.binary(max_size=300), cut=st.integers(0, 5000))
-def test_any_damage_is_read_up_to_it_or_refused_in_one_sentence(tmp_path_factory, content, cut):
+@given(damage=st.binary(max_size=300), cut=st.integers(0, 5000))
+def test_a_damaged_file_is_read_or_refused_in_one_sentence(tmp_path_factory, damage, cut):
     path = written(tmp_path_factory.mktemp("damage") / "r.jsonl", samples.measured())
-    path.write_bytes(path.read_bytes()[:cut] + content)
+    path.write_bytes(path.read_bytes()[:cut] + damage)
     try:
-        found = read_results(path)
-        assert len(found.records) <= 2
+        content = read_results(path)
+        assert len(content.records) <= 2
     except BadInput as error:
         assert "\n" not in str(error)
         assert len(str(error)) < 600
 
 
-def test_every_record_the_program_can_make_fits_the_schema():
+def test_a_new_record_of_any_status_matches_the_schema():
     for status in STATUSES:
         text = "gemm m=1 n=2 k=3 forward f32 mkl threads=1"
         assert schema_error(make_record(parse_case(text), 1, status, "why")) is None
 
 
-def test_a_name_that_is_taken_is_not_chosen(tmp_path):
+def test_the_default_name_is_unused(tmp_path):
     first = default_path(tmp_path, "20261121-113000")
     first.touch()
 
@@ -173,36 +184,38 @@ def test_a_name_that_is_taken_is_not_chosen(tmp_path):
 def test_a_summary_takes_its_status_from_the_first_round_that_failed():
     rounds = [samples.measured(), samples.failed("crashed", "killed by SIGSEGV", round_number=2)]
 
-    (found,) = summary.summarize(rounds)
+    (case,) = summary.summarize(rounds)
 
-    assert ("crashed", None, None) == (found.status, found.estimate, found.flop_per_s)
+    assert ("crashed", None, None) == (case.status, case.estimate, case.flop_per_s)
 
 
 def test_a_rate_counts_the_unpadded_work():
-    (found,) = summary.summarize([samples.measured(seconds=1e-3)])
+    (case,) = summary.summarize([samples.measured(seconds=1e-3)])
 
-    assert 2 * 2 * 3 * 4 / found.estimate.time_s == found.flop_per_s
-
-
-def test_one_process_has_an_interval_from_inside_and_says_so():
-    (found,) = summary.summarize([samples.measured()])
-
-    assert found.single_process
-    assert found.estimate.low_s <= found.estimate.time_s <= found.estimate.high_s
+    assert 2 * 2 * 3 * 4 / case.estimate.time_s == case.flop_per_s
 
 
-def test_interrupted_records_are_no_results():
+def test_the_interval_of_one_process_comes_from_its_samples():
+    (case,) = summary.summarize([samples.measured()])
+
+    assert case.single_process
+    assert case.estimate.low_s <= case.estimate.time_s <= case.estimate.high_s
+
+
+def test_interrupted_records_have_no_summary():
     assert [] == summary.summarize([samples.failed("interrupted", "stopped")])
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "data").glob("*.jsonl")), ids=lambda p: p.name)
-def test_files_of_real_machines_keep_reading(path):
-    found = read_results(path)
-    summaries = summary.summarize(found.records, found.order)
+def test_files_of_real_machines_can_be_read(path):
+    content = read_results(path)
+    summaries = summary.summarize(content.records, content.order)
 
-    assert len(found.order) == len(summaries)
+    assert len(content.order) == len(summaries)
     assert all(s.estimate.low_s < s.estimate.time_s < s.estimate.high_s for s in summaries if s.status == "ok")
-    roofs = {r["precision"]: 0.0 for r in found.roofs}
-    for r in found.roofs:
-        roofs[r["precision"]] = max(roofs[r["precision"]], r["flop_per_s"])
-    assert all(s.flop_per_s < 1.1 * max(roofs[s.record["precision"]], roofs["f32"]) for s in summaries if s.flop_per_s)
+    peaks = Limits(content.limits)
+    assert all(
+        s.flop_per_s < 1.1 * peaks.peak(s.record["precision"], "cpu", s.record["threads"])
+        for s in summaries
+        if s.flop_per_s
+    )

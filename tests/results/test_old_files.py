@@ -93,7 +93,7 @@ def test_a_record_of_plug_ins_can_be_read_without_them(from_elsewhere, tmp_path)
     assert ("cuda", False, False) == (summary.device, summary.is_framework, summary.is_group)
     assert "twice 4 numbers order=down" == summary.problem_title
     assert "Turbo BLAS shift" == summary.library_title
-    assert (6.0, "n") == (record["least_flop"], record["varies"])
+    assert (6.0, "n") == (record["least_flop"], record["sweep_field"])
 
 
 def test_an_old_record_of_plug_ins_is_read_by_its_names(from_elsewhere, tmp_path):
@@ -117,7 +117,7 @@ def test_an_old_record_reads_like_a_new_one(text, tmp_path):
     assert stored == completed
 
 
-def test_a_record_that_no_version_of_ours_understands_is_completed():
+def test_an_old_record_of_an_unknown_operation_is_completed():
     old = samples.as_old(samples.measured()) | {"op": "no_op", "backend": "no_library", "group": None}
 
     record = complete(old)

@@ -90,7 +90,6 @@ def differences_of_fields(kind, schema, place):
     [
         (record.Header, LINES["schema"]),
         (record.Record, LINES["case"]),
-        (record.Roof, LINES["roof"]["properties"]["roof"]),
     ],
 )
 def test_types_match_the_schema(kind, schema):
@@ -104,17 +103,18 @@ def test_each_kind_of_limit_has_the_fields_that_the_schema_requires_of_it():
     assert set(LIMIT["properties"]["what"]["enum"]) == kinds.keys() == rules.keys()
     assert LIMIT["properties"].keys() == set().union(*(kind.__annotations__ for kind in kinds.values()))
     for what, kind in kinds.items():
-        assert {*LIMIT["required"], *rules[what]} == kind.__required_keys__
+        # Readers add the device of compute limits: files of earlier versions lack it, and their roofs lack the time.
+        assert {*LIMIT["required"], *rules[what]} - {"seconds"} == kind.__required_keys__ - {"device", "seconds"}
         for name, field in typing.get_type_hints(kind, include_extras=True).items():
             if name != "what":
                 assert [] == list(differences(field, LIMIT["properties"][name], f"{what}.{name}"))
 
 
 def test_a_wrong_type_is_noticed():
-    class Wrong(record.Roof):  # type: ignore
-        threads: str
+    class Wrong(record.Header):  # type: ignore
+        command: str
         extra: int
 
-    found = list(differences_of_fields(Wrong, LINES["roof"]["properties"]["roof"], "roof"))
+    found = list(differences_of_fields(Wrong, LINES["schema"], "header"))
 
     assert 3 == len(found), found

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from deepbench.core.backend import kernel
 from deepbench.core.kernel import Kernel
 from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
     from deepbench.native.gpu.cudnn import Descriptor
 
-# Sums in f16 are left to matrix products: in layers they may be so far off that a check would say nothing.
+# Not `f16f16`: in layers, sums in f16 have errors so large that a check would mean nothing.
 FLOATS = ("f32", "tf32", "bf16", "f16")
 DIRECTIONS = ("forward", "backward_data", "backward_weights")
 
@@ -22,26 +23,26 @@ class CuDNN(GpuBackend):
     name = "cudnn"
     title = "cuDNN"
     part = "dnn"
+    tuning_prefixes = ("CUDNN_",)
 
     def start(self) -> None:
-        self.dnn = self.handle("cudnnCreate")
-        self.gpu.call("cudnnSetStream", self.dnn, self.gpu.stream)
-        # What the search chose, by case: configuration and plan.
+        self.handle = self.create("cudnnCreate")
+        self.gpu.call("cudnnSetStream", self.handle, self.gpu.stream)
+        # The search's choice by case: configuration and plan.
         self.plans: dict[str, tuple[Descriptor, Descriptor]] = {}
 
-    def version(self) -> str | None:
-        number = self.gpu.function("cudnnGetVersion")()
-        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    def version(self) -> str:
+        return version_text(self.gpu.function("cudnnGetVersion")())
 
     @kernel("conv", precisions=FLOATS, directions=DIRECTIONS)
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.cudnn import conv
 
-        return conv.prepare(self, case, arrays)
+        return conv.prepare(self, case, arrays, self.plans)
 
     @kernel("conv", precisions=("i8",))
     def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """Forward only: there is no gradient of integers."""
+        """Forward only: integers have no gradient."""
         return self.conv(case, arrays)
 
     @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))

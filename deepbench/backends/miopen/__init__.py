@@ -1,4 +1,4 @@
-"""MIOpen: AMD's convolutions and recurrent layers, in the place of cuDNN."""
+"""MIOpen, AMD's library for convolutions and recurrent layers; the counterpart of cuDNN."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 FLOATS = ("f32", "bf16", "f16")
 DIRECTIONS = ("forward", "backward_data", "backward_weights")
 
-# miopenDataType_t
-TYPES = {"f16": 0, "f32": 1, "s32": 2, "s8": 3, "bf16": 5}
-
 
 class MIOpen(GpuBackend):
     name = "miopen"
@@ -27,20 +24,15 @@ class MIOpen(GpuBackend):
     part = "miopen"
     device = "hip"
     vendor = HIP
+    tuning_prefixes = ("MIOPEN_",)
 
     def start(self) -> None:
-        self.miopen = self.handle("miopenCreateWithStream", self.gpu.stream)
+        self.handle = self.create("miopenCreateWithStream", self.gpu.stream)
 
-    def version(self) -> str | None:
+    def version(self) -> str:
         numbers = [ctypes.c_size_t() for _ in range(3)]
         self.gpu.call("miopenGetVersion", *map(ctypes.byref, numbers))
         return ".".join(str(n.value) for n in numbers)
-
-    def tensor(self, kind: str, sizes: list[int], strides: list[int]) -> ctypes.c_void_p:
-        """A description of an array of a type of ours: its sizes, and strides in elements."""
-        made, row = self.handle("miopenCreateTensorDescriptor"), ctypes.c_int * len(sizes)
-        self.gpu.call("miopenSetTensorDescriptor", made, TYPES[kind], len(sizes), row(*sizes), row(*strides))
-        return made
 
     @kernel("conv", precisions=FLOATS, directions=DIRECTIONS)
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
@@ -50,7 +42,7 @@ class MIOpen(GpuBackend):
 
     @kernel("conv", precisions=("i8",))
     def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """Forward only: there is no gradient of integers."""
+        """Forward only: integers have no gradient."""
         return self.conv(case, arrays)
 
     @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))

@@ -1,4 +1,4 @@
-"""Convolution in MIOpen: every solution its immediate mode proposes is compiled and timed, the fastest measured."""
+"""Convolution in MIOpen: compiles and times every solution of the immediate mode, and measures the fastest."""
 
 from __future__ import annotations
 
@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
 from deepbench.core.precision import type_name
-from deepbench.native.gpu import layouts
+from deepbench.native.gpu import layouts, miopen, timing
 
 if TYPE_CHECKING:
-    from deepbench.backends.miopen import MIOpen
     from deepbench.core.case import Case
     from deepbench.core.kernel import Kernel
     from deepbench.core.op import Arrays
+    from deepbench.native.gpu.library import GpuBackend
 
-WORKSPACE_BYTES = layouts.CONV_WORKSPACE_BYTES
-SEARCH_MOST_S = 30.0
-
-# By direction: what the functions are called, and the two arrays that are read and the one that is written.
+# By direction: the common part of the functions' names, two inputs and the output.
 OPERATIONS = {
     "forward": ("miopenConvolutionForward", ("w", "x", "y")),
     "backward_data": ("miopenConvolutionBackwardData", ("dy", "w", "dx")),
     "backward_weights": ("miopenConvolutionBackwardWeights", ("dy", "x", "dw")),
 }
 CROSS_CORRELATION = 0
-# miopenConvolutionAttrib_t. By default MI200 multiplies bf16 in the gradients of f16; 0 says that f16 is f16.
+# miopenConvolutionAttrib_t. By default MI200 multiplies in bf16 for gradients in f16; 0 makes it multiply in f16.
 FP16_ALTERNATIVE = 0
 # miopenConvAlgorithm_t
 ALGORITHMS = {0: "GEMM", 1: "direct", 2: "FFT", 3: "Winograd", 5: "implicit GEMM"}
@@ -43,30 +40,29 @@ class Solution(ctypes.Structure):
     )
 
 
-def prepare(backend: MIOpen, case: Case, arrays: Arrays) -> Kernel:
+def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one convolution in any direction."""
     layouts.refuse_conv(backend.title, case)
     if case.settings["result"] == "wide" and case.precision.name in ("bf16", "f16"):
         raise Unsupported("MIOpen stores 16-bit results in 16 bits; choose result=narrow")
     if case.settings["result"] == "narrow" and case.precision.name == "i8":
-        raise Unsupported("MIOpen stores the sums of 8-bit products as they are; choose result=wide")
+        raise Unsupported("MIOpen stores sums of 8-bit products in 32 bits; choose result=wide")
     gpu, buffers = backend.gpu, backend.buffers(case, arrays)
     function, names = OPERATIONS[case.direction]
-    described = [backend.tensor(type_name(arrays[n].dtype), *layouts.sizes_and_strides(case, arrays[n])) for n in names]
-    first, second, output = described
+    tensors = [
+        miopen.tensor(backend, type_name(arrays[n].dtype), *layouts.sizes_and_strides(case, arrays[n])) for n in names
+    ]
+    first, second, output = tensors
     convolution = _convolution(backend, case)
     problem = first, second, convolution, output
     at = [buffers.address[n] for n in names]
-    solutions = _solutions(backend, function, problem)
 
     def candidate(solution: Solution) -> Kernel:
-        if solution.workspace > WORKSPACE_BYTES:
-            said = f"{solution.workspace} bytes of workspace, allowed are {WORKSPACE_BYTES}"
-            raise Unsupported(f"the solution wants {said}")
-        gpu.call(f"{function}CompileSolution", backend.miopen, *problem, solution.number)
+        layouts.refuse_workspace(solution.workspace)
+        gpu.call(f"{function}CompileSolution", backend.handle, *problem, solution.number)
         workspace = gpu.workspace(max(solution.workspace, 1))[0]
-        call = backend.enqueue(
-            f"{function}Immediate", backend.miopen, first, at[0], second, at[1], convolution, output, at[2],
+        call = backend.prepare_call(
+            f"{function}Immediate", backend.handle, first, at[0], second, at[1], convolution, output, at[2],
             workspace, solution.workspace, solution.number,
         )  # fmt: skip
         notes: dict[str, Any] = {
@@ -74,28 +70,30 @@ def prepare(backend: MIOpen, case: Case, arrays: Arrays) -> Kernel:
             "algorithm": ALGORITHMS.get(solution.algorithm, f"number {solution.algorithm}"),
             "workspace_bytes": solution.workspace,
         }
-        return backend.kernel([call], buffers, arrays, notes, described, convolution)
+        return backend.kernel([call], buffers, arrays, notes, tensors, convolution)
 
-    return backend.fastest(case, [partial(candidate, s) for s in solutions], buffers.load, SEARCH_MOST_S)[0]
+    candidates = [partial(candidate, s) for s in _solutions(backend, function, problem)]
+    return backend.fastest(case, candidates, buffers.load, timing.COMPILED_SEARCH_MOST_S)[0]
 
 
-def _convolution(backend: MIOpen, case: Case) -> ctypes.c_void_p:
+def _convolution(backend: GpuBackend, case: Case) -> ctypes.c_void_p:
     p, gpu = case.problem, backend.gpu
     deep = slice(0 if p.dimensions == 3 else 1, None)
-    made, row = backend.handle("miopenCreateConvolutionDescriptor"), ctypes.c_int * p.dimensions
+    convolution, row = backend.create("miopenCreateConvolutionDescriptor"), ctypes.c_int * p.dimensions
     pad, stride, dilation = (row(*values[deep]) for values in (p.pad, p.stride, p.dilation))
-    gpu.call("miopenInitConvolutionNdDescriptor", made, p.dimensions, pad, stride, dilation, CROSS_CORRELATION)
-    gpu.call("miopenSetConvolutionGroupCount", made, p.groups)
-    gpu.call("miopenSetConvolutionAttribute", made, FP16_ALTERNATIVE, 0)
-    return made
+    sizes = p.dimensions, pad, stride, dilation
+    gpu.call("miopenInitConvolutionNdDescriptor", convolution, *sizes, CROSS_CORRELATION)
+    gpu.call("miopenSetConvolutionGroupCount", convolution, p.groups)
+    gpu.call("miopenSetConvolutionAttribute", convolution, FP16_ALTERNATIVE, 0)
+    return convolution
 
 
-def _solutions(backend: MIOpen, function: str, problem: tuple[ctypes.c_void_p, ...]) -> list[Solution]:
-    """What the library proposes, which it thinks fastest first."""
-    count, found = ctypes.c_size_t(), ctypes.c_size_t()
-    backend.gpu.call(f"{function}GetSolutionCount", backend.miopen, *problem, ctypes.byref(count))
-    table = (Solution * max(count.value, 1))()
-    backend.gpu.call(f"{function}GetSolution", backend.miopen, *problem, count.value, ctypes.byref(found), table)
-    if not found.value:
+def _solutions(backend: GpuBackend, function: str, problem: tuple[ctypes.c_void_p, ...]) -> list[Solution]:
+    """The solutions that the library proposes, probably fastest first."""
+    most, count = ctypes.c_size_t(), ctypes.c_size_t()
+    backend.gpu.call(f"{function}GetSolutionCount", backend.handle, *problem, ctypes.byref(most))
+    table = (Solution * max(most.value, 1))()
+    backend.gpu.call(f"{function}GetSolution", backend.handle, *problem, most.value, ctypes.byref(count), table)
+    if not count.value:
         raise Unsupported("MIOpen has no solution for this")
-    return [table[i] for i in range(found.value)]
+    return [table[i] for i in range(count.value)]

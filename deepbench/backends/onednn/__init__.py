@@ -1,7 +1,7 @@
-"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul; each in a file of this folder.
+"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul; one file each in this folder.
 
-PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only when the
-user names it. `onednn-cpu-gomp` (GNU OpenMP) is the default; a newer libdnnl on the system or in conda wins.
+PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
+names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _no_sycl(path: str) -> bool:
-    """Whether the file asks for no SYCL runtime."""
+    """Whether the file does not depend on a SYCL runtime."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b"libsycl.so") < 0
 
@@ -28,15 +28,17 @@ class OneDNNBackend(Backend):
     name = "onednn"
     title = "oneDNN"
     loads_at_once = True
+    path_variable = "DEEPBENCH_ONEDNN_PATH"
+    tuning_prefixes = ("ONEDNN_", "DNNL_")
 
     def open(self) -> dict[str, Any]:
         from deepbench.native.onednn import RUNTIME, OneDNN
 
         loaded = library.load(
             self.title,
-            "DEEPBENCH_ONEDNN_PATH",
+            self.path_variable,
             ("libdnnl.so*",),
-            needs=("dnnl_matmul_primitive_desc_create",),  # not in version 2
+            needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
             remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
             accept=_no_sycl,
         )
@@ -50,6 +52,9 @@ class OneDNNBackend(Backend):
             "cpu_kernels": f"isa {loaded.dnnl_get_effective_cpu_isa():#x}",
             "threading": RUNTIME.get(version.cpu_runtime, f"runtime {version.cpu_runtime}"),
         }
+
+    def threads_in_use(self) -> int | None:
+        return self.dnn.threads()
 
     @kernel("gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
@@ -65,7 +70,7 @@ class OneDNNBackend(Backend):
 
     @kernel("conv", precisions=("i8u8",))
     def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """Not s8 data: on CPUs without 8-bit dot products oneDNN then halves the weights, and answers are not exact."""
+        """No s8 data: oneDNN then halves the weights on CPUs without 8-bit dot products, and results are not exact."""
         return self.conv(case, arrays)
 
     @kernel("recurrent", precisions=("f32", "bf16"), directions=("forward", "backward"))

@@ -1,4 +1,4 @@
-"""Convolution in oneDNN: it chooses formats, tensors are brought into them inside the time or before it."""
+"""Convolution in oneDNN. With `layout=any` the library chooses the formats, and tensors are converted ahead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     from deepbench.core.precision import type_name
 
     p, views = case.problem, {n: _view(case, n, a) for n, a in arrays.items()}
-    # With `nhwc` the library works on data as they lie; otherwise it may choose, and data are converted.
+    # With `nhwc` the library works on data in the given layout; otherwise it chooses, and data are converted.
     descs = {
         name: dnn.desc_of(view)
         if view.ndim == 1 or (case.settings["layout"] == "nhwc" and name in ("x", "y", "dx", "dy"))
@@ -62,7 +62,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
 
 
 def _view(case: Case, name: str, array: Any) -> Any:
-    """The array with its axes in oneDNN's order: channels second, groups of filters apart."""
+    """The array with oneDNN's axes: channels second, and an axis of its own for groups of filters."""
     import numpy as np
 
     if array.ndim == 1:
@@ -84,7 +84,7 @@ def _forward(
 def _backward(
     dnn: c.OneDNN, case: Case, descs: dict[str, Any], views: dict[str, Any], shape: tuple[Any, ...]
 ) -> c.Handle:
-    """Backward primitives ask for the forward one as a hint."""
+    """Backward primitives take the forward primitive as a hint."""
     from deepbench.core.precision import type_name
 
     x, w = descs.get("x", descs.get("dx")), descs.get("w", descs.get("dw"))
@@ -92,7 +92,7 @@ def _backward(
     if "db" in views:
         bias = dnn.memory_desc((case.problem.k,), type_name(views["db"].dtype), (1,))
     forward = descs["dy"]
-    # The forward pass multiplies and stores in the type of the data, also where its gradients are f32.
+    # The forward pass multiplies and stores in the type of the data, even if gradients are f32.
     hint = [
         dnn.memory_desc_any(views[name].shape, case.precision.data)
         if type_name(views[name].dtype) != case.precision.data

@@ -1,4 +1,4 @@
-"""GEMM as oneDNN's matmul, with weights as they lie or packed."""
+"""GEMM as oneDNN's matmul, with plain or packed weights."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
-    """Cᵀ = Bᵀ·Aᵀ in row-major order is C = A·B in column-major order: B is the source, A the weights."""
-    p, packing = case.problem, case.settings["weights"] == "packed"
+    """C = A·B in column-major order, computed as Cᵀ = Bᵀ·Aᵀ in row-major order: B is the source, A the weights."""
+    p, packed = case.problem, case.settings["weights"] == "packed"
     source = arrays["b"].T if p.b_t else arrays["b"]
     weights = arrays["a"].T if p.a_t else arrays["a"]
     primitive_desc = dnn.create(
         "dnnl_matmul_primitive_desc_create",
         dnn.engine,
         dnn.desc_of(source),
-        dnn.memory_desc_any(weights.shape, case.precision.weights) if packing else dnn.desc_of(weights),
+        dnn.memory_desc_any(weights.shape, case.precision.weights) if packed else dnn.desc_of(weights),
         None,
         dnn.desc_of(arrays["c"]),
         dnn.sum_post_op() if case.settings["beta"] == "1" else None,
@@ -30,4 +30,4 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     conversions.add(c.ARG_SRC, "b", source)
     conversions.add(c.ARG_WEIGHTS, "a", weights)
     conversions.add(c.ARG_DST, "c", arrays["c"], output=True)
-    return conversions.kernel(ahead="pack_s" if packing else None)
+    return conversions.kernel(ahead="pack_s" if packed else None)

@@ -1,4 +1,4 @@
-"""Recurrent layers in oneDNN: one layer from left to right, and its backward pass for all gradients at once."""
+"""Recurrent layers in oneDNN: one layer in one direction; the backward pass computes all gradients at once."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ GRADIENTS = {
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
-    """The kernel of one pass. A backward kernel makes its forward pass when it is loaded, outside the time."""
+    """The kernel of one pass. A backward kernel runs its forward pass when it is loaded, before timing starts."""
     if not case.precision.roundoff and (case.problem.cell == "vanilla" or case.settings["mode"] == "training"):
-        raise Unsupported("oneDNN has 8-bit LSTM and GRU for inference only")
+        raise Unsupported("oneDNN has 8-bit layers only for LSTM and GRU, in inference")
     if not case.precision.roundoff and case.problem.cell == "gru" and case.settings["gru_reset"] == "after":
-        raise Unsupported("oneDNN's 8-bit GRU resets before its product; choose gru_reset=before")
+        raise Unsupported("oneDNN's 8-bit GRU applies the reset gate before its product; choose gru_reset=before")
     if case.settings["input"] == "skip":
         raise Unsupported("oneDNN's layers multiply their input; choose input=narrow")
     views = {n: _view(n, a) for n, a in arrays.items()}
-    packing = "pack_s" if case.settings["weights"] == "packed" else None
-    attribute = _quantisation(dnn, case)
+    ahead = "pack_s" if case.settings["weights"] == "packed" else None
+    attribute = _quantization(dnn, case)
     backward = case.direction == "backward"
     kind = c.FORWARD_TRAINING if backward or case.settings["mode"] == "training" else c.FORWARD_INFERENCE
-    free = {"w", "r"} if packing or backward or attribute else set()
+    free = {"w", "r"} if ahead or backward or attribute else set()
     try:
         forward_desc = _create(dnn, case, "forward", kind, _descs(dnn, views, free), None, attribute)
-    except Unsupported:  # these weights as they lie are not for it: convert them, inside the time
+    except Unsupported:  # not with the weights in this order: convert them in every call
         forward_desc = _create(dnn, case, "forward", kind, _descs(dnn, views, {"w", "r"}), None, attribute)
     forward = c.Conversions(dnn, forward_desc)
     for name, argument in FORWARD.items():
         if name in views:
-            packs = attribute if name in ("w", "r") else None
-            forward.add(argument, name, views[name], output=name == "y", attribute=packs)
+            scales = attribute if name in ("w", "r") else None
+            forward.add(argument, name, views[name], output=name == "y", attribute=scales)
     forward.add_workspace()
     if not backward:
-        return forward.kernel(ahead=packing)
+        return forward.kernel(ahead)
     backward_desc = _create(
         dnn, case, "backward", c.BACKWARD, _descs(dnn, views, {"w", "r", "dw", "dr"}), forward_desc, None
     )
@@ -69,28 +69,28 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             conversions.add(argument, name, views[name], output=name in GRADIENTS and name != "dy")
     conversions.arguments[c.ARG_WORKSPACE] = forward.arguments[c.ARG_WORKSPACE]
     conversions.keep += forward.keep
-    kernel, before = conversions.kernel(ahead=packing), forward.kernel(ahead=None)
+    kernel, before = conversions.kernel(ahead), forward.kernel(ahead=None)
     kernel.private_buffers += before.private_buffers
-    load = kernel.load
+    load_backward = kernel.load
 
-    def pass_forward() -> None:
+    def load() -> None:
         before.load()
-        c.make(before.calls)
-        load()
+        c.run(before.calls)
+        load_backward()
 
-    kernel.load = pass_forward
+    kernel.load = load
     return kernel
 
 
 def _view(name: str, array: Any) -> Any:
-    """The array with oneDNN's axes: layers and directions, of which there is one each, come first."""
+    """The array with oneDNN's axes, which begin with layers and directions (one each)."""
     if name in ("x", "y", "dx", "dy"):
         return array
     return array.reshape(1, 1, *array.shape)
 
 
 def _descs(dnn: c.OneDNN, views: dict[str, Any], free: set[str]) -> dict[str, c.Handle]:
-    """Descriptors of all arrays; the library chooses the format of those that are `free`."""
+    """Descriptors of all arrays; the library chooses the formats of those in `free`."""
     from deepbench.core.precision import type_name
 
     return {
@@ -100,36 +100,36 @@ def _descs(dnn: c.OneDNN, views: dict[str, Any], free: set[str]) -> dict[str, c.
 
 
 def _create(
-    dnn: c.OneDNN, case: Case, way: str, kind: int, descs: dict[str, c.Handle], hint: Any, attribute: Any
+    dnn: c.OneDNN, case: Case, direction: str, kind: int, descs: dict[str, c.Handle], hint: Any, attribute: Any
 ) -> c.Handle:
-    """The primitive descriptor; the arguments of each cell stand in an order of their own."""
+    """The primitive descriptor. The order of arguments differs between cells."""
     cell = case.problem.cell
     lstm, none = cell == "lstm", [None]
     gru = "gru" if case.settings["gru_reset"] == "before" else "lbr_gru"
     name = {"vanilla": "vanilla_rnn", "lstm": "lstm", "gru": gru}[cell]
 
     def ordered(prefix: str) -> list[Any]:
-        """Input and states, weights, bias, output and last states, of which the last are not asked for."""
-        found: list[Any] = [descs[prefix + "x"], descs[prefix + "h0"], *([descs[prefix + "c0"]] if lstm else [])]
-        found += [descs[prefix + "w"], descs[prefix + "r"], *(none * 2 if lstm else []), descs[prefix + "b"]]
-        return [*found, descs[prefix + "y"], None, *(none if lstm else [])]
+        """Input, states, weights, bias and output; without the last states."""
+        tensors: list[Any] = [descs[prefix + "x"], descs[prefix + "h0"], *([descs[prefix + "c0"]] if lstm else [])]
+        tensors += [descs[prefix + "w"], descs[prefix + "r"], *(none * 2 if lstm else []), descs[prefix + "b"]]
+        return [*tensors, descs[prefix + "y"], None, *(none if lstm else [])]
 
     arguments: list[Any] = [dnn.engine, kind]
     if cell == "vanilla":
         arguments.append(c.ELTWISE_RELU)
     arguments += [c.LEFT_TO_RIGHT, *ordered("")]
-    if way == "backward":
+    if direction == "backward":
         arguments += ordered("d")
-    arguments.append(c.DIFF_WEIGHTS_OVERWRITE if way == "backward" else 0)
+    arguments.append(c.DIFF_WEIGHTS_OVERWRITE if direction == "backward" else 0)
     if cell == "vanilla":
         arguments += [ctypes.c_float(0.0), ctypes.c_float(0.0)]  # slope of ReLU below zero; not used
-    if way == "backward":
+    if direction == "backward":
         arguments.append(hint)
-    return dnn.create(f"dnnl_{name}_{way}_primitive_desc_create", *arguments, attribute)
+    return dnn.create(f"dnnl_{name}_{direction}_primitive_desc_create", *arguments, attribute)
 
 
-def _quantisation(dnn: c.OneDNN, case: Case) -> c.Handle | None:
-    """What 8-bit numbers mean; None for floats."""
+def _quantization(dnn: c.OneDNN, case: Case) -> c.Handle | None:
+    """The attribute with the scales of 8-bit numbers; None for floats."""
     if case.precision.roundoff:
         return None
     facts = find_op(case.op).facts(case)

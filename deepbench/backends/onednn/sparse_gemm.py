@@ -1,7 +1,8 @@
-"""Sparse GEMM as oneDNN's matmul with CSR weights, in builds that have sparse encodings."""
+"""Sparse GEMM as oneDNN's matmul with CSR weights, in builds that support sparse matrices."""
 
 from __future__ import annotations
 
+import ctypes
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
-    """Cᵀ = Bᵀ·Aᵀ on row-major dense matrices, as oneDNN wants them: A, stored by rows, is turned to columns ahead."""
+    """Cᵀ = Bᵀ·Aᵀ with row-major dense matrices, as oneDNN requires. A is converted from rows to columns ahead."""
     p = case.problem
     if not hasattr(dnn.library, "dnnl_memory_desc_create_with_csr_encoding"):
-        raise Unsupported("this build of oneDNN has no sparse encodings (ONEDNN_EXPERIMENTAL_SPARSE)")
+        raise Unsupported("this build of oneDNN has no sparse matrices (ONEDNN_EXPERIMENTAL_SPARSE)")
     start = perf_counter()
     starts, rows, values = _by_columns(case, arrays)
     seconds = perf_counter() - start
@@ -27,12 +28,12 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
         2,
         c.dims((p.k, p.m)),
         c.DATA_TYPE[case.precision.weights],
-        c.int64(p.non_zeros),
+        ctypes.c_int64(p.non_zeros),
         c.DATA_TYPE["s32"],
         c.DATA_TYPE["s32"],
     )
     if case.settings["order"] == "row":
-        raise Unsupported("oneDNN's sparse matmul is dense times sparse in rows; choose order=column")
+        raise Unsupported("oneDNN's sparse matmul needs column-major dense matrices; choose order=column")
     attribute = dnn.sum_post_op() if case.settings["beta"] == "1" else None
     try:
         primitive_desc = dnn.create(
@@ -57,7 +58,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
 
 
 def _by_columns(case: Case, arrays: Arrays) -> tuple[Any, Any, Any]:
-    """Aᵀ as CSR: where each column of A starts, the rows of its non-zeros, and their values."""
+    """Aᵀ as CSR: start of each column of A, rows of the non-zeros, values."""
     import numpy as np
 
     from deepbench.core.operands import copy

@@ -1,11 +1,12 @@
-"""Started as one of many, by mpirun, srun or torchrun: rank 0 measures, the others lend it their hosts.
+"""For `deepbench` started as many ranks by mpirun, srun or torchrun: rank 0 measures, the others give it their hosts.
 
-A measurement starts its ranks afresh for each case and round, with the switches of that case in their environment;
-processes that a launcher has started once cannot be that. So they do what sshd does elsewhere: the first one on each
-host starts what rank 0's launchers ask for there, and ends it with them. Neither ssh nor a scheduler has a part in it.
+Every measurement starts its own ranks, with the variables of its case in their environment, so the ranks that already
+run cannot take part. Instead, the first one on each host runs the commands that rank 0 would send there by ssh. Neither
+ssh nor a scheduler is needed.
 
-Rank 0 says where it is in a file in the current folder, which hosts are expected to share; DEEPBENCH_MEET=host:port
-names a place instead where they do not (whoever reaches that place first is believed: use it in networks you trust).
+Ranks find rank 0 through a file in the current folder, which their hosts must share. Where they do not,
+DEEPBENCH_RENDEZVOUS=host:port gives its address. Any process that reaches that port first is trusted, so use it in
+networks that you trust.
 """
 
 from __future__ import annotations
@@ -17,107 +18,113 @@ import os
 import secrets
 import selectors
 import shlex
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.measure.group.link import LAUNCHED, Place
+from deepbench.measure import process
+from deepbench.measure.group.link import RANK_VARIABLES, RankInfo
+from deepbench.measure.wire import Connection, Message
 
-MEET = "DEEPBENCH_MEET"
+RENDEZVOUS = "DEEPBENCH_RENDEZVOUS"
 
-# How long processes of one job may be apart: imports from a busy file system take their time.
-MEET_S = 60.0
+# How much later than others a process of the job may start: imports from a busy file system take time.
+RENDEZVOUS_S = 60.0
 
-# What a launcher tells its processes. Another one started below it would believe that it is meant.
+# How long to wait for the first message of a connection, and its greatest length.
+HELLO_S, HELLO_BYTES = 10.0, 2**20
+
+# Variables that launchers set for their processes. A launcher below another one would take them as its own.
 PREFIXES = (
     *("PMI_", "PMI2_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "HYDRA_", "MPI_LOCAL", "I_MPI_HYDRA_", "I_MPI_INFO_"),
     *("SLURM_", "SLURMD_", "SRUN_", "TORCHELASTIC_", "LOCAL_", "GROUP_", "ROLE_", "MASTER_"),
 )
 
-# What tells two jobs apart, where a launcher has it.
+# Variables that identify a job.
 JOBS = ("DEEPBENCH_JOB", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "I_MPI_HYDRA_UUID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
-# A shell's last words: the exit code of what it ran, behind everything that was printed.
-LAST_WORDS = struct.Struct(">4sB")
+# What follows the output of a command: a mark and its exit code.
+TRAILER = struct.Struct(">4sB")
 MARK = b"\0end"
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a launcher has given: its processes by host, rank 0's first."""
+    """What the launcher has given to this job."""
 
     ranks: int
     hosts: dict[str, str]
-    """Address of each host by its name."""
+    """Address of each host by its name, that of rank 0 first."""
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which no launcher has a say."""
-    return {k: v for k, v in environment.items() if k not in LAUNCHED and not k.startswith(PREFIXES)}
+    """An environment without the variables of launchers."""
+    return {k: v for k, v in environment.items() if k not in RANK_VARIABLES and not k.startswith(PREFIXES)}
 
 
 # ---- rank 0
 
 
 @contextlib.contextmanager
-def gather_hosts(where: Place) -> Iterator[Allocation]:
-    """Wait for all processes of the job, and let launchers reach their hosts through them; they end with it."""
+def gather_hosts(info: RankInfo) -> Iterator[Allocation]:
+    """Wait for all ranks of the job. Until the context ends, launchers reach their hosts through them.
+
+    For the command only: it changes the affinity and the environment of this process, and does not restore them.
+    """
     token = secrets.token_hex(16)
     with contextlib.ExitStack() as stack:
-        listener, path = _listener(where)
+        listener, path = _listen(info)
         stack.callback(listener.close)
         if path is not None:
             stack.callback(path.unlink, missing_ok=True)
             _publish(path, {"addresses": _addresses(), "port": listener.getsockname()[1], "token": token})
-        lines, hellos = _welcome(listener, where, "" if path is None else token)
-        for line in lines.values():
-            stack.callback(line.close)
+        connections, hellos = _accept_all(listener, info, "" if path is None else token)
+        for connection in connections.values():
+            stack.callback(connection.close)
         here = socket.gethostname()
         cpus: dict[str, set[int]] = {here: os.sched_getaffinity(0)}
-        address = {here: next((line.getsockname()[0] for line in lines.values()), "127.0.0.1")}
-        shells: dict[str, list[Any]] = {}
-        for rank in sorted(lines):
+        addresses = {here: next((c.stream.getsockname()[0] for c in connections.values()), "127.0.0.1")}
+        servers: dict[str, list[Any]] = {}
+        for rank in sorted(connections):
             host = hellos[rank]["host"]
-            address.setdefault(host, lines[rank].getpeername()[0])
+            addresses.setdefault(host, connections[rank].stream.getpeername()[0])
             cpus.setdefault(host, set()).update(hellos[rank]["cpus"])
             if host != here:
-                shells.setdefault(address[host], [hellos[rank]["port"], hellos[rank]["key"]])
-        for rank, line in lines.items():  # a launcher that binds gives each process a part of its host
-            _send(line, {"cpus": sorted(cpus[hellos[rank]["host"]])})
-        _use(sorted(cpus[here]))
+                servers.setdefault(addresses[host], [hellos[rank]["port"], hellos[rank]["key"]])
+        for rank, connection in connections.items():  # launchers that pin give each rank some CPUs of its host
+            with contextlib.suppress(OSError):
+                connection.send({"cpus": sorted(cpus[hellos[rank]["host"]])})
+        _set_affinity(sorted(cpus[here]))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deepbench-")))
-        kept = without_launcher(os.environ)
-        for name in set(os.environ) - set(kept):
+        for name in set(os.environ) - set(without_launcher(os.environ)):
             del os.environ[name]
-        os.environ |= remote_shell(str(_stand_in(folder, {"here": address[here], "shells": shells})))
-        yield Allocation(where.ranks, address)
+        os.environ |= remote_shell(str(_write_shell(folder, {"here": addresses[here], "servers": servers})))
+        yield Allocation(info.ranks, addresses)
 
 
 def remote_shell(path: str) -> dict[str, str]:
-    """The variables by which launchers start `path HOST COMMAND` where they would start ssh."""
+    """The variables that make launchers call `path HOST COMMAND` instead of ssh."""
     return {
         "DEEPBENCH_REMOTE_SHELL": path,
         **{"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": path},
         **{"I_MPI_HYDRA_BOOTSTRAP": "ssh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": path},
         **{"PRTE_MCA_plm_ssh_agent": path, "OMPI_MCA_plm_rsh_agent": path},
-        # Open MPI would let hosts start others; only this one has the stand-in.
+        # Open MPI would start hosts from other hosts, which do not have this program.
         **{"PRTE_MCA_plm_ssh_no_tree_spawn": "1", "OMPI_MCA_plm_rsh_no_tree_spawn": "1"},
     }
 
 
-def _stand_in(folder: Path, known: dict[str, Any]) -> Path:
-    """A program that launchers call as they would call ssh."""
-    facts, program = folder / "shells.json", folder / "shell"
-    facts.write_text(json.dumps(known))
+def _write_shell(folder: Path, hosts: dict[str, Any]) -> Path:
+    """Write a program that launchers call as they would call ssh: it runs `main` of this module."""
+    facts, program = folder / "hosts.json", folder / "shell"
+    facts.write_text(json.dumps(hosts))
     path = os.pathsep.join(filter(None, (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))))
     words = ["env", f"PYTHONPATH={path}", sys.executable, "-P", "-m", __name__, str(facts)]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
@@ -125,251 +132,231 @@ def _stand_in(folder: Path, known: dict[str, Any]) -> Path:
     return program
 
 
-def _listener(where: Place) -> tuple[socket.socket, Path | None]:
-    """Where rank 0 waits, and the file that tells it."""
-    fixed = _fixed()
+def _listen(info: RankInfo) -> tuple[socket.socket, Path | None]:
+    """The socket of rank 0, and the file for its address; None where the user has given the address."""
+    given = _given_address()
     try:
-        return socket.create_server(("", fixed[1] if fixed else 0), backlog=1024), None if fixed else _file(where)
+        listener = socket.create_server(("", given[1] if given else 0), backlog=1024)
     except OSError as error:
-        raise BadInput(f"rank 0 cannot listen at {os.environ.get(MEET)}: {error.strerror}; name a free port") from None
+        reason = f"rank 0 cannot listen at {os.environ.get(RENDEZVOUS)}: {error.strerror}"
+        raise BadInput(f"{reason}; choose a free port") from None
+    return listener, None if given else _address_file(info)
 
 
 def _publish(path: Path, content: dict[str, Any]) -> None:
-    """Write a file that others see whole or not at all, and nobody else may read."""
+    """Write a file that appears complete and that no other user can read."""
     draft = path.with_suffix(f".{secrets.token_hex(4)}")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
             json.dump(content, file)
         draft.replace(path)
     except OSError as error:
-        raise BadInput(
-            f"cannot write {path} for the other ranks: {error.strerror}; name rank 0's address in {MEET}=host:port"
-        ) from None
+        reason = f"cannot write {path} for the other ranks: {error.strerror}"
+        raise BadInput(f"{reason}; give them the address of rank 0: {RENDEZVOUS}=host:port") from None
 
 
-def _welcome(
-    listener: socket.socket, where: Place, token: str
-) -> tuple[dict[int, socket.socket], dict[int, dict[str, Any]]]:
-    """The lines of all other ranks, and what they said."""
-    lines: dict[int, socket.socket] = {}
-    hellos: dict[int, dict[str, Any]] = {}
-    end = time.monotonic() + MEET_S
-    while len(lines) < where.ranks - 1:
-        listener.settimeout(max(0.01, end - time.monotonic()))
+def _accept_all(
+    listener: socket.socket, info: RankInfo, token: str
+) -> tuple[dict[int, Connection], dict[int, Message]]:
+    """The connections of all other ranks, and the first message of each."""
+    connections: dict[int, Connection] = {}
+    hellos: dict[int, Message] = {}
+    deadline = time.monotonic() + RENDEZVOUS_S
+    while len(connections) < info.ranks - 1:
+        listener.settimeout(max(0.01, deadline - time.monotonic()))
         try:
-            line, _ = listener.accept()
+            stream, _ = listener.accept()
         except TimeoutError:
-            missing = next(r for r in range(1, where.ranks) if r not in lines)
+            missing = next(r for r in range(1, info.ranks) if r not in connections)
             raise BadInput(
-                f"rank {missing} of {where.ranks} has not come within {MEET_S:g} s; do all hosts share this folder? "
-                f"If not, set {MEET}=host:port of rank 0 for all"
+                f"rank {missing} of {info.ranks} did not connect within {RENDEZVOUS_S:g} s; "
+                f"if the hosts do not share this folder, set {RENDEZVOUS}=host:port of rank 0 for all ranks"
             ) from None
-        hello = _line(line, 10.0)
-        rank = (hello or {}).get("rank")
-        if hello is None or hello.get("token") != token or not isinstance(rank, int) or rank in lines:
-            line.close()  # a stranger
+        connection = Connection(stream, HELLO_BYTES)
+        hello = _first_message(connection) or {}
+        rank = hello.get("rank")
+        if hello.get("token") != token or not isinstance(rank, int) or rank in connections:
+            connection.close()  # not a rank of this job
             continue
-        lines[hello["rank"]], hellos[hello["rank"]] = line, hello
-    return lines, hellos
+        connections[rank], hellos[rank] = connection, hello
+    return connections, hellos
 
 
-# ---- the others
+# ---- the other ranks
 
 
-def serve_rank_zero(where: Place) -> None:
-    """Serve rank 0 until it ends; `BadInput` when it cannot be found."""
-    with socket.create_server(("", 0), backlog=64) as shells:
+def serve_rank_zero(info: RankInfo) -> None:
+    """Run commands for rank 0 until it ends. `BadInput` when it cannot be found."""
+    with socket.create_server(("", 0), backlog=64) as listener:
         key = secrets.token_hex(16)
-        hello = {"rank": where.rank, "host": socket.gethostname(), "port": shells.getsockname()[1], "key": key}
-        with _find(where, {**hello, "cpus": sorted(os.sched_getaffinity(0))}) as line:
-            told = _line(line, MEET_S)
-            if told is not None:
-                _use(told["cpus"])
-                _serve(line, shells, key)
-                _file(where).unlink(missing_ok=True)  # of a rank 0 that was killed
+        hello = {"rank": info.rank, "host": socket.gethostname(), "port": listener.getsockname()[1], "key": key}
+        with contextlib.closing(_connect(info, {**hello, "cpus": sorted(os.sched_getaffinity(0))})) as connection:
+            reply = _first_message(connection, RENDEZVOUS_S)
+            if reply is not None:
+                _set_affinity(reply["cpus"])
+                _run_commands(connection, listener, key)
+                _address_file(info).unlink(missing_ok=True)  # left by a rank 0 that was killed
 
 
-def _find(where: Place, hello: dict[str, Any]) -> socket.socket:
-    """A line to rank 0, which has been told who this is."""
-    end, last, fixed = time.monotonic() + MEET_S, "nobody said where it is", _fixed()
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError, ValueError, KeyError):  # a file of an earlier job, or not written yet
-            said: dict[str, Any] = {"addresses": [fixed[0]], "port": fixed[1], "token": ""} if fixed else {}
-            said = said or json.loads(_own(_file(where)))
-            for host in said["addresses"]:
+def _connect(info: RankInfo, hello: Message) -> Connection:
+    """A connection to rank 0, over which `hello` has been sent."""
+    deadline, problem, given = time.monotonic() + RENDEZVOUS_S, "it has not published its address", _given_address()
+    while time.monotonic() < deadline:
+        # The file may be missing, or be that of an earlier job.
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            place: dict[str, Any] = {}
+            if given:
+                place = {"addresses": [given[0]], "port": given[1], "token": ""}
+            else:
+                place = json.loads(_read_private(_address_file(info)))
+            for host in place["addresses"]:
                 with contextlib.suppress(OSError):
-                    last = f"it does not answer at {host}:{said['port']}"
-                    line = socket.create_connection((host, said["port"]), timeout=3.0)
-                    _send(line, {**hello, "token": said["token"]})
-                    return line
+                    problem = f"it does not answer at {host}:{place['port']}"
+                    connection = Connection(socket.create_connection((host, place["port"]), timeout=3.0))
+                    connection.send({**hello, "token": place["token"]})
+                    return connection
         time.sleep(0.1)
     raise BadInput(
-        f"rank {where.rank} on {socket.gethostname()} does not find rank 0: {last}; "
-        f"if hosts do not share this folder, set {MEET}=host:port of rank 0 for all"
+        f"rank {info.rank} on {socket.gethostname()} does not find rank 0: {problem}; "
+        f"if the hosts do not share this folder, set {RENDEZVOUS}=host:port of rank 0 for all ranks"
     )
 
 
-def _own(path: Path) -> str:
-    """The text of a file of ours that nobody else may read or write: who plants one would command this process."""
+def _read_private(path: Path) -> str:
+    """The text of a file that no other user can read or write: its author could run commands in this process."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
         facts = os.fstat(file.fileno())
         if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
-            raise OSError(f"{path} belongs to somebody else")
+            raise OSError(f"{path} may have been written by another user")
         return file.read()
 
 
-def _serve(line: socket.socket, shells: socket.socket, key: str) -> None:
-    """Start what is asked for, end it when who asked has gone, and leave when rank 0 has."""
-    running: dict[socket.socket, subprocess.Popen[bytes]] = {}
-    with contextlib.ExitStack() as stack:
-        stack.callback(lambda: _kill_all(running.values()))
-        selector = stack.enter_context(selectors.DefaultSelector())
-        selector.register(line, selectors.EVENT_READ)
-        selector.register(shells, selectors.EVENT_READ)
+@dataclass(frozen=True)
+class _Command:
+    """A command that runs, for the process that asked for it."""
+
+    connection: Connection
+    child: process.Child
+    pidfd: int
+
+    def finish(self) -> None:
+        """End the command, and send its exit code."""
+        process.end([self.child])
+        with contextlib.suppress(OSError):
+            self.connection.stream.sendall(TRAILER.pack(MARK, self.child.returncode & 0xFF))
+            self.connection.stream.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+        os.close(self.pidfd)
+
+
+def _run_commands(rank_zero: Connection, listener: socket.socket, key: str) -> None:
+    """Run commands, each until it or the process that asked for it ends; return when rank 0 is gone."""
+    running: set[_Command] = set()
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        stack.callback(lambda: process.end(command.child for command in running))
+        selector.register(rank_zero.stream, selectors.EVENT_READ)
+        selector.register(listener, selectors.EVENT_READ)
         while True:
             for event, _ in selector.select():
-                if event.fileobj is line:
+                if event.fileobj is rank_zero.stream:
                     return
-                if event.fileobj is shells:
-                    asker, _ = shells.accept()
-                    wanted = _line(asker, 10.0)
-                    if wanted is None or wanted.get("key") != key:
-                        asker.close()
+                if event.fileobj is listener:
+                    connection = Connection(listener.accept()[0], HELLO_BYTES)
+                    message = _first_message(connection) or {}
+                    if message.get("key") != key:
+                        connection.close()
                         continue
-                    process = _start(asker, wanted["command"])
-                    running[asker] = process
-                    ended = os.pidfd_open(process.pid)
-                    selector.register(asker, selectors.EVENT_READ, (asker, ended))
-                    selector.register(ended, selectors.EVENT_READ, (asker, ended))
-                    continue
-                asker, ended = event.data  # who asked has gone, or what it asked for has ended
-                if asker not in running:
-                    continue  # both, in one turn
-                process = running.pop(asker)
-                _kill(process)
-                with contextlib.suppress(OSError):
-                    asker.sendall(LAST_WORDS.pack(MARK, process.returncode & 0xFF))
-                    asker.shutdown(socket.SHUT_RDWR)
-                selector.unregister(asker)
-                selector.unregister(ended)
-                asker.close()
-                os.close(ended)
+                    environment, stream = without_launcher(os.environ), connection.stream
+                    child = process.start(["sh", "-c", message["command"]], environment, stream.fileno())
+                    command = _Command(connection, child, os.pidfd_open(child.pid))
+                    running.add(command)
+                    selector.register(stream, selectors.EVENT_READ, command)
+                    selector.register(command.pidfd, selectors.EVENT_READ, command)
+                elif event.data in running:  # else both events came at once
+                    running.remove(event.data)
+                    selector.unregister(event.data.connection.stream)
+                    selector.unregister(event.data.pidfd)
+                    event.data.finish()
 
 
-def _start(asker: socket.socket, command: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["sh", "-c", command],
-        stdin=subprocess.DEVNULL,
-        stdout=asker.fileno(),
-        stderr=asker.fileno(),
-        env=without_launcher(os.environ),
-        start_new_session=True,
-    )
-
-
-def _kill_all(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # also when its leader has ended: what it started may go on
-    process.wait()
-
-
-# ---- what launchers start in the place of ssh
+# ---- the program that launchers call instead of ssh
 
 
 def main(arguments: Sequence[str]) -> int:
-    """`FACTS [options of ssh] HOST COMMAND…`: run the command there, print what it prints, end as it ends."""
+    """`FACTS [options of ssh] HOST COMMAND…`: run a command on a host; print its output, return its exit code."""
     facts, *words = arguments
     while words and words[0].startswith("-"):
         words = words[2:] if words[0] in ("-l", "-p", "-o", "-i") else words[1:]
-    known = json.loads(Path(facts).read_text())
+    hosts = json.loads(Path(facts).read_text())
     host, command = words[0], " ".join(words[1:])
-    if host == known["here"] or host in ("localhost", socket.gethostname()):
+    if host == hosts["here"] or host in ("localhost", socket.gethostname()):
         os.execvp("sh", ["sh", "-c", command])
-    if host not in known["shells"]:
+    if host not in hosts["servers"]:
         print(f"no process of this job runs on {host}", file=sys.stderr)
         return 255
-    port, key = known["shells"][host]
-    with socket.create_connection((host, port), timeout=10.0) as line:
-        _send(line, {"key": key, "command": command})
-        line.settimeout(None)
-        kept = b""
-        while chunk := line.recv(65536):
-            kept += chunk
-            sys.stdout.buffer.write(kept[: -LAST_WORDS.size])
+    port, key = hosts["servers"][host]
+    with socket.create_connection((host, port), timeout=10.0) as stream:
+        Connection(stream).send({"key": key, "command": command})
+        stream.settimeout(None)
+        tail = b""
+        while chunk := stream.recv(65536):
+            tail += chunk
+            sys.stdout.buffer.write(tail[: -TRAILER.size])
             sys.stdout.flush()
-            kept = kept[-LAST_WORDS.size :]
-    if len(kept) == LAST_WORDS.size and kept.startswith(MARK):
-        return int(LAST_WORDS.unpack(kept)[1])
-    sys.stdout.buffer.write(kept)
+            tail = tail[-TRAILER.size :]
+    if len(tail) == TRAILER.size and tail.startswith(MARK):
+        return int(TRAILER.unpack(tail)[1])
+    sys.stdout.buffer.write(tail)
     return 255
 
 
-# ---- lines of JSON, and addresses
+# ---- messages, CPUs and addresses
 
 
-def _send(line: socket.socket, message: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):
-        line.sendall((json.dumps(message) + "\n").encode())
-
-
-def _line(line: socket.socket, seconds: float) -> dict[str, Any] | None:
-    """The next message, None when there is none in time or it is nonsense."""
-    line.settimeout(seconds)
-    content = b""
+def _first_message(connection: Connection, timeout_s: float = HELLO_S) -> Message | None:
+    """The first message of a connection; None if none comes in time."""
     try:
-        while not content.endswith(b"\n") and len(content) < 1 << 20:
-            chunk = line.recv(4096)
-            if not chunk:
-                return None
-            content += chunk
-        message = json.loads(content)
-    except (OSError, ValueError, RecursionError):
+        return connection.receive(timeout_s)
+    except TimeoutError:
         return None
     finally:
-        line.settimeout(None)
-    return message if isinstance(message, dict) else None
+        connection.stream.settimeout(None)
 
 
-def _use(cpus: list[int]) -> None:
-    """All CPUs that the launcher gave to this host, where the system allows it."""
+def _set_affinity(cpus: list[int]) -> None:
+    """Use all CPUs that the launcher gave to the job on this host, where the system allows it."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, cpus)
 
 
-def _fixed() -> tuple[str, int] | None:
-    """The address that the user has named."""
-    text = os.environ.get(MEET)
+def _given_address() -> tuple[str, int] | None:
+    """The address of rank 0 that the user has given."""
+    text = os.environ.get(RENDEZVOUS)
     if not text:
         return None
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65536):
-        raise BadInput(f"{MEET} is {text[:60]!r}, wanted host:port of rank 0")
+        raise BadInput(f"{RENDEZVOUS} is {text[:60]!r}, wanted host:port of rank 0")
     return host, int(port)
 
 
-def _file(where: Place) -> Path:
-    """The same for all processes of a job, and for no other."""
-    job = [where.launcher, str(where.ranks), *(os.environ.get(name, "") for name in JOBS), *sys.argv[1:]]
-    return Path(f".deepbench-meet-{hashlib.sha256(chr(0).join(job).encode()).hexdigest()[:16]}")
+def _address_file(info: RankInfo) -> Path:
+    """The file with the address of rank 0: the same for all ranks of a job, and different for every job."""
+    job = [info.launcher, str(info.ranks), *(os.environ.get(name, "") for name in JOBS), *sys.argv[1:]]
+    return Path(f".deepbench-rendezvous-{hashlib.sha256(chr(0).join(job).encode()).hexdigest()[:16]}")
 
 
 def _addresses() -> list[str]:
-    """Where this host may be reached: its name, and the address of each interface."""
+    """Where this host may be reached: its name, and the address of each interface, the loopback last."""
     import fcntl
 
-    found = [socket.gethostname()]
+    addresses = [socket.gethostname()]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(probe, 0x8915, struct.pack("256s", name[:15].encode()))  # SIOCGIFADDR
-                found.append(socket.inet_ntoa(answer[20:24]))
-    # The loopback last: it is right on one machine only, where any other would be as well.
-    return sorted(dict.fromkeys(found), key=lambda a: a.startswith("127."))
+                addresses.append(socket.inet_ntoa(answer[20:24]))
+    return sorted(dict.fromkeys(addresses), key=lambda a: a.startswith("127."))
 
 
 if __name__ == "__main__":

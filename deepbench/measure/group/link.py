@@ -1,13 +1,12 @@
-"""A rank's line to the process that started it: what ranks tell each other outside of any timing goes through there.
+"""A rank's connection to the coordinator, through which ranks exchange everything outside of the timing.
 
-Every message is a line of JSON. A rank says who it is, in which phase it is, what it found; `gather` gives every rank
-what all of them said. No library under test has a part in it.
+A rank sends who it is, the phase it enters, and its record. `gather` gives every rank the values of all ranks. No
+library under test takes part in it.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import select
 import socket
@@ -16,15 +15,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Where the hub is: `host:port:token`.
-HUB = "DEEPBENCH_HUB"
-# The rank of a process that the hub has started itself, and how many there are.
+from deepbench.measure.wire import Connection, Message
+
+# Where the coordinator is: `host:port:token`.
+COORDINATOR = "DEEPBENCH_COORDINATOR"
+# The rank of a process that the coordinator has started itself, and the number of ranks.
 RANK, RANKS = "DEEPBENCH_RANK", "DEEPBENCH_RANKS"
 
 CONNECT_S = 60.0
 
-# What launchers tell a process: rank and ranks. Slurm's numbers mean something inside a step only.
-FAMILIES = {
+# The variables in which launchers give a process its rank and the number of ranks.
+LAUNCHERS = {
     "deepbench": (RANK, RANKS),
     "openmpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     "torchrun": ("RANK", "WORLD_SIZE"),
@@ -32,121 +33,116 @@ FAMILIES = {
     "slurm": ("SLURM_PROCID", "SLURM_NTASKS"),
 }
 
+RANK_VARIABLES = tuple(name for pair in LAUNCHERS.values() for name in pair)
+"""All of these variables: a rank must not inherit those of another launcher."""
+
 
 @dataclass(frozen=True)
-class Place:
-    """Which of how many ranks a process is, by the word of what started it."""
+class RankInfo:
+    """The rank of a process as its launcher gives it."""
 
     launcher: str
     rank: int
     ranks: int
 
 
-LAUNCHED = tuple(name for pair in FAMILIES.values() for name in pair)
-"""Variables that would tell a rank of ours that it is somebody else's."""
-
-
-def place(environment: Mapping[str, str]) -> Place | None:
-    """What a launcher says in the environment, None where none has started this process."""
-    for launcher, (rank, ranks) in FAMILIES.items():
+def rank_info(environment: Mapping[str, str]) -> RankInfo | None:
+    """The rank that a launcher set in the environment; None if no launcher has started this process."""
+    for launcher, (rank_name, ranks_name) in LAUNCHERS.items():
         if launcher == "slurm" and "SLURM_STEP_ID" not in environment:
-            continue  # a batch script has a PROCID too
-        if rank in environment and ranks in environment:
-            rank_text, ranks_text = environment[rank], environment[ranks]
-            if not (rank_text.isdecimal() and ranks_text.isdecimal()):
-                continue
-            return Place(launcher, int(rank_text), int(ranks_text))
+            continue  # a batch script outside of a step has a PROCID too
+        rank, ranks = environment.get(rank_name, ""), environment.get(ranks_name, "")
+        if rank.isdecimal() and ranks.isdecimal():
+            return RankInfo(launcher, int(rank), int(ranks))
     return None
 
 
 class Group:
     """All ranks, as one of them sees them. Made by `join`."""
 
-    def __init__(self, line: socket.socket, where: Place, host: str) -> None:
-        self.rank, self.ranks, self.place, self.host = where.rank, where.ranks, where, host
-        self._line = line
-        self.address: str = line.getsockname()[0]
+    def __init__(self, connection: Connection, info: RankInfo, host: str) -> None:
+        self.rank, self.ranks, self.launcher, self.host = info.rank, info.ranks, info.launcher, host
+        self._connection = connection
+        self.address: str = connection.stream.getsockname()[0]
         """Where others reach this rank."""
-        self._read = line.makefile("r", encoding="utf-8")
         self._deadline_s: float | None = None
         self.cpus = sorted(os.sched_getaffinity(0))
-        """That this rank may use, before it is pinned."""
+        """The CPUs that this rank may use, before it is pinned."""
         self.hosts: list[str] = []
-        """The host of every rank; known after `meet`."""
+        """The host of every rank, after `exchange_hosts`."""
 
-    def meet(self) -> None:
-        """Tell every rank where the others are."""
+    def exchange_hosts(self) -> None:
+        """Tell every rank the hosts of all."""
         self.hosts = self.gather(self.host)
 
     @property
     def local_ranks(self) -> int:
-        """Ranks on this host."""
+        """The number of ranks on this host."""
         return self.hosts.count(self.host)
 
     @property
     def local_rank(self) -> int:
-        """Which of them this is."""
+        """The number of this rank among those on its host."""
         return self.hosts[: self.rank].count(self.host)
 
-    def send(self, message: dict[str, Any]) -> None:
-        """One message to the hub."""
-        self._line.sendall((json.dumps(message, allow_nan=False) + "\n").encode())
+    def send(self, message: Message) -> None:
+        """Send a message to the coordinator."""
+        self._connection.send(message)
 
-    def receive(self) -> dict[str, Any]:
-        """The hub's next message. When it has gone this process ends: there is nobody to tell."""
-        text = self._read.readline()
-        if not text:
+    def receive(self) -> Message:
+        """The coordinator's next message. Ends this process when the coordinator is gone."""
+        message = self._connection.receive()
+        if message is None:
             os._exit(1)
-        message: dict[str, Any] = json.loads(text)
         return message
 
     def phase(self, name: str) -> None:
-        """A sign of life."""
+        """Tell the coordinator that a phase begins, as a sign of life."""
         self.send({"phase": name})
-        self._arm()
+        self._restart_watchdog()
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank said, in their order; waits for all of them."""
+        """The values of all ranks in rank order; waits for all of them."""
         self.send({"gather": value})
-        found: list[Any] = self.receive()["all"]
-        self._arm()
-        return found
+        values: list[Any] = self.receive()["all"]
+        self._restart_watchdog()
+        return values
 
     def watch(self, deadline_s: float) -> None:
-        """End this process when the hub goes away, or after so many seconds without a sign of life, in C too.
+        """End this process when the coordinator is gone, or after this time without a sign of life.
 
-        A peer that has stopped and a cut link make any library wait for ever, and signal handlers of Python do not run
-        meanwhile: the watchdog of faulthandler is a thread in C.
+        A rank that has stopped or a cut link makes a library wait forever in C, where Python's signal handlers do not
+        run. The watchdog of faulthandler is a thread in C.
         """
         self._deadline_s = deadline_s
-        self._arm()
-        threading.Thread(target=_end_with, args=(self._line,), daemon=True).start()
+        self._restart_watchdog()
+        threading.Thread(target=_exit_when_closed, args=(self._connection.stream,), daemon=True).start()
 
-    def _arm(self) -> None:
+    def _restart_watchdog(self) -> None:
         if self._deadline_s is not None:
             faulthandler.dump_traceback_later(self._deadline_s, exit=True)
 
 
 def join(environment: Mapping[str, str]) -> Group:
-    """Connect to the hub that the environment names, and say who this is."""
-    address, _, token = environment[HUB].rpartition(":")
+    """Connect to the coordinator that the environment names, and introduce this rank."""
+    address, _, token = environment[COORDINATOR].rpartition(":")
     host, _, port = address.rpartition(":")
-    where = place(environment)
-    if where is None:
-        raise RuntimeError(f"no launcher says which rank this is; it should set {RANK} or the like")
-    line = socket.create_connection((host, int(port)), timeout=CONNECT_S)
-    line.settimeout(None)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    info = rank_info(environment)
+    if info is None:
+        raise RuntimeError(f"no launcher gives the rank of this process; it should set {RANK} or a similar variable")
+    stream = socket.create_connection((host, int(port)), timeout=CONNECT_S)
+    stream.settimeout(None)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     here = socket.gethostname()
-    group = Group(line, where, here)
-    hello = {"rank": where.rank, "ranks": where.ranks, "launcher": where.launcher}
+    group = Group(Connection(stream), info, here)
+    hello = {"rank": info.rank, "ranks": info.ranks, "launcher": info.launcher}
     group.send({"hello": {**hello, "token": token, "host": here, "pid": os.getpid()}})
     return group
 
 
-def _end_with(line: socket.socket) -> None:
-    """Wait, without using the CPU, until the other end has gone."""
+def _exit_when_closed(stream: socket.socket) -> None:
+    """Wait, without using the CPU, until the other end is gone."""
     poll = select.poll()
-    poll.register(line, select.POLLRDHUP)
+    poll.register(stream, select.POLLRDHUP)
     poll.poll()
     os._exit(1)

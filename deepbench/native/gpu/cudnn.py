@@ -1,4 +1,4 @@
-"""cuDNN's graph interface (`cudnnBackend…`): descriptors that are set, finished and asked. From the header of 9.19."""
+"""cuDNN's graph interface (`cudnnBackend…`): descriptors with attributes. Constants from the header of cuDNN 9.19."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deepbench.core.errors import LibraryError, Unsupported
 
 if TYPE_CHECKING:
-    from deepbench.native.gpu.device import Gpu
+    from deepbench.native.gpu.runtime import Runtime
 
 # cudnnBackendDescriptorType_t
 CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN, KNOB_CHOICE = 1, 2, 3, 4, 5, 7
@@ -29,7 +29,7 @@ PACK_IDS, PACK_POINTERS, PACK_WORKSPACE = 1000, 1001, 1003
 ENGINE_INDEX, ENGINE_NUMERICAL_NOTES = 1301, 1303
 DEVICE_JSON = 2702
 
-# cudnnBackendAttributeType_t, and how C stores each
+# cudnnBackendAttributeType_t, and the C type of each
 HANDLE, DATA_TYPE, INT64, FLOAT, POINTER, MODE, HEURISTIC = 0, 1, 3, 4, 6, 7, 8
 KNOB, NOTE, DESCRIPTOR, CHARACTER = 9, 11, 15, 24
 STORED: dict[int, Any] = {
@@ -43,7 +43,7 @@ STORED: dict[int, Any] = {
 # cudnnDataType_t
 TYPES = {"f32": 0, "f16": 2, "s8": 3, "s32": 4, "u8": 6, "bf16": 9}
 CROSS_CORRELATION = 1
-# cudnnBackendHeurMode_t: the model of what is fast, a second one, and what always works
+# cudnnBackendHeurMode_t: two models of what is fast, and what always works
 HEURISTIC_MODES = (3, 1, 2)
 # cudnnBackendNumericalNote_t
 NOTES = {
@@ -62,72 +62,70 @@ MOST_KNOBS = 64
 
 
 class Descriptor:
-    """One descriptor: attributes are set, `finish` makes it usable, then it may be asked. Lives with this object."""
+    """A cuDNN descriptor: set attributes, `finish`, then read attributes. Destroyed with this object."""
 
-    def __init__(self, gpu: Gpu, kind: int) -> None:
+    def __init__(self, gpu: Runtime, kind: int) -> None:
         self._gpu = gpu
         self.handle = ctypes.c_void_p()
         gpu.call("cudnnBackendCreateDescriptor", kind, ctypes.byref(self.handle))
         self._keep: list[object] = []
 
     def set(self, attribute: int, kind: int, *values: Any) -> Descriptor:
-        """Set an attribute to one or more values; descriptors may be given as such."""
+        """Set an attribute to one or more values; descriptors are passed as `Descriptor`."""
         stored = (STORED[kind] * len(values))(*(v.handle if isinstance(v, Descriptor) else v for v in values))
         self._gpu.call("cudnnBackendSetAttribute", self.handle, attribute, kind, len(values), stored)
-        self._keep.append((values, stored))  # what a descriptor refers to must live as long as it does
+        self._keep.append((values, stored))  # must live as long as the descriptor
         return self
 
     def finish(self) -> Descriptor:
-        """Check and close it; `Unsupported` where cuDNN has nothing for what it says."""
+        """Check and finalize it; `Unsupported` if cuDNN has nothing for it."""
         self._gpu.call("cudnnBackendFinalize", self.handle)
         return self
 
     def get(self, attribute: int, kind: int, most: int = 1) -> list[Any]:
-        """Up to so many values of an attribute."""
-        values, found = (STORED[kind] * most)(), ctypes.c_int64()
-        self._gpu.call(
-            "cudnnBackendGetAttribute", self.handle, attribute, kind, most, ctypes.byref(found), values
-        )  # fmt: skip
-        return list(values)[: found.value]
+        """Up to `most` values of an attribute."""
+        values = (STORED[kind] * most)()
+        count = self._get(attribute, kind, most, values)
+        return list(values)[:count]
 
     def get_descriptors(self, attribute: int, kind: int, most: int) -> list[Descriptor]:
-        """Descriptors of an attribute; cuDNN wants them made before it fills them in."""
-        made = [Descriptor(self._gpu, kind) for _ in range(most)]
-        values, found = (ctypes.c_void_p * most)(*(d.handle for d in made)), ctypes.c_int64()
-        self._gpu.call(
-            "cudnnBackendGetAttribute", self.handle, attribute, DESCRIPTOR, most, ctypes.byref(found), values
-        )  # fmt: skip
-        kept = made[: found.value]
-        for descriptor in kept:
+        """Up to `most` descriptors of an attribute. cuDNN fills in descriptors that the caller created."""
+        descriptors = [Descriptor(self._gpu, kind) for _ in range(most)]
+        values = (ctypes.c_void_p * most)(*(d.handle for d in descriptors))
+        filled = descriptors[: self._get(attribute, DESCRIPTOR, most, values)]
+        for descriptor in filled:
             descriptor._keep.append(self)
-        return kept
+        return filled
 
     def count(self, attribute: int) -> int:
-        """How many descriptors an attribute has."""
-        found = ctypes.c_int64()
-        self._gpu.call("cudnnBackendGetAttribute", self.handle, attribute, DESCRIPTOR, 0, ctypes.byref(found), None)
-        return found.value
+        """The number of descriptors of an attribute."""
+        return self._get(attribute, DESCRIPTOR, 0, None)
+
+    def _get(self, attribute: int, kind: int, most: int, values: Any) -> int:
+        count = ctypes.c_int64()
+        self._gpu.call("cudnnBackendGetAttribute", self.handle, attribute, kind, most, ctypes.byref(count), values)
+        return count.value
 
     def __del__(self) -> None:
         if self.handle:
             self._gpu.function("cudnnBackendDestroyDescriptor")(self.handle)
 
 
-def tensor(gpu: Gpu, number: int, type_name: str, sizes: Sequence[int], strides: Sequence[int]) -> Descriptor:
-    """A tensor by its number in the graph, its type of ours, and sizes with their strides in elements."""
-    made = Descriptor(gpu, TENSOR)
-    made.set(TENSOR_ID, INT64, number).set(TENSOR_TYPE, DATA_TYPE, TYPES[type_name])
-    made.set(TENSOR_SIZES, INT64, *sizes).set(TENSOR_STRIDES, INT64, *strides)
-    return made.set(TENSOR_ALIGNMENT, INT64, 16).finish()
+def tensor(gpu: Runtime, number: int, type_name: str, sizes: Sequence[int], strides: Sequence[int]) -> Descriptor:
+    """A tensor with its number in the graph; strides in elements."""
+    descriptor = Descriptor(gpu, TENSOR)
+    descriptor.set(TENSOR_ID, INT64, number).set(TENSOR_TYPE, DATA_TYPE, TYPES[type_name])
+    descriptor.set(TENSOR_SIZES, INT64, *sizes).set(TENSOR_STRIDES, INT64, *strides)
+    return descriptor.set(TENSOR_ALIGNMENT, INT64, 16).finish()
 
 
-def configurations(gpu: Gpu, graph: Descriptor, properties: Descriptor | None = None) -> list[Descriptor]:
-    """Every engine configuration that the heuristics propose for a graph, the likely fastest first, each once.
+def configurations(gpu: Runtime, graph: Descriptor, properties: Descriptor | None = None) -> list[Descriptor]:
+    """The engine configurations that the heuristics propose for a graph, without duplicates, probably fastest first.
 
-    `properties` describe a card that is not here.
+    `properties` describe a GPU that is not in this machine.
     """
-    found: dict[tuple[Any, ...], Descriptor] = {}
-    refused: Exception | None = None
+    unique: dict[tuple[Any, ...], Descriptor] = {}
+    failure: Exception | None = None
     for mode in HEURISTIC_MODES:
         heuristics = Descriptor(gpu, HEURISTICS)
         heuristics.set(HEURISTICS_GRAPH, DESCRIPTOR, graph).set(HEURISTICS_MODE, HEURISTIC, mode)
@@ -136,14 +134,14 @@ def configurations(gpu: Gpu, graph: Descriptor, properties: Descriptor | None = 
         try:
             heuristics.finish()
             count = heuristics.count(HEURISTICS_RESULTS)
-        except (Unsupported, LibraryError) as error:  # the others may know this operation
-            refused = error
+        except (Unsupported, LibraryError) as error:  # another mode may know this operation
+            failure = error
             continue
         for config in heuristics.get_descriptors(HEURISTICS_RESULTS, ENGINE_CONFIG, count) if count else ():
-            found.setdefault(identity(config), config)
-    if refused is not None and not found:
-        raise refused
-    return list(found.values())
+            unique.setdefault(identity(config), config)
+    if failure is not None and not unique:
+        raise failure
+    return list(unique.values())
 
 
 def engine(config: Descriptor) -> Descriptor:
@@ -152,39 +150,39 @@ def engine(config: Descriptor) -> Descriptor:
 
 
 def identity(config: Descriptor) -> tuple[Any, ...]:
-    """Engine and knobs: what tells two configurations apart."""
+    """Engine number and knobs, which identify a configuration."""
     number = engine(config).get(ENGINE_INDEX, INT64)[0]
-    knobs = config.get_descriptors(CONFIG_KNOBS, KNOB_CHOICE, MOST_KNOBS)  # it does not say how many there are
+    knobs = config.get_descriptors(CONFIG_KNOBS, KNOB_CHOICE, MOST_KNOBS)  # cuDNN does not report their number
     return (number, *sorted((k.get(KNOB_TYPE, KNOB)[0], k.get(KNOB_VALUE, INT64)[0]) for k in knobs))
 
 
 def notes(config: Descriptor) -> set[int]:
-    """The numerical notes of its engine: what it may do to the numbers."""
+    """The numerical notes of its engine, as in NOTES."""
     return set(engine(config).get(ENGINE_NUMERICAL_NOTES, NOTE, len(NOTES) + 8))
 
 
 def plan(
-    gpu: Gpu, config: Descriptor, handle: ctypes.c_void_p | None, properties: Descriptor | None = None
+    gpu: Runtime, config: Descriptor, handle: ctypes.c_void_p | None, properties: Descriptor | None = None
 ) -> Descriptor:
-    """What runs a configuration; kernels may be compiled here. `Unsupported` where the engine cannot after all."""
-    made = Descriptor(gpu, PLAN).set(PLAN_CONFIG, DESCRIPTOR, config)
+    """An executable plan; may compile kernels. `Unsupported` if the engine cannot run the operation after all."""
+    descriptor = Descriptor(gpu, PLAN).set(PLAN_CONFIG, DESCRIPTOR, config)
     if properties is not None:
-        made.set(PLAN_DEVICE, DESCRIPTOR, properties)
+        descriptor.set(PLAN_DEVICE, DESCRIPTOR, properties)
     else:
-        made.set(PLAN_HANDLE, HANDLE, handle)
-    return made.finish()
+        descriptor.set(PLAN_HANDLE, HANDLE, handle)
+    return descriptor.finish()
 
 
-def variant(gpu: Gpu, addresses: dict[int, int], workspace: int) -> Descriptor:
-    """Which memory a plan works on: address of each tensor by its number, and scratch."""
-    made = Descriptor(gpu, VARIANT_PACK)
-    made.set(PACK_IDS, INT64, *addresses).set(PACK_POINTERS, POINTER, *addresses.values())
-    return made.set(PACK_WORKSPACE, POINTER, workspace).finish()
+def variant(gpu: Runtime, addresses: dict[int, int], workspace: int) -> Descriptor:
+    """The memory that a plan works on: the address of each tensor by its number, and of the workspace."""
+    descriptor = Descriptor(gpu, VARIANT_PACK)
+    descriptor.set(PACK_IDS, INT64, *addresses).set(PACK_POINTERS, POINTER, *addresses.values())
+    return descriptor.set(PACK_WORKSPACE, POINTER, workspace).finish()
 
 
 def name(config: Descriptor) -> str:
-    """`engine 57 (20=3 24=0), Winograd`: number, knobs and what it does to the numbers."""
+    """`engine 57 (20=3 24=0), Winograd`: engine number, knobs and numerical notes."""
     number, *knobs = identity(config)
-    chosen = " ".join(f"{kind}={value}" for kind, value in knobs)
-    words = ", ".join(NOTES[n] for n in sorted(notes(config)) if n in NOTES)
-    return f"engine {number}" + (f" ({chosen})" if chosen else "") + (f", {words}" if words else "")
+    knob_text = " ".join(f"{kind}={value}" for kind, value in knobs)
+    note_text = ", ".join(NOTES[n] for n in sorted(notes(config)) if n in NOTES)
+    return f"engine {number}" + (f" ({knob_text})" if knob_text else "") + (f", {note_text}" if note_text else "")

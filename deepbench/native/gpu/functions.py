@@ -1,11 +1,11 @@
-"""The C functions of GPU libraries by their CUDA names: one line each, with a letter for each argument.
+"""The C functions of GPU libraries by their CUDA names: one line per function, one letter per argument.
 
     p pointer or handle    i 32-bit integer or enum    l 64-bit integer or size    U ncclUniqueId by value
 
-From the headers of CUDA 13.0, cuDNN 9.19, cuSPARSELt 0.8 and NCCL 2.28; `tests/symbols/test_gpu_table.py` holds the
-table against the prototypes that public packages carry. HIP has the same functions with the same arguments under other
-names (`vendor.py`), but for MIOpen (header of 3.3) in the place of cuDNN and AMD SMI (ROCm 7) in that of NVML.
-All return a status, 0 for success, but those in RETURNS.
+From the headers of CUDA 13.0, cuDNN 9.19, cuSPARSELt 0.8 and NCCL 2.28; `tests/native/test_gpu_table.py` compares the
+table with the prototypes in public packages. HIP has the same functions with the same arguments under other names
+(`vendor.py`), except that MIOpen (3.3) replaces cuDNN and AMD SMI (ROCm 7) replaces NVML.
+All functions return a status, 0 for success, except those in RETURNS.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ cublasLtMatmulDescSetAttribute        pipl                   description attribu
 cublasLtMatrixLayoutCreate            pilll                  layout type rows columns ld
 cublasLtMatmulPreferenceCreate        p                      preference
 cublasLtMatmulPreferenceSetAttribute  pipl                   preference attribute value bytes
-cublasLtMatmulAlgoGetHeuristic        pppppppipp             handle description a b c d preference wanted results found
+cublasLtMatmulAlgoGetHeuristic        pppppppipp             handle description a b c d preference wanted results count
 cublasLtMatmulAlgoConfigGetAttribute  piplp                  algorithm attribute value bytes written
 cublasLtMatmul                        pppppppppppppplp       handle description alpha a a_layout b b_layout beta c c_layout d d_layout algorithm workspace bytes stream
 
@@ -72,7 +72,7 @@ cudnnGetLastErrorString               pl                     text bytes
 cudnnBackendCreateDescriptor          ip                     kind descriptor
 cudnnBackendDestroyDescriptor         p                      descriptor
 cudnnBackendSetAttribute              piilp                  descriptor attribute type count values
-cudnnBackendGetAttribute              piilpp                 descriptor attribute type wanted found values
+cudnnBackendGetAttribute              piilpp                 descriptor attribute type wanted count values
 cudnnBackendFinalize                  p                      descriptor
 cudnnBackendExecute                   ppp                    handle plan variant
 cudnnCreateTensorDescriptor           p                      tensor
@@ -99,15 +99,15 @@ miopenInitConvolutionNdDescriptor     pipppi                 convolution dimensi
 miopenSetConvolutionGroupCount        pi                     convolution groups
 miopenSetConvolutionAttribute         pii                    convolution attribute value
 miopenConvolutionForwardGetSolutionCount          pppppp       handle w x convolution y count
-miopenConvolutionForwardGetSolution               ppppplpp     handle w x convolution y most count solutions
+miopenConvolutionForwardGetSolution               ppppplpp     handle w x convolution y wanted count solutions
 miopenConvolutionForwardCompileSolution           pppppl       handle w x convolution y solution
 miopenConvolutionForwardImmediate                 pppppppppll  handle w_desc w x_desc x convolution y_desc y workspace bytes solution
 miopenConvolutionBackwardDataGetSolutionCount     pppppp       handle dy w convolution dx count
-miopenConvolutionBackwardDataGetSolution          ppppplpp     handle dy w convolution dx most count solutions
+miopenConvolutionBackwardDataGetSolution          ppppplpp     handle dy w convolution dx wanted count solutions
 miopenConvolutionBackwardDataCompileSolution      pppppl       handle dy w convolution dx solution
 miopenConvolutionBackwardDataImmediate            pppppppppll  handle dy_desc dy w_desc w convolution dx_desc dx workspace bytes solution
 miopenConvolutionBackwardWeightsGetSolutionCount  pppppp       handle dy x convolution dw count
-miopenConvolutionBackwardWeightsGetSolution       ppppplpp     handle dy x convolution dw most count solutions
+miopenConvolutionBackwardWeightsGetSolution       ppppplpp     handle dy x convolution dw wanted count solutions
 miopenConvolutionBackwardWeightsCompileSolution   pppppl       handle dy x convolution dw solution
 miopenConvolutionBackwardWeightsImmediate         pppppppppll  handle dy_desc dy x_desc x convolution dw_desc dw workspace bytes solution
 miopenCreateRNNDescriptor             p                      rnn
@@ -189,7 +189,7 @@ amdsmi_get_energy_count               pppp                   device count microj
 amdsmi_get_gpu_process_list           ppp                    device count processes
 """  # noqa: E501
 
-# What a function returns that is no status.
+# Return types of functions that do not return a status.
 RETURNS: dict[str, Any] = {
     "cudaGetErrorString": ctypes.c_char_p,
     "cublasLtGetVersion": ctypes.c_size_t,
@@ -216,7 +216,7 @@ KINDS: dict[str, Any] = {
     "U": UniqueId,
 }
 
-# Which library has a function, by the beginning of its name; the first that fits counts.
+# The library of a function, by the beginning of its name. The first match counts.
 PARTS = {
     "cuda": "runtime",
     "cudnn": "dnn",
@@ -232,22 +232,22 @@ PARTS = {
 }
 
 
-def read() -> dict[str, str]:
+def _parse() -> dict[str, str]:
     """Function name → letters of its arguments."""
     rows = (line.split() for line in TABLE.splitlines() if line)
     return {row[0]: row[1].strip("-") for row in rows}
 
 
-FUNCTIONS = read()
+FUNCTIONS = _parse()
 
 
 def part_of(name: str) -> str:
-    """The library that has this function: `runtime`, `blas` …"""
+    """The library of this function: `runtime`, `blas` …"""
     return next(part for beginning, part in PARTS.items() if name.startswith(beginning))
 
 
 def declare(function: Any, name: str, letters: str | None = None) -> Any:
-    """Give a function of a loaded library the types the table states, or other `letters`."""
+    """Set the types of a loaded function as in the table, or as in `letters`."""
     function.argtypes = [KINDS[letter] for letter in letters or FUNCTIONS[name]]
     function.restype = RETURNS.get(name, ctypes.c_int)
     return function

@@ -1,4 +1,4 @@
-"""What GPU libraries say alike of convolutions: tensors by sizes and strides, and what none of them takes."""
+"""What convolutions of all GPU libraries share: tensors by sizes and strides, and unsupported settings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from deepbench.core.errors import Unsupported
 if TYPE_CHECKING:
     from deepbench.core.case import Case
 
-# Scratch memory an algorithm may use: some unfold the whole image beyond it, and training has no room for them.
+# Most workspace of an algorithm. Some unfold the whole image into more; training has no memory to spare for that.
 CONV_WORKSPACE_BYTES = 2**30
 
 
 def sizes_and_strides(case: Case, array: Any) -> tuple[list[int], list[int]]:
-    """Sizes as libraries name them, channels second, and strides in elements as the tensor lies."""
+    """Sizes with channels second, as libraries list them, and strides in elements."""
     strides = [s // array.itemsize for s in array.strides]
     sizes = list(array.shape)
     if case.settings["layout"] == "nhwc":
@@ -26,6 +26,12 @@ def sizes_and_strides(case: Case, array: Any) -> tuple[list[int], list[int]]:
 def refuse_conv(title: str, case: Case) -> None:
     """`Unsupported` for settings that no GPU library has."""
     if case.settings["layout"] == "any":
-        raise Unsupported(f"{title} takes tensors as they lie; choose layout=nchw or nhwc")
+        raise Unsupported(f"{title} works on tensors in the given layout; choose layout=nchw or nhwc")
     if case.settings["bias"] == "yes" and case.direction != "backward_data":
-        raise Unsupported(f"{title}'s convolution has no bias of its own; choose bias=no")
+        raise Unsupported(f"{title}'s convolution has no bias; choose bias=no")
+
+
+def refuse_workspace(needed: int) -> None:
+    """`Unsupported` for an algorithm that needs too much workspace."""
+    if needed > CONV_WORKSPACE_BYTES:
+        raise Unsupported(f"the algorithm needs {needed} bytes of workspace, the limit is {CONV_WORKSPACE_BYTES}")

@@ -1,4 +1,4 @@
-"""What the backends of GPU libraries share: opening, facts, buffers, scalars, the choice of an algorithm."""
+"""The base class of GPU backends: opening the library, facts, buffers, scalars, choosing an algorithm."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from deepbench.native.gpu.vendor import CUDA, Cuda
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
-    from deepbench.native.gpu.device import Buffers
+    from deepbench.native.gpu.runtime import Buffers
 
 
 class GpuBackend(Backend):
-    """A library of a GPU's maker. Subclasses say which `part` of the table it is, and create its handle."""
+    """A vendor's GPU library. Subclasses set `part` and create the library's handle in `start`."""
 
     part: ClassVar[str]
-    """Which library of `functions.PARTS`."""
+    """The library's name in `vendor.py`: `blas`, `dnn` …"""
     vendor: ClassVar[Cuda] = CUDA
     device = "cuda"
+    handle: ctypes.c_void_p
+    """The library's own handle, if it has one."""
+
+    @property
+    def path_variable(self) -> str:  # type: ignore[override]  # an attribute elsewhere
+        """As in `vendor.py`."""
+        return self.vendor.libraries[self.part].variable
 
     def open(self) -> dict[str, Any]:
         from deepbench.native import library
@@ -32,7 +39,7 @@ class GpuBackend(Backend):
 
         self.gpu = open_gpu(self.vendor)
         loaded = self.gpu.library(self.part)
-        self._chosen: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._choices: dict[str, tuple[int, dict[str, Any]]] = {}
         self.start()
         symbol = next(n for n in functions.FUNCTIONS if functions.part_of(n) == self.part)
         return {
@@ -43,26 +50,31 @@ class GpuBackend(Backend):
         }
 
     def start(self) -> None:
-        """Create what the library needs before anything else, such as a handle."""
-        raise NotImplementedError
+        """Create `handle` and whatever else the library needs first."""
 
-    def version(self) -> str | None:
-        """By its own version call."""
+    def version(self) -> str:
+        """The library's version, from the library."""
         raise NotImplementedError
 
     def cache_bytes(self) -> int | None:
-        """The card's L2 cache."""
-        return self.gpu.cache_bytes or None
+        """The L2 cache of the GPU."""
+        return self.gpu.cache_bytes
 
     def memory_free(self) -> int | None:
-        """Of the card."""
-        return self.gpu.memory()[0]
+        """Free memory of the GPU."""
+        return self.gpu.memory_info()[0]
 
-    def handle(self, create: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function makes through the address that is its first argument."""
-        made = ctypes.c_void_p()
-        self.gpu.call(create, ctypes.byref(made), *arguments)
-        return made
+    def create(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+        """The object that a function creates and returns through its first argument."""
+        created = ctypes.c_void_p()
+        self.gpu.call(function, ctypes.byref(created), *arguments)
+        return created
+
+    def number(self, function: str, *arguments: Any) -> int:
+        """The C int that a function returns through its last argument."""
+        number = ctypes.c_int()
+        self.gpu.call(function, *arguments, ctypes.byref(number))
+        return number.value
 
     def buffers(
         self,
@@ -71,30 +83,29 @@ class GpuBackend(Backend):
         leading: Mapping[str, int] | None = None,
         views: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> Buffers:
-        """The arrays of a case on the card."""
+        """The arrays of a case on the GPU; see `Buffers`."""
         from deepbench.core.op import find_op
-        from deepbench.native.gpu.device import Buffers
+        from deepbench.native.gpu.runtime import Buffers
 
         return Buffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
 
-    def enqueue(self, name: str, *arguments: Any) -> Call:
-        """A call that puts work into the stream, with its status looked at."""
-        return Call(self.gpu.function(name), *arguments, status=True)
+    def prepare_call(self, function: str, *arguments: Any) -> Call:
+        """A call that enqueues work and returns a status."""
+        return Call(self.gpu.function(function), *arguments, status=True)
 
     def kernel(
         self, calls: Sequence[Call], buffers: Buffers, arrays: Arrays, notes: dict[str, Any], *keep: object
     ) -> Kernel:
-        """A kernel of these calls on these buffers; `keep` is what must live as long as it."""
-        kernel = Kernel(
+        """A kernel of these calls on these buffers; `keep` must live as long as the kernel."""
+        return Kernel(
             calls=tuple(calls),
             load=buffers.load,
             store=buffers.store,
             private_buffers=tuple(arrays),
+            keep=(buffers, *keep),
             notes=notes,
             device=self.gpu,
         )
-        kernel.calls[0].keep_alive += (buffers, *keep)
-        return kernel
 
     def fastest(
         self,
@@ -103,24 +114,23 @@ class GpuBackend(Backend):
         load: Callable[[], None] | None = None,
         most_s: float | None = None,
     ) -> tuple[Kernel, int]:
-        """The fastest of these kernels, and which it is; the search is in its notes.
+        """The fastest of these kernels and its index; the notes describe the search.
 
-        `load` fills the buffers that they share; without it each candidate loads its own.
-
-        They are timed once in a process: sets of buffers that take turns use the same choice.
+        `load` fills the buffers that candidates share; without it each candidate loads its own. Candidates are timed
+        once per process: with `cache=cold`, all sets of buffers use the same choice.
         """
         from deepbench.native.gpu import timing
 
-        if case.text not in self._chosen:
-            self._chosen[case.text] = timing.fastest(self.gpu, candidates, load, most_s or timing.SEARCH_MOST_S)
-        best, notes = self._chosen[case.text]
+        if case.text not in self._choices:
+            self._choices[case.text] = timing.fastest(self.gpu, candidates, load, most_s or timing.SEARCH_MOST_S)
+        best, notes = self._choices[case.text]
         kernel = candidates[best]()
         kernel.notes |= notes
         return kernel, best
 
 
 def scalar(type_name: str, value: float) -> ctypes.Array[ctypes.c_char]:
-    """A number in the type a library computes in, for its address: an integer 1 is no float 1.0."""
+    """A number in the given type, to be passed by address."""
     import numpy as np
 
     return ctypes.create_string_buffer(np.array(value).astype(dtype(type_name)).tobytes())

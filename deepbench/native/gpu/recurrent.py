@@ -1,8 +1,8 @@
-"""Recurrent layers as cuDNN and MIOpen have them: one block of weights, and what the forward pass keeps for the others.
+"""Recurrent layers as cuDNN and MIOpen have them: one block of weights, and a reserve that the forward pass fills.
 
-Weights lie as the library wants them, copied there before the clock. `backward` is the gradient of data and that of the
-weights one after the other, with the latter set to zero first, because libraries add to it; what comes before a
-direction is made before the clock.
+Weights are copied into the library's order before timing starts. `backward` is the gradient of the data followed by the
+gradient of the weights, which is set to zero first because libraries add to it. Passes that a direction depends on run
+before timing starts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.precision import dtype
-from deepbench.native.gpu.device import Memory
+from deepbench.native.gpu.runtime import Memory
 
 if TYPE_CHECKING:
     import ctypes
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
     from deepbench.core.op import Arrays
     from deepbench.native.gpu.library import GpuBackend
 
+# The same in cudnn_adv.h and miopen.h.
+CELLS = {"vanilla": 0, "lstm": 2, "gru": 3}
+UNIDIRECTIONAL = 0
+LINEAR_INPUT, SKIP_INPUT = 0, 1
+
 
 @dataclass(frozen=True)
 class Description:
-    """A layer as the library knows it, and the bytes it asks for."""
+    """A layer's descriptor, and the bytes that the library asks for."""
 
     rnn: ctypes.c_void_p
     workspace: int
@@ -38,7 +44,7 @@ class Description:
 
 @dataclass
 class Spaces:
-    """Memory of one kernel: the weights, what the forward pass keeps, scratch."""
+    """Memory of one kernel: weights, reserve (from forward to backward pass), workspace."""
 
     weights: Weights
     reserve: Memory
@@ -46,10 +52,9 @@ class Spaces:
 
 
 class Layer:
-    """Data of one layer on the card, and its kernels with one algorithm or another.
+    """The data of one layer on the GPU, and its kernels by algorithm. Subclasses call the library.
 
-    Subclasses call the library; `GATES` has, for each cell, where the library has our gates: i, f, g, o of an LSTM and
-    u, r, g of a GRU.
+    `GATES` gives, for each cell, the library's positions of our gates: i, f, g, o of an LSTM; u, r, g of a GRU.
     """
 
     GATES: ClassVar[Mapping[str, tuple[int, ...]]]
@@ -57,39 +62,44 @@ class Layer:
     IMPLEMENTATIONS: ClassVar[Mapping[str, str]]
 
     def __init__(self, backend: GpuBackend, case: Case, arrays: Arrays) -> None:
+        if case.settings["gru_reset"] == "before":
+            raise Unsupported(f"{backend.title}'s GRU applies the reset gate after its product; choose gru_reset=after")
+        if case.settings["weights"] == "packed":
+            raise Unsupported(f"{backend.title} has only one order of weights; choose weights=plain")
         self.backend, self.gpu, self.case, self.arrays = backend, backend.gpu, case, arrays
         p = self.problem = case.problem
-        self.kind = case.precision.data
-        self.type = self.TYPES[self.kind]
-        self.width = p.hidden if case.settings["input"] == "skip" else 1
+        self.type_name = case.precision.data
+        self.type = self.TYPES[self.type_name]
+        self.input_mode = SKIP_INPUT if case.settings["input"] == "skip" else LINEAR_INPUT
+        self.width: int = p.hidden if self.input_mode == SKIP_INPUT else 1
         self.training = case.direction != "forward" or case.settings["mode"] == "training"
         self.lengths = np.full(p.batch, p.timesteps, np.int32)
         self.x_desc, self.y_desc = self.data(self.width), self.data(p.hidden)
         self.state_desc = self.state()
-        # Everything the size of data, in the one type that libraries take them in.
+        # All of them have the type of the data, as libraries require.
         names = ["x", "h0", "c0", "y", "dy", "dx", "dh0", "dc0"]
         self.memory = {
-            name: Memory(self.gpu, self._size_of(name) * dtype(self.kind).itemsize, f"array {name}")
+            name: Memory(self.gpu, self._size_of(name) * dtype(self.type_name).itemsize, f"array {name}")
             for name in names
             if name in arrays or self._needs(name)
         }
 
-    # ---- what the library calls it
+    # ---- calls of the library
 
     def data(self, width: int) -> ctypes.c_void_p:
-        """A description of (T, N, width), all sequences of one length."""
+        """A descriptor of data (T, N, width), all sequences of one length."""
         raise NotImplementedError
 
     def state(self) -> ctypes.c_void_p:
-        """A description of (1, N, H)."""
+        """A descriptor of a state (1, N, H)."""
         raise NotImplementedError
 
     def describe(self, algorithm: Any) -> Description:
-        """This layer with one algorithm; `Unsupported` where the library has no such thing."""
+        """This layer with one algorithm; `Unsupported` if the library does not have it."""
         raise NotImplementedError
 
     def place(self, layer: Description, number: int, block: int) -> tuple[int | None, int | None]:
-        """Bytes into the block of weights, which is at this address, where a matrix and its bias begin."""
+        """Offsets in bytes of a matrix and its bias in the block of weights at address `block`."""
         raise NotImplementedError
 
     def forward(self, layer: Description, spaces: Spaces) -> Call:
@@ -97,37 +107,37 @@ class Layer:
         raise NotImplementedError
 
     def backward_data(self, layer: Description, spaces: Spaces) -> Call:
-        """The gradients of x, h0 and c0, after a forward pass."""
+        """The gradients of x, h0 and c0; needs the forward pass."""
         raise NotImplementedError
 
     def backward_weights(self, layer: Description, spaces: Spaces) -> Call:
-        """The gradient of the weights, after the one of the data."""
+        """The gradient of the weights; needs the gradients of the data."""
         raise NotImplementedError
 
-    # ---- what is the same everywhere
+    # ---- the same in all libraries
 
     def kernel(self, title: str, algorithm: Any) -> Kernel:
-        """This layer with one algorithm, which the record calls `title`."""
+        """This layer with one algorithm; the record calls the algorithm `title`."""
         gpu, layer = self.gpu, self.describe(algorithm)
         weights = Weights(self, layer)
-        kept = Memory(gpu, layer.reserve, "what is kept for the backward pass")
-        spaces = Spaces(weights, kept, Memory(gpu, layer.workspace, "the workspace"))
+        reserve = Memory(gpu, layer.reserve, "the reserve for the backward pass")
+        spaces = Spaces(weights, reserve, Memory(gpu, layer.workspace, "the workspace"))
         forward = self.forward(layer, spaces)
         calls, before = [forward], list[Any]()
         if self.case.direction != "forward":
-            zero = weights.make_gradient()
+            zero = weights.allocate_gradient()
             of_data, of_weights = self.backward_data(layer, spaces), self.backward_weights(layer, spaces)
             calls, before = {
                 "backward": ([zero, of_data, of_weights], [forward]),
                 "backward_data": ([of_data], [forward]),
                 "backward_weights": ([zero, of_weights], [forward, of_data]),
             }[self.case.direction]
-        make_ready = _once(gpu, before)
+        run_before = _once(gpu, before)
 
         def load() -> None:
             self.load()
             weights.load()
-            make_ready()
+            run_before()
 
         def store() -> None:
             gpu.synchronize()
@@ -135,11 +145,12 @@ class Layer:
             if "dr" in self.arrays:
                 weights.store()
 
-        made = Kernel(
+        return Kernel(
             calls=tuple(calls),
             load=load,
             store=store,
             private_buffers=tuple(self.arrays),
+            keep=(self, spaces, *before),
             notes={
                 "implementation": self.IMPLEMENTATIONS[self.case.direction],
                 "algorithm": title,
@@ -147,18 +158,16 @@ class Layer:
                 "reserve_bytes": layer.reserve,
             },
             device=gpu,
-            # A backward pass may spoil what the forward pass kept for it.
+            # A backward pass may overwrite the reserve.
             repeats=self.case.direction == "forward",
         )
-        made.calls[0].keep_alive += (self, spaces, *before)
-        return made
 
     def call(self, name: str, *arguments: Any) -> Call:
-        """A call in the stream; what is None goes as a null pointer."""
-        return self.backend.enqueue(name, *(0 if a is None else a for a in arguments))
+        """A call in the stream; None is passed as a null pointer."""
+        return self.backend.prepare_call(name, *(0 if a is None else a for a in arguments))
 
     def _needs(self, name: str) -> bool:
-        """Gradients of data come before those of weights, also where nobody asked for them."""
+        """Whether the gradient of the weights needs this gradient of the data."""
         gradients = ("dx", "dh0", *(("dc0",) if "c0" in self.arrays else ()))
         return self.case.direction == "backward_weights" and name in gradients
 
@@ -167,75 +176,75 @@ class Layer:
         return int(array.size)
 
     def address(self, name: str) -> int | None:
-        """Where an array of data is, None where this layer has none."""
+        """The address of an array of data; None if this layer does not have it."""
         return self.memory[name].address if name in self.memory else None
 
     def load(self) -> None:
-        """Copy the data of the case to the card."""
+        """Copy the data of the case to the GPU."""
         self.gpu.synchronize()
         for name, memory in self.memory.items():
             if name in self.arrays:
-                here = np.ascontiguousarray(self.arrays[name].astype(dtype(self.kind)))
-                self.gpu.upload(memory.address, here)
+                values = np.ascontiguousarray(self.arrays[name].astype(dtype(self.type_name)))
+                self.gpu.upload(memory.address, values)
 
     def store(self, names: tuple[str, ...]) -> None:
-        """Copy outputs of data back."""
+        """Copy outputs back."""
         for name in names:
             if name in self.arrays:
                 array = self.arrays[name]
-                here = np.empty(array.shape, dtype(self.kind))
-                self.gpu.download(here, self.memory[name].address)
-                array[...] = here.astype(array.dtype)
+                values = np.empty(array.shape, dtype(self.type_name))
+                self.gpu.download(values, self.memory[name].address)
+                array[...] = values.astype(array.dtype)
 
 
 class Weights:
-    """Weights and their gradient in the one block that a library wants, at the places it tells."""
+    """Weights and their gradient, each in one block, at the offsets that the library reports."""
 
-    def __init__(self, layer: Layer, described: Description) -> None:
-        self._layer, self.bytes = layer, described.weights
+    def __init__(self, layer: Layer, description: Description) -> None:
+        self._layer, self.bytes = layer, description.weights
         self._memory = Memory(layer.gpu, self.bytes, "the weights")
         self._gradient: Memory | None = None
-        self._places = list(self._find(described))
+        self._places = list(self._find(description))
 
     @property
     def address(self) -> int:
-        """Where the weights are."""
+        """Address of the weights."""
         return self._memory.address
 
     @property
     def gradient(self) -> int:
-        """Where their gradient is; only backward passes have one."""
-        assert self._gradient is not None, "make_gradient comes first"
+        """Address of their gradient."""
+        assert self._gradient is not None, "call allocate_gradient first"
         return self._gradient.address
 
-    def make_gradient(self) -> Call:
-        """Room for the gradient, and the call that sets it to zero."""
+    def allocate_gradient(self) -> Call:
+        """Allocate the gradient; returns the call that sets it to zero."""
         self._gradient = Memory(self._layer.gpu, self.bytes, "the gradient of the weights")
         stream = self._layer.gpu.stream
         return self._layer.call("cudaMemsetAsync", self._gradient.address, 0, self.bytes, stream)
 
-    def _find(self, described: Description) -> Iterator[tuple[str, Any, int]]:
-        """Array of ours, its part, and how many bytes into the block that part begins."""
+    def _find(self, description: Description) -> Iterator[tuple[str, Any, int]]:
+        """Name of our array, index of a part of it, and the offset of that part in the block in bytes."""
         layer, p = self._layer, self._layer.problem
         for number in range(2 * p.gates):
-            gate, from_h = number % p.gates, number >= p.gates
+            gate, recurrent = number % p.gates, number >= p.gates
             ours = layer.GATES[p.cell].index(gate)
-            matrix, bias = layer.place(described, number, self.address)
-            if matrix is not None and (from_h or "w" in layer.arrays):
-                yield "r" if from_h else "w", (slice(None), ours), matrix
+            matrix, bias = layer.place(description, number, self.address)
+            if matrix is not None and (recurrent or "w" in layer.arrays):
+                yield "r" if recurrent else "w", (slice(None), ours), matrix
             if bias is None:
                 continue
-            if not from_h:
+            if not recurrent:
                 yield "b", ours, bias
             elif p.cell == "gru" and ours == 2:
                 yield "b", 3, bias
 
     def load(self) -> None:
-        """Copy r, w and b to their places. A matrix lies (to, from), ours (from, to)."""
+        """Copy r, w and b to the GPU. The library's matrices are the transposes of ours."""
         block = np.zeros(self.bytes, np.uint8)
         for name, part, start in self._places:
             values = self._layer.arrays[name][part]
-            stored = np.ascontiguousarray(values.T.astype(dtype(self._layer.kind)))
+            stored = np.ascontiguousarray(values.T.astype(dtype(self._layer.type_name)))
             block[start : start + stored.nbytes] = stored.reshape(-1).view(np.uint8)
         self._layer.gpu.upload(self.address, block)
 
@@ -245,13 +254,13 @@ class Weights:
         self._layer.gpu.download(block, self.gradient)
         for name, part, start in self._places:
             target = self._layer.arrays[f"d{name}"][part]
-            kind = dtype(self._layer.kind)
+            kind = dtype(self._layer.type_name)
             values = block[start : start + target.size * kind.itemsize].view(kind).reshape(target.T.shape)
             target[...] = values.T.astype(target.dtype)
 
 
 def _once(gpu: Any, calls: list[Call]) -> Callable[[], None]:
-    """A function that makes these calls and waits for them."""
+    """A function that makes these calls once and waits for them."""
     from deepbench.native import callloop
 
     loop, _ = callloop.host_timer(Kernel(calls=tuple(calls)))

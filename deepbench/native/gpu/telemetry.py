@@ -1,4 +1,4 @@
-"""What the card says of itself through NVML or AMD SMI: clocks, throttling, power, temperature, energy, processes."""
+"""Clocks, throttling, power, temperature, energy and other processes of a GPU, through NVML or AMD SMI."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 
 if TYPE_CHECKING:
-    from deepbench.native.gpu.device import Gpu
+    from deepbench.native.gpu.runtime import Runtime
 
 
 class Sensors:
-    """One card's sensors. Every number is None where the card does not tell it."""
+    """The sensors of one GPU. Every value is None if the GPU does not report it."""
 
-    def __init__(self, gpu: Gpu, card: Any) -> None:
-        self._gpu, self._card = gpu, card
+    def __init__(self, gpu: Runtime, device: Any) -> None:
+        self._gpu, self._device = gpu, device
 
     @classmethod
-    def find(cls, gpu: Gpu) -> Any:
-        """The library's word for this card; raises where there is none."""
+    def find(cls, gpu: Runtime) -> Any:
+        """The management library's handle of this GPU; raises if there is none."""
         raise NotImplementedError
 
     def conditions(self) -> dict[str, Any]:
-        """The state of the card now."""
+        """The state of the GPU now."""
         return {
             "clock_mhz": self.clock_mhz(),
             "memory_clock_mhz": self.memory_clock_mhz(),
@@ -36,27 +36,27 @@ class Sensors:
         }
 
     def clock_mhz(self) -> float | None:
-        """Of the multiprocessors."""
+        """Clock of the multiprocessors."""
         raise NotImplementedError
 
     def memory_clock_mhz(self) -> float | None:
-        """Of the memory."""
+        """Clock of the memory."""
         raise NotImplementedError
 
     def limited_by(self) -> list[str] | None:
-        """Why clocks are lower than they could be."""
-        raise NotImplementedError
+        """Reasons why the clocks are lower than they could be."""
+        return None
 
     def watts(self) -> float | None:
-        """What the card draws."""
+        """Power."""
         raise NotImplementedError
 
     def celsius(self) -> float | None:
-        """Its temperature."""
+        """Temperature."""
         raise NotImplementedError
 
     def other_processes(self) -> int | None:
-        """How many processes beside this one compute on it."""
+        """Number of other processes that compute on this GPU."""
         raise NotImplementedError
 
     def energy_mj(self) -> float | None:
@@ -64,15 +64,15 @@ class Sensors:
         raise NotImplementedError
 
     def highest_clock_mhz(self) -> float | None:
-        """The highest clock of the multiprocessors."""
+        """Highest clock of the multiprocessors."""
         raise NotImplementedError
 
     def driver_version(self) -> str | None:
-        """The driver as its makers number it."""
+        """Version of the driver."""
         return None
 
     def _status(self, name: str, *arguments: Any) -> int | None:
-        """What a function returns; None where this driver has no such function."""
+        """The status that a function returns; None if this driver does not have the function."""
         try:
             status: int = self._gpu.function(name)(*arguments)
         except Unsupported:
@@ -83,7 +83,7 @@ class Sensors:
 # nvml.h
 CLOCK_SM, CLOCK_MEMORY = 1, 2
 TEMPERATURE_GPU = 0
-MORE_PROCESSES = 7  # NVML_ERROR_INSUFFICIENT_SIZE: the count is filled in
+MORE_PROCESSES = 7  # NVML_ERROR_INSUFFICIENT_SIZE: the count is set
 REASONS = {
     0x1: "idle",
     0x2: "application clocks",
@@ -95,19 +95,19 @@ REASONS = {
     0x80: "hardware power brake",
     0x100: "display clocks",
 }
-# Not a reason to distrust a time: the card has nothing to do at that moment.
+# No reason to doubt a time: the GPU has no work at that moment.
 HARMLESS = {"idle", "application clocks", "display clocks"}
 
 
 class Nvml(Sensors):
-    """NVIDIA's cards."""
+    """GPUs of NVIDIA."""
 
     @classmethod
-    def find(cls, gpu: Gpu) -> Any:
-        found = ctypes.c_void_p()
+    def find(cls, gpu: Runtime) -> Any:
+        device = ctypes.c_void_p()
         gpu.call("nvmlInit_v2")
-        gpu.call("nvmlDeviceGetHandleByPciBusId_v2", gpu.bus_id.encode(), ctypes.byref(found))
-        return found
+        gpu.call("nvmlDeviceGetHandleByPciBusId_v2", gpu.bus_id.encode(), ctypes.byref(device))
+        return device
 
     def clock_mhz(self) -> float | None:
         return self._read("nvmlDeviceGetClockInfo", ctypes.c_uint, CLOCK_SM)
@@ -135,7 +135,7 @@ class Nvml(Sensors):
     def driver_version(self) -> str | None:
         text = ctypes.create_string_buffer(96)
         status = self._status("nvmlSystemGetDriverVersion", text, len(text))
-        return None if status != 0 else text.value.decode(errors="replace")
+        return text.value.decode(errors="replace") if status == 0 else None
 
     def other_processes(self) -> int | None:
         class Process(ctypes.Structure):
@@ -149,16 +149,16 @@ class Nvml(Sensors):
 
         most = 256
         table, count = (Process * most)(), ctypes.c_uint(most)
-        status = self._status("nvmlDeviceGetComputeRunningProcesses_v3", self._card, ctypes.byref(count), table)
+        status = self._status("nvmlDeviceGetComputeRunningProcesses_v3", self._device, ctypes.byref(count), table)
         if status != 0:
             return count.value - 1 if status == MORE_PROCESSES else None
         pids = {table[i].pid for i in range(count.value)}
-        # Inside a container the numbers are those of the host, and ours is not among them: then one of them is us.
+        # In a container these are process numbers of the host, without our own: then one of them is this process.
         return len(pids - {os.getpid()}) - (0 if os.getpid() in pids or not pids else 1)
 
     def _read(self, name: str, kind: Any, *arguments: Any) -> int | None:
         value = kind()
-        status = self._status(name, self._card, *arguments, ctypes.byref(value))
+        status = self._status(name, self._device, *arguments, ctypes.byref(value))
         return int(value.value) if status == 0 else None
 
 
@@ -167,19 +167,19 @@ AMD_GPUS = 2
 CLK_TYPE_GFX, CLK_TYPE_MEM = 0, 4
 TEMPERATURE_HOTSPOT, TEMPERATURE_CURRENT = 1, 0
 OUT_OF_RESOURCES = 15
-NOTHING = 0xFFFFFFFF
-"""What AMD SMI writes where it knows nothing."""
+UNKNOWN = 0xFFFFFFFF
+"""What AMD SMI stores for an unknown value."""
 
 
 class AmdSmi(Sensors):
-    """AMD's cards. Why clocks are low is not asked: that call watches the card for a tenth of a second."""
+    """GPUs of AMD. `limited_by` is always None: the call that reads it takes a tenth of a second."""
 
     @classmethod
-    def find(cls, gpu: Gpu) -> Any:
-        found = ctypes.c_void_p()
+    def find(cls, gpu: Runtime) -> Any:
+        device = ctypes.c_void_p()
         gpu.call("amdsmi_init", AMD_GPUS)
-        gpu.call("amdsmi_get_processor_handle_from_bdf", _bus_number(gpu.bus_id), ctypes.byref(found))
-        return found
+        gpu.call("amdsmi_get_processor_handle_from_bdf", _bus_number(gpu.bus_id), ctypes.byref(device))
+        return device
 
     def clock_mhz(self) -> float | None:
         return self._clock(CLK_TYPE_GFX, 0)
@@ -190,39 +190,36 @@ class AmdSmi(Sensors):
     def highest_clock_mhz(self) -> float | None:
         return self._clock(CLK_TYPE_GFX, 2)
 
-    def limited_by(self) -> list[str] | None:
-        return None
-
     def watts(self) -> float | None:
         """The first eight bytes are the socket's power (ROCm 7), or the current and the average power (ROCm 6)."""
         table = (ctypes.c_uint32 * 256)()
-        if self._status("amdsmi_get_power_info", self._card, table) != 0:
+        if self._status("amdsmi_get_power_info", self._device, table) != 0:
             return None
-        known = [value for value in table[:2] if value not in (0, NOTHING)]
+        known = [value for value in table[:2] if value not in (0, UNKNOWN)]
         return float(known[0]) if known else None
 
     def celsius(self) -> float | None:
         value = ctypes.c_int64()
         sensor = TEMPERATURE_HOTSPOT, TEMPERATURE_CURRENT
-        status = self._status("amdsmi_get_temp_metric", self._card, *sensor, ctypes.byref(value))
+        status = self._status("amdsmi_get_temp_metric", self._device, *sensor, ctypes.byref(value))
         return value.value if status == 0 else None
 
     def other_processes(self) -> int | None:
         count = ctypes.c_uint32()
-        status = self._status("amdsmi_get_gpu_process_list", self._card, ctypes.byref(count), None)
+        status = self._status("amdsmi_get_gpu_process_list", self._device, ctypes.byref(count), None)
         return max(0, count.value - 1) if status in (0, OUT_OF_RESOURCES) else None
 
     def energy_mj(self) -> float | None:
-        count, microjoules, stamp = ctypes.c_uint64(), ctypes.c_float(), ctypes.c_uint64()
-        addresses = ctypes.byref(count), ctypes.byref(microjoules), ctypes.byref(stamp)
-        status = self._status("amdsmi_get_energy_count", self._card, *addresses)
+        count, microjoules, timestamp = ctypes.c_uint64(), ctypes.c_float(), ctypes.c_uint64()
+        addresses = ctypes.byref(count), ctypes.byref(microjoules), ctypes.byref(timestamp)
+        status = self._status("amdsmi_get_energy_count", self._device, *addresses)
         return count.value * microjoules.value / 1000 if status == 0 else None
 
     def _clock(self, kind: int, position: int) -> float | None:
-        """Of the numbers that the structure begins with: now, lowest, highest."""
+        """The structure begins with three clocks: current, lowest, highest."""
         table = (ctypes.c_uint32 * 64)()
-        status = self._status("amdsmi_get_clock_info", self._card, kind, table)
-        return None if status != 0 or table[position] == NOTHING else table[position]
+        status = self._status("amdsmi_get_clock_info", self._device, kind, table)
+        return None if status != 0 or table[position] == UNKNOWN else table[position]
 
 
 def _bus_number(bus_id: str) -> int:
@@ -231,8 +228,8 @@ def _bus_number(bus_id: str) -> int:
     return domain << 16 | bus << 8 | device << 3 | function
 
 
-def sensors(gpu: Gpu) -> Sensors | None:
-    """The sensors of this card, None where their library is not here or does not know it."""
+def sensors(gpu: Runtime) -> Sensors | None:
+    """The sensors of this GPU; None if their library is missing or does not know it."""
     for kind in (Nvml, AmdSmi):
         try:
             return kind(gpu, kind.find(gpu))
@@ -242,13 +239,13 @@ def sensors(gpu: Gpu) -> Sensors | None:
 
 
 def warnings(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """What a reader should know of the conditions of a measurement: code and sentence."""
+    """Code and sentence of each problem in the conditions before and after a measurement."""
     if before is None or after is None:
-        return [("no_telemetry", "clocks and throttling of the card cannot be read here")]
-    found = []
-    limits = sorted({r for c in (before, after) for r in c["limited_by"] or ()} - HARMLESS)
+        return [("no_telemetry", "clocks and throttling of the GPU cannot be read here")]
+    problems = []
+    limits = sorted({reason for c in (before, after) for reason in c["limited_by"] or ()} - HARMLESS)
     if limits:
-        found.append(("throttled", f"the card held its clock down: {', '.join(limits)}"))
+        problems.append(("throttled", f"the GPU lowered its clocks: {', '.join(limits)}"))
     if max(before["other_processes"] or 0, after["other_processes"] or 0) > 0:
-        found.append(("shared_card", "other processes computed on the card"))
-    return found
+        problems.append(("shared_card", "other processes used the GPU"))
+    return problems

@@ -1,6 +1,6 @@
-"""What differs between GPU makers: files, names of functions, numbers. `Cuda` has them all, `Hip` what is different.
+"""What differs between GPU vendors: library files, function names, constants. `Hip` overrides `Cuda`.
 
-Numbers are from the headers of CUDA 13.0 and of ROCm 10; `tests/symbols/test_gpu_table.py` holds them against the
+Constants are from the headers of CUDA 13.0 and ROCm 10; `tests/native/test_gpu_table.py` compares them with the
 enumerations of public bindings. `cudaDataType` and `hipDataType` agree in every type used here.
 """
 
@@ -13,18 +13,18 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Library:
-    """Where the file of one library is looked for."""
+    """Where to look for one library."""
 
     title: str
     variable: str
-    """Environment variable with a path of the user's own."""
+    """Environment variable with the user's own path."""
     patterns: tuple[str, ...]
     before: tuple[str, ...] = ()
-    """Libraries that must be loaded first, because this one asks for them by name."""
+    """Libraries that must be loaded first, because this one refers to them by name."""
 
 
 def _nvidia(title: str, variable: str, file: str, folder: str, before: tuple[str, ...] = ()) -> Library:
-    """A library in PyPI's wheels for CUDA 13 and 12, in a toolkit or in conda."""
+    """A library from PyPI's wheels for CUDA 13 and 12, a CUDA toolkit or conda."""
     patterns = (f"nvidia/cu13/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
     return Library(title, variable, patterns, before)
 
@@ -34,8 +34,8 @@ class Cuda:
 
     name: ClassVar[str] = "cuda"
     maker: ClassVar[str] = "NVIDIA"
-    extra: ClassVar[str] = "cuda13"
-    """Extra of this package that brings the libraries."""
+    install: ClassVar[str | None] = "pip install '.[cuda13]' in a checkout of DeepBench"
+    """How to install the libraries, if they can be installed from PyPI."""
     libraries: ClassVar[dict[str, Library]] = {
         "driver": Library("CUDA driver", "DEEPBENCH_CUDA_DRIVER_PATH", ("libcuda.so.1",)),
         "runtime": _nvidia("CUDA runtime", "DEEPBENCH_CUDART_PATH", "libcudart.so*", "cuda_runtime"),
@@ -51,23 +51,23 @@ class Cuda:
     }
 
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {}
-    """Functions of the table with other arguments."""
+    """Functions whose arguments differ from the table."""
     MISSING: ClassVar[tuple[str, ...]] = ()
-    """Functions of the table that this vendor does not have."""
+    """Functions of the table that this vendor lacks."""
 
     def symbol(self, name: str) -> str:
-        """The exported name of a function of the table."""
+        """The exported name of a function in the table."""
         return name
 
-    # Functions that say a status in words, and by library: statuses that mean "no memory", and "not for this case".
-    TELLERS: ClassVar[dict[str, str]] = {
+    # By library: the function that describes a status; and the statuses for "out of memory" and "not supported".
+    STATUS_TEXT: ClassVar[dict[str, str]] = {
         "runtime": "cudaGetErrorString",
         "dnn": "cudnnGetErrorString",
         "sparselt": "cusparseLtGetErrorString",
         "ccl": "ncclGetErrorString",
         "management": "nvmlErrorString",
     }
-    MEANINGS: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
+    STATUSES: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
         "runtime": ((2,), (801,)),
         "driver": ((2,), (801,)),
         "blas": ((3,), (8, 15)),
@@ -94,7 +94,7 @@ class Cuda:
     CAPTURE_RELAXED = 2
     WAIT_VALUE_GEQ = 0
     WAIT_MASK: ClassVar[tuple[int, ...]] = ()
-    """What else the function takes that waits for a value."""
+    """Further arguments of the function that waits for a value."""
     CLOCK_KHZ = 13
     PROCESSORS = 16
     MEMORY_CLOCK_KHZ = 36
@@ -112,14 +112,14 @@ class Cuda:
     COMPUTE_32I = 72
     GEMM_DEFAULT = -1
     MATH_FULL_SUMS: ClassVar[int | None] = 16
-    """CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums of 16-bit results stay in f32."""
+    """CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: keep partial sums of 16-bit results in f32."""
 
     # cublasLt.h
     DESC_TRANSA = 3
     DESC_TRANSB = 4
     PREF_MAX_WORKSPACE = 1
     PREF_REDUCTIONS: ClassVar[tuple[int, int] | None] = (3, 2)
-    """Which partial sums algorithms may add: the attribute, and COMPUTE_TYPE alone, for the same reason."""
+    """The attribute for reduction schemes, and its value COMPUTE_TYPE: keep partial sums in the compute type."""
     ALGORITHM_BYTES = 64
     ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6))
 
@@ -137,8 +137,8 @@ class Cuda:
     SPARSELT_COMPUTE_32I = 0
     SPARSELT_COMPUTE_32F = 2
 
-    # Multiply-adds in f32 a clock that one multiprocessor makes, by compute capability (CUDA C++ Programming Guide,
-    # "Arithmetic instructions"). No f32 result may be above them: then a lower precision was used.
+    # f32 multiply-adds per clock of one multiprocessor, by compute capability (CUDA C++ Programming Guide, "Arithmetic
+    # instructions"). An f32 result above this peak used a lower precision.
     F32_LANES: ClassVar[dict[tuple[int, int], int]] = {
         **{(7, 0): 64, (7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128, (9, 0): 128},
         **{(10, 0): 128, (10, 3): 128, (11, 0): 128, (12, 0): 128, (12, 1): 128},
@@ -146,22 +146,22 @@ class Cuda:
 
 
 def _amd(title: str, variable: str, file: str) -> Library:
-    """A library of a ROCm in its usual folder, or of the wheels that AMD publishes."""
+    """A library from a ROCm installation, or from AMD's wheels."""
     return Library(title, variable, (file, f"_rocm_sdk_core/lib/{file}", f"_rocm_sdk_libraries*/lib/{file}"))
 
 
 class Hip(Cuda):
-    """AMD's libraries: the same functions under other names."""
+    """AMD's libraries: mostly the same functions under other names."""
 
     name = "hip"
     maker = "AMD"
-    extra = ""
-    TELLERS: ClassVar[dict[str, str]] = {
+    install = None
+    STATUS_TEXT: ClassVar[dict[str, str]] = {
         "runtime": "cudaGetErrorString",
         "miopen": "miopenGetErrorString",
         "ccl": "ncclGetErrorString",
     }
-    MEANINGS: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
+    STATUSES: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
         "runtime": ((2,), (801,)),
         "driver": ((2,), (801,)),
         "blas": ((2,), (7, 8)),
@@ -183,13 +183,13 @@ class Hip(Cuda):
     }
 
     def symbol(self, name: str) -> str:
-        """`cublasCreate_v2` → `hipblasCreate`; MIOpen and AMD SMI are in the table by their own names."""
+        """`cublasCreate_v2` → `hipblasCreate`. MIOpen and AMD SMI are in the table under their own names."""
         for cuda, hip in (("cublas", "hipblas"), ("cusparse", "hipsparse"), ("cuda", "hip"), ("cu", "hip")):
             if name.startswith(cuda):
                 return hip + name.removeprefix(cuda).removesuffix("_v2")
         return name
 
-    # hipStreamWaitValue32 has a mask more; hipblasLtGetVersion takes a handle and an address.
+    # hipStreamWaitValue32 also takes a mask; hipblasLtGetVersion takes a handle and an address.
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {"cuStreamWaitValue32_v2": "ppiii", "cublasLtGetVersion": "pp"}
     MISSING = ("cublasLtMatmulAlgoConfigGetAttribute", "cusparseLtGetErrorString")
     WAIT_MASK = (-1,)

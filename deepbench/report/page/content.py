@@ -16,7 +16,7 @@ from deepbench.core import units
 from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
-from deepbench.judge.limits import Limits, Standing
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report import compare as comparisons
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
@@ -46,7 +46,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     """The data of one result file."""
     summaries = summarize(file.records, file.order)
     known = limits.of_file(file, summaries)
-    standings = [known.standing(s) for s in summaries]
+    nearest = [known.nearest(s) for s in summaries]
     groups = rankings(summaries)
     imported = any(s.imported for s in summaries)
     processes = sum(1 for s in summaries for r in s.rounds if r["measurement"])
@@ -56,8 +56,8 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "kind": "imported" if imported else "measured",
         "machine": _machine(file, imported),
         "libraries": _libraries(file),
-        "sentences": _sentences(summaries, groups, standings, known),
-        "columns": _columns(summaries, groups, standings),
+        "sentences": _sentences(summaries, groups, nearest, known),
+        "columns": _columns(summaries, groups, nearest),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
@@ -68,14 +68,14 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
 
 
 def _columns(
-    summaries: Sequence[Summary], groups: Sequence[Ranking], standings: Sequence[Standing | None]
+    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> dict[str, list[Any]]:
     positions = {s.record["case"]: "tie" for group in groups for s in group.ties}
     positions |= {group.ranked[0].record["case"]: "fastest" for group in groups if group.ranked}
     compared = baselines(summaries)
     rows = []
-    for s, standing in zip(summaries, standings, strict=True):
-        exported = export.row(s, compared.get(s.record["case"]), standing)
+    for s, limit in zip(summaries, nearest, strict=True):
+        exported = export.row(s, compared.get(s.record["case"]), limit)
         family, size = _family(s)
         rows.append(
             {
@@ -90,7 +90,7 @@ def _columns(
                 "position": positions.get(s.record["case"]),
                 "family": family,
                 "size": size,
-                "varies": s.record["varies"],
+                "sweep_field": s.record["sweep_field"],
                 "ranks": s.record["problem"].get("ranks"),
                 "bytes": float(s.record["traffic_bytes"]) if s.is_group else None,
                 "notes": exported["notes"],
@@ -126,13 +126,13 @@ def _command(s: Summary) -> str | None:
 
 def _family(s: Summary) -> tuple[str | None, int | None]:
     """The family of the problem, whose members differ in one size only, and that size."""
-    r, varies = s.record, s.record["varies"]
-    size = r["problem"].get(varies) if varies else None
+    r, field = s.record, s.record["sweep_field"]
+    size = r["problem"].get(field) if field else None
     if not isinstance(size, int):
         return None, None
     # The words of the case leave out sizes that most problems have in common.
     words = [word.partition("=") for word in r["case"].split()[1:]]
-    fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != varies]
+    fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != field]
     extra = [] if r["direction"] == "forward" else [r["direction"]]
     return " ".join([r["op"], *fixed, *extra, *s.settings_words(variants=False)]), size
 
@@ -185,17 +185,17 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
 
 
 def _sentences(
-    summaries: Sequence[Summary], groups: Sequence[Ranking], standings: Sequence[Standing | None], known: Limits
+    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None], known: Limits
 ) -> list[str]:
     """The summary at the top of a page: peak rates, fastest libraries, limits, and what failed."""
     ranked = [s for s in summaries if s.is_ranked]
-    by_case = {s.record["case"]: standing for s, standing in zip(summaries, standings, strict=True)}
+    by_case = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
     of_fastest = [by_case[group.ranked[0].record["case"]] for group in groups if group.ranked]
     devices = list(dict.fromkeys(s.device for s in ranked))
     sentences = [
         *(_peak_rates(ranked, known, device, len(devices) > 1) for device in devices),
         _fastest_libraries(groups),
-        _limits_reached([standing for standing in of_fastest if standing]),
+        _limits_reached([limit for limit in of_fastest if limit]),
         ONE_PROCESS.footnote if any(s.single_process for s in ranked) else None,
     ]
     counts = Counter(s.status for s in summaries)
@@ -241,17 +241,17 @@ def _fastest_libraries(groups: Sequence[Ranking]) -> str | None:
     return f"Fastest library, by number of problems: {'; '.join(parts)}."
 
 
-def _limits_reached(standings: Sequence[Standing]) -> str | None:
-    if not standings:
+def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
+    if not nearest:
         return None
     shares: dict[str, list[float]] = {}
-    for standing in standings:
-        shares.setdefault(standing.bound, []).append(standing.share)
+    for limit in nearest:
+        shares.setdefault(limit.name, []).append(limit.share)
     parts = [
         f"{name} {len(of_limit)} (median {units.percent(median(of_limit))} of peak)"
         for name, of_limit in sorted(shares.items(), key=lambda item: -len(item[1]))
     ]
-    far = sum(standing.share < FAR for standing in standings)
+    far = sum(limit.share < FAR for limit in nearest)
     below = f"; {far} reach less than half of their limit" if far else ""
     return f"What limits the fastest library, by number of problems: {', '.join(parts)}{below}."
 
@@ -377,8 +377,8 @@ def _work_of(r: published.Result) -> tuple[str, str]:
 
 
 def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[str, Any]:
-    varies, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
-    fixed = [word for word in r.values.text.split() if not word.startswith(f"{varies}=")]
+    field, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
+    fixed = [word for word in r.values.text.split() if not word.startswith(f"{field}=")]
     settings = [f"{name}={value}" for name, value in r.settings.items()]
     return {
         "case": " ".join([r.op, r.problem, r.direction, r.precision, *settings]),
@@ -393,8 +393,8 @@ def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[s
         "library": " ".join(filter(None, [vendor, r.how])),
         "position": "fastest" if is_fastest else None,
         "family": " ".join([r.op, *fixed, *r.words]),
-        "size": r.values.values.get(varies) if varies else None,
-        "varies": varies,
+        "size": r.values.values.get(field) if field else None,
+        "sweep_field": field,
         "ranks": r.values.values.get("ranks"),
         "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
         "bus_bytes_per_s": r.bus_bytes_per_s,

@@ -1,8 +1,7 @@
-"""What the original DeepBench published (2016–2019): 18 workbooks of 14 machines, 10,729 numbers, and ours beside them.
+"""Results that the original DeepBench published from 2016 to 2019: 10,729 times in 18 workbooks of 14 machines.
 
-A published number is the mean of calls made back to back, mostly in whole microseconds, of answers that nobody checked.
-Rates are worked out anew from the times, by the very count of FLOP that our own results have; where the sheet's own
-rate was wrong, both are here.
+Each is the mean of consecutive calls, mostly in whole microseconds, of answers that were not checked. Rates are
+computed from the times with the FLOP counts of our own results. Where a sheet has a wrong rate, both are available.
 """
 
 from __future__ import annotations
@@ -10,21 +9,22 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from math import exp, log
 from typing import Any
 
-from deepbench.core.case import Case, known_settings, read_field
+from deepbench.core.case import Case, read_field
 from deepbench.core.collective import CollectiveOp
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.problem import make_problem
 from deepbench.results.summary import Summary
+from deepbench.results.work import Work
 
-# Their precisions, and ours that do the same work: what is multiplied has as many bits.
+# Their precisions, and those of ours that multiply as many bits.
 PRECISIONS = {
     "float32": ("f32",),
     "float16_mixed": ("f16", "bf16", "f16f16"),
@@ -32,13 +32,13 @@ PRECISIONS = {
     "int8": ("i8", "i8u8"),
 }
 
-# Rows that are sums of others.
+# The direction of rows that are sums of others.
 TOTAL = "total"
 
-# A published rate further from the one of its time than this was worked out wrongly, not rounded.
+# A published rate that differs more than this from the rate of its time is wrong, not rounded.
 WRONG_RATE = 0.02
 
-# What the sheets say of software, newest names first.
+# Names of software in the sheets, in the order in which they are shown.
 SOFTWARE = {
     **{"cuda": "CUDA", "cudnn": "cuDNN", "rocm": "ROCm", "miopen": "MIOpen", "mkl": "MKL", "libxsmm": "LIBXSMM"},
     **{"mlsl": "MLSL", "eigen": "Eigen", "gemmlowp": "gemmlowp", "arm_compute_library": "ARM Compute Library"},
@@ -47,98 +47,98 @@ SOFTWARE = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a workbook says of how it was measured: a machine has one a suite."""
+    """How the results of a machine and a suite were measured, as their workbook states it."""
 
     machine: str
     suite: str
     vendor: str
     facts: dict[str, str]
-    """Every other cell that is filled, by its name."""
+    """The other cells that are not empty, by name."""
 
     @property
     def year(self) -> str:
-        """When it was last changed."""
+        """The year of the last change."""
         return self.facts["last_changed"][:4]
 
     @property
     def software(self) -> str:
-        """`CUDA 8.0.88, cuDNN 6.0.20`; else the names of the libraries."""
-        told = [
+        """Names and versions such as `CUDA 8.0.88, cuDNN 6.0.20`, or only names of libraries."""
+        versions = [
             f"{title} {self.facts[name].removeprefix(title).strip()}"
             for name, title in SOFTWARE.items()
             if name in self.facts
         ]
-        return ", ".join(told) or self.facts["libraries"]
+        return ", ".join(versions) or self.facts["libraries"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One published number."""
+    """One published time."""
 
     op: str
     machine: str
     suite: str
     row: int
-    """Of the suite."""
+    """The row of the suite."""
     problem: str
-    """As a case's text has it: what was run, where the sheet lists something else."""
+    """The sizes as in the text of a case. Where the sheet lists other sizes than were run: those that were run."""
     direction: str
-    """`total` is the sum of the others that the sheet shows."""
+    """As in a case, or `total` for the sum of the others."""
     precision: str
-    """The original's word: float32, float16_mixed, float16_storage, int8."""
+    """One of float32, float16_mixed, float16_storage and int8."""
     time_s: float
     published_flop_per_s: float | None
     published_bytes_per_s: float | None
-    """Of an all-reduce: ranks × bytes over the time."""
+    """For an all-reduce: ranks × bytes over the time."""
     how: str
-    """Algorithm or implementation where the sheet says it, else empty."""
+    """The algorithm or implementation; empty if the sheet does not state it."""
     padded: bool
-    """Whether more was computed than the problem asks for; the rate counts the problem."""
+    """Whether the problem was padded. Rates count the unpadded problem."""
     dense_time_s: float | None
-    """Of a sparse product: the dense one of its shape."""
+    """For a sparse product: the time of the dense product of its shape."""
     note: str
-    """What is known to be wrong or doubtful."""
+    """Known errors and doubts."""
     sheet: str
     sheet_row: int
-    """Where in the workbook."""
+    """The sheet of the workbook, and the row in it."""
 
     @cached_property
     def values(self) -> Any:
-        """The problem, as its op has it."""
+        """The sizes as an object of the operation."""
         op = find_op(self.op)
         words = (word.partition("=") for word in self.problem.split())
         return make_problem(op, {name: read_field(op, name, value) for name, _, value in words})
 
     @property
     def settings(self) -> dict[str, str]:
-        """Ours that do the same work, where they are not the default: training keeps what its backward pass needs."""
+        """Our settings for the same work: a layer in training keeps what its backward pass needs."""
         trains = self.op == "recurrent" and self.direction == "forward" and self.suite == "deepbench/train"
         return {"mode": "training"} if trains else {}
 
     @property
     def words(self) -> list[str]:
-        """Direction and settings that are not the default, as a case's text has them."""
+        """The direction unless forward, and the settings, as in the text of a case."""
         extra = [] if self.direction == "forward" else [self.direction]
         return [*extra, *(f"{n}={v}" for n, v in self.settings.items())]
 
     @property
     def title(self) -> str:
-        """The problem for people."""
+        """The problem as tables show it."""
         return " ".join([find_op(self.op).title(self.values), *self.words])
 
     @property
     def flop_per_s(self) -> float | None:
-        """From the time, and the count of FLOP that our own results have; None for an all-reduce and a total."""
+        """FLOP per second; None for an all-reduce and for a total."""
         op = find_op(self.op)
         if self.direction == TOTAL or op.is_group:
             return None
-        own = find_precision(PRECISIONS[self.precision][0])
-        flop = op.flop(Case(self.op, self.values, self.direction, own, "reference", 1))
+        precision = find_precision(PRECISIONS[self.precision][0])
+        flop = op.flop(Case(self.op, self.values, self.direction, precision, "reference", 1))
         return flop / self.time_s if flop else None
 
     @property
     def bus_bytes_per_s(self) -> float | None:
-        """Of an all-reduce: as nccl-tests counts it."""
+        """Bus bandwidth of an all-reduce as nccl-tests defines it; None for other operations."""
         op = find_op(self.op)
         if not isinstance(op, CollectiveOp):
             return None
@@ -146,16 +146,15 @@ class Result:
 
     @property
     def wrong_rate(self) -> bool:
-        """Whether the sheet's own rate is not that of its time. Recurrent rates left a little work out on purpose."""
-        mine, theirs = self.flop_per_s, self.published_flop_per_s
-        if mine is None or theirs is None or self.op == "recurrent":
+        """Whether the published rate contradicts the time. Rates of recurrent layers leave out some work on purpose."""
+        if self.flop_per_s is None or self.published_flop_per_s is None or self.op == "recurrent":
             return False
-        return abs(theirs / mine - 1) > WRONG_RATE
+        return abs(self.published_flop_per_s / self.flop_per_s - 1) > WRONG_RATE
 
 
 @cache
 def sheets() -> tuple[Sheet, ...]:
-    """Every workbook."""
+    """All workbooks."""
     return tuple(
         Sheet(row.pop("machine"), row.pop("suite"), row.pop("vendor"), {n: v for n, v in row.items() if v})
         for row in _rows("machines.csv")
@@ -164,7 +163,7 @@ def sheets() -> tuple[Sheet, ...]:
 
 @cache
 def results() -> tuple[Result, ...]:
-    """Every number, in the order of the sheets."""
+    """All published times, in the order of the sheets."""
     return tuple(
         Result(
             op=r["op"],
@@ -189,7 +188,7 @@ def results() -> tuple[Result, ...]:
 
 
 def all_reduces() -> list[Result]:
-    """The times of all-reduce."""
+    """The published times of all-reduce."""
     return [r for r in results() if r.op == "all_reduce"]
 
 
@@ -199,22 +198,22 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def machines() -> list[str]:
-    """Names, the newest first."""
+    """Names of machines, the newest first."""
     newest = {s.machine: s.facts["last_changed"] for s in sorted(sheets(), key=lambda s: s.facts["last_changed"])}
     return sorted(newest, key=lambda name: (newest[name], name), reverse=True)
 
 
 def find(text: str) -> str:
-    """The machine that this names, in part and in any case: `V100`, `xeon phi`. `BadInput` for none or several."""
+    """The machine whose name contains this text, ignoring case: `V100`, `xeon phi`. `BadInput` for none or several."""
     known, wanted = machines(), _plain(text)
     exact = [name for name in known if _plain(name) == wanted]
-    # What a name ends in comes before what is in it: TitanXp is no TitanX Pascal.
+    # The end of a name is preferred, because TitanXp is not TitanX Pascal.
     ends = [name for name in known if wanted and _plain(name).endswith(wanted)]
-    found = exact or ends or [name for name in known if wanted and wanted in _plain(name)]
-    if len(found) != 1:
-        what = "is no published machine" if not found else f"may be {', '.join(found)}"
-        raise BadInput(f"{shorten(text)!r} {what}; see deepbench reference list")
-    return found[0]
+    names = exact or ends or [name for name in known if wanted and wanted in _plain(name)]
+    if len(names) != 1:
+        reason = "is not a published machine" if not names else f"matches {', '.join(names)}"
+        raise BadInput(f"{shorten(text)!r} {reason}; see deepbench reference list")
+    return names[0]
 
 
 def _plain(text: str) -> str:
@@ -222,27 +221,18 @@ def _plain(text: str) -> str:
 
 
 def of_machine(machine: str) -> list[Result]:
-    """Its results, and for recurrent layers and their two gradients the sum as `backward`, which our libraries have."""
-    found = [r for r in results() if r.machine == machine]
-    parts: dict[tuple[str, str, str, str], dict[str, Result]] = {}
-    for r in found:
+    """The results of a machine. Both gradients of a recurrent layer also appear as their sum, `backward`."""
+    published = [r for r in results() if r.machine == machine]
+    layers: dict[tuple[str, str, str, str], dict[str, Result]] = {}
+    for r in published:
         if r.op == "recurrent":
-            parts.setdefault((r.suite, r.problem, r.precision, r.sheet), {})[r.direction] = r
-    for both in parts.values():
-        if {"backward_data", "backward_weights"} <= set(both):
-            one, other = both["backward_data"], both["backward_weights"]
-            found.append(
-                Result(
-                    **{
-                        **{n: getattr(one, n) for n in one.__dataclass_fields__},
-                        "direction": "backward",
-                        "time_s": one.time_s + other.time_s,
-                        "published_flop_per_s": None,
-                        "note": "sum of both gradients",
-                    }
-                )
-            )
-    return found
+            layers.setdefault((r.suite, r.problem, r.precision, r.sheet), {})[r.direction] = r
+    for by_direction in layers.values():
+        if {"backward_data", "backward_weights"} <= set(by_direction):
+            data, weights = by_direction["backward_data"], by_direction["backward_weights"]
+            time_s, note = data.time_s + weights.time_s, "sum of both gradients"
+            published.append(replace(data, direction="backward", time_s=time_s, published_flop_per_s=None, note=note))
+    return published
 
 
 @dataclass(frozen=True)
@@ -255,13 +245,13 @@ class Match:
 
     @property
     def ratio(self) -> float:
-        """Their time over ours, as `compare` has it: above 1 they are slower."""
+        """Their time over ours: above 1, they are slower."""
         assert self.ours.estimate is not None, "only measured cases are matched"
         return self.theirs.time_s / self.ours.estimate.time_s
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the ratio, by our time alone: nobody knows that of theirs."""
+        """95 % confidence interval of the ratio, from our time alone: theirs has no known error."""
         e = self.ours.estimate
         if e is None or e.low_s is None or e.high_s is None:
             return None
@@ -269,75 +259,59 @@ class Match:
 
 
 def match(summaries: Sequence[Summary], machine: str) -> list[Match]:
-    """Our fastest of each problem, direction and precision beside the published one, in the order of our file.
+    """Our fastest library for each work that the machine has a result of, in the order of our file.
 
-    Settings must be theirs: the default and, for layers in training, `mode=training`; only those do not matter that are
-    another way to the same work. Each of our 16-bit precisions meets their one, and each of our 8-bit ones
-    (`best_matches` keeps the faster).
+    Settings must equal those of the original: the defaults, and `mode=training` for layers in training. Each of our
+    16-bit precisions matches their only one, and so does each of our 8-bit ones; `best_matches` keeps the faster.
     """
-    fastest: dict[_Work, Summary] = {}
+    fastest: dict[Work, Summary] = {}
     for s in summaries:
         if s.estimate is None or not s.is_ranked:
             continue
-        key = _work(s)
-        known = fastest.get(key)
-        if known is None or known.estimate is None or s.estimate.time_s < known.estimate.time_s:
-            fastest[key] = s
-    theirs: dict[_Work, Result] = {}
+        work = s.work.without("device", "threads")
+        best = fastest.get(work)
+        if best is None or best.estimate is None or s.estimate.time_s < best.estimate.time_s:
+            fastest[work] = s
+    published: dict[Work, Result] = {}
     for r in of_machine(machine):
-        for own in PRECISIONS[r.precision]:
-            # Two suites list some problems alike; the faster number, as the original took the best.
-            key = r.op, repr(r.values.values), r.direction, own, tuple(sorted(r.settings.items()))
-            known_result = theirs.get(key)
-            if known_result is None or r.time_s < known_result.time_s:
-                theirs[key] = r
-    return [Match(s, theirs[key]) for key, s in fastest.items() if key in theirs]
+        problem = tuple(r.values.text.split())
+        settings = tuple(f"{name}={value}" for name, value in r.settings.items())
+        for precision in PRECISIONS[r.precision]:
+            work = Work(r.op, problem, r.direction, precision, None, None, settings)
+            # Two suites list some problems twice. The original kept the best number, so we take the faster one.
+            if work not in published or r.time_s < published[work].time_s:
+                published[work] = r
+    return [Match(s, published[work]) for work, s in fastest.items() if work in published]
 
 
-# Op, problem, direction, our precision, and the settings that are not the default.
-_Work = tuple[str, str, str, str, tuple[tuple[str, str], ...]]
-
-
-def _work(s: Summary) -> _Work:
-    r = s.record
-    try:
-        op = find_op(r["op"])
-        values = make_problem(op, r["problem"]).values
-    except BadInput:  # none of theirs
-        return r["op"], repr(r["problem"]), r["direction"], r["precision"], ()
-    known = known_settings(op.name)
-    said = {n: v for n, v in r["settings"].items() if n not in op.variants and (n not in known or v != known[n][0])}
-    return r["op"], repr(values), r["direction"], r["precision"], tuple(sorted(said.items()))
-
-
-def best_matches(found: Sequence[Match]) -> list[Match]:
-    """Each of theirs once, beside the faster of ours: f16 and bf16 both meet one 16-bit number."""
+def best_matches(matches: Sequence[Match]) -> list[Match]:
+    """Each published result once, with the faster of our cases: f16 and bf16 match the same 16-bit result."""
     best: dict[int, Match] = {}
-    for b in found:
-        known = best.get(id(b.theirs))
-        if known is None or b.ratio > known.ratio:
-            best[id(b.theirs)] = b
+    for m in matches:
+        other = best.get(id(m.theirs))
+        if other is None or m.ratio > other.ratio:
+            best[id(m.theirs)] = m
     return list(best.values())
 
 
-def geometric_mean(found: Sequence[Match]) -> float | None:
-    """Of the ratios; None for none."""
-    return exp(sum(log(b.ratio) for b in found) / len(found)) if found else None
+def geometric_mean(matches: Sequence[Match]) -> float | None:
+    """The geometric mean of the ratios; None without any."""
+    return exp(sum(log(m.ratio) for m in matches) / len(matches)) if matches else None
 
 
 @dataclass(frozen=True)
 class Caveat:
-    """What is known of the original's programs; it holds for results of these kinds, None for all."""
+    """A known weakness of the original's programs. It applies to results of these kinds; None means all."""
 
     text: str
     op: str | None = None
     precisions: tuple[str, ...] | None = None
     vendors: tuple[str, ...] | None = None
     cell: str | None = None
-    """Of a recurrent layer."""
+    """The cell of a recurrent layer."""
 
-    def holds(self, r: Result, vendor: str) -> bool:
-        """Whether it is about this result."""
+    def applies(self, r: Result, vendor: str) -> bool:
+        """Whether it applies to this result."""
         return (
             self.op in (None, r.op)
             and (self.precisions is None or r.precision in self.precisions)
@@ -347,46 +321,46 @@ class Caveat:
 
 
 CAVEATS = (
-    Caveat("theirs are means of calls made back to back, in whole microseconds mostly, and no answer was checked"),
+    Caveat("the published times are means of consecutive calls, mostly in whole microseconds; no answer was checked"),
     Caveat(
-        "their operands of 16 and 8 bits were zeros, up to 15 % too fast on a GPU",
+        "the published 16-bit and 8-bit runs multiplied zeros, which is up to 15 % faster on a GPU",
         precisions=("float16_mixed", "float16_storage", "int8"),
         vendors=("NVIDIA", "AMD"),
     ),
     Caveat(
-        "their 16-bit products were added up in 16 bits, though the sheets say 32",
+        "the published 16-bit products were accumulated in 16 bits, although the sheets state 32",
         "gemm",
         precisions=("float16_mixed",),
     ),
-    Caveat("their vanilla layers overflow to infinity", "recurrent", cell="vanilla"),
-    Caveat("their gradients are those of the data alone", "recurrent", vendors=("AMD",)),
+    Caveat("the published vanilla layers overflow to infinity", "recurrent", cell="vanilla"),
+    Caveat("the published gradients are those of the data only", "recurrent", vendors=("AMD",)),
     Caveat(
-        "their sparse products overwrite the result and ours add to it; rates of both count the non-zeros",
+        "the published sparse products overwrite the result, ours add to it; both rates count the non-zeros",
         "sparse_gemm",
     ),
 )
 
 
-def differences(found: Sequence[Match], machine: str) -> list[str]:
-    """What differs between ours and theirs, to be read before any ratio."""
-    used = {b.theirs.suite for b in found}
-    lines = [
-        f"{s.machine}: {s.software}, {s.year} ({s.suite})" for s in sheets() if s.machine == machine and s.suite in used
-    ]
-    kinds = sorted({(b.ours.record["precision"], b.theirs.precision) for b in found})
+def differences(matches: Sequence[Match], machine: str) -> list[str]:
+    """How the published results differ from ours, to be read before any ratio."""
+    suites = {m.theirs.suite for m in matches}
+    workbooks = [s for s in sheets() if s.machine == machine]
+    lines = [f"{s.machine}: {s.software}, {s.year} ({s.suite})" for s in workbooks if s.suite in suites]
+    precisions = sorted({(m.ours.record["precision"], m.theirs.precision) for m in matches})
     lines += [
-        f"precision: ours {ours}, theirs {theirs}" for ours, theirs in kinds if (ours, theirs) != ("f32", "float32")
+        f"precision: ours {ours}, published {theirs}"
+        for ours, theirs in precisions
+        if (ours, theirs) != ("f32", "float32")
     ]
-    vendor = next(s.vendor for s in sheets() if s.machine == machine)
-    theirs = [b.theirs for b in best_matches(found)]
-    lines += [caveat.text for caveat in CAVEATS if any(caveat.holds(r, vendor) for r in theirs)]
-    padded = sum(r.padded for r in theirs)
+    used = [m.theirs for m in best_matches(matches)]
+    lines += [caveat.text for caveat in CAVEATS if any(caveat.applies(r, workbooks[0].vendor) for r in used)]
+    padded = sum(r.padded for r in used)
     if padded:
-        lines.append(f"{padded} of theirs were padded to sizes that the card likes; rates count the problem without it")
-    short = sum(r.time_s < 50e-6 for r in theirs)
+        lines.append(f"padded problems among the published ones: {padded}; their rates count the unpadded problem")
+    short = sum(r.time_s < 50e-6 for r in used)
     if short:
-        lines.append(f"{short} of theirs are below 50 µs, where a whole microsecond is over 2 %")
-    doubtful = [r for r in theirs if r.note]
-    if doubtful:
-        lines.append(f"{len(doubtful)} of theirs have a note, such as: {doubtful[0].note}")
+        lines.append(f"published times below 50 µs, where one microsecond is over 2 %: {short}")
+    with_notes = [r.note for r in used if r.note]
+    if with_notes:
+        lines.append(f"published results with a note: {len(with_notes)}, such as: {with_notes[0]}")
     return lines

@@ -1,4 +1,4 @@
-"""Where the command runs: alone, as one of many, or for hosts of a file."""
+"""Where the command runs: alone, as one of several processes of a launcher, or for the hosts of a file."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ from deepbench.cli.root import interruptible
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.measure.group.link import Place
+    from deepbench.measure.group.link import RankInfo
     from deepbench.plan.cases import Planned
 
 
-def launched() -> Place | None:
-    """Which of how many processes this is, None where no launcher has started several."""
+def launched() -> RankInfo | None:
+    """Which of how many processes this is; None unless a launcher started several."""
     from deepbench.measure.group import link
 
-    where = link.place(os.environ)
-    return where if where is not None and where.ranks > 1 else None
+    place = link.rank_info(os.environ)
+    return place if place is not None and place.ranks > 1 else None
 
 
 def any_group(planned: list[Planned]) -> bool:
-    """Whether some case is one in which several processes take part."""
+    """Whether some case is measured by several processes together."""
     from deepbench.core.op import find_op
 
     return any(find_op(p.case.op).is_group for p in planned)
 
 
 @contextmanager
-def taking_place(where: Place | None, groups: bool) -> Iterator[list[str]]:
-    """Take the place that a launcher gave: rank 0 goes on, with the hosts of all; the others serve it, and leave."""
+def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
+    """Yield the hosts of a launcher to its rank 0; the other ranks serve rank 0 and exit."""
     from deepbench.measure.group import launcher
 
-    if where is None:
+    if place is None:
         yield []
     elif not groups:
-        if where.rank:
+        if place.rank:
             raise click.exceptions.Exit(0)
         print(
-            f"deepbench: started {where.ranks} times by {where.launcher}: this one measures, the others have ended; "
-            "deepbench fleet measures on all hosts",
+            f"deepbench: {place.launcher} started {place.ranks} processes; this one measures and the others have ended "
+            "(deepbench fleet measures on all hosts)",
             file=sys.stderr,
         )
         yield []
-    elif where.rank:
+    elif place.rank:
         with interruptible():
-            launcher.serve_rank_zero(where)
+            launcher.serve_rank_zero(place)
         raise click.exceptions.Exit(0)
     else:
-        with launcher.gather_hosts(where) as given:
+        with launcher.gather_hosts(place) as given:
             yield list(given.hosts.values()) if len(given.hosts) > 1 else []
 
 
 def read_hosts(path: str, planned: list[Planned]) -> list[str]:
     """The hosts of a file, for groups."""
     if not any_group(planned):
-        raise BadInput("--hostfile is for ops in which several processes take part, such as all_reduce")
+        raise BadInput("--hostfile is for operations in which several processes take part, such as all_reduce")
     return hosts_of_file(path)
 
 
 def hosts_of_file(path: str) -> list[str]:
-    """Hosts, one a line; what stands behind the name, such as `slots=4`, is left to launchers."""
+    """One host per line. What follows the name, such as `slots=4`, is ignored."""
     from deepbench.measure import launch
     from deepbench.measure.group import launcher
     from deepbench.plan.suites import text_of
@@ -77,17 +77,17 @@ def hosts_of_file(path: str) -> list[str]:
     hosts = [re.split("[: ]", words[0])[0] for words in lines if words]
     wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)
     if not hosts or wrong is not None:
-        raise BadInput(f"{path}: wanted a host a line, found {wrong[:60]!r}" if wrong else f"{path} names no host")
+        raise BadInput(f"{path}: wanted one host per line, found {wrong[:60]!r}" if wrong else f"{path} names no host")
     if shell := os.environ.get(launch.REMOTE_SHELL):
         os.environ.update(launcher.remote_shell(shell))
     return list(dict.fromkeys(hosts))
 
 
 def check_environment() -> None:
-    """Say it when the environment asks for threads that the settings decide."""
-    text, where = os.environ.get("OMP_NUM_THREADS"), launched()
-    if text is None or (where is not None and where.rank):
+    """Warn when the environment asks for a number of threads: it is a setting of the case."""
+    text, place = os.environ.get("OMP_NUM_THREADS"), launched()
+    if text is None or (place is not None and place.rank):
         return
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):
-        raise BadInput(f"OMP_NUM_THREADS is {text[:60]!r}, wanted a whole number; unset it, and say --threads N")
-    print(f"deepbench: OMP_NUM_THREADS={text} is not used; threads are a setting, --threads N", file=sys.stderr)
+        raise BadInput(f"OMP_NUM_THREADS is {text[:60]!r}, wanted a whole number; unset it and use --threads N")
+    print(f"deepbench: OMP_NUM_THREADS={text} is ignored; use --threads N", file=sys.stderr)

@@ -1,0 +1,412 @@
+"""The functions behind `import deepbench`; the command uses them too. `docs/python.md` describes them."""
+
+from __future__ import annotations
+
+import gc
+import html
+import os
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.op import find_op
+from deepbench.core.precision import PRECISIONS
+from deepbench.judge import limits, selftest
+from deepbench.judge.compare import MARGIN, Comparison, compare_files
+from deepbench.machine import describe
+from deepbench.measure.session import Options, Progress, Session, no_progress
+from deepbench.plan.cases import Choices, Planned, expand
+from deepbench.plan.suites import read_words
+from deepbench.results import published
+from deepbench.results.file import ResultFile, default_path, read_results
+from deepbench.results.record import Header, Record
+from deepbench.results.summary import Summary, summarize
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from deepbench.report.table import Table
+
+What = str | Path | Case
+"""The name of a suite, a file of problems, a case as the command takes it (words may be missing), or a Case."""
+
+Choice = str | Iterable[str] | None
+"""One word, several, or None for the default."""
+
+
+# ---- cases
+
+
+def cases(
+    what: What | Iterable[What] = "quick",
+    *,
+    ops: Choice = None,
+    backends: Choice = None,
+    precisions: Choice = None,
+    directions: Choice = None,
+    applications: Choice = None,
+    threads: int | Iterable[int] | None = None,
+    ranks: int | Iterable[int] | None = None,
+    device: str = "cpu",
+    settings: Mapping[str, Choice] | None = None,
+) -> list[Case]:
+    """The cases that a suite, a file or a typed case stands for, without measuring them.
+
+    Args:
+        what: what to expand, or several such things.
+        ops: only these operations, such as `conv`.
+        backends: only these libraries; by default all of the device except frameworks and the reference.
+        precisions: these precisions, or `all`; by default f32, or what the suite says.
+        directions: these directions; by default what the suite says, else forward.
+        applications: only problems of these applications, such as `Speech Recognition`.
+        threads: numbers of threads; by default all cores that this process may use.
+        ranks: only groups of these sizes.
+        device: `cpu`, `cuda` or `hip`.
+        settings: settings of cases, such as `{"weights": ["plain", "packed"]}`.
+
+    Raises `BadInput` for a word that is unknown, and where no case is left.
+    """
+    choices = make_choices(
+        ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
+        threads=threads, ranks=ranks, device=device, settings=settings,
+    )  # fmt: skip
+    return [p.case for p in plan_cases(what, choices)]
+
+
+def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
+    """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
+    planned = expand(read_words(_words(what)), choices, describe.default_threads())
+    if not planned:
+        raise BadInput("no case is left: no library supports what the filters ask for; see `deepbench info --matrix`")
+    return planned
+
+
+def make_choices(
+    *,
+    ops: Choice = None,
+    backends: Choice = None,
+    precisions: Choice = None,
+    directions: Choice = None,
+    applications: Choice = None,
+    threads: int | Iterable[int] | None = None,
+    ranks: int | Iterable[int] | None = None,
+    device: str | None = "cpu",
+    settings: Mapping[str, Choice] | None = None,
+    most_ranks: int | None = None,
+) -> Choices:
+    """The filters of `cases` as one value."""
+    from deepbench.core.backend import DEVICES
+
+    device = device or "cpu"
+    if device not in DEVICES:
+        raise BadInput(f"device is one of {', '.join(DEVICES)}, found {shorten(device)!r}")
+    wanted = _several(precisions)
+    return Choices(
+        ops=_several(ops),
+        backends=_several(backends),
+        precisions=tuple(PRECISIONS) if "all" in wanted else wanted,
+        directions=_several(directions),
+        applications=_several(applications),
+        threads=_numbers(threads),
+        ranks=_numbers(ranks),
+        most_ranks=most_ranks,
+        device=device,
+        settings={name: _several(values) for name, values in (settings or {}).items()},
+    )
+
+
+def _several(words: Choice) -> tuple[str, ...]:
+    return () if words is None else (words,) if isinstance(words, str) else tuple(dict.fromkeys(words))
+
+
+def _numbers(numbers: int | Iterable[int] | None) -> tuple[int, ...]:
+    return () if numbers is None else (numbers,) if isinstance(numbers, int) else tuple(dict.fromkeys(numbers))
+
+
+def _words(what: What | Iterable[What]) -> list[str]:
+    if isinstance(what, Case):
+        return [what.text]
+    if isinstance(what, str | Path):
+        return [str(what)]
+    return [word for one in what for word in _words(one)]
+
+
+# ---- measure
+
+
+def measure(
+    what: What | Iterable[What] = "quick",
+    *,
+    ops: Choice = None,
+    backends: Choice = None,
+    precisions: Choice = None,
+    directions: Choice = None,
+    applications: Choice = None,
+    threads: int | Iterable[int] | None = None,
+    ranks: int | Iterable[int] | None = None,
+    device: str = "cpu",
+    settings: Mapping[str, Choice] | None = None,
+    mode: str = "default",
+    rounds: int | None = None,
+    energy: bool = False,
+    budget_s: float | None = None,
+    timeout_s: float | None = None,
+    hosts: Sequence[str] = (),
+    output: str | Path | None = None,
+    progress: bool | Progress = False,
+) -> Results:
+    """Measure cases in fresh processes, check every answer, and keep every record in a file.
+
+    The first arguments choose the cases as in `cases`. Further ones:
+
+    Args:
+        mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty).
+        rounds: exactly this many processes per case, instead of what the mode says.
+        energy: joules per call too, where the CPU or the device counts energy.
+        budget_s: stop after this many seconds, with the most that can be known by then.
+        timeout_s: seconds without a sign of life after which a case is given up.
+        hosts: where the ranks of collective operations run; this machine if empty.
+        output: the result file, which must not exist; by default a file in the folder for temporary files.
+        progress: True shows a progress bar; a function is called with a `Step` before each measurement.
+
+    Raises `BadInput` for words that cannot be used, and where none of the libraries is here. A library that crashes,
+    hangs or is wrong raises nothing: its record says so. On KeyboardInterrupt the file keeps what was measured.
+    """
+    choices = make_choices(
+        ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
+        threads=threads, ranks=ranks, device=device, settings=settings,
+    )  # fmt: skip
+    options = Options(mode, rounds, energy, timeout_s, budget_s, hosts=tuple(hosts))
+    path = Path(output) if output is not None else _temporary()
+    with Session.create(path, plan_cases(what, choices), options) as session:
+        return run_session(session, progress, options.begin)
+
+
+def resume(path: str | Path, *, progress: bool | Progress = False) -> Results:
+    """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed."""
+    with Session.resume(Path(path)) as session:
+        return run_session(session, progress)
+
+
+def run_session(session: Session, progress: bool | Progress, begin: float | None = None) -> Results:
+    """Measure everything a session plans."""
+    with _shown(progress) as show:
+        session.run(show, begin)
+    return Results(session.file)
+
+
+def _shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
+    if callable(progress):
+        return nullcontext(progress)
+    if not progress:
+        return nullcontext(no_progress)
+    from deepbench.report.progress import Bar
+
+    return Bar()
+
+
+def _temporary() -> Path:
+    return default_path(Path(tempfile.gettempdir()), f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+
+
+# ---- results
+
+
+def load(path: str | Path) -> Results:
+    """Read a result file; `BadInput` in one sentence for anything else. Nothing in a file is executed."""
+    return Results(read_results(Path(path)))
+
+
+class Results:
+    """The results of one file: one summary per case, the records they come from, and tables of both."""
+
+    def __init__(self, file: ResultFile) -> None:
+        self.file = file
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.file.path
+
+    @property
+    def header(self) -> Header:
+        """The first line: machine, libraries and plan."""
+        return self.file.header
+
+    @cached_property
+    def summaries(self) -> list[Summary]:
+        """One summary per case, in the order of the plan."""
+        return summarize(self.file.records, self.file.order)
+
+    @cached_property
+    def limits(self) -> limits.Limits:
+        """The limits of the machine, as far as the file knows them."""
+        return limits.of_file(self.file, self.summaries)
+
+    @property
+    def records(self) -> list[Record]:
+        """Every line of the file that measured something, as plain values that `json.dumps` takes."""
+        return [plain_record(record) for record in self.file.records]
+
+    @property
+    def cases(self) -> list[Case]:
+        """The cases that were planned."""
+        return [parse_case(text) for text in self.file.order]
+
+    def __len__(self) -> int:
+        return len(self.summaries)
+
+    def __iter__(self) -> Iterator[Summary]:
+        return iter(self.summaries)
+
+    def select(self, case: Case | str) -> list[Summary]:
+        """The summaries of a case; words of its text may be missing, and then there may be several."""
+        pattern = parse_pattern(case.text if isinstance(case, Case) else case)
+        return [s for s in self.summaries if _fits(pattern, s.record)]
+
+    def samples(self, case: Case | str) -> list[list[float]]:
+        """Seconds per call of each sample, one list per process. The words must name one case of the file."""
+        chosen = self.select(case)
+        if len(chosen) != 1:
+            text = shorten(case.text if isinstance(case, Case) else case)
+            known = "; ".join(s.record["case"] for s in chosen[:3])
+            raise BadInput(
+                f"{text!r} is {f'several cases: {known}' if chosen else f'not in {self.path}'}; name one case"
+            )
+        return [list(r["measurement"]["samples_s"]) for r in chosen[0].rounds if r["measurement"]]
+
+    def table(self, full: bool = False) -> Table:
+        """The table that the command prints: one row per problem, or with `full` one row per library."""
+        from deepbench.report import cases as tables
+
+        return (tables.library_table if full else tables.fastest_table)(self.summaries, self.limits)
+
+    def fastest(self, op: str | None = None) -> Table:
+        """Libraries ranked by problem, fastest first, with 95 % confidence intervals; of one operation or of all."""
+        from deepbench.report import cases as tables
+
+        if op is not None:
+            find_op(op)
+        return tables.ranking_table([s for s in self.summaries if op in (None, s.record["op"])])
+
+    def to_frame(self) -> DataFrame:
+        """A pandas DataFrame with one row per case and the columns of the CSV export. Times are in seconds."""
+        from deepbench.report import export
+
+        return _frame(export.rows(self.summaries, self.limits))
+
+    def __repr__(self) -> str:
+        return f"{self._heading}\n{self.table()}" if self.summaries else self._heading
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self._heading)}</p>{self.table()._repr_html_() if self.summaries else ''}"
+
+    @property
+    def _heading(self) -> str:
+        count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
+        return f"{self.path}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
+
+
+def plain_record(record: Record) -> Record:
+    """The same record with lists where the reader keeps arrays."""
+    measurement = record["measurement"]
+    if not measurement:
+        return record
+    lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
+    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+
+
+def _fits(pattern: Pattern, record: Record) -> bool:
+    """Whether a record is of a case that has all words of the pattern."""
+    words = {
+        "direction": pattern.direction,
+        "precision": pattern.precision,
+        "backend": pattern.backend,
+        "threads": pattern.threads,
+    }
+    return (
+        record["op"] == pattern.op
+        and {**pattern.problem.values, **record["problem"]} == pattern.problem.values
+        and all(value is None or record[name] == value for name, value in words.items())  # type: ignore[literal-required]
+        and all(record["settings"].get(name) == value for name, value in pattern.settings)
+    )
+
+
+def _frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    try:
+        import pandas
+    except ImportError:
+        raise BadInput("data frames need pandas; install it: pip install pandas") from None
+    return pandas.DataFrame(list(rows))
+
+
+# ---- compare and report
+
+
+def compare(
+    a: Results | ResultFile | str | Path,
+    b: Results | ResultFile | str | Path,
+    *,
+    margin: float = MARGIN,
+    unchecked: bool = False,
+) -> Comparison:
+    """Compare the cases that two results have in common; ratios are b's time over a's.
+
+    Args:
+        a: the baseline.
+        b: what is compared with it.
+        margin: differences below this share of the time do not matter.
+        unchecked: compare times of results that nobody checked, too.
+
+    """
+    files = _file_of(a), _file_of(b)
+    return compare_files(*files, margin, unchecked, selftest.between_files(*files))
+
+
+def report(
+    results: Results | str | Path | Iterable[Results | str | Path],
+    output: str | Path = "report.html",
+    *,
+    against: Sequence[str] = (),
+    title: str | None = None,
+) -> list[ResultFile]:
+    """Write one HTML page about results; the first is compared with each of the others.
+
+    Args:
+        results: one or more results or result files.
+        output: the page; a page that exists is replaced.
+        against: published machines to compare with, such as `V100`.
+        title: the heading of the page.
+
+    Returns the result files that were read.
+    """
+    from deepbench.report.page import render
+    from deepbench.report.page.report import write_report
+
+    sources = [results] if isinstance(results, Results | str | Path) else list(results)
+    if not str(output).lower().endswith((".html", ".htm")):
+        raise BadInput(f"the page needs a name that ends in .html, found {str(output)[-60:]!r}")
+    machines = [published.find(name) for name in against]
+    render.plotly()  # a missing package is reported before the work, not after it
+    paused = gc.isenabled()
+    gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
+    try:
+        files = [_file_of(source) for source in sources]
+        write_report(files, machines, Path(output), title)
+    finally:
+        if paused:
+            gc.enable()
+    return files
+
+
+def _file_of(source: Results | ResultFile | str | Path) -> ResultFile:
+    if isinstance(source, Results):
+        return source.file
+    return source if isinstance(source, ResultFile) else read_results(Path(source))

@@ -1,0 +1,108 @@
+"""What several commands print: machine, libraries, tables."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deepbench.api import Results
+    from deepbench.report.table import Table
+    from deepbench.results.file import ResultFile
+
+
+def make_console(quiet: bool = False) -> Console:
+    """Standard output."""
+    from rich.console import Console
+
+    # Piped output is plain and not folded to a width that nobody asked for.
+    return Console(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
+
+
+def warn_if_truncated(file: ResultFile) -> None:
+    """Say on standard error that the last line of a file is incomplete."""
+    if file.truncated:
+        print(f"deepbench: {file.path}: the last line is incomplete and was ignored", file=sys.stderr)
+
+
+def print_head(console: Console, file: ResultFile) -> None:
+    """Machine, libraries and number of cases: a reader of a log must know which library it was."""
+    from deepbench.report.names import library_name
+
+    header = file.header
+    print_machine(console, header["machine"])
+    used = {word for planned in header["plan"]["cases"] for word in planned["case"].split()}
+    cards = [a["library"].get("card") for n, a in header["libraries"].items() if n in used and "library" in a]
+    if card := next((c for c in cards if isinstance(c, dict)), None):
+        print_card(console, card)
+    for name, answer in header["libraries"].items():
+        if name in used:
+            print_library(console, library_name(name), answer)
+    plan = header["plan"]
+    if plan["mode"] == "imported":
+        how = f"times of {header['tool'].partition(', imported from ')[2]}"
+    else:
+        least, most = plan["rounds"]["least"], plan["rounds"]["most"]
+        processes = f"{least}" if least == most else f"{least} to {most}"
+        how = f"{processes} process{'es' if processes != '1' else ''} per case, mode {plan['mode']}"
+    console.print(f"cases      {len(plan['cases'])}, {how}, file {file.path}", markup=False)
+
+
+def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
+    """CPU, cores, memory, system and instructions, on two lines."""
+    from deepbench.core import units
+
+    cores = machine.get("cores_allowed")
+    instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
+    parts = [
+        machine.get("cpu"),
+        f"{cores} core{'s' if cores != 1 else ''}" if cores else None,
+        units.data_bytes(machine["memory_bytes"]) if machine.get("memory_bytes") else None,
+        machine.get("system"),
+    ]
+    console.print(f"machine    {', '.join(str(p) for p in parts if p) or 'unknown'}", markup=False)
+    if instructions:
+        console.print(f"           {' '.join(instructions)}", markup=False)
+
+
+def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> None:
+    """One line: version and path, or why the library is missing and what to do."""
+    if "library" in answer:
+        library = answer["library"]
+        about = ", ".join(filter(None, (library["version"], library.get("threading"))))
+        text = f"{about}  {library['path'] or ''}".strip() or str(library["name"])
+    else:
+        missing = answer["unavailable"]
+        text = f"not found: {missing['reason']}\n{'':11}to fix: {missing['remedy']}"
+    console.print(f"{title:10} {text}", markup=False, soft_wrap=True)
+
+
+def print_card(console: Console, card: dict[str, Any]) -> None:
+    """One line about a GPU."""
+    from deepbench.core import units
+
+    parts = [
+        f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
+        f"{card.get('processors')} multiprocessors",
+        units.data_bytes(card.get("memory_bytes")),
+        f"driver {card.get('driver')}",
+    ]
+    console.print(f"GPU        {', '.join(parts)}", markup=False)
+
+
+def print_cases(console: Console, results: Results, full: bool) -> None:
+    """The main table."""
+    console.print()
+    results.table(full).print(console)
+
+
+def print_table(table: Table, form: str | None) -> None:
+    """A table in the form that was asked for; None: for people."""
+    if form is not None:
+        print({"json": table.json, "csv": table.csv, "markdown": table.markdown}[form](), end="")
+    else:
+        table.print(make_console())

@@ -1,0 +1,97 @@
+"""`deepbench gate`: is anything slower than before? For CI."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deepbench.cli.compare import compared
+from deepbench.cli.options import share
+from deepbench.cli.root import HELP, cli
+from deepbench.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from deepbench.judge.compare import Comparison
+
+
+@cli.command(context_settings=HELP)
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--margin", metavar="P", default="5%", help="Ignore slowdowns below P (default 5%).")
+@click.option("--rerun", is_flag=True, help="Measure cases that look slower again, and judge them by that alone.")
+@click.option("--unchecked", is_flag=True, help="Also compare times of results that nobody checked.")
+@click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
+@click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
+def gate(
+    first: str,
+    second: str,
+    margin: str,
+    rerun: bool,
+    unchecked: bool,
+    junit: str | None,
+    markdown: str | None,
+) -> int:
+    """Fail when B is slower than A in any case. Exit code 0: no regression; 1: regression; 2: cannot tell.
+
+    \b
+    Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
+    """
+    from deepbench.judge import gate as gates
+    from deepbench.judge.compare import MARGIN
+    from deepbench.report import compare as report
+
+    allowed = share("--margin", margin)
+    same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
+    comparison = compared(first, second, same, unchecked, broken=True)
+    outcome = gates.judge(comparison, allowed)
+    flagged = [j.case for j in outcome.of(gates.REGRESSION)]
+    if rerun and flagged:
+        print(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
+        again = _measure_again(Path(first), Path(second), flagged, same, unchecked)
+        outcome = gates.confirmed(outcome, gates.judge(again, allowed))
+    lines = gates.sentences(outcome)
+    broken = tuple(text.partition(": ")[0] for text in comparison.broken)
+    others = [text for text in comparison.left_out if not (broken and text.startswith(broken))]
+    lines_below = [f"differs: {text}" for text in comparison.differences]
+    lines_below += [f"not compared: {text}" for text in others[:5]]
+    print("\n".join([*lines, *lines_below]))
+    if junit is not None:
+        _write(junit, gates.junit(outcome))
+    if markdown is not None:
+        names = Path(first).name, Path(second).name
+        _write(markdown, report.gate_markdown(comparison, names, lines))
+    return outcome.exit_code
+
+
+def _measure_again(first: Path, second: Path, flagged: list[str], margin: float, unchecked: bool) -> Comparison:
+    """Measure flagged cases again: both sides in turn where the first one's libraries are still here."""
+    from deepbench.api import compare as compare_results
+    from deepbench.measure import session, sides
+    from deepbench.plan.cases import Choices
+    from deepbench.results.file import read_results
+
+    before, after = read_results(first), read_results(second)
+    if after.header["plan"].get("interleaved") or not set(flagged) <= set(after.order):
+        raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
+    session.require_same_machine(after)
+    with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
+        try:
+            both = sides.sides_of_file(before, after.header["libraries"], after)
+        except BadInput:  # the libraries of the first side are gone
+            fresh = session.remeasure(after, flagged, Path(folder) / "again.jsonl")
+            old = replace(before, records=[r for r in before.records if r["case"] in flagged])
+            return compare_results(old, fresh, margin=margin, unchecked=unchecked)
+        with sides.Turns.create(both, flagged, Choices(), session.Options(), Path(folder) / "again") as turns:
+            turns.run()
+            return compare_results(*turns.files, margin=margin, unchecked=unchecked)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None

@@ -1,0 +1,50 @@
+"""`deepbench import`: results of other programs as a result file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from deepbench.cli.root import HELP, cli
+
+
+@cli.command("import", context_settings=HELP)
+@click.argument("file", metavar="FILE")
+@click.option("--output", "-o", metavar="FILE", help="The result file (default: the name of FILE with .jsonl).")
+@click.option("--machine", metavar="TEXT", help="The machine, where the file does not name it.")
+@click.option("--library", metavar="TEXT", help='The library, such as "cuDNN 7.6", where the file does not name it.')
+@click.option("--backend", metavar="NAME", help="The name of that library in deepbench, such as cudnn.")
+@click.option("--threads", metavar="N", help="The number of threads, where the file does not say it.")
+@click.option("--case", metavar="CASE", help="nvbench, pyperf: the case of a benchmark; {M} stands for its axis M.")
+def import_file(
+    file: str,
+    output: str | None,
+    machine: str | None,
+    library: str | None,
+    backend: str | None,
+    threads: str | None,
+    case: str | None,
+) -> None:
+    """Read nccl-tests JSON, benchdnn lines, nvbench JSON, pyperf JSON, or the output of the original DeepBench.
+
+    The times become a result file for show, compare, report and site. They stay marked as unchecked.
+
+    \b
+    Examples:
+      deepbench import nccl.json -o nccl.jsonl
+      deepbench import gemm.txt --machine "NVIDIA V100" --library "cuBLAS 10.1"
+      deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
+    """
+    from deepbench import formats
+    from deepbench.core.case import thread_count
+    from deepbench.core.json_lines import printable
+
+    path = Path(file)
+    options = formats.ImportOptions(machine, library, backend, thread_count(threads) if threads else 1, case)
+    target = Path(output) if output else Path(f"{path.stem}.jsonl")
+    imported, count = formats.import_file(path, target, options)
+    for reason in dict.fromkeys(imported.left_out):
+        print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
+    print(f"wrote {target}: {count} results of {imported.program}; to see them: deepbench show {target}")

@@ -1,0 +1,36 @@
+"""`deepbench list`: print cases without running them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from deepbench.cli.options import case_options, choices_of
+from deepbench.cli.root import HELP, cli, end_with_reader
+
+
+@cli.command(name="list", context_settings=HELP)
+@click.argument("words", nargs=-1, metavar="[SUITE|FILE|CASE]...")
+@case_options
+@click.option("--suites", is_flag=True, help="Print the names of all suites instead of cases.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per case.")
+def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: Any) -> None:
+    """Print cases without running them. Each line, after `deepbench run`, measures that case.
+
+    \b
+    Example: deepbench list deepbench/server --precision i8,i8u8 --backend onednn
+    """
+    from deepbench.api import plan_cases
+    from deepbench.plan.suites import read_suite, suite_files
+
+    end_with_reader()
+    if suites:
+        for name in suite_files():
+            rows = {(e.pattern.op, e.source["row"]) for e in read_suite(name) if e.source}
+            print(f"{name:24} {len(rows):4} problems")
+        return
+    for planned in plan_cases(words or "quick", choices_of(filters)):
+        line = {"case": planned.case.text, "sources": planned.sources}
+        print(json.dumps(line, ensure_ascii=False) if as_json else planned.case.text)

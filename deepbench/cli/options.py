@@ -1,0 +1,135 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepbench.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from deepbench.plan.cases import Choices
+
+UNITS_S = {"s": 1, "min": 60, "h": 3600}
+
+
+def comma_list(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """`--backend mkl,onednn` and `--backend mkl --backend onednn` are the same."""
+    return tuple(dict.fromkeys(w for v in value for w in v.split(",") if w))
+
+
+def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose cases."""
+    options = (
+        ("--op", "OP", "Only these operations."),
+        ("--backend", "NAME", "Only these libraries (default: all of the device but torch, reference and null)."),
+        ("--precision", "P", "These precisions, or all (default: f32, or what the suite says)."),
+        ("--direction", "D", "These directions (default: what the suite says, else forward)."),
+        ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),
+        ("--threads", "N", "Numbers of threads (default: all cores that this process may use)."),
+        ("--ranks", "N", "Only groups of this many ranks (default: what the suite says, up to the number of cores)."),
+        ("--set", "NAME=VALUE", "A setting of cases, such as weights=packed or beta=0."),
+    )
+    command = click.option("--device", metavar="DEVICE", help="Use libraries of cpu (default), cuda or hip.")(command)
+    for name, metavar, text in reversed(options):
+        split = None if name in ("--set", "--application") else comma_list
+        add = click.option(name, multiple=True, metavar=metavar, help=text + " Repeatable.", callback=split)
+        command = add(command)
+    return command
+
+
+FORMS = (
+    click.option("--json", "form", flag_value="json", help="Print JSON, for programs."),
+    click.option("--csv", "form", flag_value="csv", help="Print CSV, for spreadsheets."),
+    click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table."),
+)
+
+
+def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that choose a form for programs."""
+    for option in reversed(FORMS):
+        command = option(command)
+    return command
+
+
+def choices_of(filters: dict[str, Any]) -> Choices:
+    """The case options as filters; `BadInput` for words that are none."""
+    from deepbench.api import make_choices
+    from deepbench.cli.launch import launched
+    from deepbench.core.case import thread_count, whole_number
+    from deepbench.core.errors import shorten
+
+    settings: dict[str, tuple[str, ...]] = {}
+    for word in filters["set"]:
+        name, equals, values = word.partition("=")
+        if not equals:
+            raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
+        settings[name] = (*settings.get(name, ()), *values.split(","))
+    place = launched()
+    return make_choices(
+        ops=filters["op"],
+        backends=filters["backend"],
+        precisions=filters["precision"],
+        directions=filters["direction"],
+        applications=filters["application"],
+        threads=map(thread_count, filters["threads"]),
+        ranks=[whole_number("ranks", n) for n in filters["ranks"]],
+        device=filters["device"],
+        settings=settings,
+        most_ranks=place.ranks if place is not None else None,
+    )
+
+
+def whole(name: str, text: str | None, most: int) -> int | None:
+    """The value of an option that is a whole number from 1 up."""
+    from deepbench.core.case import whole_number
+
+    if text is None:
+        return None
+    number = whole_number(name, text)
+    if not 1 <= number <= most:
+        raise BadInput(f"{name} must be from 1 to {most}, found {number}")
+    return number
+
+
+def seconds(name: str, text: str | None) -> float | None:
+    """The value of an option that is a number of seconds."""
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e6:
+        raise BadInput(f"{name} must be a number of seconds above 0, found {text[:60]!r}")
+    return value
+
+
+def duration(name: str, text: str | None) -> float | None:
+    """`90s`, `10min` or `1.5h` in seconds."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(s|min|h)", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise BadInput(f"{name} wants a time such as 90s, 10min or 1.5h, found {text[:60]!r}")
+    return float(match[1]) * UNITS_S[match[2]]
+
+
+def share(name: str, text: str) -> float:
+    """`2%` or `0.02` as a share from 0 to 1."""
+    try:
+        value = float(text.strip().removesuffix("%").strip()) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise BadInput(f"{name} must be a share such as 2% or 0.02, found {text[:60]!r}")
+    return value
+
+
+def require_suffix(option: str, path: str, suffixes: tuple[str, ...]) -> None:
+    """An output that replaces an older file must have a name of its kind, so that no slip costs a result file."""
+    if not path.lower().endswith(suffixes):
+        raise BadInput(f"{option} wants a name that ends in {' or '.join(suffixes)}, found {path[-60:]!r}")

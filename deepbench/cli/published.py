@@ -1,0 +1,95 @@
+"""`deepbench published`: results that the original DeepBench published."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from deepbench.cli.console import make_console, print_table
+from deepbench.cli.options import form_options
+from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from deepbench.results.summary import Summary
+
+
+@cli.group(context_settings=HELP)
+def published() -> None:
+    """Results that Baidu's DeepBench published from 2016 to 2019: 18 workbooks, 10,729 numbers.
+
+    \b
+    Examples:
+      deepbench published list
+      deepbench published show V100 --op gemm
+      deepbench compare mine.jsonl V100
+    """
+
+
+@published.command("list", context_settings=HELP)
+@form_options
+def list_machines(form: str | None) -> None:
+    """List the machines, newest first."""
+    from deepbench.report import published as report
+
+    end_with_reader()
+    print_table(report.machines(), form)
+
+
+@published.command("show", context_settings=HELP)
+@click.argument("machine", metavar="MACHINE")
+@click.option("--op", metavar="OP", help="Only this operation.")
+@click.option("--precision", metavar="WORD", help="Only float32, float16_mixed, float16_storage or int8.")
+@form_options
+def show_machine(machine: str, op: str | None, precision: str | None, form: str | None) -> None:
+    """Print the results of a machine, with rates computed from the times, and the published rate where it differs."""
+    from deepbench.report import published as report
+    from deepbench.results import published as data
+
+    end_with_reader()
+    name = data.find(machine)
+    table = report.of_machine(name, op, precision)
+    if not table.rows:
+        known = sorted({(r.op, r.precision) for r in data.results() if r.machine == name})
+        has = ", ".join(f"{o} {p}" for o, p in known)
+        raise BadInput(
+            f"{name} has no result of {op or 'any operation'} in {precision or 'any precision'}; it has {has}"
+        )
+    print_table(table, form)
+
+
+# The name of this command before version 0.1.0.
+cli.add_command(click.Group("reference", published.commands, hidden=True, help=published.help))
+
+
+def compare_with(file: str, summaries: list[Summary], machine: str, form: str | None) -> None:
+    """Print the results of a file next to those of a published machine."""
+    from deepbench.report import published as report
+    from deepbench.results import published as data
+
+    matches = data.match(summaries, machine)
+    if not matches:
+        suites = sorted({r.suite for r in data.results() if r.machine == machine})
+        raise BadInput(f"{file} has no measured case that {machine} has; run {' or '.join(suites)} first")
+    if form == "json":
+        print(json.dumps(report.to_json(matches, machine), ensure_ascii=False, indent=1))
+    elif form == "csv":
+        print_table(report.matched(matches), form)
+    elif form == "markdown":
+        print(report.to_markdown(matches, machine, file), end="")
+    else:
+        report.print_matches(matches, machine, file, make_console())
+
+
+def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:
+    """Print the results of a file next to those of all published machines."""
+    from deepbench.report import published as report
+
+    table = report.among_all(summaries)
+    if not table.rows:
+        raise BadInput(
+            f"{file} has no measured case that a published machine has; run deepbench/train or deepbench/server"
+        )
+    print_table(table, form)

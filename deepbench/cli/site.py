@@ -1,0 +1,44 @@
+"""`deepbench site`: a website of many result files."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import click
+
+from deepbench.cli.console import make_console
+from deepbench.cli.root import EXIT_WRONG, HELP, cli
+
+
+@cli.command(context_settings=HELP)
+@click.argument("folder", metavar="DIR")
+@click.option("--output", "-o", metavar="DIR", required=True, help="A new folder, or that of an earlier build.")
+@click.option("--no-published", is_flag=True, help="Leave out the machines that the original DeepBench published.")
+def site(folder: str, output: str, no_published: bool) -> int:
+    """Build a static results site from a folder of result files. Only what has changed is built again.
+
+    Exit code 1 when a file could not be read: the site has the others.
+
+    \b
+    Example: deepbench site results -o public
+    """
+    from deepbench.core.json_lines import printable
+    from deepbench.measure.session import Step
+    from deepbench.report import site as sites
+    from deepbench.report.progress import Bar
+
+    gc.disable()  # everything that is read stays until the end
+    with Bar(make_console()) as bar:
+        done = iter(range(10**9))
+        built = sites.build(
+            Path(folder), Path(output), not no_published, lambda name, total: bar(Step(name, next(done) + 1, total))
+        )
+    for reason in built.refused:
+        print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
+    print(
+        f"wrote {output}: {built.machines} machines ({len(built.fresh)} rebuilt, {len(built.removed)} removed), "
+        f"{built.families} families of problems ({built.written} rebuilt); open {Path(output) / 'index.html'}"
+    )
+    return EXIT_WRONG if built.refused else 0

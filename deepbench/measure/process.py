@@ -1,0 +1,96 @@
+"""Processes that this package starts: begin a group, end it, and say how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from deepbench.core.json_lines import printable
+from deepbench.measure.wire import Message
+from deepbench.results.record import Status
+
+Child = subprocess.Popen[bytes]
+
+# No library prints more, unless it prints forever, which would fill the disk.
+LARGEST_OUTPUT_BYTES = 2**30
+
+# How much of the end of the output is read to quote its last line, and how much of that line is quoted.
+TAIL_BYTES, LONGEST_QUOTE = 600, 200
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a worker or a group ended: with an answer, or with a status and its reason."""
+
+    answer: Message | None = None
+    status: Status = "crashed"
+    reason: str = ""
+    was_killed: bool = False
+    """Whether the system may have killed it to free memory."""
+
+
+def start(
+    command: Sequence[str], environment: Mapping[str, str], output: IO[Any] | int, pass_fds: Sequence[int] = ()
+) -> Child:
+    """Start a command as the leader of a new process group, so that `end` reaches everything it starts."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=environment,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
+def end(children: Iterable[Child], grace_s: float = 0.0) -> None:
+    """Wait up to `grace_s` seconds for all of them together, then kill their groups: a leader may leave others."""
+    deadline = time.monotonic() + grace_s
+    for child in children:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def exit_status(code: int) -> str:
+    """`exit code 7` or `killed by SIGKILL`, from `Popen.returncode`."""
+    if code >= 0:
+        return f"exit code {code}"
+    known = -code in set(signal.Signals)
+    return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+
+
+def last_output(output: IO[bytes]) -> str:
+    """`, last output: …` with the last line that a process printed; empty if it printed nothing."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+    lines = output.read().decode(errors="replace").strip().splitlines()
+    return f", last output: {printable(lines[-1][:LONGEST_QUOTE])}" if lines else ""
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies for any reason (Linux)."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent and os.getppid() != parent:  # the parent died before the call
+        os._exit(1)
+
+
+def limit_output() -> None:
+    """Stop this process when it writes a file larger than `LARGEST_OUTPUT_BYTES`."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    most = LARGEST_OUTPUT_BYTES if hard == resource.RLIM_INFINITY else min(hard, LARGEST_OUTPUT_BYTES)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))

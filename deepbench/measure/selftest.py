@@ -1,0 +1,55 @@
+"""Measures the cases of a self-test: many processes of unchanged code, for `judge/selftest.py` to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deepbench.core.case import parse_case
+from deepbench.core.errors import BadInput
+from deepbench.judge import compare, selftest
+from deepbench.machine import describe, remembered
+from deepbench.measure import cold
+from deepbench.measure.parent import measure_case
+from deepbench.measure.session import Progress, measure_rounds
+from deepbench.native import callloop
+from deepbench.plan.cases import Choices, expand
+from deepbench.plan.modes import DEFAULT
+from deepbench.plan.suites import read_words
+from deepbench.results.summary import process_time_s
+
+TIMEOUT_S = 120.0
+
+# A call that does nothing costs what the harness adds to every call.
+NULL_CASE = "gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 null threads=1"
+
+
+def measure_selftest(machine: Mapping[str, Any], processes: int, progress: Progress) -> selftest.Findings:
+    """Measure the suite `selftest` in so many processes per case; `BadInput` where nothing can be measured."""
+    cases = [p.case for p in expand(read_words(["selftest"]), Choices(), describe.default_threads())]
+    times: dict[str, list[float]] = {case.text: [] for case in cases}
+    failure = ""
+    for case, record in measure_rounds(cases, processes, DEFAULT.rules, TIMEOUT_S, progress, shuffled=True):
+        if record["status"] == "ok":
+            times[case.text].append(process_time_s(record))
+        else:
+            failure = f"{case.text}: {record['status']}, {record['reason']}"
+    times = {text: values for text, values in times.items() if len(values) >= 2 * selftest.PROCESSES}
+    if not times:
+        raise BadInput(f"nothing could be measured ({failure}); see deepbench info")
+    cores = selftest.steadiness(describe.cores())
+    fastest = min((min(blocks) for blocks in cores.values()), default=1.0)
+    null = measure_case(parse_case(NULL_CASE), 1, DEFAULT.rules, TIMEOUT_S)
+    earlier = [selftest.times_of(line) for line in remembered.remembered(machine, "selftest")]
+    return selftest.Findings(
+        times,
+        [selftest.sensitivity(text, values, False, compare.MARGIN) for text, values in times.items()],
+        [selftest.sensitivity(text, values, True, compare.MARGIN) for text, values in times.items()],
+        process_time_s(null),
+        "compiled" if callloop.native_library() else "Python",
+        selftest.clock_s(),
+        {cpu: selftest.pace(blocks) for cpu, blocks in cores.items()},
+        {cpu: min(blocks) / fastest for cpu, blocks in cores.items()},
+        cold.prove(machine, {}),
+        selftest.between_sessions([*filter(None, earlier), times]),
+    )

@@ -1,0 +1,390 @@
+"""A session measures the cases of one result file: it creates or resumes the file, probes what the machine can do,
+measures case by case in fresh processes, judges each record and keeps it.
+
+It knows no console. `progress` is called before each measurement, never during one.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.case import Case, parse_case
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import sanitized
+from deepbench.core.version import VERSION
+from deepbench.judge import limits
+from deepbench.machine import describe
+from deepbench.measure import cold
+from deepbench.measure.parent import measure_case, open_backend
+from deepbench.plan.cases import Planned
+from deepbench.plan.cost import estimated_s
+from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, QUICK, Rounds, Rules
+from deepbench.plan.rounds import Forecast, next_within_budget, queue
+from deepbench.results.file import ResultFile, Store, read_results
+from deepbench.results.record import SCHEMA, Header, Limit, Record, make_record
+
+DEFAULT_TIMEOUT_S = 600.0
+OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is measured next, and how far the work is."""
+
+    text: str
+    done: int = 0
+    total: int | None = None
+    """None: not known yet."""
+    left_s: float | None = None
+
+
+Progress = Callable[[Step], None]
+
+
+def no_progress(step: Step) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure."""
+
+    mode: str = "default"
+    """`quick`, `default` or `rigorous`."""
+    rounds: int | None = None
+    """Exactly this many rounds; None: as the mode says."""
+    energy: bool = False
+    timeout_s: float | None = None
+    """Seconds without a sign of life that end a case; None: ten minutes, less with a budget."""
+    budget_s: float | None = None
+    """Seconds for everything, from `begin` on."""
+    begin: float = field(default_factory=time.monotonic)
+    hosts: tuple[str, ...] = ()
+    """Where the ranks of a group run; none: here."""
+    command: tuple[str, ...] = ()
+    """The words of the command, for the header of the file."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise BadInput(f"mode must be one of {', '.join(MODES)}, found {self.mode!r:.60}")
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise BadInput(f"rounds must be from 1 to 1000, found {self.rounds}")
+        if self.rounds is not None and self.budget_s is not None:
+            raise BadInput("a budget decides how many rounds there are; leave out the number of rounds")
+
+    def on(self, hosts: Iterable[str]) -> Options:
+        """The same, for groups on these hosts."""
+        return replace(self, hosts=tuple(hosts))
+
+    @property
+    def rules(self) -> Rules:
+        """How each process samples."""
+        rules = MODES[self.mode].rules
+        return replace(rules, energy_s=ENERGY_S) if self.energy else rules
+
+    @property
+    def all_rounds(self) -> Rounds:
+        """How many processes measure each case."""
+        return self._exactly(MODES[self.mode].rounds)
+
+    @property
+    def rounds_of_sides(self) -> Rounds:
+        """The same for each side of a comparison."""
+        least, most = MODES[self.mode].rounds_of_sides
+        return self._exactly(replace(MODES[self.mode].rounds, least=least, most=most))
+
+    def _exactly(self, rounds: Rounds) -> Rounds:
+        return rounds if self.rounds is None else replace(rounds, least=self.rounds, most=self.rounds)
+
+    @property
+    def case_timeout_s(self) -> float:
+        """A case that hangs must not take more than a quarter of a budget."""
+        if self.timeout_s is not None:
+            return self.timeout_s
+        return DEFAULT_TIMEOUT_S if self.budget_s is None else min(DEFAULT_TIMEOUT_S, max(10.0, self.budget_s / 4))
+
+
+class Session:
+    """One result file that is being measured. Use as a context manager: it closes the file."""
+
+    def __init__(
+        self,
+        file: ResultFile,
+        store: Store,
+        timeout_s: float | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` has variables for the workers; an empty text removes one. It never comes from a file."""
+        plan = file.header["plan"]
+        self.file = file
+        self._store = store
+        self._timeout_s = timeout_s or plan["timeout_s"]
+        self._rules, self._rounds = Rules(**plan["rules"]), Rounds(**plan["rounds"])
+        self._hosts = plan.get("hosts") or []
+        self.planned = [Planned(parse_case(p["case"]), p["sources"]) for p in plan["cases"]]
+        self._sources = {p["case"]: p["sources"] for p in plan["cases"]}
+        self._unavailable = {
+            name: f"{answer['unavailable']['reason']}; {answer['unavailable']['remedy']}"
+            for name, answer in file.header["libraries"].items()
+            if "unavailable" in answer
+        }
+        self._libraries = [
+            name
+            for name, b in all_backends().items()
+            if b.default and name in file.header["libraries"] and name not in self._unavailable
+        ]
+        self._limits = limits.Limits(file.limits)
+        """From probes alone: what a result reached does not raise the limit that judges it."""
+        self._environment = {**cold.environment(self.cases, file.header["machine"]), **(environment or {})}
+
+    # ---- create and resume
+
+    @classmethod
+    def create(
+        cls, path: Path, planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None
+    ) -> Session:
+        """A new result file for these cases; `BadInput` where it exists, or where none of its libraries is here.
+
+        `side` describes one side of a comparison whose sides take turns (`sides.py`).
+        """
+        header = new_header(planned, options, side)
+        cold.require([p.case for p in planned], header["machine"])
+        store = Store.create(path, sanitized(header))
+        return cls(read_results(path), store, environment=side["environment"] if side else None)
+
+    @classmethod
+    def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
+        """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same."""
+        store = Store.reopen(path)
+        try:
+            file = read_results(path)
+            if file.header["plan"].get("interleaved"):
+                raise BadInput(f"{path} is one side of a comparison; measure both sides again: deepbench run --ab")
+            require_same_machine(file, hosts)
+            cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])
+        except BaseException:
+            store.close()
+            raise
+        store.append_after(file)
+        return cls(file, store, timeout_s)
+
+    def close(self) -> None:
+        """Close the file; everything measured is in it."""
+        self._store.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- measure
+
+    @property
+    def cases(self) -> list[Case]:
+        """The planned cases."""
+        return [p.case for p in self.planned]
+
+    def run(self, progress: Progress = no_progress, begin: float | None = None) -> None:
+        """Measure what the plan still lacks. `begin` is when a budget began (monotonic clock); None: now.
+
+        On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`.
+        """
+        plan = self.file.header["plan"]
+        budget_s, seed = plan.get("budget_s"), plan["order_seed"]
+        ends = None if budget_s is None else (time.monotonic() if begin is None else begin) + budget_s
+        self.probe([case for case, _ in queue(self.planned, self.file.records, self._rounds, seed)], progress)
+        forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
+        widths: dict[tuple[str, int], float] = {}
+
+        def batch() -> list[tuple[Case, int]]:
+            if ends is None:
+                return queue(self.planned, self.file.records, self._rounds, seed)
+            left_s = ends - time.monotonic()
+            item = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
+            return [] if item is None else [item]
+
+        while items := batch():
+            for case, number in items:
+                progress(Step(f"round {number}  {case.text}", forecast.done, forecast.total, forecast.left_s))
+                forecast.add(self.measure(case, number))
+
+    def measure(self, case: Case, number: int) -> Record:
+        """Measure one round of a case in a fresh process, judge the record and keep it."""
+        try:
+            if case.backend in self._unavailable:
+                record = make_record(case, number, "unavailable", self._unavailable[case.backend])
+            else:
+                record = self._measure(case, number, self._rules, self._hosts)
+            record = limits.judge_rate(record, self._limits, self._libraries, self._longer, self._keep_limit)
+        except KeyboardInterrupt:
+            self._keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
+            raise
+        record = {**record, "sources": self._sources[case.text]}
+        self._keep(record)
+        return record
+
+    def _measure(self, case: Case, number: int, rules: Rules, hosts: Sequence[str] = ()) -> Record:
+        return measure_case(case, number, rules, self._timeout_s, hosts, self._environment)
+
+    def _quick(self, case: Case, number: int) -> Record:
+        return self._measure(case, number, QUICK.rules)
+
+    def _longer(self, case: Case, number: int) -> Record:
+        return self._measure(case, number, DEFAULT.rules)
+
+    def _keep(self, record: Record) -> None:
+        self._store.append(record)
+        self.file.records.append(record)
+
+    def _keep_limit(self, limit: Limit) -> None:
+        self._store.append({"limit": limit})
+        self.file.limits.append(limit)
+
+    def estimate(self, case: Case) -> float:
+        """Seconds that a round of a case takes, roughly."""
+        if case.backend in self._unavailable:
+            return 0.0
+        peak = self._limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
+        return estimated_s(case, peak, self._rules)
+
+    def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
+        """Measure the limits that these cases need and that are not known here yet."""
+        limits.complete(
+            self._limits,
+            [case for case in cases if case.backend not in self._unavailable],
+            self._libraries,
+            self.file.header["machine"],
+            self._quick,
+            self._keep_limit,
+            lambda title: progress(Step(title)),
+            self.file.header["plan"].get("budget_s"),
+        )
+
+
+# ---- the header of a new file
+
+
+def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
+    """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
+    rounds = options.all_rounds if side is None else options.rounds_of_sides
+    names = {p.case.backend for p in planned}
+    devices = {find_backend(name).device for name in names}
+    probing = {n for n, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
+    libraries = open_libraries(sorted(names | probing), side["environment"] if side else None)
+    missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
+    if len(missing) == len(names):
+        raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}")
+    plan = {
+        "rounds": asdict(rounds),
+        "mode": options.mode,
+        "order_seed": random.SystemRandom().randrange(2**31),
+        "timeout_s": options.case_timeout_s,
+        "rules": asdict(options.rules),
+        "hosts": list(options.hosts),
+        "budget_s": options.budget_s,
+        **({"interleaved": dict(side)} if side else {}),
+        "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
+    }
+    header = {
+        "schema": SCHEMA,
+        "tool": f"deepbench {VERSION}",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": list(options.command),
+        "machine": describe.describe_machine(),
+        "libraries": {
+            name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
+            for name, answer in libraries.items()
+        },
+        "plan": plan,
+    }
+    return cast(Header, header)
+
+
+def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Facts about each library, or why it is not here; each answer comes from a process of its own.
+
+    `environment` has variables to set for these processes; an empty text removes one.
+    """
+    with ThreadPoolExecutor() as threads:  # each thread waits for a process
+        answers = threads.map(lambda name: open_backend(name, OPEN_TIMEOUT_S, environment), names)
+        return dict(zip(names, answers, strict=True))
+
+
+def require_same_machine(file: ResultFile, hosts: Sequence[str] = ()) -> None:
+    """`BadInput` that names what differs between the machine, hosts and libraries of the file and those here."""
+    differences = describe.differences(file.header["machine"], describe.describe_machine())
+    then_hosts = file.header["plan"].get("hosts") or []
+    if hosts and list(hosts) != then_hosts:
+        differences.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
+    here = open_libraries(sorted(file.header["libraries"]))
+    for name, then in file.header["libraries"].items():
+        old, new = then.get("library"), here[name].get("library")
+        if old != new:
+            differences.append(f"library {name} was {_build(old)} and is {_build(new)}")
+    if differences:
+        raise BadInput(f"{file.path} was measured elsewhere: {'; '.join(differences)}; start a new file instead")
+
+
+def _build(library: Mapping[str, Any] | None) -> str:
+    if library is None:
+        return "unavailable"
+    build = library.get("cpu_kernels") or library.get("build") or "-"
+    return f"{library.get('version')} at {library.get('path')} ({build})"
+
+
+def remeasure(file: ResultFile, cases: Sequence[str], path: Path) -> ResultFile:
+    """Measure some cases of a file again, as often as one side of a comparison, into a file of their own."""
+    plan = file.header["plan"]
+    least, most = MODES[plan["mode"]].rounds_of_sides
+    header = {
+        **file.header,
+        "plan": {
+            **plan,
+            "cases": [p for p in plan["cases"] if p["case"] in cases],
+            "rounds": {**plan["rounds"], "least": least, "most": most},
+            "budget_s": None,
+        },
+    }
+    store = Store.create(path, header)
+    with Session(read_results(path), store) as session:
+        session.run()
+        return session.file
+
+
+def measure_rounds(
+    cases: Sequence[Case], rounds: int, rules: Rules, timeout_s: float, progress: Progress, shuffled: bool = False
+) -> Iterator[tuple[Case, Record]]:
+    """Measure each case in so many rounds without keeping the records: for probes and self-tests."""
+    total, begin = rounds * len(cases), time.monotonic()
+    for number in range(1, rounds + 1):
+        for i, case in enumerate(random.sample(cases, len(cases)) if shuffled else cases):
+            done = (number - 1) * len(cases) + i
+            left_s = (time.monotonic() - begin) / done * (total - done) if done else None
+            progress(Step(f"round {number}  {case.text}", done, total, left_s))
+            yield case, measure_case(case, number, rules, timeout_s)
+
+
+def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress) -> list[Limit]:
+    """Measure every limit of the CPU for these numbers of threads and remember it; together with those known before."""
+    names = [name for name, b in all_backends().items() if b.default and b.device == "cpu" and not b.is_group]
+    answers = open_libraries(names)
+    here = [name for name in names if "library" in answers[name]]
+    probes = limits.all_probes(threads, here, limits.COARSE if quick else limits.FINE)
+    mode, rounds = (QUICK, 1) if quick else (DEFAULT, 3)
+    total, begin = rounds * len(probes), time.monotonic()
+    for done, probe in enumerate(probe for _ in range(rounds) for probe in probes):
+        left_s = (time.monotonic() - begin) / done * (total - done) if done else None
+        progress(Step(probe.title, done, total, left_s))
+        limit = probe.measure(lambda case, number: measure_case(case, number, mode.rules, PROBE_TIMEOUT_S))
+        if limit is not None:
+            limits.remember(machine, limit)
+    return limits.recall(machine)

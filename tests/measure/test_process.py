@@ -1,0 +1,59 @@
+"""Processes: how they are ended, and how their end is described."""
+
+import os
+import sys
+import tempfile
+import time
+
+import pytest
+
+from deepbench.measure import process
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(0, "exit code 0"), (7, "exit code 7"), (-9, "killed by SIGKILL"), (-35, "killed by signal 35")]
+)
+def test_an_exit_status_in_words(code, text):
+    assert text == process.exit_status(code)
+
+
+def test_everything_that_a_process_started_ends_with_it(tmp_path):
+    """Also where the process itself has ended before."""
+    pids = tmp_path / "pids"
+    command = ["sh", "-c", f"sleep 1000 & echo $! > {pids}.new; mv {pids}.new {pids}; exit 3"]
+    with tempfile.TemporaryFile() as output:
+        child = process.start(command, os.environ, output)
+        assert 3 == child.wait(10)
+        process.end([child])
+
+    end = time.monotonic() + 10
+    while _runs(int(pids.read_text())):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_process_gets_time_to_end_by_itself():
+    with tempfile.TemporaryFile() as output:
+        children = [process.start(["sh", "-c", f"sleep {s}; exit 5"], os.environ, output) for s in (0.1, 1000)]
+        start = time.monotonic()
+        process.end(children, grace_s=1.0)
+
+    assert [5, -9] == [child.returncode for child in children]
+    assert 0.9 < time.monotonic() - start < 10
+
+
+def test_the_last_line_of_the_output_is_quoted_without_control_characters():
+    with tempfile.TemporaryFile() as output:
+        assert "" == process.last_output(output)
+        code = "print('x' * 5000); print('\\x1b[31mno such host'); print()"
+        process.start([sys.executable, "-c", code], os.environ, output).wait(10)
+
+        assert ", last output: \N{REPLACEMENT CHARACTER}[31mno such host" == process.last_output(output)
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -22,8 +22,9 @@ from deepbench.core.version import VERSION
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.measure.fleet import Engine, FleetFile
+    from deepbench.measure.fleet import Engine
     from deepbench.results.file import Store
+    from deepbench.results.fleet import FleetFile
 
 # Runs of every host, and how many there may be while one of them could still be slow.
 LEAST_RUNS, MOST_RUNS = 5, 30
@@ -123,7 +124,7 @@ def _engine(hosts: dict[str, str], scheduler: str | None, wait_s: float, expecte
 
 def _header(expected: Sequence[str], payload: list[str], library: str | None, apart: bool) -> dict[str, Any]:
     from deepbench.core.json_lines import sanitized
-    from deepbench.measure.fleet import SCHEMA
+    from deepbench.results.fleet import SCHEMA
 
     header: dict[str, Any] = sanitized(
         {
@@ -154,7 +155,7 @@ class _Fleet:
         payload: list[str],
         apart: bool,
     ) -> None:
-        from deepbench.measure.fleet import FleetFile
+        from deepbench.results.fleet import FleetFile
 
         self.engine, self.kept, self.addresses = engine, kept, addresses
         self.library, self.payload, self.apart = library, payload, apart
@@ -163,20 +164,21 @@ class _Fleet:
 
     def run(self, number: int) -> Iterator[str]:
         """One run on all hosts, then over all links; yields what has just ended."""
+        from deepbench.core.case import parse_case
         from deepbench.measure import fleet as fleets
 
         hosts = random.sample(self.hosts, len(self.hosts))
         for result in fleets.run_once(self.engine, hosts, number, self.payload, self.apart):
             self.kept.append(result.as_line())
-            self.found.results.append(result)
+            self.found.runs.append(result)
             yield f"run {number}  {result.host} {result.status}"
         if self.library is None:
             return
-        lost = {r.host for r in self.found.results if r.run == number and r.status != "ok"}
+        lost = {r.host for r in self.found.runs if r.run == number and r.status != "ok"}
         for pair, line in fleets.time_links(
             [h for h in hosts if h not in lost and h in self.addresses],
             self.addresses,
-            LINK_CASE.format(library=self.library),
+            parse_case(LINK_CASE.format(library=self.library)),
             number,
             self.apart,
         ):
@@ -194,7 +196,7 @@ class _Fleet:
 
 
 def _measure(fleet: _Fleet, exactly: int | None) -> int:
-    from deepbench.measure import fleet as fleets
+    from deepbench.judge.fleet import judge
     from deepbench.measure.session import Step
     from deepbench.report.progress import Bar
 
@@ -212,7 +214,7 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
                 for text in fleet.run(number):
                     done += 1
                     bar(Step(text, done, max(exactly or LEAST_RUNS, number) * fleet.steps()))
-                if exactly is None and number >= LEAST_RUNS and not fleets.judge(fleet.found).open:
+                if exactly is None and number >= LEAST_RUNS and not judge(fleet.found).needs_runs:
                     break
     except KeyboardInterrupt:
         console.print(f"interrupted; {fleet.found.path} has what was measured", markup=False)
@@ -225,19 +227,19 @@ def _measure(fleet: _Fleet, exactly: int | None) -> int:
 
 def stands_out(found: FleetFile) -> list[str]:
     """The hosts and links with something to say of them."""
-    from deepbench.measure import fleet as fleets
+    from deepbench.judge.fleet import judge
 
-    judged = fleets.judge(found)
+    judged = judge(found)
     pairs = [f"{a} – {b}" for a, b in (*judged.slow_pairs, *judged.failed_pairs)]
-    return [v.host for v in judged.hosts if not v.fine] + pairs
+    return [v.host for v in judged.hosts if not v.is_fine] + pairs
 
 
 def print_fleet(console: Console, found: FleetFile) -> None:
     """The verdict, then hosts, kernels and links."""
-    from deepbench.measure import fleet as fleets
+    from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
 
-    judged = fleets.judge(found)
+    judged = judge(found)
     console.print()
     for sentence in report.sentences(found, judged):
         console.print(f"• {sentence}", markup=False, soft_wrap=True)

@@ -40,7 +40,7 @@ def selftest(quick: bool, as_json: bool) -> None:
             "page": report.page(findings),
             "cases": table.rows,
             "cold": findings.cold,
-            "between": findings.between,
+            "between": findings.between_sessions,
             "cores": {str(cpu): values for cpu, values in findings.cores.items()},
         }
         print(json.dumps(content, ensure_ascii=False, indent=1))

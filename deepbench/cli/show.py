@@ -53,19 +53,19 @@ def show(
       deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
     from deepbench.api import Results, load
-    from deepbench.measure import fleet
     from deepbench.report import export
+    from deepbench.results.fleet import is_fleet, read_fleet
 
     end_with_reader()
-    is_fleet = fleet.is_fleet(Path(file))
-    if is_fleet and host is None:
+    of_fleet = is_fleet(Path(file))
+    if of_fleet and host is None:
         if xlsx or parquet or sqlite or plot or full or by is not None or against is not None:
             raise BadInput(f"{file} is of a fleet; choose one of its hosts: deepbench show {file} --host NAME")
         _show_fleet(file, form)
         return
-    if host is not None and not is_fleet:
+    if host is not None and not of_fleet:
         raise BadInput(f"--host is for files of a fleet, and {file} is of one machine")
-    results = Results(fleet.of_host(fleet.read(Path(file)), host)) if host is not None else load(file)
+    results = Results(read_fleet(Path(file)).results_of(host)) if host is not None else load(file)
     warn_if_truncated(results.file)
     if xlsx or parquet or sqlite:
         _write(results, xlsx, parquet, sqlite)
@@ -151,11 +151,12 @@ def _show_fleet(file: str, form: str | None) -> None:
     import json
 
     from deepbench.cli.fleet import print_fleet
-    from deepbench.measure import fleet
+    from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
+    from deepbench.results.fleet import read_fleet
 
-    fleet_file = fleet.read(Path(file))
-    judged = fleet.judge(fleet_file)
+    fleet_file = read_fleet(Path(file))
+    judged = judge(fleet_file)
     if form == "json":
         print(json.dumps(report.to_json(fleet_file, judged), ensure_ascii=False, indent=1))
     elif form is not None:

@@ -185,7 +185,7 @@ def queue(
 
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     """Whether the rounds so far show that the sides differ, or that they are the same."""
-    difference, _ = compare.difference_of(compare.numbers(a), compare.numbers(b), True)
+    difference, _ = compare.difference_of(compare.process_times_s(a), compare.process_times_s(b), True)
     if difference is None:
         return False
     clear = difference.p < EARLY and compare.verdict_of(difference, difference.p, margin) != "cannot tell"

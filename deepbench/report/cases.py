@@ -144,16 +144,14 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
     e = s.estimate
     if e is None:
         return {}
-    standing = limits.nearest(s)
+    nearest = limits.nearest(s)
     return {
         "time": e.time_s,
         "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
         "bus GB/s": s.bus_bytes_per_s,
-        "% of peak": f"{units.bar(standing.share)} {standing.name} {units.percent(standing.share)}"
-        if standing
-        else None,
+        "% of peak": f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}" if nearest else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
 

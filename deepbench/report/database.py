@@ -1,4 +1,4 @@
-"""A result file for programs that ask questions of tables: Parquet and SQLite."""
+"""A result file as Parquet and SQLite."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from deepbench.results.summary import Summary
 REMEDY = "Parquet needs PyArrow: pip install pyarrow"
 
 
-def parquet(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
-    """A row a case; the file's header is in the metadata as `deepbench_header`."""
+def parquet(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """One row per case; the metadata has the header of the file as `deepbench_header`."""
     try:
         import pyarrow
         from pyarrow import parquet as writer
     except ImportError:
         raise BadInput(REMEDY) from None
-    cases = export.table(found, summaries)
+    cases = export.table(results, summaries)
     names, rows = [column.name for column in cases.columns], cases.rows
     columns = {}
     for name in names:
@@ -31,32 +31,32 @@ def parquet(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None
         kinds = {type(v) for v in values if v is not None}
         if kinds == {int, float}:
             values = [None if v is None else float(v) for v in values]
-        elif len(kinds) > 1:  # what the ops do not agree on is text
+        elif len(kinds) > 1:  # operations that disagree on the type become text
             values = [None if v is None else str(v) for v in values]
         try:
             columns[name] = pyarrow.array(values)
-        except (pyarrow.ArrowException, OverflowError):  # a whole number that no machine word holds
+        except (pyarrow.ArrowException, OverflowError):  # an integer of more than 64 bits
             columns[name] = pyarrow.array([None if v is None else str(v) for v in values])
-    table = pyarrow.table(columns).replace_schema_metadata({"deepbench_header": json.dumps(found.header)})
+    table = pyarrow.table(columns).replace_schema_metadata({"deepbench_header": json.dumps(results.header)})
     try:
         writer.write_table(table, path)
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror or error}; choose another name") from None
 
 
-def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
-    """Tables `cases` (a row a case), `samples` (case, round, position, seconds) and `header` (JSON)."""
+def sqlite(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """Tables `cases` (one row per case), `samples` (case, round, position, seconds) and `header` (JSON)."""
     if path.exists():
-        raise BadInput(f"{path} is there already; choose another name")
-    cases = export.table(found, summaries)
+        raise BadInput(f"{path} exists; choose another name")
+    cases = export.table(results, summaries)
     names, rows = [column.name for column in cases.columns], cases.rows
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
-    quoted = ['"' + name.replace('"', '""') + '"' for name in _apart(names)]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in _unique(names)]
     try:
         with sqlite3.connect(draft) as database:
             database.execute("create table header (json text)")
-            database.execute("insert into header values (?)", (json.dumps(found.header, ensure_ascii=False),))
+            database.execute("insert into header values (?)", (json.dumps(results.header, ensure_ascii=False),))
             database.execute(f"create table cases ({', '.join(quoted) or 'no_cases'})")
             marks = ", ".join("?" * len(names))
             values = ([_value(row.get(name)) for name in names] for row in rows)
@@ -80,21 +80,21 @@ def sqlite(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
         raise BadInput(f"cannot write {path}: {error}") from None
 
 
-def _apart(names: Sequence[str]) -> list[str]:
-    """The same names, told apart where they differ in capitals alone, which SQLite does not see: `n`, `N_2`."""
-    found: dict[str, str] = {}
+def _unique(names: Sequence[str]) -> list[str]:
+    """Distinct column names: SQLite ignores case, so `n` and `N` become `n` and `N_2`."""
+    unique: dict[str, str] = {}
     for name in names:
         new, count = name, 1
-        while new.lower() in found:
+        while new.lower() in unique:
             count += 1
             new = f"{name}_{count}"
-        found[new.lower()] = new
-    return list(found.values())
+        unique[new.lower()] = new
+    return list(unique.values())
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # SQLite's whole numbers have 64 bits
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:  # integers of SQLite have 64 bits
         return str(value)
     return value if isinstance(value, str | int | float | None) else json.dumps(value)

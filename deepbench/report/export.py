@@ -14,12 +14,12 @@ from deepbench.report.table import Column, Table
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Baseline, Summary, baselines
 
-# What backends note of a kernel that is one value: seconds but for names and bytes.
+# Notes of backends that are columns; times are in seconds.
 NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
 def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
-    """Everything about one case that is a single value; missing is None."""
+    """Every property of a case that is a single value; None if missing."""
     r, e = s.record, s.estimate
     library, check = r["library"], r["check"]["after"] or r["check"]["before"]
     measured = [m["measurement"] for m in s.rounds if m["measurement"]]
@@ -76,7 +76,7 @@ def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | No
 
 
 def _single(value: Any) -> str | int | float | None:
-    """One value of a cell: what backends note is theirs, and a file may have anything there."""
+    """Notes of backends may be anything; a cell holds one value."""
     return value if isinstance(value, str | int | float | None) else str(value)
 
 

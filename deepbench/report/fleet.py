@@ -7,9 +7,10 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
-from deepbench.judge.outliers import Standing
-from deepbench.measure import fleet
+from deepbench.judge.fleet import HostVerdict, Judgement, differences, times
+from deepbench.judge.outliers import Deviation
 from deepbench.report.table import Cell, Column, Table, number
+from deepbench.results.fleet import FleetFile
 
 # Slow kernels and failed cases named for one host; the tables have all of them.
 MOST_NAMED = 3
@@ -21,34 +22,38 @@ MOST_LINKS = 20
 MOST_CHARACTERS = 80
 
 
-def sentences(file: fleet.FleetFile, judged: fleet.Judgement) -> list[str]:
+def sentences(file: FleetFile, judged: Judgement) -> list[str]:
     """What is wrong with the fleet, the worst first; one sentence if nothing is."""
     lines: list[str] = []
     for v in judged.hosts:
         if not v.runs:
-            lines.append(f"{v.host} returned no result: {v.failed[-1] if v.failed else 'it took part in no run'}")
+            lines.append(
+                f"{v.host} returned no result: {v.failed_runs[-1] if v.failed_runs else 'it took part in no run'}"
+            )
     for v in judged.hosts:
-        if v.runs and v.failed:
-            lines.append(f"{v.host} failed in some runs: {'; '.join(v.failed)}")
+        if v.runs and v.failed_runs:
+            lines.append(f"{v.host} failed in some runs: {'; '.join(v.failed_runs)}")
     for v in judged.hosts:
-        lines += [f"{v.host} fails where other hosts do not: {case}" for case in v.bad[:MOST_NAMED]]
-        if len(v.bad) > MOST_NAMED:
-            lines.append(f"{v.host} fails in {len(v.bad) - MOST_NAMED} more cases")
-    lines += [f"{v.host} is slow: {_evidence(v)}" for v in judged.hosts if v.slower]
+        lines += [f"{v.host} fails where other hosts do not: {case}" for case in v.failed_cases[:MOST_NAMED]]
+        if len(v.failed_cases) > MOST_NAMED:
+            lines.append(f"{v.host} fails in {len(v.failed_cases) - MOST_NAMED} more cases")
+    lines += [f"{v.host} is slow: {_evidence(v)}" for v in judged.hosts if v.is_slow]
     lines += [f"the link between {a} and {b} failed: {reason}" for (a, b), reason in judged.failed_pairs.items()]
     lines += [f"the link between {a} and {b} is slow: {_times(s)}" for (a, b), s in judged.slow_pairs.items()]
     if unexpected := [host for host in file.hosts if host not in file.header["expected"]]:
         lines.append(f"unexpected hosts: {', '.join(unexpected)}")
-    if undecided := [v.host for v in judged.hosts if v.undecided]:
+    if undecided := [v.host for v in judged.hosts if v.is_undecided]:
         lines.append(f"undecided: {', '.join(undecided)}; measure more runs (--runs)")
     if not lines:
-        limit = f" (a slowdown below {units.percent(judged.unseen)} would not be detected)" if judged.unseen else ""
+        limit = (
+            f" (a slowdown below {units.percent(judged.detectable)} would not be detected)" if judged.detectable else ""
+        )
         lines.append(f"all {len(judged.hosts)} hosts returned results, and none is slow{limit}")
     return lines + _differences(file)
 
 
-def _evidence(v: fleet.Verdict) -> str:
-    parts = [f"{_times(v.whole)} over all kernels"] if v.whole is not None and v.whole.slower else []
+def _evidence(v: HostVerdict) -> str:
+    parts = [f"{_times(v.overall)} over all kernels"] if v.overall is not None and v.overall.slower else []
     slow = list(v.slow_kernels.items())
     parts += [f"{_times(s)} in {case}" for case, s in slow[:MOST_NAMED]]
     if len(slow) > MOST_NAMED:
@@ -58,15 +63,15 @@ def _evidence(v: fleet.Verdict) -> str:
     return "; ".join(parts)
 
 
-def _times(s: Standing) -> str:
+def _times(s: Deviation) -> str:
     p_value = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
     return f"{s.ratio:.2f}× the median of the others ({p_value})"
 
 
-def _differences(file: fleet.FleetFile) -> list[str]:
+def _differences(file: FleetFile) -> list[str]:
     """How hosts differ in hardware and software, the largest set of equal hosts first."""
     lines = []
-    for name, values in fleet.unlike(file.results).items():
+    for name, values in differences(file.runs).items():
         by_size = sorted(values.items(), key=lambda item: -len(item[1]))
         parts = [f"{value[:MOST_CHARACTERS]} on {_names(hosts)}" for value, hosts in by_size]
         lines.append(f"hosts differ in {name.replace('_', ' ')}: {'; '.join(parts)}")
@@ -78,9 +83,9 @@ def _names(hosts: list[str], most: int = 4) -> str:
     return ", ".join(hosts[:most]) + more
 
 
-def by_host(file: fleet.FleetFile, judged: fleet.Judgement) -> Table:
+def by_host(file: FleetFile, judged: Judgement) -> Table:
     """One row per host."""
-    runs = max((r.run for r in file.results), default=0)
+    runs = max((r.run for r in file.runs), default=0)
     rows: list[dict[str, Cell]] = []
     for v in judged.hosts:
         worst = max(v.kernels.items(), key=lambda item: item[1].ratio, default=None)
@@ -88,8 +93,8 @@ def by_host(file: fleet.FleetFile, judged: fleet.Judgement) -> Table:
             {
                 "host": v.host,
                 "runs": f"{v.runs} of {runs}",
-                "× others": v.whole.ratio if v.whole else None,
-                "p": v.whole.p if v.whole else None,
+                "× others": v.overall.ratio if v.overall else None,
+                "p": v.overall.p if v.overall else None,
                 "worst kernel": worst[0] if worst else None,
                 "× there": worst[1].ratio if worst else None,
                 "× links": v.links.ratio if v.links else None,
@@ -108,29 +113,29 @@ def by_host(file: fleet.FleetFile, judged: fleet.Judgement) -> Table:
     return Table(columns, rows, notes)
 
 
-def _verdict(v: fleet.Verdict) -> str:
+def _verdict(v: HostVerdict) -> str:
     if not v.runs:
         return "no result"
-    words = ["failed in some runs"] * bool(v.failed) + ["wrong"] * bool(v.bad) + ["slow"] * v.slower
-    return ", ".join(words) or ("undecided" if v.undecided else "fine")
+    words = ["failed in some runs"] * bool(v.failed_runs) + ["wrong"] * bool(v.failed_cases) + ["slow"] * v.is_slow
+    return ", ".join(words) or ("undecided" if v.is_undecided else "fine")
 
 
-def by_kernel(file: fleet.FleetFile) -> Table:
+def by_kernel(file: FleetFile) -> Table:
     """One row per kernel: the median, fastest and slowest host."""
     rows: list[dict[str, Cell]] = []
-    for case, of_host in fleet.times(file.results).items():
-        times = {host: lower_quartile(values) for host, values in of_host.items()}
-        typical_s = median(times.values())
-        slowest, fastest = max(times, key=lambda h: times[h]), min(times, key=lambda h: times[h])
+    for case, of_host in times(file.runs).items():
+        by_host = {host: lower_quartile(values) for host, values in of_host.items()}
+        typical_s = median(by_host.values())
+        slowest, fastest = max(by_host, key=lambda h: by_host[h]), min(by_host, key=lambda h: by_host[h])
         rows.append(
             {
                 "kernel": case,
-                "hosts": len(times),
+                "hosts": len(by_host),
                 "time": typical_s,
                 "fastest": fastest,
-                "× middle": times[fastest] / typical_s,
+                "× middle": by_host[fastest] / typical_s,
                 "slowest": slowest,
-                "× the middle": times[slowest] / typical_s,
+                "× the middle": by_host[slowest] / typical_s,
             }
         )
     columns = [
@@ -141,19 +146,19 @@ def by_kernel(file: fleet.FleetFile) -> Table:
     return Table(columns, rows, ["time: median over hosts of the lower quartile over runs."])
 
 
-def by_link(judged: fleet.Judgement) -> Table:
+def by_link(judged: Judgement) -> Table:
     """One row per pair of hosts, the slowest first."""
     typical_s = median(judged.pair_times.values()) if judged.pair_times else None
     slowest = sorted(judged.pair_times.items(), key=lambda item: -item[1])
     rows: list[dict[str, Cell]] = []
     for (a, b), time_s in slowest[:MOST_LINKS]:
-        standing = judged.pairs.get((a, b))
+        deviation = judged.pairs.get((a, b))
         rows.append(
             {
                 "link": f"{a} – {b}",
                 "time": time_s,
                 "× middle": time_s / typical_s if typical_s else None,
-                "verdict": "slow" if standing and standing.slower else None,
+                "verdict": "slow" if deviation and deviation.slower else None,
             }
         )
     columns = [
@@ -169,7 +174,7 @@ def by_link(judged: fleet.Judgement) -> Table:
     return Table(columns, rows, notes)
 
 
-def to_json(file: fleet.FleetFile, judged: fleet.Judgement) -> dict[str, Any]:
+def to_json(file: FleetFile, judged: Judgement) -> dict[str, Any]:
     """Everything, for programs."""
     return {
         "header": file.header,

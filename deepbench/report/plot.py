@@ -1,4 +1,4 @@
-"""A roofline in the terminal: each character a kernel, the lines what the machine can do."""
+"""A roofline in the terminal: each letter is a kernel, lines are the limits of the machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SEVERAL, HEIGHT, MARGIN = "#", 22, 10
 
 
 def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[str]:
-    """Lines of text of this width, of the device that most cases ran on; empty where nothing computes."""
-    every = [g.ranked[0] for g in rankings(summaries) if g.ranked]
-    devices = [s.device for s in every]
+    """Lines of at most this width, for the device of most cases; empty if no case computes anything."""
+    fastest = [ranking.ranked[0] for ranking in rankings(summaries) if ranking.ranked]
+    devices = [s.device for s in fastest]
     device = max(devices, key=devices.count, default="cpu")
-    fastest = [s for s in every if s.device == device]
+    fastest = [s for s in fastest if s.device == device]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest
@@ -28,15 +28,12 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     if not points:
         return []
     threads = max(s.record["threads"] for s in fastest)
-    peaks = {
-        p: peak
-        for p in dict.fromkeys(s.record["precision"] for s in fastest)
-        if (peak := known.peak(p, device, threads))
-    }
+    precisions = dict.fromkeys(s.record["precision"] for s in fastest)
+    peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads))}
     dram = known.dram(threads) if device == "cpu" else None
-    top = max([*peaks.values(), *(rate for _, rate, _ in points)])
     low, high = min(x for x, _, _ in points) / 1.5, max(x for x, _, _ in points) * 1.5
-    bottom, top = min(rate for _, rate, _ in points) / 1.5, top * 1.3
+    rates = [rate for _, rate, _ in points]
+    bottom, top = min(rates) / 1.5, max([*peaks.values(), *rates]) * 1.3
     columns = max(20, width - MARGIN - 1)
     grid = [[" "] * columns for _ in range(HEIGHT)]
 
@@ -55,9 +52,8 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
             if bottom <= rate <= max(peaks.values(), default=top):
                 grid[row(rate)][i] = "·"
     for x, rate, op in points:
-        line, at = row(rate), column(x)
-        letter = LETTERS.get(op, op[:1])
-        grid[line][at] = letter if grid[line][at] in " ─·" or grid[line][at] == letter else SEVERAL
+        letter, cells, at = LETTERS.get(op, op[:1]), grid[row(rate)], column(x)
+        cells[at] = letter if cells[at] in f" ─·{letter}" else SEVERAL
     labels = {0: top, HEIGHT // 2: 10 ** ((log10(top) + log10(bottom)) / 2), HEIGHT - 1: bottom}
     lines = [
         f"{units.flop_per_s(labels[i]) if i in labels else '':>{MARGIN - 2}} │{''.join(cells).rstrip()}"
@@ -65,12 +61,10 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     ]
     lines.append(f"{'TFLOP/s':>{MARGIN - 2}} └{'─' * columns}")
     left, right = units.significant(low), units.significant(high)
-    middle = "FLOP a byte"
-    space = columns - len(left) - len(right) - len(middle)
-    lines.append(" " * MARGIN + left + middle.rjust(len(middle) + space // 2).ljust(len(middle) + space) + right)
-    used = dict.fromkeys(op for _, _, op in points)
-    named = ", ".join(f"{LETTERS.get(op, op[:1])} {op}" for op in used)
-    roofs = ", ".join(f"{p} {units.flop_per_s(peak)} TFLOP/s" for p, peak in peaks.items())
-    lines.append(f"{named}, {SEVERAL} several; each problem at its fastest library.")
-    lines.append(f"─ arithmetic at most ({roofs}){f', · memory {units.significant(dram / 1e9)} GB/s' if dram else ''}.")
+    lines.append(" " * MARGIN + left + "FLOP per byte".center(columns - len(left) - len(right)) + right)
+    letters = ", ".join(f"{LETTERS.get(op, op[:1])} {op}" for op in dict.fromkeys(op for _, _, op in points))
+    lines.append(f"{letters}, {SEVERAL} several operations. Each problem is shown with its fastest library.")
+    compute = ", ".join(f"{p} {units.flop_per_s(peak)} TFLOP/s" for p, peak in peaks.items())
+    memory = f"; · memory bandwidth {units.bytes_per_s(dram)} GB/s" if dram else ""
+    lines.append(f"─ peak rate: {compute}{memory}.")
     return lines

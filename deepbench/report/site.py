@@ -1,7 +1,7 @@
-"""A folder of result files → a folder of pages: an index, each machine, each family of problems, any two compared.
+"""A website of many result files: an index, a page per machine and per family of problems, and a page that compares.
 
-What a file gives to other pages is kept beside the site (`.state`), so that a file that has not changed is not read
-again, and only pages that a change touches are written.
+What other pages need to know about a file is cached in the folder `.state` of the site: a file that has not changed is
+not read again, and only pages affected by a change are written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,30 +21,30 @@ from deepbench.report.page import content, render
 from deepbench.results import published
 from deepbench.results.file import read_results
 
-MARK = "index.json"
+INDEX = "index.json"
 STATE = ".state"
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
 TEMPLATES = ("head.html", "report.html", "index.html")
-SITE_SCRIPTS = ("plotly.min.js", "words.js", "table.js", "charts.js", "site.js")
+SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "site.js")
 
-# The precisions of the index, by the bits of what is multiplied.
-COLUMNS = {
+# The columns of the index: precisions with as many bits in what is multiplied.
+PRECISIONS = {
     "f32": ("f32", "float32"),
     "bits16": ("bf16", "f16", "f16f16", "float16_mixed", "float16_storage"),
     "bits8": ("i8", "i8u8", "int8"),
 }
 
-# What pages of families and comparisons say of a row.
-ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "place", "notes")
+# What the page that compares knows about a case.
+ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "notes")
 
 
 @dataclass
 class Built:
-    """What was done."""
+    """What a build did."""
 
     machines: int = 0
     fresh: list[str] = field(default_factory=list)
-    """Machines whose page was made anew."""
+    """Machines whose page was written."""
     removed: list[str] = field(default_factory=list)
     families: int = 0
     written: int = 0
@@ -56,110 +56,100 @@ class Built:
 def build(
     folder: Path, out: Path, with_published: bool, step: Callable[[str, int], None] = lambda name, total: None
 ) -> Built:
-    """Bring the site up to date; a file that cannot be read is left out and told of.
+    """Bring the site up to date. Files that cannot be read are left out and listed in the result.
 
     Args:
         folder: result files, in subfolders too.
-        out: where the site goes; new, or one that was made before.
-        with_published: whether the machines that the original published are in it.
-        step: called with the name of what was done, and how much there is to do.
+        out: the folder of the site; new, or that of an earlier build.
+        with_published: include the machines that the original DeepBench published.
+        step: called with the name of each machine that is done, and the number of all.
 
     """
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder; wanted one with result files")
     if out.exists() and not out.is_dir():
         raise BadInput(f"{out} is a file; wanted a folder for the site")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file():
-        raise BadInput(f"{out} has files that are no site of deepbench; choose an empty folder")
-    plotly = render.plotly()
+    if out.is_dir() and any(out.iterdir()) and not (out / INDEX).is_file():
+        raise BadInput(f"{out} contains files that are not from a deepbench site; choose an empty folder")
     try:
-        return _build(folder, out, with_published, plotly, step)
+        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step)
     except OSError as error:
         raise BadInput(f"cannot write the site: {error.filename}: {error.strerror}") from None
 
 
 def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
-    folder, out = folder.resolve(), out.resolve()
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
-    if not (out / MARK).is_file():  # so that a first build that was stopped can go on
-        _write(out / MARK, b"{}")
-    whole = {name: render.asset(name) for name in (*ASSETS, *TEMPLATES)} | {"plotly.min.js": plotly}
+    if not (out / INDEX).is_file():  # an interrupted first build can be continued
+        _write(out / INDEX, b"{}")
+    sources = {name: render.asset(name) for name in (*ASSETS, *TEMPLATES)} | {"plotly.min.js": plotly}
     for name in (*ASSETS, "plotly.min.js"):
-        _write(out / "assets" / name, whole[name].encode())
-    # Pages of another version are made anew, and so is what stands in them.
-    version = hashlib.sha256("".join([VERSION, *whole.values()]).encode()).hexdigest()[:16]
-    before = {path.stem: path for path in (out / STATE).glob("*.json")}
+        _write(out / "assets" / name, sources[name].encode())
+    # Pages of another version are written again, and so is the cache.
+    version = hashlib.sha256("".join([VERSION, *sources.values()]).encode()).hexdigest()[:16]
+    cached = {path.stem: path for path in (out / STATE).glob("*.json")}
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
-    names = _names(folder, files)
     machines = published.machines() if with_published else []
-    done = Built()
-    kept: dict[str, dict[str, Any]] = {}
-    touched: set[str] = set()
-    total = len(files) + len(machines)
-    for path in files:
-        name = names[path]
+    total, built = len(files) + len(machines), Built()
+    digests: dict[str, dict[str, Any]] = {}
+    for path, name in _names(folder, files).items():
         try:
             stamp = f"{version} {path.stat().st_size} {path.stat().st_mtime_ns}"
-            digest = _known(before.get(name), stamp)
+            digest = _unchanged(cached.get(name), stamp)
             if digest is None:
                 title = path.relative_to(folder).with_suffix("").as_posix()
-                made = content.of_file(read_results(path), title)
-                digest = _machine(out, name, made, stamp, f"../data/{name}.jsonl")
+                data = content.of_file(read_results(path), title)
+                digest = _write_machine(out, name, data, stamp, f"../data/{name}.jsonl")
                 shutil.copyfile(path, out / "data" / f"{name}.jsonl")
-                done.fresh.append(name)
+                built.fresh.append(name)
         except BadInput as error:
-            done.refused.append(str(error))
+            built.refused.append(str(error))
             continue
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            ArithmeticError,
-            FileNotFoundError,
-        ) as error:  # no stranger's file ends it all
-            done.refused.append(f"{path}: its values make no sense together ({type(error).__name__}: {error})")
+        except (ValueError, TypeError, LookupError, ArithmeticError, FileNotFoundError) as error:
+            # Values that pass the schema one by one may contradict each other; one file must not end the build.
+            built.refused.append(f"{path}: its values are inconsistent ({type(error).__name__}: {error})")
             continue
-        kept[name] = digest
+        digests[name] = digest
         step(name, total)
     for machine in machines:
         name = _slug(machine)
-        digest = _known(before.get(name), version)
+        digest = _unchanged(cached.get(name), version)
         if digest is None:
-            digest = _machine(out, name, content.of_machine(machine), version, None)
-            done.fresh.append(name)
-        kept[name] = digest
+            digest = _write_machine(out, name, content.of_machine(machine), version, None)
+            built.fresh.append(name)
+        digests[name] = digest
         step(name, total)
-    done.removed = sorted(set(before) - set(kept))
-    for name in [*done.fresh, *done.removed]:  # families that are in it now, and those that were
-        touched |= set(kept[name]["families"]) if name in kept else set()
-        touched |= set((_digest(before.get(name)) or {"families": ()})["families"])
-    digests = sorted(kept.values(), key=lambda d: (d["kind"] == "published", d["index"]["title"]))
-    _families(out, digests, touched, done)
-    _index(out, digests)
-    # Last of all what says that a machine is up to date: whoever stops us before, we begin there again.
-    for name in done.removed:
-        stale = [out / "machines" / f"{name}.html", *(out / "data" / f"{name}{end}" for end in (".js", ".jsonl"))]
-        for path in [*stale, before[name]]:
+    built.removed = sorted(set(cached) - set(digests))
+    changed: set[str] = set()
+    for name in [*built.fresh, *built.removed]:  # the families of a machine now, and those before
+        for digest in (digests.get(name), _digest(cached.get(name))):
+            changed |= set(digest["families"]) if digest else set()
+    ordered = sorted(digests.values(), key=lambda d: (d["kind"] == "published", d["index"]["title"]))
+    built.families, built.written = _write_families(out, ordered, changed)
+    built.machines = len(ordered)
+    _write_index(out, ordered)
+    # The cache comes last: after an interruption the next build does everything that is missing.
+    for name in built.removed:
+        pages = [out / "machines" / f"{name}.html", *(out / "data" / f"{name}{end}" for end in (".js", ".jsonl"))]
+        for path in [*pages, cached[name]]:
             path.unlink(missing_ok=True)
-    for name in done.fresh:
-        _write(out / STATE / f"{name}.json", to_bytes(kept[name]))
-    done.machines = len(digests)
-    return done
+    for name in built.fresh:
+        _write(out / STATE / f"{name}.json", to_bytes(digests[name]))
+    return built
 
 
 def _names(folder: Path, files: Iterable[Path]) -> dict[Path, str]:
-    """A name a file that is no other's, and that an address may have."""
-    found: dict[Path, str] = {}
-    taken = {_slug(machine) for machine in published.machines()}
+    """A unique, URL-safe name for each file."""
+    names: dict[Path, str] = {}
+    used = {_slug(machine) for machine in published.machines()}
     for path in files:
         text = path.relative_to(folder).with_suffix("").as_posix()
         name = _slug(text)
-        if name in taken or name != text:  # told apart by the whole path, so that no order of files changes a name
+        if name in used or name != text:  # the hash of the path keeps names stable when other files come and go
             name = f"{name}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:8]}"
-        taken.add(name)
-        found[path] = name
-    return found
+        used.add(name)
+        names[path] = name
+    return names
 
 
 def _slug(text: str) -> str:
@@ -174,72 +164,66 @@ def _digest(path: Path | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and isinstance(value.get("families"), dict) else None
 
 
-def _known(path: Path | None, stamp: str) -> dict[str, Any] | None:
-    value = _digest(path)
-    return value if value is not None and value.get("stamp") == stamp else None
+def _unchanged(path: Path | None, stamp: str) -> dict[str, Any] | None:
+    digest = _digest(path)
+    return digest if digest is not None and digest.get("stamp") == stamp else None
 
 
-def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: str | None) -> dict[str, Any]:
-    """The page of a machine and its data for comparisons; what other pages say of it."""
-    kind = made["kind"]
-    whole = {"files": [made], "pairs": []}
+def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, download: str | None) -> dict[str, Any]:
+    """Write the page of a machine and its data for comparisons; returns what other pages need to know."""
+    one_file = {"files": [data], "pairs": []}
     page = render.filled(
         "report.html",
-        title=made["name"],
-        content=whole,
+        title=data["name"],
+        content=one_file,
         style="",
         scripts=["plotly.min.js", *render.SCRIPTS],
-        embed=whole,
+        embed=one_file,
         policy=render.site_policy(),
         shared="../assets",
         download=download,
     )
     _write(out / "machines" / f"{name}.html", page)
-    columns = made["columns"]
+    columns: Mapping[str, Sequence[Any]] = data["columns"]
     count = len(columns["case"]) if columns else 0
-    rows = [{n: columns[n][i] if n in columns else None for n in ROW} for i in range(count)]
-    timed = [
-        r
-        for r, status in zip(rows, columns.get("status", ()), strict=True)
-        if r["time_s"] is not None and status in ("ok", "published", "imported")
-    ]
-    hardware = made["machine"]["card"] or made["machine"]["cpu"]
-    libraries = ", ".join(" ".join(str(x[n]) for n in ("name", "version") if x[n]) for x in made["libraries"])
-    data = {
-        "name": made["name"],
-        "kind": kind,
+    keys = [key for key in (*ROW, "status", "position", "varies") if key in columns]
+    rows = [{key: columns[key][i] for key in keys} for i in range(count)]
+    timed = [r for r in rows if r["time_s"] is not None and r["status"] in ("ok", "published", "imported")]
+    hardware = data["machine"]["card"] or data["machine"]["cpu"]
+    libraries = ", ".join(" ".join(str(x[n]) for n in ("name", "version") if x[n]) for x in data["libraries"])
+    compared = {
+        "name": data["name"],
+        "kind": data["kind"],
         "about": f"{hardware or 'unknown hardware'}; {libraries}",
-        "rows": timed,
+        "rows": [{key: row.get(key) for key in ROW} for row in timed],
     }
-    # A script and not JSON, because a page that lies in a folder may not fetch; `embedded` keeps it from being code.
-    _write(
-        out / "data" / f"{name}.js", b'(window.deepbench ??= {})["%s"] = %s;\n' % (name.encode(), render.embedded(data))
-    )
-    families: dict[str, list[list[Any]]] = {}
+    # A script, because a page that is opened from a folder may not fetch JSON. `embedded` keeps it plain data.
+    script = b'(window.deepbench ??= {})["%s"] = %s;\n' % (name.encode(), render.embedded(compared))
+    _write(out / "data" / f"{name}.js", script)
+    families: dict[str, dict[str, Any]] = {}
     for r in timed:
-        if r["family"] and r["size"] is not None and r["place"] == 1:
-            families.setdefault(r["family"], []).append(
-                [r["precision"], _threads(r), r["size"], r["time_s"], r["flop_per_s"]]
-            )
-    # Not convolutions: they count work that an algorithm may save.
+        if r["family"] and r["size"] is not None and r["position"] == "fastest":
+            family = families.setdefault(r["family"], {"varies": r["varies"], "rows": []})
+            family["rows"].append([r["precision"], _library_and_threads(r), r["size"], r["time_s"], r["flop_per_s"]])
+    # Convolutions count work that some algorithms avoid, so the index has rates of products.
     products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"]]
     best = {
-        column: max((float(r["flop_per_s"] or 0) for r in products if r["precision"] in kinds), default=None)
-        for column, kinds in COLUMNS.items()
+        column: max((float(r["flop_per_s"]) for r in products if r["precision"] in precisions), default=None)
+        for column, precisions in PRECISIONS.items()
     }
     return {
         "stamp": stamp,
         "name": name,
-        "kind": kind,
+        "kind": data["kind"],
         "index": {
             "file": name,
-            "title": made["name"],
-            "kind": kind,
+            "title": data["name"],
+            "kind": data["kind"],
             "hardware": hardware,
-            "date": made["machine"]["date"],
+            "date": data["machine"]["date"],
             "cases": len(timed),
             **best,
-            "memory": max((place["memory"].get("memory", 0.0) for place in made["limits"]), default=0.0) or None,
+            "memory": max((limits["memory"].get("memory", 0.0) for limits in data["limits"]), default=0.0) or None,
             "ops": ", ".join(dict.fromkeys(str(r["op"]) for r in timed)),
             "libraries": libraries,
         },
@@ -247,31 +231,32 @@ def _machine(out: Path, name: str, made: dict[str, Any], stamp: str, download: s
     }
 
 
-def _threads(row: Mapping[str, Any]) -> str:
-    """The library, and with how many threads where that is said: curves of both would be one otherwise."""
-    return f"{row['library']}, {row['threads']} threads" if row["threads"] else str(row["library"])
+def _library_and_threads(row: Mapping[str, Any]) -> str:
+    return f"{row['library']}, {row['threads']} threads" if row.get("threads") else str(row["library"])
 
 
-def _families(out: Path, digests: list[dict[str, Any]], touched: set[str], done: Built) -> None:
-    """A page for each family that something changed in, and the list of all."""
+def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[str]) -> tuple[int, int]:
+    """Write the pages of changed families and the list of all; returns how many there are and how many were written."""
     rows: dict[str, list[dict[str, Any]]] = {}
+    varies: dict[str, str] = {}
     for digest in digests:
         for family, values in digest["families"].items():
-            for precision, library, size, time_s, rate in values:
-                rows.setdefault(family, []).append(
-                    {
-                        "machine": digest["index"]["title"],
-                        "file": digest["name"],
-                        "precision": precision,
-                        "library": library,
-                        "size": size,
-                        "time_s": time_s,
-                        "rate": rate,
-                    }
-                )
-    listed = []
-    for family, found in sorted(rows.items()):
-        best = max(found, key=lambda r: r["rate"] or 0.0)
+            varies[family] = values["varies"]
+            rows.setdefault(family, []).extend(
+                {
+                    "machine": digest["index"]["title"],
+                    "file": digest["name"],
+                    "precision": precision,
+                    "library": library,
+                    "size": size,
+                    "time_s": time_s,
+                    "rate": rate,
+                }
+                for precision, library, size, time_s, rate in values["rows"]
+            )
+    listed, written = [], 0
+    for family, of_family in sorted(rows.items()):
+        best = max(of_family, key=lambda r: r["rate"] or 0.0)
         op, _, title = family.partition(" ")
         file = f"{_slug(op)}-{hashlib.sha256(family.encode()).hexdigest()[:12]}"
         listed.append(
@@ -279,73 +264,50 @@ def _families(out: Path, digests: list[dict[str, Any]], touched: set[str], done:
                 "op": op,
                 "title": title or op,
                 "file": file,
-                "machines": len({r["file"] for r in found}),
-                "sizes": len({r["size"] for r in found}),
+                "machines": len({r["file"] for r in of_family}),
+                "sizes": len({r["size"] for r in of_family}),
                 "best": best["rate"],
                 "of": best["machine"] if best["rate"] else None,
             }
         )
         path = out / "families" / f"{file}.html"
-        if family in touched or not path.exists():
-            varies = _varies(op)
-            made = {
+        if family in changed or not path.exists():
+            data = {
                 "page": "family",
                 "family": family,
-                "varies": varies,
-                "rows": sorted(found, key=lambda r: (r["size"], -(r["rate"] or 0.0))),
+                "varies": varies[family],
+                "rows": sorted(of_family, key=lambda r: (r["size"], -(r["rate"] or 0.0))),
             }
-            lines = [f"All problems of this family are alike but for {varies}; each machine at its fastest library."]
-            _page(path, made, f"{op}: {title}", "Every time", lines, "../")
-            done.written += 1
-    wanted = {f"{entry['file']}.html" for entry in listed} | {"index.html"}
+            lines = [f"These problems differ in {varies[family]} only. Each machine is shown with its fastest library."]
+            _write_page(path, data, f"{op}: {title}", "All times", lines, "../")
+            written += 1
+    pages = {f"{entry['file']}.html" for entry in listed} | {"index.html"}
     for path in (out / "families").glob("*.html"):
-        if path.name not in wanted:
+        if path.name not in pages:
             path.unlink()
-    lines = ["Problems that differ in one size only, such as the batch; each family has a page with all machines."]
-    _page(
-        out / "families" / "index.html",
-        {"page": "families", "families": listed},
-        "Families of problems",
-        "Families",
-        lines,
-        "../",
-    )
-    done.families = len(listed)
+    lines = ["The problems of a family differ in one size only, such as the batch. Each family has a page."]
+    data = {"page": "families", "families": listed}
+    _write_page(out / "families" / "index.html", data, "Families of problems", "Families", lines, "../")
+    return len(listed), written
 
 
-def _varies(op: str) -> str:
-    from deepbench.core.op import find_op
-
-    try:
-        return find_op(op).sweep_field or "size"
-    except BadInput:
-        return "size"
-
-
-def _index(out: Path, digests: list[dict[str, Any]]) -> None:
+def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
     machines = [d["index"] for d in digests]
-    measured = sum(m["kind"] == "measured" for m in machines)
-    told = f"{measured} measured machine{'s' if measured != 1 else ''}"
-    imported = sum(m["kind"] == "imported" for m in machines)
-    if imported:
-        told += f", {imported} of other programs' results"
-    if others := len(machines) - measured - imported:
-        told += f" and {others} that Baidu's DeepBench published from 2016 to 2019"
-    lines = [
-        f"{told}. Rates are the highest of any dense product, counted without padding.",
-        "A machine's page says how fast each kernel is, through which library, and how far from the machine's limits.",
+    kinds = [m["kind"] for m in machines]
+    counts = [
+        (kinds.count("measured"), "measured with deepbench"),
+        (kinds.count("imported"), "imported from other programs"),
+        (kinds.count("published"), "published by Baidu's DeepBench from 2016 to 2019"),
     ]
-    _page(out / "index.html", {"page": "index", "machines": machines}, "DeepBench results", "Machines", lines, "")
-    lines = ["Choose two machines: the problems that both have, each at its fastest library."]
-    listed = [{"file": m["file"], "title": m["title"]} for m in machines]
-    _page(
-        out / "compare.html",
-        {"page": "compare", "machines": listed},
-        "Two machines beside each other",
-        "Problems that both have",
-        lines,
-        "",
-    )
+    lines = [
+        f"Machines: {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}. TFLOP/s: the highest "
+        "rate of any matrix product, without padding.",
+        "The page of a machine shows every kernel: its time, the fastest library, and the share of the limit reached.",
+    ]
+    _write_page(out / "index.html", {"page": "index", "machines": machines}, "DeepBench results", "Machines", lines, "")
+    lines = ["Choose two machines to compare the problems that both have, each with its fastest library."]
+    data = {"page": "compare", "machines": [{"file": m["file"], "title": m["title"]} for m in machines]}
+    _write_page(out / "compare.html", data, "Compare two machines", "Common problems", lines, "")
     entries = [
         {
             **m,
@@ -354,20 +316,18 @@ def _index(out: Path, digests: list[dict[str, Any]]) -> None:
         }
         for m in machines
     ]
-    _write(
-        out / MARK,
-        to_bytes({"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}),
-    )
+    index = {"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}
+    _write(out / INDEX, to_bytes(index))
 
 
-def _page(path: Path, made: Mapping[str, Any], title: str, heading: str, lines: list[str], up: str) -> None:
+def _write_page(path: Path, data: Mapping[str, Any], title: str, heading: str, lines: Sequence[str], up: str) -> None:
     html = render.filled(
         "index.html",
         title=title,
         heading=heading,
         lines=lines,
         up=up,
-        embed=made,
+        embed=data,
         scripts=SITE_SCRIPTS,
         policy=render.site_policy(),
     )
@@ -375,7 +335,7 @@ def _page(path: Path, made: Mapping[str, Any], title: str, heading: str, lines: 
 
 
 def _write(path: Path, new: bytes) -> None:
-    """Only where something changes, and all of it or nothing."""
+    """Replace a file as a whole, and only if it changes."""
     if path.is_file() and path.stat().st_size == len(new) and path.read_bytes() == new:
         return
     draft = path.with_name(f".{path.name}.new")

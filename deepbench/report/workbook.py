@@ -1,12 +1,12 @@
-"""A result file as a workbook: sheets laid out as the original's, cell by cell, and one with a row a case.
+"""A result file as a workbook: sheets with the layout of the original DeepBench, and one sheet with one row per case.
 
-In the original's sheets a row is a row of its suite, at its fastest library; what was not measured is empty. Numbers
-are values, not formulas: a rate comes from the same function here as anywhere.
+In the original's sheets each row is a row of a suite with its fastest library. Cells without a measurement are empty.
+Cells hold values, not formulas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ from deepbench.results.summary import Summary, baselines
 
 REMEDY = "a workbook needs openpyxl: pip install openpyxl"
 
-# The original's name of a sheet, and what its first row says; B1 of f16 is that of its V100.
+# The original's name of a sheet, and the text of cell B1; for f16 that of its V100 workbook.
 TRAIN = {
     "f32": ("Results FP32", "Float"),
     "tf32": ("Results TF32", "32 bit inputs, 19 bit multiplication, 32 bit addition"),
     "f16": ("Results - FP16 ip, Mixed math", "16 bit inputs, 16 bit multiplication, 32 bit addition"),
     "bf16": ("Results - BF16 ip, Mixed math", "16 bit inputs (bfloat16), 16 bit multiplication, 32 bit addition"),
 }
-# The original's list has one float more than its sheets.
+# The original's problem list has one element more than its sheets.
 SAME_SIZE = {16777217: 16777216}
 
 DEVICE_NAME, SERVER_NAME = "Kernels", "Results - Mixed Precision"
@@ -58,42 +58,43 @@ RECURRENT_TRAIN = (
 )
 TITLES = {"vanilla": "Recurrent Layers - Vanilla", "lstm": "Recurrent Layers - LSTM", "gru": "Recurrent Layers - GRU"}
 
-# Where the sections of a sheet begin: the first row of data, by the original's V100, TitanXp and Raspberry Pi.
+# Rows of the products, as in the original's V100, TitanXp and Raspberry Pi workbooks.
 TRAIN_GEMM_ROWS = [*range(5, 49), *range(51, 67), *range(68, 84), *range(85, 87), *range(88, 170)]
 
 
 @dataclass(frozen=True)
 class _Fastest:
-    """The fastest of each row of a suite, by op, row and direction, in some precisions."""
+    """The fastest case of each row of a suite in some precisions."""
 
-    found: dict[tuple[str, int, str], Summary]
+    cases: dict[tuple[str, int, str], Summary]
+    """By operation, row and direction."""
     dense: dict[str, float]
-    """Seconds of the fastest dense product beside a sparse one, by the case's text."""
+    """Seconds of the fastest dense product of the same shape, by the text of a sparse case."""
 
     def get(self, op: str, row: int, direction: str = "forward") -> Summary | None:
-        return self.found.get((op, row, direction))
+        return self.cases.get((op, row, direction))
 
 
-def write(found: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
-    """The workbook; `BadInput` without openpyxl, or where it cannot be written."""
+def write(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """Write the workbook; `BadInput` without openpyxl, and where the file cannot be written."""
     try:
         import openpyxl
     except ImportError:
         raise BadInput(REMEDY) from None
     book = openpyxl.Workbook()
     book.remove(book.active)
-    ok = [s for s in summaries if s.is_ranked]
-    suites = {source["suite"] for s in ok for source in s.record["sources"]}
+    ranked = [s for s in summaries if s.is_ranked]
+    suites = {source["suite"] for s in ranked for source in s.record["sources"]}
     if "deepbench/train" in suites:
         for precision, (name, words) in TRAIN.items():
-            fastest = _fastest(ok, "deepbench/train", (precision,))
-            if fastest.found:
+            fastest = _fastest(ranked, "deepbench/train", (precision,))
+            if fastest.cases:
                 _train(_sheet(book, name), fastest, words)
     for suite, name, unit in (("deepbench/server", SERVER_NAME, 1e12), ("deepbench/device", DEVICE_NAME, 1e9)):
         if suite in suites:
-            _inference(_sheet(book, name), ok, suite, unit)
-    _specs(_sheet(book, "Specs"), found)
-    _all_cases(_sheet(book, "All cases"), export.table(found, summaries))
+            _inference(_sheet(book, name), ranked, suite, unit)
+    _specs(_sheet(book, "Specs"), results)
+    _all_cases(_sheet(book, "All cases"), export.table(results, summaries))
     try:
         book.save(path)
     except OSError as error:
@@ -106,15 +107,14 @@ def _sheet(book: Any, name: str) -> Any:
     return sheet
 
 
-# Settings of the original's programs: ours by default, and what its recurrent layers keep in training.
+# The settings of the original's programs; its recurrent layers run in training mode.
 USUAL: tuple[list[str], ...] = ([], ["mode=training"])
 
 
-def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _Fastest:
+def _fastest(ranked: Sequence[Summary], suite: str, precisions: Sequence[str]) -> _Fastest:
     best: dict[tuple[str, int, str], Summary] = {}
-    ok = list(ok)
-    for s in ok:
-        # The original's tables have no column for settings: they are those of its programs.
+    for s in ranked:
+        # The original's tables have no column for settings.
         if (
             s.record["precision"] not in precisions
             or s.estimate is None
@@ -128,20 +128,19 @@ def _fastest(ok: Iterable[Summary], suite: str, precisions: Sequence[str]) -> _F
                 known is None or known.estimate is None or s.estimate.time_s < known.estimate.time_s
             ):
                 best[key] = s
-    dense = {text: b.summary.estimate.time_s for text, b in baselines(ok).items() if b.summary.estimate}
+    dense = {text: b.summary.estimate.time_s for text, b in baselines(ranked).items() if b.summary.estimate}
     return _Fastest(best, dense)
 
 
 def _entries(suite: str, op: str) -> list[tuple[int, Any, str]]:
-    """Row, problem and application of each line of a suite, in its order, each once."""
-    found: dict[int, tuple[int, Any, str]] = {}
+    """Row, problem and application of the rows of a suite, each once."""
+    entries: dict[int, tuple[int, Any, str]] = {}
     for entry in read_suite(suite):
         if entry.pattern.op == op and entry.source:
             row = int(entry.source["row"])
-            found.setdefault(
-                row, (row, entry.pattern.problem, str(entry.source.get("label") or entry.source["application"]))
-            )
-    return [found[row] for row in sorted(found)]
+            label = str(entry.source.get("label") or entry.source["application"])
+            entries.setdefault(row, (row, entry.pattern.problem, label))
+    return [entries[row] for row in sorted(entries)]
 
 
 def _milliseconds(s: Summary | None) -> float | None:
@@ -175,12 +174,12 @@ def _train(sheet: Any, fastest: _Fastest, words: str) -> None:
         passes = [fastest.get("conv", row, d) for d in ("forward", "backward_data", "backward_weights")]
         times: list[Any] = [_milliseconds(s) for s in passes]
         rates: list[Any] = [s.flop_per_s / 1e12 if s and s.flop_per_s else None for s in passes]
-        total = [times[0], times[2]] if row in not_needed else list(times)
+        needed = [times[0], times[2]] if row in not_needed else list(times)
         if row in not_needed:
             times[1] = rates[1] = "N/A*"
-        whole = sum(total) if all(t is not None for t in total) else None
+        total = sum(needed) if all(t is not None for t in needed) else None
         algorithm = passes[0].record["notes"].get("implementation") if passes[0] else None
-        values = (*_conv_sizes(p), *times, None, p.output[2], p.output[1], whole, *rates, algorithm)
+        values = (*_conv_sizes(p), *times, None, p.output[2], p.output[1], total, *rates, algorithm)
         _put(sheet, at, {2: label, **dict(enumerate(values, 3))})
     _put(sheet, 272, {4: INPUT_LAYERS})
     firsts = {"vanilla": (274, 276), "lstm": (291, 292), "gru": (316, 317)}
@@ -190,19 +189,21 @@ def _train(sheet: Any, fastest: _Fastest, words: str) -> None:
         for at, (row, p, label) in enumerate(layers, first):
             passes = [fastest.get("recurrent", row, d) for d in ("forward", "backward_data", "backward_weights")]
             times = [_milliseconds(s) for s in passes]
-            both = _milliseconds(fastest.get("recurrent", row, "backward"))  # libraries that do both gradients in one
+            both = _milliseconds(
+                fastest.get("recurrent", row, "backward")
+            )  # libraries with one call for both gradients
             rates = [s.flop_per_s / 1e12 if s and s.flop_per_s else None for s in passes]
             known = [t for t in (times[0], both) if t is not None] if both else times
-            whole = sum(t for t in known if t is not None) if None not in known and len(known) > 1 else None
+            total = sum(t for t in known if t is not None) if None not in known and len(known) > 1 else None
             _put(
                 sheet,
                 at,
-                {2: label, **dict(enumerate((p.hidden, p.batch, p.timesteps, None, *times, *rates, whole), 3))},
+                {2: label, **dict(enumerate((p.hidden, p.batch, p.timesteps, None, *times, *rates, total), 3))},
             )
-    _reduced(sheet, fastest)
+    _all_reduce(sheet, fastest)
 
 
-def _reduced(sheet: Any, fastest: _Fastest) -> None:
+def _all_reduce(sheet: Any, fastest: _Fastest) -> None:
     head = {1: "All-Reduce", 3: "Size # floats", 4: "# chips / accelerator cards", 7: "Mean All Reduce Time (msec)"}
     _put(sheet, 339, {**head, 9: "Gigabytes/sec", 10: "Selected Algorithm", 11: "Std Dev All Reduce Time (msec)"})
     for at, (row, p, _) in enumerate(_entries("deepbench/train", "all_reduce"), 341):
@@ -216,7 +217,7 @@ def _reduced(sheet: Any, fastest: _Fastest) -> None:
 
 
 def _not_needed(suite: str) -> set[int]:
-    """Rows of convolutions whose gradient of the input no training needs."""
+    """Rows of convolutions whose gradient with respect to the input is not needed for training."""
     return {
         int(e.source["row"])
         for e in read_suite(suite)
@@ -228,14 +229,14 @@ def _conv_sizes(p: Any) -> tuple[int, ...]:
     return p.w, p.h, p.c, p.n, p.k, p.s, p.r, p.pad_w, p.pad_h, p.stride_w, p.stride_h
 
 
-def _inference(sheet: Any, ok: Sequence[Summary], suite: str, unit: float) -> None:
+def _inference(sheet: Any, ranked: Sequence[Summary], suite: str, unit: float) -> None:
     server = suite == "deepbench/server"
     word = "TERAFLOPS" if server else "GIGAFLOPS"
-    eight, single = _fastest(ok, suite, EIGHT_BITS), _fastest(ok, suite, ("f32",))
-    gemm, conv = (eight if any(op == name for op, _, _ in eight.found) else single for name in ("gemm", "conv"))
-    said = "Int8 multiplication, 32 bit accumulation"
+    eight, single = _fastest(ranked, suite, EIGHT_BITS), _fastest(ranked, suite, ("f32",))
+    gemm, conv = (eight if any(op == name for op, _, _ in eight.cases) else single for name in ("gemm", "conv"))
+    int8 = "Int8 multiplication, 32 bit accumulation"
     kinds = {"GEMM": gemm is eight, "Conv": conv is eight}
-    words = "; ".join(f"{name}: {said if is_eight else 'single precision'}" for name, is_eight in kinds.items())
+    words = "; ".join(f"{name}: {int8 if is_eight else 'single precision'}" for name, is_eight in kinds.items())
     _put(sheet, 1, {1: "Precision", 2: words})
     first = {"gemm": 4, "sparse": 83, "conv": 111} if server else {"gemm": 4, "sparse": 21, "conv": 33}
     if server:
@@ -273,13 +274,13 @@ def _inference(sheet: Any, ok: Sequence[Summary], suite: str, unit: float) -> No
             _put(sheet, at, {**cells, **({8: rate} if server else {})})
 
 
-OURS = "lower quartile over fresh processes of the median of undisturbed samples"
+TIMES = "lower quartile over processes of the median of undisturbed samples"
 
 
-def _specs(sheet: Any, found: ResultFile) -> None:
-    machine = found.header["machine"]
-    imported = found.header["plan"]["mode"] == "imported"
-    cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
+def _specs(sheet: Any, results: ResultFile) -> None:
+    machine = results.header["machine"]
+    imported = results.header["plan"]["mode"] == "imported"
+    cards = [a["library"].get("card") for a in results.header["libraries"].values() if "library" in a]
     card = next((c for c in cards if isinstance(c, dict)), {})
     facts: list[tuple[str, Any]] = [
         ("CPU Model", machine.get("cpu")),
@@ -288,15 +289,18 @@ def _specs(sheet: Any, found: ResultFile) -> None:
         ("System", machine.get("system")),
         *(
             (f"{name} Version", answer["library"]["version"])
-            for name, answer in found.header["libraries"].items()
+            for name, answer in results.header["libraries"].items()
             if "library" in answer
         ),
-        ("Imported" if imported else "Measured", found.header["started"]),
-        ("Tool", found.header["tool"]),
-        ("Times", f"{'as another program told them' if imported else OURS}, fastest library of each row"),
-        ("Settings", "those of the suite, else the default; other cases are in the sheet All cases only"),
-        ("Rates", "on the unpadded problem; of sparse products over the non-zeros, where the original counted zeros"),
-        ("More", "libraries, settings and intervals of every case are in the sheet All cases"),
+        ("Imported" if imported else "Measured", results.header["started"]),
+        ("Tool", results.header["tool"]),
+        ("Times", f"{'as another program measured them' if imported else TIMES}; fastest library of each row"),
+        (
+            "Settings",
+            "those of the suite, else the defaults; cases with other settings are in the sheet All cases only",
+        ),
+        ("Rates", "without padding; sparse products count non-zeros only, while the original also counted zeros"),
+        ("More", "the sheet All cases has the library, settings and confidence interval of every case"),
     ]
     for at, (name, value) in enumerate([fact for fact in facts if fact[1] is not None], 1):
         _put(sheet, at, {1: name, 2: str(value)})

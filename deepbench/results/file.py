@@ -32,11 +32,11 @@ class ResultFile:
     """The content of a result file."""
 
     path: Path
-    header: Header
+    header: Header = field(repr=False)
     """Never changed after it was written: make a new one."""
-    records: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list, repr=False)
     """Do not change them: records share equal parts. Samples and CPU times are arrays, which JSON does not know."""
-    limits: list[Limit] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list, repr=False)
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
     truncated: bool = False

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from deepbench.core import stats
+from deepbench.core import stats, units
 from deepbench.results.record import MEASURED, GroupFacts, Measurement, Record, RecordWarning
 from deepbench.results.work import Work, by_case
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """A case over all its rounds."""
 
@@ -22,6 +22,10 @@ class Summary:
     """None unless every round was measured."""
     single_process: bool
     """Whether the interval comes from the samples of one process, because there is only one."""
+
+    def __repr__(self) -> str:
+        time = f", {units.seconds(self.estimate.time_s)}" if self.estimate else ""
+        return f"<Summary of {self.record['case']}: {self.status}{time}>"
 
     @property
     def status(self) -> str:

@@ -1,6 +1,6 @@
-"""Every library that opens here, on every op, precision and direction it is marked for, against the reference.
+"""Every installed library, on every op, precision and direction that it is marked for, checked against the reference.
 
-One body and a generated list: a new backend or op has its tests when its file exists.
+The list of tests is generated: a new backend or op is tested as soon as its file exists.
 """
 
 import itertools
@@ -23,17 +23,17 @@ from tests.conftest import ROOT
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
 
 
-def make_believe(name):
-    """Whether it is the fake GPU of `tests/gpu` that would be called."""
+def uses_fake_gpu(name):
+    """Whether this library would run on the fake GPU of `tests/native/gpu`."""
     return find_backend(name).device != "cpu" and bool(os.environ.get("FAKE_GPU_EVEN"))
 
 
 def combinations(name, op):
-    """(direction, precision, settings): all that a backend is marked for, one setting off its default at a time."""
+    """(direction, precision, settings): all that a backend is marked for, with at most one setting changed."""
     chosen = [{}] + [{n: v} for n, values in op.settings.items() for v in values[1:]]
-    # On a make-believe GPU settings are tried in one precision: it is our calls that are tested, not its arithmetic.
-    device = make_believe(name)
-    # These two take every precision alike: one of each kind will do.
+    # On the fake GPU, settings are tested in one precision: the test is about our calls, not the arithmetic.
+    fake = uses_fake_gpu(name)
+    # These two treat all precisions alike: a few are enough.
     few = {"f32", "bf16", "i8", "i8u8", "f8e4m3"} if name == "reference" else {"f32"} if name == "null" else None
     return [
         (d, p, c)
@@ -41,26 +41,26 @@ def combinations(name, op):
         if mark.op == op.name
         for p, d, c in itertools.product(mark.precisions, mark.directions, chosen)
         if (few is None or p in few)
-        and not (device and c and p != ("f16" if "f16" in mark.precisions else mark.precisions[-1]))
+        and not (fake and c and p != ("f16" if "f16" in mark.precisions else mark.precisions[-1]))
     ]
 
 
 def pairs():
-    """Every backend with every op it has."""
-    alone = [op for op in all_ops().values() if not op.is_group]  # groups: test_group_libraries.py
-    return [(name, op.name) for name in all_backends() for op in alone if combinations(name, op)]
+    """Every backend with each of its ops."""
+    ops = [op for op in all_ops().values() if not op.is_group]  # groups: test_group_libraries.py
+    return [(name, op.name) for name in all_backends() for op in ops if combinations(name, op)]
 
 
 @pytest.fixture(scope="session")
 def opened():
-    """Which libraries are here; the answers of `open`."""
+    """The answers of `open` for all libraries."""
     from deepbench.measure.session import open_libraries
 
     return open_libraries(list(all_backends()))
 
 
 def marked_pairs():
-    """The same; those that want a GPU are marked, so that `pytest -m gpu` runs them alone."""
+    """The same. GPU libraries are marked, so that `pytest -m gpu` runs only them."""
     marks = {True: (), False: (pytest.mark.gpu,)}
     return [pytest.param(name, op, marks=marks[find_backend(name).device == "cpu"]) for name, op in pairs()]
 
@@ -79,29 +79,28 @@ def test_a_library_gives_the_right_answer(opened, name, op_name):
 
 
 def smoke_cases(name, op):
-    """Every combination on every smoke problem; with a setting off its default, and on a make-believe GPU, on half."""
+    """Every combination on every smoke problem, or on half of them with a changed setting and on the fake GPU."""
     half = slice(None, None, -2)
-    device = make_believe(name)
-    return [(c, p) for c in combinations(name, op) for p in (op.smoke[half] if c[2] or device else op.smoke)]
+    fake = uses_fake_gpu(name)
+    return [(c, p) for c in combinations(name, op) for p in (op.smoke[half] if c[2] or fake else op.smoke)]
 
 
 def smoke_results(name, op_name):
     """(case, status, reason) of every smoke problem in every combination.
 
-    Made in one process, because starting hundreds takes minutes; the one that ends it has crashed, and another process
-    goes on behind it.
+    All in one process, because starting hundreds takes minutes. If a case crashes, a new process continues after it.
     """
-    found, count = [], len(smoke_cases(name, find_op(op_name)))
+    results, count = [], len(smoke_cases(name, find_op(op_name)))
     # Threads that spin while they wait take CPU time from those that compute; short kernels then take much longer.
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-    while len(found) < count:
-        code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {op_name!r}, {len(found)})"
+    while len(results) < count:
+        code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {op_name!r}, {len(results)})"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
-        found += [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("> ")]
+        results += [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("> ")]
         if done.returncode:
-            found.append([f"{op_name} number {len(found)}", "crashed", f"{done.returncode}: {done.stderr[-500:]}"])
-    return found
+            results.append([f"{op_name} number {len(results)}", "crashed", f"{done.returncode}: {done.stderr[-500:]}"])
+    return results
 
 
 def loaded_once(load):
@@ -117,14 +116,14 @@ def loaded_once(load):
 
 
 def smoke(name, op_name, start):
-    """Print the result of each smoke problem from number `start` on."""
+    """Print the result of each smoke problem, beginning with number `start`."""
     from deepbench.measure import worker
     from deepbench.measure.launch import Request
     from deepbench.native import library
     from deepbench.native.gpu import timing
 
     library.load = loaded_once(library.load)  # each case opens its backend, and that searches for the library
-    # The answer is what is asked for.
+    # Only the answers matter, not the times.
     timing.RAISE_CLOCKS_S = timing.HOST_MOST_S = timing.CANDIDATE_S = 0.0
     timing.FINALISTS = 1
 
@@ -136,7 +135,7 @@ def smoke(name, op_name, start):
 
 
 @pytest.mark.parametrize("name", ["onednn", "mkl"])
-def test_packed_weights_say_what_packing_cost(opened, name):
+def test_the_record_has_the_time_of_packing(opened, name):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
     op = find_op("gemm")
@@ -147,8 +146,8 @@ def test_packed_weights_say_what_packing_cost(opened, name):
 
     assert "ok" == record["status"], record["reason"]
     assert record["notes"]["pack_s"] > 0
-    in_its_own_format = name == "mkl" or "formats" in record["notes"]
-    assert not in_its_own_format or record["notes"]["converted_bytes"] >= 256 * 256 * 4
+    converted = name == "mkl" or "formats" in record["notes"]
+    assert not converted or record["notes"]["converted_bytes"] >= 256 * 256 * 4
 
 
 def multiplies(backend):
@@ -170,13 +169,13 @@ def test_one_openmp_runtime_in_a_process(opened, name):
     assert [] == [w for w in record["warnings"] if w["code"] == "two_openmp_runtimes"]
 
 
-def test_settings_of_an_op_are_known_to_cases():
+def test_cases_know_the_settings_of_an_op():
     assert {"weights", "beta", "result", "pin", "cache"} == set(known_settings("gemm"))
 
 
 @pytest.mark.parametrize("cache", ["cold", "weights"])
 @pytest.mark.parametrize("name", [*LIBRARIES, "reference"])
-def test_buffers_that_take_turns_are_larger_than_the_caches_and_all_are_right(opened, name, cache):
+def test_cold_buffers_are_larger_than_the_caches_and_all_are_right(opened, name, cache):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
     problem = find_op("gemm").Problem(m=2048, n=3, k=1024)

@@ -1,4 +1,4 @@
-"""Every library for groups that is here: right, deterministic, and equal to others where it adds in the same order."""
+"""Every installed library for groups: results are right and deterministic."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def opened():
 
 @pytest.fixture
 def measured(opened):
-    def measure_it(name, text):
+    def measure(name, text):
         if "unavailable" in opened[name]:
             pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
         return measure_case(parse_case(f"{text.format(name)} threads=1"), 1, SHORT, 60.0)
 
-    return measure_it
+    return measure
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -50,7 +50,7 @@ def test_the_sum_is_right_and_deterministic(measured, name, text):
 
 @pytest.mark.parametrize("name", LIBRARIES)
 @pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_receive"])
-def test_the_kin_of_all_reduce(measured, name, op):
+def test_other_collectives(measured, name, op):
     if not find_backend(name).supports(op, "f32", "forward"):
         pytest.skip(f"{name} has no {op}")
     record = measured(name, f"{op} {find_op(op).smoke[-1].text} forward f32 {{}}")
@@ -59,14 +59,14 @@ def test_the_kin_of_all_reduce(measured, name, op):
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_sixteen_bits_with_eight_of_significand(measured, name):
+def test_bf16(measured, name):
     record = measured(name, "all_reduce n=1001 ranks=3 forward bf16 {}")
 
     assert record["status"] in ("ok", "unsupported"), record["reason"]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_every_algorithm_it_says_it_has(measured, name):
+def test_every_declared_algorithm(measured, name):
     known = find_backend(name).algorithms.get("all_reduce", {})
     if not known:
         pytest.skip(f"{name} offers no choice of algorithm")
@@ -76,11 +76,11 @@ def test_every_algorithm_it_says_it_has(measured, name):
         assert ("ok", None) == (record["status"], record["reason"]), algorithm
         bits[algorithm] = record["group"]["hash"]
 
-    assert len(set(bits.values())) > 1, bits  # the switch switches something: orders of adding differ
+    assert len(set(bits.values())) > 1, bits  # the setting has an effect: orders of adding differ
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_an_all_reduce_beside_a_product(measured, name):
+def test_an_all_reduce_that_overlaps_with_a_product(measured, name):
     record = measured(name, "all_reduce n=600000 ranks=2 forward f32 {} overlap=gemm")
 
     if name in ("ring", "oneccl"):
@@ -90,11 +90,11 @@ def test_an_all_reduce_beside_a_product(measured, name):
     assert record["notes"]["all_reduce_alone_s"] > 0
     assert record["notes"]["gemm_alone_s"] > 0
     (summary,) = summarize([record])
-    assert summary.hidden < 1.5  # no more than all of it, but for noise
+    assert summary.hidden < 1.5  # at most all of it, except for noise
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_one_thread_level_is_as_right_as_the_other(measured, name):
+def test_both_thread_levels_give_right_results(measured, name):
     record = measured(name, "all_reduce n=100 ranks=2 forward f32 {} mpi_threads=single")
 
     assert record["status"] in ("ok", "unsupported"), record["reason"]

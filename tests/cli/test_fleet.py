@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.measure import fleet
+from deepbench.judge.fleet import judge
+from deepbench.results import fleet
 from tests.conftest import lines_of, run_command
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("words", "expected"),
     [
         (["fleet"], "wanted one source of hosts"),
         (["fleet", "--hostfile", "hosts", "--scheduler", "tcp://127.0.0.1:1"], "found several"),
@@ -21,12 +22,12 @@ from tests.conftest import lines_of, run_command
         (["show", "hosts", "--host", "a"], "--host is for files of a fleet"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(deepbench, tmp_path, words, wanted):
+def test_bad_input_is_refused_in_one_sentence(deepbench, tmp_path, words, expected):
     (tmp_path / "hosts").write_text("a\n")
     done = deepbench(*words, DEEPBENCH_REMOTE_SHELL="/bin/false")
 
     assert 64 == done.returncode, done.stdout
-    assert wanted in done.stderr
+    assert expected in done.stderr
     assert 1 == len(done.stderr.strip().splitlines()), done.stderr
 
 
@@ -59,20 +60,20 @@ def fleet_of(lines, hosts, runs=10, expected=None):
     """A fleet file in memory. `hosts` maps each host to the factor of its times."""
     header = {"schema": fleet.SCHEMA, "expected": expected or list(hosts)}
     results = [
-        fleet.Result(name, run, "ok", None, with_times(lines, factor * (1 + run / 1000)))
+        fleet.HostRun(name, run, "ok", None, with_times(lines, factor * (1 + run / 1000)))
         for run in range(1, runs + 1)
         for name, factor in hosts.items()
     ]
-    return fleet.FleetFile(Path("made.jsonl"), header, results)
+    return fleet.FleetFile(Path("fleet.jsonl"), header, results)
 
 
 def test_a_slow_host_is_named_with_the_evidence(lines):
     from deepbench.report import fleet as report
 
     file = fleet_of(lines, {"a": 1.0, "b": 1.0, "c": 1.1, "d": 1.0})
-    judged = fleet.judge(file)
+    judged = judge(file)
 
-    assert ["c"] == [v.host for v in judged.hosts if v.slower]
+    assert ["c"] == [v.host for v in judged.hosts if v.is_slow]
     (sentence,) = report.sentences(file, judged)
     assert sentence.startswith("c is slow: 1.10× the median of the others (p < 0.0001)")
     assert ["fine", "fine", "slow", "fine"] == [row["verdict"] for row in report.by_host(file, judged).rows]
@@ -84,10 +85,10 @@ def test_a_host_with_wrong_results_or_other_hardware_is_reported(lines):
     file = fleet_of(lines, {"a": 1.0, "b": 1.0})
     header, record = with_times(lines, 1.0, memory_bytes=1)
     wrong = {**record, "status": "wrong", "reason": "element 3 is 7"}
-    file.results.append(fleet.Result("b", 11, "ok", None, [header, wrong]))
-    judged = fleet.judge(file)
+    file.runs.append(fleet.HostRun("b", 11, "ok", None, [header, wrong]))
+    judged = judge(file)
 
-    assert [False, True] == [bool(v.bad) for v in judged.hosts]
+    assert [False, True] == [bool(v.failed_cases) for v in judged.hosts]
     sentences = report.sentences(file, judged)
     assert "b fails where other hosts do not: gemm m=4" in sentences[0]
     assert any("hosts differ in memory bytes: " in sentence for sentence in sentences)
@@ -97,7 +98,7 @@ def test_missing_and_unexpected_hosts_are_reported(lines):
     from deepbench.report import fleet as report
 
     file = fleet_of(lines, {"a": 1.0, "stranger": 1.0}, expected=["a", "b"])
-    sentences = report.sentences(file, fleet.judge(file))
+    sentences = report.sentences(file, judge(file))
 
     assert "b returned no result: it took part in no run" in sentences
     assert "unexpected hosts: stranger" in sentences
@@ -115,7 +116,7 @@ def test_a_slow_link_differs_from_a_host_whose_links_are_all_slow(lines):
         for run in range(1, 11):
             for pair in pairs:
                 file.links.append((pair, with_times([header, record], 1.5 if slow(pair) else 1.0 + run / 1e3)[1]))
-        return report.sentences(file, fleet.judge(file))
+        return report.sentences(file, judge(file))
 
     assert "the link between a and c is slow: 1.5" in sentences_with(lambda pair: pair == ("a", "c"))[0]
     (sentence,) = sentences_with(lambda pair: "d" in pair)
@@ -126,13 +127,13 @@ def test_a_slow_link_differs_from_a_host_whose_links_are_all_slow(lines):
 def test_a_file_is_read_back_unchanged(lines, tmp_path):
     file = fleet_of(lines, {"a": 1.0, "b": 1.0}, runs=2)
     path = tmp_path / "fleet.jsonl"
-    text = [json.dumps(file.header), *(json.dumps(r.as_line()) for r in file.results)]
+    text = [json.dumps(file.header), *(json.dumps(r.as_line()) for r in file.runs)]
     path.write_text("\n".join(text) + '\n{"host": "incomplete')
-    again = fleet.read(path)
+    again = fleet.read_fleet(path)
 
-    assert file.results == again.results
+    assert file.runs == again.runs
     assert again.truncated
-    assert [1, 2] == [r["round"] for r in fleet.of_host(again, "b").records]
+    assert [1, 2] == [r["round"] for r in again.results_of("b").records]
 
 
 @pytest.mark.parametrize(
@@ -150,5 +151,5 @@ def test_a_file_is_read_back_unchanged(lines, tmp_path):
 def test_a_line_that_is_no_fleet_result_is_refused_in_one_sentence(tmp_path, line):
     path = tmp_path / "fleet.jsonl"
     path.write_text(json.dumps({"schema": fleet.SCHEMA, "expected": ["a"]}) + "\n" + line + "\n")
-    with pytest.raises(BadInput, match="line 2: no line of a fleet file"):
-        fleet.read(path)
+    with pytest.raises(BadInput, match="line 2: not a line of a fleet file"):
+        fleet.read_fleet(path)

@@ -1,8 +1,8 @@
-"""The table of GPU functions and the numbers of enumerations, against what public packages carry.
+"""The table of GPU functions and constants, compared with public packages.
 
 Prototypes are in the `.pxd` files of nvmath-python, cuda-bindings, nccl4py and rocm-bindings (extra `gpu-test`), and in
-the headers of NVIDIA's own wheels where these are installed (cuDNN's are nowhere else). MIOpen's header is in a ROCm,
-or DEEPBENCH_TEST_MIOPEN_HEADER names it.
+the headers of NVIDIA's wheels, if installed (cuDNN's are only there). MIOpen's header is in a ROCm installation, or
+DEEPBENCH_TEST_MIOPEN_HEADER names it.
 """
 
 import os
@@ -40,8 +40,8 @@ def letter(argument):
 
 @cache
 def prototypes():
-    """Function name → letters of its arguments, from whatever of the packages is here."""
-    found = {}
+    """Function name → letters of its arguments, from the installed packages."""
+    result = {}
     texts = [p.read_text(errors="replace") for pattern in PXD for p in SITE.glob(pattern)]
     headers = [path for name in HEADERS for path in SITE.glob(f"nvidia/*/include/{name}.h")]
     for path in [*headers, *filter(Path.is_file, [Path(MIOPEN)])]:
@@ -51,12 +51,12 @@ def prototypes():
             r"\b(\w+)\s*\(([^(){};]*)\)\s*(?:except|noexcept|nogil|;|__dv|CUSPARSE)", text
         ):
             words = [a.strip() for a in arguments.split(",") if a.strip() not in ("", "void")]
-            found.setdefault(name, set()).add("".join(map(letter, words)))
-    return found
+            result.setdefault(name, set()).add("".join(map(letter, words)))
+    return result
 
 
 def of(name):
-    """The prototypes of a function, also under the name its header gives it."""
+    """The prototypes of a function, also under its name in the header."""
     known = prototypes()
     return known.get(name) or known.get(re.sub(r"_v[23]$", "", name)) or set()
 
@@ -65,9 +65,9 @@ OF_NVIDIA = [n for n in FUNCTIONS if functions.part_of(n) in CUDA.libraries]
 
 
 @pytest.mark.parametrize("name", OF_NVIDIA)
-def test_a_function_of_nvidia_has_the_arguments_of_the_table(name):
+def test_the_table_has_the_arguments_of_nvidias_functions(name):
     if not of(name):
-        pytest.skip(f"no package here has the prototype of {functions.part_of(name)} functions")
+        pytest.skip(f"no installed package has the prototype of {functions.part_of(name)} functions")
 
     assert FUNCTIONS[name] in of(name)
 
@@ -76,13 +76,13 @@ OF_AMD = [n for n in FUNCTIONS if functions.part_of(n) in HIP.libraries and n no
 
 
 @pytest.mark.parametrize("name", OF_AMD)
-def test_a_function_of_amd_has_the_arguments_of_the_table(name):
-    found = of(HIP.symbol(name))
+def test_the_table_has_the_arguments_of_amds_functions(name):
+    letters = of(HIP.symbol(name))
     beginning = next(b for b in ("miopen", "amdsmi", "") if name.startswith(b))
     if not [n for n in prototypes() if n.startswith(beginning or "hip")]:
-        pytest.skip(f"no package here has the prototypes of {functions.part_of(name)} functions")
+        pytest.skip(f"no installed package has the prototypes of {functions.part_of(name)} functions")
 
-    assert HIP.OTHER_ARGUMENTS.get(name, FUNCTIONS[name]) in found
+    assert HIP.OTHER_ARGUMENTS.get(name, FUNCTIONS[name]) in letters
 
 
 def test_most_of_the_table_was_compared():
@@ -93,7 +93,7 @@ def test_most_of_the_table_was_compared():
     assert len(compared) >= 60, sorted(set(FUNCTIONS) - set(compared))
 
 
-# Numbers of vendor.py, and where public bindings have them.
+# Constants of vendor.py → module, enumeration and member in public bindings.
 NVIDIA_ENUMS = {
     "OP_N": ("nvmath.bindings.cublas", "Operation", "N"),
     "OP_T": ("nvmath.bindings.cublas", "Operation", "T"),
@@ -150,7 +150,7 @@ AMD_ENUMS = {
     [(CUDA, n, w) for n, w in NVIDIA_ENUMS.items()] + [(HIP, n, w) for n, w in AMD_ENUMS.items()],
     ids=lambda value: getattr(value, "name", value if isinstance(value, str) else None),
 )
-def test_a_number_is_that_of_public_bindings(vendor, name, where):
+def test_a_constant_is_that_of_public_bindings(vendor, name, where):
     module = pytest.importorskip(where[0], reason=f"{where[0]} is not installed (extra gpu-test)")
     enum = getattr(module, where[1], None)
     if enum is None:

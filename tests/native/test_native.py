@@ -1,4 +1,4 @@
-"""C declarations against the real libraries; the loader's messages; the timing loop in C and in Python."""
+"""C declarations compared with the real libraries, the loader's messages, and the timing loop in C and in Python."""
 
 import ctypes
 import inspect
@@ -14,17 +14,14 @@ from deepbench.native import callloop, library, onednn
 
 
 def loops():
-    found = [pytest.param("python", id="python")]
-    if callloop.native_library() is not None:
-        found.append(pytest.param("native", id="native"))
-    return found
+    return ["python"] if callloop.native_library() is None else ["python", "native"]
 
 
 def timer_of(kernel, kind, monkeypatch):
     if kind == "python":
         monkeypatch.setattr(callloop, "native_library", lambda: None)
-    timer, found = callloop.timer(kernel)
-    assert kind == found
+    timer, actual_kind = callloop.timer(kernel)
+    assert kind == actual_kind
     return timer
 
 
@@ -44,8 +41,8 @@ def test_every_number_of_arguments_arrives(kind, count, monkeypatch):
 
 @pytest.mark.parametrize("kind", loops())
 @pytest.mark.parametrize("count", [0, 2, 6, 10, 13])
-def test_floats_arrive_wherever_they_stand(kind, count, monkeypatch):
-    """As in `mkl_sparse_s_mm(operation, alpha, …, beta, y, ldy)`: some arguments travel on the stack, floats never."""
+def test_floats_arrive_at_any_position(kind, count, monkeypatch):
+    """As in `mkl_sparse_s_mm(operation, alpha, …, beta, y, ldy)`. Words may be passed on the stack, floats not."""
     seen = []
     types = [ctypes.c_void_p] * count
     types[count // 2 : count // 2] = [ctypes.c_float]
@@ -72,7 +69,7 @@ def test_calls_of_a_kernel_are_made_in_order(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", loops())
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_bad_status_stops_the_timing_with_its_number(kind, others, monkeypatch):
+def test_a_bad_status_stops_the_timing_and_is_reported(kind, others, monkeypatch):
     prototype = ctypes.CFUNCTYPE(ctypes.c_int)
     bad = prototype(lambda: 7)
     good = prototype(lambda: 0)
@@ -83,7 +80,7 @@ def test_a_bad_status_stops_the_timing_with_its_number(kind, others, monkeypatch
 
 
 @pytest.mark.parametrize("kind", loops())
-def test_results_of_functions_without_status_are_ignored(kind, monkeypatch):
+def test_results_of_functions_without_a_status_are_ignored(kind, monkeypatch):
     prototype = ctypes.CFUNCTYPE(ctypes.c_int)
     function = prototype(lambda: 7)
 
@@ -98,7 +95,7 @@ def test_arguments_go_by_value_or_by_address():
     assert b"N" == ctypes.string_at(call.words[3])
 
 
-def test_a_library_that_is_nowhere_is_unavailable_with_places_and_remedy(monkeypatch):
+def test_a_missing_library_is_unavailable_with_places_and_remedy(monkeypatch):
     monkeypatch.delenv("DEEPBENCH_X_PATH", raising=False)
     with pytest.raises(Unavailable) as error:
         library.load("X", "DEEPBENCH_X_PATH", ["libno_such_thing.so*"], ["x"], "pip install x")
@@ -112,7 +109,7 @@ def test_a_named_file_is_the_only_one_tried(monkeypatch, tmp_path):
     broken.write_text("not a library")
     monkeypatch.setenv("DEEPBENCH_X_PATH", str(broken))
     with pytest.raises(Unavailable) as error:
-        library.load("X", "DEEPBENCH_X_PATH", ["libc.so*"], ["printf"], "mend it")
+        library.load("X", "DEEPBENCH_X_PATH", ["libc.so*"], ["printf"], "correct the path")
 
     assert str(broken) in error.value.reason
 
@@ -123,12 +120,12 @@ def test_the_newest_version_comes_first(monkeypatch, tmp_path):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.delenv("DEEPBENCH_X_PATH", raising=False)
 
-    found = [re.sub(".*/", "", p) for p in library.candidates("DEEPBENCH_X_PATH", ["libx.so*"])]
+    names = [re.sub(".*/", "", p) for p in library.candidates("DEEPBENCH_X_PATH", ["libx.so*"])]
 
-    assert ["libx.so.3.10", "libx.so.3.2", "libx.so.2.9"] == found
+    assert ["libx.so.3.10", "libx.so.3.2", "libx.so.2.9"] == names
 
 
-def test_a_library_without_the_function_is_passed_over(monkeypatch):
+def test_a_library_without_the_function_is_skipped(monkeypatch):
     monkeypatch.delenv("DEEPBENCH_X_PATH", raising=False)
     with pytest.raises(Unavailable, match="has no function no_such_function"):
         library.load("X", "DEEPBENCH_X_PATH", ["libm.so.6"], ["no_such_function"], "-")
@@ -145,8 +142,8 @@ def test_onednn_has_every_function_we_declare():
     files = [onednn.__file__, *folder.glob("*.py")]
     source = "".join(Path(file).read_text() for file in files)
     cells = ("vanilla_rnn", "lstm", "gru", "lbr_gru")
-    for cell, way in itertools.product(cells, ("forward", "backward")):
-        assert hasattr(BACKEND.dnn.library, f"dnnl_{cell}_{way}_primitive_desc_create")
+    for cell, direction in itertools.product(cells, ("forward", "backward")):
+        assert hasattr(BACKEND.dnn.library, f"dnnl_{cell}_{direction}_primitive_desc_create")
     names = set(re.findall(r'"(dnnl_[a-z_0-9]+)"', source)) | set(re.findall(r"library\.(dnnl_[a-z_0-9]+)", source))
 
     assert len(names) > 10

@@ -31,11 +31,28 @@ def test_columns_are_the_numbers_of_the_summaries():
 
     assert [s.estimate.time_s for s in summaries] == found["columns"]["time_s"]
     assert [s.flop_per_s for s in summaries] == found["columns"]["flop_per_s"]
-    assert [1, 0, 1, 0] == found["columns"]["place"]
+    assert ["fastest", None, "fastest", None] == found["columns"]["position"]
     assert ["gemm m=4 k=4 a_t=0 b_t=0"] * 4 == found["columns"]["family"]
     assert [1, 1, 2, 2] == found["columns"]["size"]
     assert "gemm: MKL 2" in " ".join(found["sentences"])
     assert len(records) == len(found["samples"])
+    assert [4] * 4 == found["fields"]["m"]
+    assert [1, 1, 2, 2] == found["fields"]["n"]
+
+
+def test_fields_of_other_operations_are_missing():
+    conv = "conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 forward f32 onednn threads=1"
+    found = content.of_file(file([samples.measured(), samples.measured(text=conv)]), "mine")
+
+    assert [3, 1] == found["fields"]["n"]
+    assert [2, None] == found["fields"]["m"]
+    assert [None, 5] == found["fields"]["h"]
+
+
+def test_published_machines_have_fields_too():
+    fields = content.of_machine("NVIDIA T4")["fields"]
+
+    assert [5124, 700, 2048] == [fields[name][0] for name in "mnk"]
 
 
 def test_a_command_is_offered_only_for_words_that_are_safe_to_paste():
@@ -52,13 +69,13 @@ def test_a_cpu_and_a_gpu_are_told_apart():
     found = content.of_file(file(records), "mine")
 
     assert ["cpu", "cuda"] == found["columns"]["device"]
-    assert [1, 1] == found["columns"]["place"]  # no rivals
+    assert ["fastest", "fastest"] == found["columns"]["position"]  # they do not compete
     assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in found["limits"]]
     for place, s in zip(found["limits"], summarize(records), strict=True):
         assert place["peaks"]["f32"] == pytest.approx(s.flop_per_s)
     told = " ".join(found["sentences"])
-    assert "the CPU reaches" in told
-    assert "the GPU reaches" in told
+    assert "on the CPU: " in told
+    assert "on the GPU: " in told
 
 
 def test_an_interval_from_inside_one_process_says_so():
@@ -66,7 +83,7 @@ def test_an_interval_from_inside_one_process_says_so():
     two = content.of_file(file([samples.measured(), samples.measured()]), "mine")
 
     assert ["one process"] == one["columns"]["interval_of"]
-    assert any("too narrow" in text for text in one["sentences"])
+    assert any("one process only" in text for text in one["sentences"])
     assert ["processes"] == two["columns"]["interval_of"]
 
 

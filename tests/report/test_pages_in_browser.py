@@ -113,8 +113,8 @@ def public(tmp_path_factory):
 def test_numbers_on_the_page_are_those_of_the_records(visit, report):
     path, found = report
     page = visit(path)
-    shown = page.evaluate("table.rows.map(r => table.columns.map(c => c[2](r)))")
-    titles = page.evaluate("table.columns.map(c => c[1])")
+    shown = page.evaluate("table.rows.map(r => table.fixed.map(c => c.show(r)))")
+    titles = page.evaluate("table.fixed.map(c => c.title)")
     summaries = summarize(found.records, found.order)
 
     assert len(summaries) == len(shown)
@@ -122,7 +122,7 @@ def test_numbers_on_the_page_are_those_of_the_records(visit, report):
         cells = dict(zip(titles, row, strict=True))
         e = s.estimate
         assert (units.seconds(e.time_s) if e else "–") == cells["Time"]
-        assert (units.plus_minus(e.half_width) + "*" * s.single_process if e else "–") == cells["± 95 %"]
+        assert (units.plus_minus(e.half_width) + "*" * s.single_process if e else "–") == cells["±"]
         assert units.flop_per_s(s.flop_per_s) == cells["TFLOP/s"]
         rate = s.bytes_per_s
         assert (units.significant(rate / 1e9) if rate else "–") == cells["GB/s"]
@@ -134,8 +134,8 @@ def test_numbers_on_the_page_are_those_of_the_records(visit, report):
 def test_numbers_are_written_as_python_writes_them(visit, report, value):
     page = visit(report[0])
 
-    assert units.significant(value) == page.evaluate(f"words.significant({value!r})")
-    assert units.seconds(value) == page.evaluate(f"words.seconds({value!r})")
+    assert units.significant(value) == page.evaluate(f"format.significant({value!r})")
+    assert units.seconds(value) == page.evaluate(f"format.seconds({value!r})")
 
 
 def test_the_table_filters_searches_and_sorts(visit, report):
@@ -153,6 +153,46 @@ def test_the_table_filters_searches_and_sorts(visit, report):
     page.click("th:has-text('Time') button")
     assert sorted(times, reverse=True) == page.evaluate("table.shown.map(r => r.time_s)")
     assert "descending" == page.get_attribute("th:has-text('Time')", "aria-sort")
+
+
+def test_people_sort_and_filter_by_the_fields_of_a_problem(visit, report):
+    page = visit(report[0])
+    assert "m" not in page.locator("#table thead th").all_inner_texts()  # several operations have other fields
+    page.select_option("#filters label:has-text('Operation') select", "gemm")
+
+    heads = page.locator("#table thead th").all_inner_texts()
+    assert ["Fastest", "m", "n", "k", "Status"] == heads[-6:-1]  # a_t and b_t do not vary
+    page.click("th:has-text('n') button >> text=/^n$/")
+    sizes = page.evaluate("table.shown.map(r => r['n='])")
+    assert sorted(sizes) == sizes
+    page.select_option("#fields label:has-text('m') select", "16")
+    assert {16} == set(page.evaluate("table.shown.map(r => r['m='])"))
+    assert "8 of" in page.inner_text("#count")
+    page.fill("#filters input[type=search]", "n>=4 n<32")
+    sync_api.expect(page.locator("#count")).to_have_text("2 of 28 rows")
+    page.fill("#filters input[type=search]", "")
+    sync_api.expect(page.locator("#count")).to_have_text("8 of 28 rows")
+    page.select_option("#filters label:has-text('Operation') select", "sparse_gemm")
+    assert "1 of" in page.inner_text("#count")  # the filter of m went with its operation
+
+
+def test_comparisons_of_fields_are_numbers_and_not_texts(visit, report):
+    page = visit(report[0])
+    page.fill("#filters input[type=search]", "m=8")
+
+    sync_api.expect(page.locator("#count")).to_have_text("8 of 28 rows")
+    assert {8} == set(page.evaluate("table.shown.map(r => r['m='])"))
+
+
+def test_fields_are_exported(visit, report):
+    page = visit(report[0])
+    page.fill("#filters input[type=search]", "sparsity=95")
+    sync_api.expect(page.locator("#count")).to_contain_text("1 of")
+    with page.expect_download() as download:
+        page.click("#export")
+    (row,) = csv.DictReader(io.StringIO(Path(download.value.path()).read_text()))
+
+    assert ("64", "2", "95") == (row["m"], row["n"], row["sparsity"])
 
 
 def test_what_is_exported_is_what_is_shown_and_no_formula(visit, report):
@@ -175,7 +215,7 @@ def test_by_keyboard_a_case_opens_tells_all_and_closes(visit, report):
 
     text = page.inner_text("dialog")
     assert "deepbench run gemm m=8 n=1 k=4" in text
-    assert "3 fresh processes" in text
+    assert "3 processes" in text
     assert 30 == page.evaluate("document.querySelectorAll('dialog .scatterlayer .point').length")
     page.keyboard.press("Escape")
     assert not page.evaluate("document.getElementById('details').open")
@@ -185,7 +225,7 @@ def test_pictures_have_the_points_of_the_records(visit, report):
     path, found = report
     page = visit(path)
     page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
-    ids = page.evaluate("[...document.querySelectorAll('#pictures figure')].map(f => f.id)")
+    ids = page.evaluate("[...document.querySelectorAll('#charts figure')].map(f => f.id)")
 
     assert {"roofline-0", "family-0", "fastest-0", "precision-0", "sparse-0"} <= set(ids)
     ys = page.evaluate("document.querySelector('#roofline-0 .plot').data.filter(t => t.customdata).flatMap(t => t.y)")

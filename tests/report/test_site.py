@@ -78,7 +78,7 @@ def test_what_a_file_has_no_more_leaves_the_families(tmp_path):
 def test_a_build_that_was_stopped_goes_on(tmp_path, monkeypatch):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "one.jsonl")
-    monkeypatch.setattr(site, "_families", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(site, "_write_families", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         site.build(folder, out, with_published=False)
     monkeypatch.undo()
@@ -129,7 +129,7 @@ def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
 
     assert [] == built.refused
     assert ("imported", None, 4) == (machine["kind"], machine["date"], machine["cases"])
-    assert "1 of other programs" in (out / "index.html").read_text()
+    assert "1 imported from other programs" in (out / "index.html").read_text()
 
 
 def test_names_and_texts_of_strangers_stay_in_their_place(tmp_path):
@@ -152,7 +152,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
-    with pytest.raises(BadInput, match="no site of deepbench"):
+    with pytest.raises(BadInput, match="not from a deepbench site"):
         site.build(tmp_path / "results", tmp_path / "mine", with_published=False)
     with pytest.raises(BadInput, match="not a folder"):
         site.build(tmp_path / "nothing", tmp_path / "public", with_published=False)

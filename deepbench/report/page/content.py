@@ -1,14 +1,14 @@
-"""A result file → what its page knows: a column for each thing there is to say of a case.
+"""The data of a page: for each file one list of values per property of a case.
 
-Every number comes from `summary.summarize` by way of `export.row`; the page draws, sorts and filters, and works out
-nothing but what it shows of them.
+Every number comes from `summary.summarize` by way of `export.row`. The scripts draw, sort and filter; they compute
+nothing but what they display.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -17,16 +17,17 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.report import compare as comparing
+from deepbench.report import compare as comparisons
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
+from deepbench.report.notes import ONE_PROCESS
 from deepbench.results import published
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary, baselines, summarize
 
-# Fields of `export.row` that a page has as they are.
-FIELDS = (
+# Columns of `export.row` that a page has too.
+EXPORTED = (
     *("case", "op", "direction", "precision", "backend", "threads", "status", "reason"),
     *("time_s", "low_s", "high_s", "processes", "clean_fraction", "first_call_s"),
     *("flop", "traffic_bytes", "flop_per_s", "bytes_per_s", "bus_bytes_per_s"),
@@ -34,26 +35,30 @@ FIELDS = (
     *("speed_up_over_baseline", "break_even_density", "joules_per_call", "peak_memory_bytes", "applications"),
 )
 
-# Samples of all processes in a page together, and of one process: more make a large page and no better picture.
+# Samples in a page, at most: of all processes, and of one process. More enlarge the page without a better picture.
 MOST_SAMPLES, MOST_OF_PROCESS, LEAST_OF_PROCESS = 60_000, 40, 4
 
+# A case below this share of its limit is counted as far from it.
+FAR = 0.5
 
-def of_file(found: ResultFile, name: str) -> dict[str, Any]:
-    """Everything a page shows of one file; names of files are strangers' texts too."""
-    name = printable(name)
-    summaries = summarize(found.records, found.order)
-    known = limits.of_file(found, summaries)
+
+def of_file(file: ResultFile, name: str) -> dict[str, Any]:
+    """The data of one result file."""
+    summaries = summarize(file.records, file.order)
+    known = limits.of_file(file, summaries)
     nearest = [known.nearest(s) for s in summaries]
     groups = rankings(summaries)
-    measured = sum(1 for s in summaries for r in s.rounds if r["measurement"])
-    most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, measured)))
+    imported = any(s.imported for s in summaries)
+    processes = sum(1 for s in summaries for r in s.rounds if r["measurement"])
+    most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, processes)))
     return {
-        "name": name,
-        "kind": "imported" if any(s.imported for s in summaries) else "measured",
-        "machine": _machine(found, any(s.imported for s in summaries)),
-        "libraries": _libraries(found),
+        "name": printable(name),  # a file name may be any text
+        "kind": "imported" if imported else "measured",
+        "machine": _machine(file, imported),
+        "libraries": _libraries(file),
         "sentences": _sentences(summaries, groups, nearest, known),
         "columns": _columns(summaries, groups, nearest),
+        **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
         ],
@@ -65,78 +70,82 @@ def of_file(found: ResultFile, name: str) -> dict[str, Any]:
 def _columns(
     summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> dict[str, list[Any]]:
-    """A list with a value a case for each thing there is to say."""
-    place = {}
-    for group in groups:
-        ties = {s.record["case"] for s in group.ties}
-        for i, s in enumerate(group.ranked):
-            # 1: the fastest library of its problem; 2: its interval reaches that one's.
-            place[s.record["case"]] = 1 if i == 0 else 2 if s.record["case"] in ties else 0
+    positions = {s.record["case"]: "tie" for group in groups for s in group.ties}
+    positions |= {group.ranked[0].record["case"]: "fastest" for group in groups if group.ranked}
     compared = baselines(summaries)
-    names: list[str] = []
     rows = []
     for s, limit in zip(summaries, nearest, strict=True):
-        whole = export.row(s, compared.get(s.record["case"]), limit)
+        exported = export.row(s, compared.get(s.record["case"]), limit)
         family, size = _family(s)
-        told = {
-            **{name: whole.get(name) for name in FIELDS},
-            **({"status": "imported"} if s.imported and s.is_ranked else {}),
-            "title": s.problem_title,
-            "command": _command(s),
-            "library": s.library_title,
-            "version": whole["library_version"],
-            "device": s.device,
-            "framework": s.is_framework,
-            "place": place.get(s.record["case"], 0),
-            "family": family,
-            "size": size,
-            "ranks": s.record["problem"].get("ranks"),
-            "bytes": _message_bytes(s),
-            "notes": whole["notes"],
-        }
-        names = list(told)
-        rows.append(tuple(told.values()))
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        rows.append(
+            {
+                **{name: exported.get(name) for name in EXPORTED},
+                **({"status": "imported"} if s.imported and s.is_ranked else {}),
+                "title": s.problem_title,
+                "command": _command(s),
+                "library": s.library_title,
+                "version": exported["library_version"],
+                "device": s.device,
+                "framework": s.is_framework,
+                "position": positions.get(s.record["case"]),
+                "family": family,
+                "size": size,
+                "varies": s.record["sweep_field"],
+                "ranks": s.record["problem"].get("ranks"),
+                "bytes": float(s.record["traffic_bytes"]) if s.is_group else None,
+                "notes": exported["notes"],
+            }
+        )
+    return _by_column(rows)
 
 
-# Words of a case and nothing that a shell takes for more: what people paste.
-PLAIN = re.compile(r"[a-z0-9_]+(?: [A-Za-z0-9_]+(?:=[A-Za-z0-9_.:-]+)?)*")
+def _by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+
+
+def _fields(problems: Sequence[tuple[str, Mapping[str, int | str]]]) -> dict[str, Any]:
+    """The fields of problems, such as `m`, one list per field; and the names of the fields of each operation."""
+    names: dict[str, dict[str, None]] = {}
+    for op, problem in problems:
+        names.setdefault(op, {}).update(dict.fromkeys(problem))
+    return {
+        "fields": _by_column([problem for _, problem in problems]),
+        "fields_of": {op: [*n] for op, n in names.items()},
+    }
+
+
+# Words of a case without any character that a shell treats specially: safe to paste.
+SAFE_CASE = re.compile(r"[a-z0-9_]+(?: [A-Za-z0-9_]+(?:=[A-Za-z0-9_.:-]+)?)*")
 
 
 def _command(s: Summary) -> str | None:
-    """The command that measures it again; None where the file's text is none that anybody should paste."""
+    """The command that measures a case again; None where the text of the case is not safe to paste."""
     text = s.record["case"]
-    return f"deepbench run {text}" if PLAIN.fullmatch(text) and text.startswith(f"{s.record['op']} ") else None
+    return f"deepbench run {text}" if SAFE_CASE.fullmatch(text) and text.startswith(f"{s.record['op']} ") else None
 
 
 def _family(s: Summary) -> tuple[str | None, int | None]:
-    """What stays the same along a curve, in words, and the size that grows."""
+    """The family of the problem, whose members differ in one size only, and that size."""
     r, varies = s.record, s.record["sweep_field"]
     size = r["problem"].get(varies) if varies else None
     if not isinstance(size, int):
         return None, None
-    # The case's own words, which leave out what most problems have alike.
+    # The words of the case leave out sizes that most problems have in common.
     words = [word.partition("=") for word in r["case"].split()[1:]]
     fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != varies]
     extra = [] if r["direction"] == "forward" else [r["direction"]]
-    # Not how a library goes about it: that is in its title, and no other problem.
     return " ".join([r["op"], *fixed, *extra, *s.settings_words(variants=False)]), size
 
 
-def _message_bytes(s: Summary) -> float | None:
-    """Of a group: bytes that each rank holds."""
-    return float(s.record["traffic_bytes"]) if s.is_group else None
-
-
 def _thinned(samples_s: Sequence[float], most: int) -> list[float]:
-    """Every k-th sample, in the order they were taken."""
+    """At most so many samples, in the order of measurement."""
     step = -(-len(samples_s) // most)
     return [float(f"{v:.4g}") for v in samples_s[::step]]
 
 
-def _machine(found: ResultFile, imported: bool) -> dict[str, Any]:
-    machine = found.header["machine"]
-    cards = [a["library"].get("card") for a in found.header["libraries"].values() if "library" in a]
+def _machine(file: ResultFile, imported: bool) -> dict[str, Any]:
+    machine = file.header["machine"]
+    cards = [a["library"].get("card") for a in file.header["libraries"].values() if "library" in a]
     card = next((c for c in cards if isinstance(c, dict)), None)
     return {
         "host": machine.get("host"),
@@ -145,88 +154,82 @@ def _machine(found: ResultFile, imported: bool) -> dict[str, Any]:
         "memory": units.data_bytes(machine.get("memory_bytes")),
         "system": machine.get("system"),
         "card": f"{card.get('vendor')} {card.get('name')}" if card else None,
-        # Of an import the header has the day of importing; when it was measured nobody said.
-        "started": "unknown" if imported else found.header["started"],
-        "date": None if imported else found.header["started"][:10],
-        "mode": None if imported else found.header["plan"]["mode"],
+        # The header of an imported file has the date of the import.
+        "started": "unknown" if imported else file.header["started"],
+        "date": None if imported else file.header["started"][:10],
+        "mode": None if imported else file.header["plan"]["mode"],
     }
 
 
-def _libraries(found: ResultFile) -> list[dict[str, Any]]:
-    titles = {r["backend"]: r["library_title"] for r in found.records}
+def _libraries(file: ResultFile) -> list[dict[str, Any]]:
+    titles = {r["backend"]: r["library_title"] for r in file.records}
     return [
         {"name": titles[name], "version": answer["library"]["version"], "build": answer["library"].get("build")}
-        for name, answer in found.header["libraries"].items()
+        for name, answer in file.header["libraries"].items()
         if name in titles and "library" in answer
     ]
 
 
 def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]:
-    """Roofs of each device and number of threads, where most cases ran first: peaks by precision, rates by level of
-    memory."""
-    ok = [s for s in summaries if s.is_ranked and not s.is_group]
-    places = Counter((s.device, s.record["threads"]) for s in ok)
-    found = []
-    for device, threads in sorted(places, key=lambda place: (-places[place], place[0], -place[1])):
-        own = (s.record for s in ok if (s.device, s.record["threads"]) == (device, threads))
-        kinds = dict.fromkeys(r["precision"] for r in own if r["flop"])
-        peaks = {p: peak for p in kinds if (peak := known.peak(p, device, threads)) is not None}
+    """Peak rates and bandwidths by device and number of threads; where most cases ran comes first."""
+    ranked = [s for s in summaries if s.is_ranked and not s.is_group]
+    counts = Counter((s.device, s.record["threads"]) for s in ranked)
+    rows = []
+    for device, threads in sorted(counts, key=lambda key: (-counts[key], key[0], -key[1])):
+        records = (s.record for s in ranked if (s.device, s.record["threads"]) == (device, threads))
+        precisions = dict.fromkeys(r["precision"] for r in records if r["flop"])
+        peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads)) is not None}
         memory = known.levels(threads) if device == "cpu" else {}
-        found.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory})
-    return found
-
-
-# Below this share of its nearest roof something else takes the time.
-FAR = 0.5
+        rows.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory})
+    return rows
 
 
 def _sentences(
     summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None], known: Limits
 ) -> list[str]:
-    """How fast, which library, how near to the limits: a sentence each, and one of what went wrong."""
-    ok = [s for s in summaries if s.is_ranked]
-    stands = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
-    fastest = [stands[group.ranked[0].record["case"]] for group in groups if group.ranked]
-    near = _how_near([limit for limit in fastest if limit])
-    devices = list(dict.fromkeys(s.device for s in ok))
-    fast = [_how_fast(ok, known, device, len(devices) > 1) for device in devices]
-    told = [text for text in (*fast, _which_library(groups), near) if text]
+    """The summary at the top of a page: peak rates, fastest libraries, limits, and what failed."""
+    ranked = [s for s in summaries if s.is_ranked]
+    by_case = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
+    of_fastest = [by_case[group.ranked[0].record["case"]] for group in groups if group.ranked]
+    devices = list(dict.fromkeys(s.device for s in ranked))
+    sentences = [
+        *(_peak_rates(ranked, known, device, len(devices) > 1) for device in devices),
+        _fastest_libraries(groups),
+        _limits_reached([limit for limit in of_fastest if limit]),
+        ONE_PROCESS.footnote if any(s.single_process for s in ranked) else None,
+    ]
     counts = Counter(s.status for s in summaries)
-    if any(s.single_process for s in ok):
-        told.append("*: one process only, so the interval is from inside it and too narrow.")
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
-    told.append(
-        f"{counts['ok']} of {len(summaries)} cases have a checked time{'; ' if others else ''}{', '.join(others)}."
-    )
-    return told
+    checked = f"{counts['ok']} of {len(summaries)} cases were measured and checked"
+    return [*filter(None, sentences), f"{'; '.join([checked, ', '.join(others)] if others else [checked])}."]
 
 
-def _how_fast(every: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
+def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
+    on_device = [s for s in summaries if s.device == device]
+    # The rate of a convolution may count work that its algorithm (Winograd's) saves, so products come first.
+    products = [s for s in on_device if s.record["op"] == "gemm"]
     best: dict[str, Summary] = {}
-    ok = [s for s in every if s.device == device]
-    # A convolution may count work that its algorithm (Winograd's) saves, so its rate is no measure of the machine.
-    products = [s for s in ok if s.record["op"] == "gemm"]
-    for s in products or ok:
-        rate = s.flop_per_s
-        if rate and (s.record["precision"] not in best or rate > (best[s.record["precision"]].flop_per_s or 0)):
+    for s in products or on_device:
+        known_best = best.get(s.record["precision"])
+        if s.flop_per_s and s.flop_per_s > ((known_best.flop_per_s if known_best else None) or 0.0):
             best[s.record["precision"]] = s
     if not best:
         return None
-    rates = [f"{_tera(s.flop_per_s)} in {p}" for p, s in best.items()]
+    rates = _listed([f"{_rate(s.flop_per_s)} in {p}" for p, s in best.items()])
     top = max(best.values(), key=lambda s: s.flop_per_s or 0.0)
-    memory = known.dram(max(s.record["threads"] for s in ok)) if device == "cpu" else None
-    also = f", and reads memory at {units.significant(memory / 1e9)} GB/s" if memory else ""
-    what = "In dense products" if products else "At its best"
-    who = "this machine" if not several else "the CPU" if device == "cpu" else "the GPU"
-    return f"{what} {who} reaches {_listed(rates)} (the highest: {top.library_title}, {top.problem_title}){also}."
+    memory = known.dram(max(s.record["threads"] for s in on_device)) if device == "cpu" else None
+    bandwidth = f"; memory bandwidth {units.bytes_per_s(memory)} GB/s" if memory else ""
+    where = "" if not several else " on the CPU" if device == "cpu" else " on the GPU"
+    what = " of matrix products" if products else ""
+    return f"Highest rate{what}{where}: {rates} (fastest: {top.library_title}, {top.problem_title}){bandwidth}."
 
 
-def _tera(rate: float | None) -> str:
-    assert rate is not None, "only computed cases"
+def _rate(rate: float | None) -> str:
+    assert rate is not None, "the case computes something"
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
-def _which_library(groups: Sequence[Ranking]) -> str | None:
+def _fastest_libraries(groups: Sequence[Ranking]) -> str | None:
     wins: dict[str, Counter[str]] = {}
     for group in groups:
         if len({s.record["backend"] for s in group.ranked}) > 1:
@@ -238,179 +241,177 @@ def _which_library(groups: Sequence[Ranking]) -> str | None:
     return f"Fastest library, by number of problems: {'; '.join(parts)}."
 
 
-def _how_near(nearest: Sequence[NearestLimit]) -> str | None:
+def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
     if not nearest:
         return None
-    bounds: dict[str, list[float]] = {}
-    for found in nearest:
-        bounds.setdefault(found.name, []).append(found.share)
-    ordered = sorted(bounds.items(), key=lambda item: -len(item[1]))
-    names = {
-        "compute": "arithmetic (compute)",
-        "latency": "the least a call takes (latency)",
-        "parallelism": "too little to share out (parallelism)",
-    }
+    shares: dict[str, list[float]] = {}
+    for limit in nearest:
+        shares.setdefault(limit.name, []).append(limit.share)
     parts = [
-        f"{names.get(name, name)} for {len(shares)} (the middle one reaches {units.percent(median(shares))})"
-        for name, shares in ordered
+        f"{name} {len(of_limit)} (median {units.percent(median(of_limit))} of peak)"
+        for name, of_limit in sorted(shares.items(), key=lambda item: -len(item[1]))
     ]
-    far = sum(found.share < FAR for found in nearest)
-    told = f"Of {len(nearest)} problems, each at its fastest library, the nearest roof is {_listed(parts)}"
-    return f"{told}; {far} stay below half of theirs, which no roof explains." if far else f"{told}."
+    far = sum(limit.share < FAR for limit in nearest)
+    below = f"; {far} reach less than half of their limit" if far else ""
+    return f"What limits the fastest library, by number of problems: {', '.join(parts)}{below}."
 
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _plainly(names: tuple[str, str], ratio: float, count: int, what: str) -> str:
-    """What the geometric mean says, in words; a case is a problem on one library."""
-    times = units.significant(max(ratio, 1 / ratio))
-    how = f"takes {times} times as long as" if ratio > 1 else f"is {times} times as fast as"
-    return f"Over the {count} {what} that both have, {names[1]} {how} {names[0]} (geometric mean)"
+# ---- two files, a file and a published machine
 
 
-def _nothing(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
-    why = f" ({'; '.join(reasons)})" if reasons else ""
-    text = f"{names[0]} and {names[1]} have no measured case in common{why}"
-    return {"first": names[0], "second": names[1], "heading": [text], "means": [], "cases": [], "sentences": []}
+def _mean_sentence(names: tuple[str, str], ratio: float, count: int, what: str) -> str:
+    factor = units.significant(max(ratio, 1 / ratio))
+    verb = f"takes {factor} times as long as" if ratio > 1 else f"is {factor} times as fast as"
+    verb = "takes as long as" if factor == "1.00" else verb
+    return f"{names[1]} {verb} {names[0]} (geometric mean over {count} common {what})"
+
+
+def _no_pair(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
+    text = f"{names[0]} and {names[1]} have no measured case in common"
+    heading = [f"{text} ({'; '.join(reasons)})" if reasons else text]
+    return {"first": names[0], "second": names[1], "heading": heading, "means": [], "cases": [], "sentences": []}
 
 
 def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any]:
-    """Two files beside each other; without a case in common it says so."""
+    """The comparison of two files."""
     names = printable(names[0]), printable(names[1])
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
-    found = compare.compare_files(a, b, unchecked=imported, between=selftest.between_files(a, b))
-    if not found.cases:
-        return _nothing(names, found.left_out[:3])
-    mean = next(m.ratio for m in found.means() if m.name == "all")
+    comparison = compare.compare_files(a, b, unchecked=imported, between_sessions=selftest.between_files(a, b))
+    if not comparison.cases:
+        return _no_pair(names, comparison.left_out[:3])
+    ratio = next(m.ratio for m in comparison.means() if m.name == "all")
+    rows = zip(comparisons.cases(comparison).rows, comparisons.ordered(comparison), strict=True)
     return {
         "first": names[0],
         "second": names[1],
-        "heading": [_plainly(names, mean, len(found.cases), "cases"), *comparing.heading(found, names)],
-        "means": comparing.means(found).rows,
-        "cases": [
-            {**row, "case": c.case}
-            for row, c in zip(comparing.cases(found).rows, comparing.ordered(found), strict=True)
+        "heading": [
+            _mean_sentence(names, ratio, len(comparison.cases), "cases"),
+            *comparisons.heading(comparison, names),
         ],
-        "sentences": comparing.sentences(found),
+        "means": comparisons.means(comparison).rows,
+        "cases": [{**row, "title": row["case"], "case": c.case} for row, c in rows],
+        "sentences": comparisons.sentences(comparison),
     }
 
 
-def of_published(found: ResultFile, name: str, machine: str) -> dict[str, Any]:
-    """A file beside a published machine; without a case in common it says so."""
-    name = printable(name)
-    matched = published.match(summarize(found.records, found.order), machine)
-    if not matched:
-        return _nothing((name, machine), [])
-    rows, once = published_tables.matched(matched).rows, published.best_matches(matched)
+def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
+    """The comparison of a file with a published machine."""
+    names = printable(name), machine
+    matches = published.match(summarize(file.records, file.order), machine)
+    if not matches:
+        return _no_pair(names, [])
+    fastest = published.best_matches(matches)
+    ratio = published.geometric_mean(fastest) or 1.0
+    rows = zip(published_tables.matched(matches).rows, matches, strict=True)
+    same = ("precision", "library", "ratio", "low", "high", "notes")
     return {
-        "first": name,
+        "first": names[0],
         "second": machine,
         "published": True,
         "heading": [
-            _plainly((name, machine), published.geometric_mean(once) or 1.0, len(once), "problems"),
-            f"ratio: time of {machine} over time of {name}, so above 1 {machine} is slower",
-            *(f"differs: {text}" for text in published.differences(matched, machine)),
+            _mean_sentence(names, ratio, len(fastest), "problems"),
+            comparisons.ratio_line(*names),
+            *(f"differs: {text}" for text in published.differences(matches, machine)),
         ],
         "means": [
             {
-                "geometric mean": f"{row['op']} {row['precision']}".replace("all all", "all"),
+                "geometric mean": " ".join(dict.fromkeys((str(row["op"]), str(row["precision"])))),
                 "cases": row["cases"],
                 "ratio": row["ratio"],
             }
-            for row in published_tables.means(matched).rows
+            for row in published_tables.means(matches).rows
         ],
         "cases": [
             {
-                "case": b.ours.record["case"],
+                **{key: row[key] for key in same},
+                "case": m.ours.record["case"],
                 "title": row["problem"],
-                "precision": row["precision"],
-                "library": row["library"],
                 "first": row["ours"],
                 "second": row["theirs"],
-                "ratio": row["ratio"],
-                "low": row["low"],
-                "high": row["high"],
                 "verdict": None,
-                "notes": row["notes"],
             }
-            for row, b in zip(rows, matched, strict=True)
+            for row, m in rows
         ],
         "sentences": [],
     }
 
 
+# ---- a published machine
+
+
 def of_machine(machine: str) -> dict[str, Any]:
-    """A published machine, as a file is shown: no samples, no limits, and nobody checked an answer."""
+    """The data of a published machine. It has no samples and no limits, and nobody checked its answers."""
     sheets = [s for s in published.sheets() if s.machine == machine]
     results = [r for r in published.of_machine(machine) if r.direction != published.TOTAL]
-    count = sum(r.machine == machine and r.direction != published.TOTAL for r in published.results())
-    fastest: dict[tuple[str, str, str, str], float] = {}
+    fastest: dict[tuple[str, str], float] = {}
     for r in results:
-        key = r.op, r.problem, " ".join(r.words), r.precision
-        fastest[key] = min(r.time_s, fastest.get(key, r.time_s))
-    rows = []
-    for r in results:
-        op = find_op(r.op)
-        fixed = [word for word in r.values.text.split() if not word.startswith(f"{op.sweep_field}=")]
-        flop = r.flop_per_s
-        rows.append(
-            {
-                "case": " ".join(
-                    [r.op, r.problem, r.direction, r.precision, *(f"{n}={v}" for n, v in r.settings.items())]
-                ),
-                "op": r.op,
-                "direction": r.direction,
-                "precision": r.precision,
-                "status": "published",
-                "time_s": r.time_s,
-                "flop": flop * r.time_s if flop else None,
-                "flop_per_s": flop,
-                "title": r.title,
-                "library": " ".join(filter(None, [sheets[0].vendor, r.how])),
-                "place": int(r.time_s == fastest[r.op, r.problem, " ".join(r.words), r.precision]),
-                "family": " ".join([r.op, *fixed, *r.words]),
-                "size": r.values.values.get(op.sweep_field) if op.sweep_field else None,
-                "ranks": r.values.values.get("ranks"),
-                "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
-                "bus_bytes_per_s": r.bus_bytes_per_s,
-                "notes": ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None,
-            }
-        )
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    products = [r for r in results if r.op == "gemm"]  # as in `_how_fast`
-    best = {p: max(r.flop_per_s or 0.0 for r in products if r.precision == p) for p in {r.precision for r in products}}
-    top = _listed([f"{_tera(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate])
-    wrong = sum(r.wrong_rate for r in results)
-    more = len(results) - count
-    sums = f", and {more} sums of the two gradients of a layer" if more else ""
+        fastest[_work_of(r)] = min(r.time_s, fastest.get(_work_of(r), r.time_s))
+    years = ", ".join(sorted({s.year for s in sheets}))
+    facts = sheets[0].facts
     return {
         "name": machine,
         "kind": "published",
         "machine": {
-            "date": ", ".join(sorted({s.year for s in sheets})),
-            "cpu": sheets[0].facts.get("cpu"),
-            "card": sheets[0].facts.get("gpu"),
-            "cores": None,
-            "memory": None,
-            "system": sheets[0].facts.get("os"),
-            "started": ", ".join(sorted({s.year for s in sheets})),
-            "mode": None,
-            "host": None,
+            **dict.fromkeys(("cores", "memory", "mode", "host")),
+            **{"date": years, "started": years, "system": facts.get("os")},
+            **{"cpu": facts.get("cpu"), "card": facts.get("gpu")},
         },
         "libraries": [
             {"name": text, "version": None, "build": None} for text in dict.fromkeys(s.software for s in sheets)
         ],
-        "sentences": [
-            f"At its best it reached {top} in dense products.",
-            "Published by Baidu's DeepBench: means of calls made back to back, mostly in whole microseconds, and no "
-            "answer was checked.",
-            f"{count} times{sums}"
-            + (f"; {wrong} of the sheets' own rates are not those of their times." if wrong else "."),
-        ],
-        "columns": {key: [row.get(key) for row in rows] for key in columns},
-        "samples": [[] for _ in rows],
+        "sentences": _published_sentences(machine, results),
+        "columns": _by_column([_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results]),
+        **_fields([(r.op, r.values.values) for r in results]),
+        "samples": [[] for _ in results],
         "limits": [],
         "applications": [],
     }
+
+
+def _work_of(r: published.Result) -> tuple[str, str]:
+    return " ".join([r.op, r.problem, *r.words]), r.precision
+
+
+def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[str, Any]:
+    varies, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
+    fixed = [word for word in r.values.text.split() if not word.startswith(f"{varies}=")]
+    settings = [f"{name}={value}" for name, value in r.settings.items()]
+    return {
+        "case": " ".join([r.op, r.problem, r.direction, r.precision, *settings]),
+        "op": r.op,
+        "direction": r.direction,
+        "precision": r.precision,
+        "status": "published",
+        "time_s": r.time_s,
+        "flop": flop_per_s * r.time_s if flop_per_s else None,
+        "flop_per_s": flop_per_s,
+        "title": r.title,
+        "library": " ".join(filter(None, [vendor, r.how])),
+        "position": "fastest" if is_fastest else None,
+        "family": " ".join([r.op, *fixed, *r.words]),
+        "size": r.values.values.get(varies) if varies else None,
+        "varies": varies,
+        "ranks": r.values.values.get("ranks"),
+        "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
+        "bus_bytes_per_s": r.bus_bytes_per_s,
+        "notes": published_tables.notes_of(r),
+    }
+
+
+def _published_sentences(machine: str, results: Sequence[published.Result]) -> list[str]:
+    products = [r for r in results if r.op == "gemm"]  # as in `_peak_rates`
+    best = {p: max(r.flop_per_s or 0.0 for r in products if r.precision == p) for p in {r.precision for r in products}}
+    rates = [f"{_rate(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate]
+    count = sum(r.machine == machine and r.direction != published.TOTAL for r in published.results())
+    sums = f", and {len(results) - count} sums of the two gradients of a layer" if len(results) > count else ""
+    wrong = sum(r.wrong_rate for r in results)
+    rates_differ = f"; {wrong} rates in the sheets do not follow from the times" if wrong else ""
+    return [
+        f"Highest rate of matrix products: {_listed(rates)}.",
+        "Published by Baidu's DeepBench: means of back-to-back calls, mostly in whole microseconds, unchecked.",
+        f"{count} times{sums}{rates_differ}.",
+    ]

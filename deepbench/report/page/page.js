@@ -1,163 +1,184 @@
 "use strict";
-/* Content of the page → pictures and table. */
+/* The data of the page → charts and table. */
 const content = JSON.parse(document.getElementById("content").textContent);
 
-/* Rows of all files: an object a case, made from the columns. */
-const rows = content.files.flatMap((file, f) => {
-  const names = Object.keys(file.columns), count = names.length ? file.columns[names[0]].length : 0;
-  return Array.from({ length: count }, (_, i) => {
-    const row = { file: file.name, from: f, at: i };
-    for (const name of names) row[name] = file.columns[name][i];
+/* The rows of all files: one object per case. */
+const fieldNames = distinct(content.files.flatMap((file) => Object.keys(file.fields)));
+const rows = content.files.flatMap((file, fileIndex) => {
+  const lists = [...Object.entries(file.columns), ...Object.entries(file.fields).map(([name, values]) => [fieldKey(name), values])];
+  return Array.from({ length: lists.length ? lists[0][1].length : 0 }, (_, index) => {
+    const row = { file: file.name, fileIndex, index };
+    for (const [name, values] of lists) row[name] = values[index];
     return row;
   });
 });
 rows.forEach((row, id) => { row.id = id; });
-const rowsOf = (f) => rows.filter((r) => r.from === f);
+const rowsOf = (fileIndex) => rows.filter((r) => r.fileIndex === fileIndex);
+const severalFiles = content.files.length > 1;
 
-/* Pictures are drawn when they come into view, and anew when the colours change. */
-const drawn = new Map();
+/* Charts are drawn when they come into view, and again when the colors change. */
+const drawn = new Set();
 function draw(div) {
-  const [traces, shape] = div.make();
-  if (shape.height) div.style.height = `${shape.height}px`;
-  drawn.set(div, true);
-  window.Plotly.react(div, traces, shape, CONFIG);
+  const [traces, layout] = div.makeChart();
+  if (layout.height) div.style.height = `${layout.height}px`;
+  drawn.add(div);
+  window.Plotly.react(div, traces, layout, CONFIG);
   if (div.onPoint && !div.listens && div.on) {
     div.listens = true;
     div.on("plotly_click", (event) => div.onPoint(event.points[0].customdata));
   }
 }
-const seen = new IntersectionObserver((entries) => entries.forEach((e) => { if (e.isIntersecting && !drawn.has(e.target)) draw(e.target); }), { rootMargin: "300px" });
-dark.addEventListener("change", () => drawn.forEach((_, div) => draw(div)));
+const observer = new IntersectionObserver((entries) => entries.forEach((e) => { if (e.isIntersecting && !drawn.has(e.target)) draw(e.target); }), { rootMargin: "300px" });
+dark.addEventListener("change", () => drawn.forEach(draw));
 /* Paper is white, whatever the screen is. */
 window.addEventListener("beforeprint", () => { document.documentElement.dataset.paper = "yes"; document.querySelectorAll(".plot").forEach(draw); });
-window.addEventListener("afterprint", () => { delete document.documentElement.dataset.paper; drawn.forEach((_, div) => draw(div)); });
+window.addEventListener("afterprint", () => { delete document.documentElement.dataset.paper; drawn.forEach(draw); });
 
-function picture(parent, label, wide, make, onPoint) {
+function addPlot(parent, label, wide, makeChart, onPoint) {
   const div = element("div", { class: wide ? "plot wide" : "plot", role: "group", "aria-label": label });
-  div.make = make;
+  div.makeChart = makeChart;
   div.onPoint = onPoint;
   parent.append(div);
-  seen.observe(div);
+  observer.observe(div);
   return div;
 }
 
-function addChart(chart, f) {
-  const file = content.files[f], own = rowsOf(f), chosen = {};
-  const choices = (chart.choices ? chart.choices(own, file) : []).map(([name, label, values]) => [name, label, values.map((v) => (Array.isArray(v) ? v : [v, v]))]);
+function addChart(chart, fileIndex) {
+  const file = content.files[fileIndex], all = rowsOf(fileIndex), selected = {};
+  const choices = (chart.choices ? chart.choices(all, file) : []).map(([name, label, values]) => [name, label, values.map((v) => (Array.isArray(v) ? v : [v, v]))]);
   if (choices.some(([, , values]) => !values.length)) return;
-  choices.forEach(([name, , values]) => { chosen[name] = values[0][0]; });
-  const taken = () => chart.rows(own, chosen, file);
-  if (!taken().length) return;
-  const many = content.files.length > 1 ? ` (${file.name})` : "";
-  const figure = element("figure", { class: chart.wide ? "wide" : null, id: `${chart.id}-${f}` }, element("figcaption", {}, element("strong", {}, chart.title + many), chart.text));
-  const shown = element("span", {});
-  const make = () => {
-    const found = taken(), some = thinned(found);
-    shown.textContent = some.length < found.length ? ` Every ${Math.ceil(found.length / MOST_POINTS)}th of ${found.length} points is drawn.` : "";
-    return chart.draw(some, chosen, file);
+  choices.forEach(([name, , values]) => { selected[name] = values[0][0]; });
+  const selectedRows = () => chart.rows(all, selected, file);
+  if (!selectedRows().length) return;
+  const title = chart.title + (severalFiles ? ` (${file.name})` : "");
+  const figure = element("figure", { class: chart.wide ? "wide" : null, id: `${chart.id}-${fileIndex}` }, element("figcaption", {}, element("strong", {}, title), chart.text));
+  const thinning = element("span", {});
+  const makeChart = () => {
+    const every = selectedRows(), some = thinned(every);
+    thinning.textContent = some.length < every.length ? ` The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.` : "";
+    return chart.draw(some, selected, file);
   };
-  figure.firstChild.append(shown);
+  figure.firstChild.append(thinning);
   const bar = element("div", { class: "choices" });
-  choices.filter(([, , values]) => values.length > 1).forEach(([name, label, values]) => bar.append(choice(label, values, (v) => { chosen[name] = v; draw(div); }, chosen[name])));
+  choices.filter(([, , values]) => values.length > 1).forEach(([name, label, values]) => bar.append(choice(label, values, (v) => { selected[name] = v; draw(div); }, selected[name])));
   if (bar.children.length) figure.append(bar);
-  const div = picture(figure, `${chart.title} ${chart.text} The table below has every number.`, chart.tall, make, (id) => id != null && showDetails(rows[id]));
-  document.getElementById("pictures").append(figure);
-  document.getElementById("sections").append(element("a", { href: `#${chart.id}-${f}` }, chart.title + many));
+  const div = addPlot(figure, `${chart.title}. ${chart.text} The table below has every number.`, chart.tall, makeChart, (id) => id != null && showDetails(rows[id]));
+  document.getElementById("charts").append(figure);
+  document.getElementById("sections").append(element("a", { href: `#${chart.id}-${fileIndex}` }, title));
 }
 
 /* ---- table ---- */
 
-const many = content.files.length > 1;
+const POSITIONS = ["fastest", "tie", null];
 const COLUMNS = [
-  ...(many ? [["file", "File", (r) => r.file]] : []),
-  ["op", "Operation", (r) => r.op],
-  ["title", "Problem", (r) => r.title],
-  ["precision", "Precision", (r) => r.precision],
-  ["library", "Library", (r) => r.library],
-  ["time_s", "Time", (r) => words.seconds(r.time_s), "number"],
-  ["half", "± 95 %", words.interval, "number", (r) => words.half(r)],
-  ["flop_per_s", "TFLOP/s", (r) => words.tera(r.flop_per_s), "number"],
-  ["bytes_per_s", "GB/s", (r) => words.giga(r.bus_bytes_per_s ?? r.bytes_per_s), "number", (r) => r.bus_bytes_per_s ?? r.bytes_per_s],
-  ["limit", "Nearest roof", (r) => r.limit ?? "–"],
-  ["share_of_limit", "Of it", (r) => words.percent(r.share_of_limit), "number"],
-  ["place", "Fastest", (r) => ({ 1: "fastest", 2: "tie" })[r.place] ?? "", "", (r) => ({ 1: 0, 2: 1 })[r.place] ?? 2],
-  ["status", "Status", (r) => statusWords(r)],
-  ["notes", "Notes", (r) => r.notes ?? ""],
+  ...(severalFiles ? [column("file", "File")] : []),
+  column("op", "Operation"),
+  column("title", "Problem"),
+  column("precision", "Precision"),
+  column("library", "Library"),
+  number("time_s", "Time", (r) => format.seconds(r.time_s)),
+  number("half", "±", format.interval, format.halfWidth),
+  number("flop_per_s", "TFLOP/s", (r) => format.tera(r.flop_per_s)),
+  number("bytes_per_s", "GB/s", (r) => format.giga(r.bus_bytes_per_s ?? r.bytes_per_s), (r) => r.bus_bytes_per_s ?? r.bytes_per_s),
+  column("limit", "Limited by"),
+  number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit)),
+  column("position", "Fastest", (r) => r.position ?? "", { value: (r) => POSITIONS.indexOf(r.position) }),
+  column("status", "Status", (r) => statusText(r)),
+  column("notes", "Notes", (r) => r.notes ?? ""),
 ];
 
+/* The fields in which the problems of one operation differ; none while several operations are shown. */
+function fieldsOf(selectedRows) {
+  const ops = distinct(selectedRows.map((r) => r.op));
+  if (ops.length !== 1) return [];
+  const names = distinct(content.files.flatMap((file) => file.fields_of[ops[0]] ?? []));
+  return names.filter((name) => distinct(selectedRows.map((r) => r[fieldKey(name)])).length > 1);
+}
+
 function addTable() {
+  const names = distinct(content.files.flatMap((file) => Object.keys(file.columns)));
   return new Table(rows, COLUMNS, {
     search: (r) => [r.case, r.title, r.library, r.applications, r.notes, r.reason],
-    filters: [...(many ? [["file", "File"]] : []), ["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Nearest roof"], ["status", "Status"]],
-    exported: ["file", ...distinct(content.files.flatMap((f) => Object.keys(f.columns)))],
+    filters: [...(severalFiles ? [["file", "File"]] : []), ["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Limited by"], ["status", "Status"]],
+    exported: ["file", ...names, ...fieldNames.filter((name) => !names.includes(name)).map(fieldKey)],
     fileName: "deepbench.csv",
-    open: (row, text) => element("button", { type: "button", title: "All of this case", onclick: () => showDetails(row) }, text),
+    fieldsOf,
+    open: (row, text) => element("button", { type: "button", title: "Details of this case", onclick: () => showDetails(row) }, text),
     decorate(td, name, row) {
-      if (name === "library" && row.place === 1) td.classList.add("first");
-      if (name === "status" && !["ok", "published", "imported"].includes(row.status)) td.classList.add("bad");
+      if (name === "library" && row.position === "fastest") td.classList.add("first");
+      if (name === "status" && !MEASURED.includes(row.status)) td.classList.add("bad");
       if (name === "share_of_limit" && row.share_of_limit != null) td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }));
     },
   });
 }
 
-/* ---- one case ---- */
+/* ---- details of one case ---- */
 
-function timeWords(row) {
+function timeText(row) {
   if (row.time_s == null) return "–";
   const parts = [];
-  if (row.low_s != null) parts.push(`95 %: ${words.seconds(row.low_s)} to ${words.seconds(row.high_s)}${row.interval_of === "one process" ? " (from inside one process, so too narrow)" : ""}`);
-  if (row.processes != null && row.status === "ok") parts.push(`${row.processes} fresh process${row.processes === 1 ? "" : "es"}`);
-  if (row.clean_fraction != null) parts.push(`${words.percent(row.clean_fraction)} of samples undisturbed`);
-  return [words.seconds(row.time_s), ...parts].join(", ");
+  if (row.low_s != null) parts.push(`95 % confidence interval ${format.seconds(row.low_s)} to ${format.seconds(row.high_s)}${row.interval_of === "one process" ? " (from one process, so too narrow)" : ""}`);
+  if (row.processes != null && row.status === "ok") parts.push(`${row.processes} process${row.processes === 1 ? "" : "es"}`);
+  if (row.clean_fraction != null) parts.push(`${format.percent(row.clean_fraction)} of samples undisturbed`);
+  return [format.seconds(row.time_s), ...parts].join(", ");
 }
 
-const statusWords = (row) => (row.reason ? `${row.status.replaceAll("_", " ")}: ${row.reason}` : row.status.replaceAll("_", " "));
+function statusText(row) {
+  const status = row.status.replaceAll("_", " ");
+  return row.reason ? `${status}: ${row.reason}` : status;
+}
+
+function factsOf(row) {
+  const rates = [row.flop_per_s && `${format.tera(row.flop_per_s)} TFLOP/s`, row.bytes_per_s && `${format.giga(row.bytes_per_s)} GB/s`, row.bus_bytes_per_s && `${format.giga(row.bus_bytes_per_s)} GB/s bus bandwidth`];
+  return [
+    ["Status", statusText(row)],
+    ["Time per call", timeText(row)],
+    ["First call", row.first_call_s == null ? null : format.seconds(row.first_call_s)],
+    ["Work", row.traffic_bytes == null ? null : `${row.flop ? `${format.significant(row.flop / 1e9)} GFLOP, ` : ""}${format.bytes(row.traffic_bytes)} of minimum memory traffic`],
+    ["Rate", rates.filter(Boolean).join(", ") || "–"],
+    ["Limited by", row.limit ? `${row.limit}, ${format.percent(row.share_of_limit)} of peak (share of its time at each limit: ${row.limit_evidence})` : "–"],
+    ["Library", `${row.library} ${row.version ?? ""}`],
+    ["Energy", row.joules_per_call == null ? null : `${format.joules(row.joules_per_call)} per call`],
+    ["Memory", row.peak_memory_bytes == null ? null : `${format.bytes(row.peak_memory_bytes)} peak of the process`],
+    ["Applications", row.applications],
+    ["Notes", row.notes],
+  ].filter(([, value]) => value);
+}
 
 function showDetails(row) {
-  const dialog = document.getElementById("details"), file = content.files[row.from];
-  const facts = [
-    ["Status", statusWords(row)],
-    ["Time", timeWords(row)],
-    ["First call", row.first_call_s == null ? null : words.seconds(row.first_call_s)],
-    ["Work", `${row.flop ? `${words.significant(row.flop / 1e9)} GFLOP, ` : ""}${words.bytes(row.traffic_bytes)} of least traffic`],
-    ["Rate", [row.flop_per_s && `${words.tera(row.flop_per_s)} TFLOP/s`, row.bytes_per_s && `${words.giga(row.bytes_per_s)} GB/s`, row.bus_bytes_per_s && `${words.giga(row.bus_bytes_per_s)} GB/s on the bus`].filter(Boolean).join(", ") || "–"],
-    ["Nearest roof", row.limit ? `${row.limit}, of which it reaches ${words.percent(row.share_of_limit)} (shares of its time that each roof explains: ${row.limit_evidence})` : "–"],
-    ["Library", `${row.library} ${row.version ?? ""}`],
-    ["Energy", row.joules_per_call == null ? null : `${words.joules(row.joules_per_call)} a call`],
-    ["Memory", row.peak_memory_bytes == null ? null : `${words.bytes(row.peak_memory_bytes)} at most in the process`],
-    ["Applications", row.applications], ["Notes", row.notes],
-  ].filter(([, v]) => v);
-  const byHand = () => { copy.textContent = "Select it by hand"; };
-  const copy = element("button", { type: "button", onclick: () => (navigator.clipboard ? navigator.clipboard.writeText(row.command).then(() => { copy.textContent = "Copied"; }, byHand) : byHand()) }, "Copy");
-  const samples = file.samples[row.at] || [];
+  const dialog = document.getElementById("details"), samples = content.files[row.fileIndex].samples[row.index] || [];
+  const copyFailed = () => { copy.textContent = "Please select and copy it"; };
+  const copy = element("button", { type: "button", onclick: () => (navigator.clipboard ? navigator.clipboard.writeText(row.command).then(() => { copy.textContent = "Copied"; }, copyFailed) : copyFailed()) }, "Copy");
   dialog.replaceChildren(
     element("h2", { id: "details-title" }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
-    element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
-    row.command ? element("p", {}, "Measure it again: ", element("code", {}, row.command), " ", copy) : "",
+    element("dl", {}, ...factsOf(row).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    row.command ? element("p", {}, "To measure it again: ", element("code", {}, row.command), " ", copy) : "",
   );
   dialog.append(element("p", {}, element("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   dialog.showModal();
   if (samples.some((s) => s.length > 1)) {
     const div = element("div", { class: "plot", role: "group", "aria-label": "Samples of each process" });
-    div.make = () => samplesChart(samples);
+    div.makeChart = () => samplesChart(samples);
     dialog.insertBefore(div, dialog.lastChild);
     draw(div);
     dialog.addEventListener("close", () => drawn.delete(div), { once: true });
   }
 }
 
-/* ---- all of it ---- */
+/* ---- the page ---- */
 
 document.querySelectorAll("[data-pair]").forEach((parent) => {
   const pair = content.pairs[Number(parent.dataset.pair)];
   if (!pair.cases.length) return;
-  const means = element("table", {}, element("caption", { class: "unseen" }, `Geometric means of ${pair.first} and ${pair.second}`), element("thead", {}, element("tr", {}, ...["Geometric mean", "Cases", "Ratio", "95 % interval"].map((t) => element("th", { scope: "col", class: t === "Cases" || t === "Ratio" ? "number" : null }, t)))), element("tbody", {}, ...pair.means.map((m) => element("tr", {}, element("td", {}, m["geometric mean"]), element("td", { class: "number" }, String(m.cases)), element("td", { class: "number" }, words.ratio(m.ratio)), element("td", {}, m.low == null ? "–" : `${words.ratio(m.low)} to ${words.ratio(m.high)}`)))));
-  parent.append(element("div", { class: "slide", tabindex: 0, role: "region", "aria-label": `Means of ${pair.first} and ${pair.second}` }, means));
-  const figure = element("figure", { class: "wide" }, element("figcaption", {}, element("strong", {}, "Case by case"), pair.published ? "Their times have no interval; bars are ours." : "Bars are 95 % intervals."));
+  const interval = (m) => (m.low == null ? "–" : `${format.ratio(m.low)} to ${format.ratio(m.high)}`);
+  parent.append(plainTable(`Geometric means: ${pair.first} and ${pair.second}`, [
+    column("geometric mean", "Geometric mean"), number("cases", "Cases"), number("ratio", "Ratio", (m) => format.ratio(m.ratio)), column("low", "95 % interval", interval),
+  ], pair.means));
+  const figure = element("figure", { class: "wide" }, element("figcaption", {}, element("strong", {}, "Ratio of each case"), pair.published ? "Bars: 95 % confidence intervals of this file's times; published times have none." : "Bars: 95 % confidence intervals."));
   parent.append(figure);
-  picture(figure, `Ratios of ${pair.first} and ${pair.second}, case by case; their geometric means are in the table above.`, true, () => pairChart(pair));
+  addPlot(figure, `Ratio of each case, ${pair.first} and ${pair.second}. The geometric means are in the table above.`, true, () => pairChart(pair));
 });
-content.files.forEach((_, f) => CHARTS.forEach((chart) => addChart(chart, f)));
+content.files.forEach((_, fileIndex) => CHARTS.forEach((chart) => addChart(chart, fileIndex)));
 document.getElementById("sections").append(element("a", { href: "#cases" }, "All cases"));
 const table = addTable();
 document.documentElement.dataset.ready = "yes";

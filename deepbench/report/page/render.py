@@ -1,13 +1,13 @@
-"""Content → HTML. Jinja2 escapes what files say; what scripts draw is data in the page, never markup.
+"""Pages as HTML. Jinja2 escapes texts of files, and the data of scripts is JSON in the page, never markup.
 
-The page's own rules (content security policy) let it run the scripts that are in it, told by their hashes, and load
-nothing from anywhere.
+The content security policy of a page allows its own scripts, identified by hash, and loads nothing else.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources, util
@@ -15,12 +15,34 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import to_bytes
+from deepbench.core.json_lines import printable, to_bytes
 from deepbench.core.version import VERSION
+from deepbench.report.page import content as contents
+from deepbench.results.file import ResultFile
 
-SCRIPTS = ("words.js", "table.js", "charts.js", "page.js")
+SCRIPTS = ("format.js", "table.js", "charts.js", "page.js")
 
 REMEDY = "a page needs Jinja2 and Plotly: pip install jinja2 plotly"
+
+
+def write_report(files: Sequence[ResultFile], machines: Sequence[str], path: Path, title: str | None) -> None:
+    """Write a page about result files. The first is compared with each other file, all with published machines."""
+    plotly()  # a missing package is reported before the work, not after it
+    names = [file.path.name for file in files]
+    if len(set(names)) < len(names):
+        names = [str(file.path) for file in files]
+    named = list(zip(files, names, strict=True))
+    pairs = [contents.of_pair(files[0], file, (names[0], name)) for file, name in named[1:]]
+    pairs += [contents.of_published(file, name, machine) for file, name in named for machine in machines]
+    content = {"files": [contents.of_file(file, name) for file, name in named], "pairs": pairs}
+    html = page(content, printable(title or f"DeepBench: {', '.join(names)}"))
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(html)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
 
 
 def page(content: Mapping[str, Any], title: str) -> bytes:
@@ -39,16 +61,16 @@ def page(content: Mapping[str, Any], title: str) -> bytes:
     )
 
 
-# Where a template's data goes. No text in a page has this character: HTML has none, and `printable` takes it out.
-HERE = "\0"
+# Marks the place of the data in a template. HTML cannot contain this character, and `printable` removes it from texts.
+DATA_MARK = "\0"
 
 
 def filled(template: str, embed: Any, **values: Any) -> bytes:
-    """A template with its values and the data for its scripts; `BadInput` with the remedy without Jinja2.
+    """A template with its values and the data of its scripts; `BadInput` with the remedy without Jinja2.
 
-    The data is put in as bytes: as text it would be held several times, and it is most of a large page.
+    The data, most of a large page, is joined as bytes: Jinja2 would hold several copies of it as text.
     """
-    before, after = _template(template).render(version=VERSION, data=HERE, **values).split(HERE)
+    before, after = _template(template).render(version=VERSION, data=DATA_MARK, **values).split(DATA_MARK)
     return b"".join((before.encode(), embedded(embed), after.encode()))
 
 
@@ -56,38 +78,38 @@ REST = "style-src 'unsafe-inline'{0}; img-src{0} data: blob:; base-uri 'none'; f
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """What a lone page may do: run these scripts, show pictures that it drew itself, and nothing else."""
+    """The content security policy of a single page: these scripts, and images that they draw."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     return f"default-src 'none'; script-src {hashes}; {REST.format('')}"
 
 
 def site_policy() -> str:
-    """What a page of a site may do: run the scripts that lie beside it, and nothing else."""
+    """The content security policy of a page of a site: scripts of the site."""
     return f"default-src 'none'; script-src 'self'; {REST.format(' ' + chr(39) + 'self' + chr(39))}"
 
 
 def embedded(content: Any) -> bytes:
-    """JSON that can stand in a script element, whatever texts are in it."""
+    """JSON that is safe inside a script element, whatever texts it contains."""
     return to_bytes(content).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 @cache
 def plotly() -> str:
     """Plotly's script; `BadInput` with the remedy where it is not installed."""
-    found = util.find_spec("plotly")
-    if found is None or found.origin is None:
+    spec = util.find_spec("plotly")
+    if spec is None or spec.origin is None:
         raise BadInput(REMEDY)
-    path = Path(found.origin).parent / "package_data" / "plotly.min.js"
+    path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
     try:
-        # A script element ends at its closing tag, even inside of a text.
+        # A closing tag ends a script element even inside a string.
         return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
     except OSError:
-        raise BadInput(f"Plotly is here without its script {path.name}; {REMEDY}") from None
+        raise BadInput(f"Plotly is installed without its script {path.name}; {REMEDY}") from None
 
 
 @cache
 def asset(name: str) -> str:
-    """A file of the page's own."""
+    """A template, style or script of this folder."""
     return resources.files("deepbench").joinpath("report", "page", name).read_text(encoding="utf-8")
 
 

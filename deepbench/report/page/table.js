@@ -1,54 +1,33 @@
 "use strict";
-/* A table of any number of rows that sorts, filters, searches and exports; only the rows in view are in the document.
-
-A column is [name, title, text of a row, kind, value to sort by]; what is missing comes last, either way. */
-const ROW = 34, EXTRA = 20, MOST_PRINTED = 3000;
+/* A table of any number of rows that sorts, filters, searches and exports. Only the visible rows are in the document. */
+const ROW_HEIGHT = 34, EXTRA_ROWS = 20, MOST_PRINTED = 3000, MOST_OPTIONS = 500;
 const collator = new Intl.Collator("en", { numeric: true });
 
+/* A column: `name` is the key of its values, `show` formats a row, `value` is what rows are sorted by. */
+const column = (name, title, show, { align = "left", value } = {}) => ({ name, title, show: show ?? ((r) => format.text(r[name])), align, value: value ?? ((r) => r[name]) });
+const number = (name, title, show, value) => column(name, title, show, { align: "right", value });
+
+/* The key of a problem's field in a row: no other key has an equals sign. */
+const fieldKey = (name) => `${name}=`;
+
+/* Words such as m=64 or k>=1024 compare a field of the problem. */
+const COMPARISON = /^([a-z_][a-z_0-9]*)(<=|>=|<|>|=)([a-z_0-9.]+)$/i;
+const COMPARE = { "=": (a, b) => a === b, "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b };
+
 class Table {
-  constructor(rows, columns, { search, filters, exported, open, decorate, fileName }) {
-    Object.assign(this, { rows, columns, searched: search, exported, open, decorate, fileName });
+  /* `search` lists the texts of a row to search in. `filters` are pairs of key and label. `fieldsOf` gives the fields of
+     the problems that pass the filters: each gets a filter, and a column before the status. */
+  constructor(rows, columns, { search, filters, exported, fileName, open, decorate, fieldsOf = () => [] }) {
+    Object.assign(this, { rows, fixed: columns, search, exported, open, decorate, fileName, fieldsOf });
     this.scroller = document.getElementById("scroller");
     this.table = document.getElementById("table");
     this.body = this.table.tBodies[0];
-    this.chosen = { search: "" };
+    this.selected = {};
+    this.query = [];
     this.sort = null;
-    this.down = false;
-    this.from = -1;
-    this.shown = rows;
+    this.descending = false;
+    this.first = -1;
     this.makeFilters(filters);
-    this.makeHead();
-    this.refresh();
-  }
-
-  makeFilters(filters) {
-    const form = document.getElementById("filters");
-    form.addEventListener("submit", (event) => event.preventDefault());
-    let timer;
-    const search = element("input", { type: "search", placeholder: "words", oninput: () => {
-      clearTimeout(timer);
-      timer = setTimeout(() => { this.chosen.search = search.value.trim().toLowerCase(); this.begin(); }, 120);
-    } });
-    form.append(element("label", {}, "Search", search));
-    for (const [name, label] of filters) {
-      const values = distinct(this.rows.map((r) => r[name])).map(String);
-      if (values.length > 1) form.append(choice(label, [["", "all"], ...values.map((v) => [v, v.replaceAll("_", " ")])], (v) => { this.chosen[name] = v; this.begin(); }));
-    }
-    form.append(element("button", { type: "button", id: "export", onclick: () => this.download() }, "Export CSV"));
-  }
-
-  makeHead() {
-    const tr = element("tr", { "aria-rowindex": 1 });
-    this.head = this.columns.map(([, title, , kind], i) => {
-      const th = element("th", { scope: "col", class: kind || null, "aria-sort": "none" }, element("button", { type: "button", onclick: () => {
-        this.down = this.sort === i ? !this.down : false;
-        this.sort = i;
-        this.refresh();
-      } }, title));
-      tr.append(th);
-      return th;
-    });
-    this.table.tHead.append(tr);
     let waiting = false;
     this.scroller.addEventListener("scroll", () => {
       if (waiting) return;
@@ -56,75 +35,134 @@ class Table {
       requestAnimationFrame(() => { waiting = false; this.paint(); });
     });
     window.addEventListener("beforeprint", () => this.paint(true));
-    window.addEventListener("afterprint", () => { this.from = -1; this.paint(); });
+    window.addEventListener("afterprint", () => { this.first = -1; this.paint(); });
+    this.updateFields();
+    this.refresh();
+  }
+
+  makeFilters(filters) {
+    const form = document.getElementById("filters");
+    form.addEventListener("submit", (event) => event.preventDefault());
+    let timer;
+    const input = element("input", { type: "search", size: 22, placeholder: this.rows.some((r) => fieldKey("m") in r) ? "words, m=64, k>=1024" : "words", oninput: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => { this.query = input.value.split(/\s+/).filter(Boolean); this.restart(); }, 120);
+    } });
+    form.append(element("label", {}, "Search", input));
+    for (const [name, label] of filters) {
+      const values = distinct(this.rows.map((r) => r[name])).map(String);
+      if (values.length > 1) form.append(this.filter(name, label, values, () => { this.updateFields(); this.restart(); }));
+    }
+    this.fieldFilters = element("fieldset", { id: "fields", hidden: true }, element("legend", { class: "unseen" }, "Fields of the problem"));
+    form.append(this.fieldFilters, element("button", { type: "button", id: "export", onclick: () => this.download() }, "Export CSV"));
+  }
+
+  filter(name, label, values, onchange) {
+    return choice(label, [["", "all"], ...values.map((v) => [v, v.replaceAll("_", " ")])], (v) => { this.selected[name] = v; onchange(); }, this.selected[name]);
+  }
+
+  /* Columns and filters for the fields of the problems that are left. */
+  updateFields() {
+    const rows = this.rows.filter((row) => this.isSelected(row, (name) => !name.endsWith("=")));
+    const fields = this.fieldsOf(rows);
+    for (const name of Object.keys(this.selected)) if (name.endsWith("=") && !fields.includes(name.slice(0, -1))) delete this.selected[name];
+    const filters = fields.map((name) => [name, distinct(rows.map((r) => r[fieldKey(name)])).sort((a, b) => collator.compare(a, b)).map(String)]);
+    const few = filters.filter(([, values]) => values.length > 1 && values.length <= MOST_OPTIONS);
+    this.fieldFilters.replaceChildren(this.fieldFilters.firstChild, ...few.map(([name, values]) => this.filter(fieldKey(name), name, values, () => this.restart())));
+    this.fieldFilters.hidden = !few.length;
+    const at = this.fixed.findIndex((c) => c.name === "status");
+    const ofFields = fields.map((name) => (rows.some((r) => typeof r[fieldKey(name)] === "string") ? column : number)(fieldKey(name), name));
+    this.columns = fields.length ? [...this.fixed.slice(0, at), ...ofFields, ...this.fixed.slice(at)] : this.fixed;
+    if (!this.columns.some((c) => c.name === this.sort)) this.sort = null;
+    this.makeHead();
+  }
+
+  makeHead() {
+    const tr = element("tr", { "aria-rowindex": 1 });
+    this.head = this.columns.map(({ name, title, align }) => {
+      const th = element("th", { scope: "col", class: align, "aria-sort": "none" }, element("button", { type: "button", onclick: () => {
+        this.descending = this.sort === name ? !this.descending : false;
+        this.sort = name;
+        this.refresh();
+      } }, title));
+      tr.append(th);
+      return th;
+    });
+    this.table.tHead.replaceChildren(tr);
+  }
+
+  isSelected(row, counts = () => true) {
+    return Object.entries(this.selected).every(([name, value]) => !value || !counts(name) || String(row[name]) === value);
   }
 
   matches(row) {
-    for (const [name, value] of Object.entries(this.chosen)) if (name !== "search" && value && String(row[name]) !== value) return false;
-    if (!this.chosen.search) return true;
-    row.words ??= this.searched(row).join(" ").toLowerCase();
-    return this.chosen.search.split(/\s+/).every((w) => row.words.includes(w));
+    if (!this.isSelected(row)) return false;
+    return this.query.every((word) => {
+      const [, name, operator, text] = COMPARISON.exec(word) ?? [];
+      const value = name && row[fieldKey(name)];
+      if (value != null) return typeof value === "number" ? COMPARE[operator](value, Number(text)) : operator === "=" && String(value) === text;
+      row.searched ??= this.search(row).join(" ").toLowerCase();
+      return row.searched.includes(word.toLowerCase());
+    });
   }
 
-  order(a, b, value) {
+  /* Missing values come last in both directions. */
+  compare(a, b, value) {
     const x = value(a), y = value(b);
     if (x == null || y == null) return (x == null) - (y == null);
-    const found = typeof x === "number" ? x - y : collator.compare(String(x), String(y));
-    return this.down ? -found : found;
+    const order = typeof x === "number" && typeof y === "number" ? x - y : collator.compare(String(x), String(y));
+    return this.descending ? -order : order;
   }
 
-  begin() {
+  restart() {
     this.scroller.scrollTop = 0;
     this.refresh();
   }
 
   refresh() {
     this.shown = this.rows.filter((row) => this.matches(row));
-    if (this.sort !== null) {
-      const [name, , text, , value] = this.columns[this.sort];
-      const get = value || ((r) => (typeof r[name] === "number" ? r[name] : r[name] == null ? null : text(r)));
-      this.shown.sort((a, b) => this.order(a, b, get) || a.id - b.id);
-    }
+    const sorted = this.columns.find((c) => c.name === this.sort);
+    if (sorted) this.shown.sort((a, b) => this.compare(a, b, sorted.value) || a.id - b.id);
     document.getElementById("count").textContent = `${this.shown.length} of ${this.rows.length} rows`;
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
-    this.head.forEach((th, i) => th.setAttribute("aria-sort", this.sort === i ? (this.down ? "descending" : "ascending") : "none"));
-    this.from = -1;
+    this.head.forEach((th, i) => th.setAttribute("aria-sort", this.columns[i] === sorted ? (this.descending ? "descending" : "ascending") : "none"));
+    this.first = -1;
     this.paint();
   }
 
   paint(everything = false) {
-    const high = Math.ceil((this.scroller.clientHeight || 600) / ROW), count = this.shown.length;
-    const from = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW) - EXTRA, count - high - 2 * EXTRA));
-    const start = everything ? 0 : from - (from % 10);
-    if (start === this.from && !everything) return;
-    this.from = start;
-    /* A button that is painted anew keeps the keyboard. */
+    const visible = Math.ceil((this.scroller.clientHeight || 600) / ROW_HEIGHT), count = this.shown.length;
+    const top = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW_HEIGHT) - EXTRA_ROWS, count - visible - 2 * EXTRA_ROWS));
+    const start = everything ? 0 : top - (top % 10);
+    if (start === this.first && !everything) return;
+    this.first = start;
+    /* A button keeps the keyboard focus when its row is painted again. */
     const focused = document.activeElement?.closest?.("#table tbody tr")?.dataset.id;
-    const end = everything ? Math.min(count, MOST_PRINTED) : Math.min(count, start + high + 2 * EXTRA + 10);
+    const end = everything ? Math.min(count, MOST_PRINTED) : Math.min(count, start + visible + 2 * EXTRA_ROWS + 10);
     const gap = (height) => element("tr", { "aria-hidden": "true" }, element("td", { colspan: this.columns.length, style: `height:${height}px;border:0;padding:0` }));
-    const made = this.shown.slice(start, end).map((row, i) => {
+    const painted = this.shown.slice(start, end).map((row, i) => {
       const tr = element("tr", { "aria-rowindex": start + i + 2, "data-id": row.id });
-      for (const column of this.columns) {
-        const [name, , text, kind] = column, td = element("td", { class: kind || null });
-        if (this.open && name === "title") td.append(this.open(row, text(row)));
-        else td.textContent = text(row);
+      for (const { name, show, align } of this.columns) {
+        const td = element("td", { class: align });
+        td.append(this.open && name === "title" ? this.open(row, show(row)) : show(row));
         this.decorate?.(td, name, row);
         tr.append(td);
       }
       return tr;
     });
-    const rest = everything ? [element("tr", {}, element("td", { colspan: this.columns.length }, `${count - end} more rows are not printed; Export CSV has all.`))] : [gap((count - end) * ROW)];
-    this.body.replaceChildren(...(start ? [gap(start * ROW)] : []), ...made, ...(end < count ? rest : []));
+    const rest = everything ? [element("tr", {}, element("td", { colspan: this.columns.length }, `${count - end} more rows are not printed; Export CSV has all.`))] : [gap((count - end) * ROW_HEIGHT)];
+    this.body.replaceChildren(...(start ? [gap(start * ROW_HEIGHT)] : []), ...painted, ...(end < count ? rest : []));
     if (focused != null) this.body.querySelector(`tr[data-id="${focused}"] :is(button, a)`)?.focus({ preventScroll: true });
   }
 
-  /* What is in the table now, for spreadsheets: plain values, and no text that one takes for a formula. */
+  /* The visible rows for spreadsheets: plain values, and no text that a spreadsheet would run as a formula. */
   csv() {
     const cell = (v) => {
       const text = v == null ? "" : typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? `'${v}` : String(v);
       return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
-    return [this.exported, ...this.shown.map((r) => this.exported.map((n) => r[n]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
+    const header = this.exported.map((name) => name.replace(/=$/, ""));
+    return [header, ...this.shown.map((r) => this.exported.map((n) => r[n]))].map((line) => line.map(cell).join(",")).join("\n") + "\n";
   }
 
   download() {
@@ -132,4 +170,12 @@ class Table {
     element("a", { href: url, download: this.fileName }).click();
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
+}
+
+/* A small table without filters, in the same columns. */
+function plainTable(caption, columns, rows) {
+  const head = columns.map(({ title, align }) => element("th", { scope: "col", class: align }, title));
+  const body = rows.map((row) => element("tr", {}, ...columns.map(({ show, align }) => element("td", { class: align }, show(row)))));
+  const table = element("table", {}, element("caption", { class: "unseen" }, caption), element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+  return element("div", { class: "slide", tabindex: 0, role: "region", "aria-label": caption }, table);
 }

@@ -1,4 +1,4 @@
-"""A vendor library made here, by a C compiler: it records arguments and does the arithmetic on the CPU."""
+"""A fake vendor library, compiled here. It records arguments and does the arithmetic on the CPU."""
 
 import shutil
 import subprocess
@@ -21,28 +21,28 @@ def fakes(tmp_path_factory):
     """The fake library of each vendor: its path."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler here to build the fake GPU")
+        pytest.skip("the fake GPU needs a C compiler")
     folder = tmp_path_factory.mktemp("fakes")
-    found = {}
+    paths = {}
     for name in VENDORS:
-        found[name] = folder / f"fake-{name}.so"
+        paths[name] = folder / f"fake-{name}.so"
         define = ["-DHIP"] if name == "hip" else []
         sources = [str(p) for p in sorted(HERE.glob("fake*.c"))]
-        words = [compiler, "-O2", "-shared", "-fPIC", *define, *sources, "-o", str(found[name]), "-lm"]
+        words = [compiler, "-O2", "-shared", "-fPIC", *define, *sources, "-o", str(paths[name]), "-lm"]
         subprocess.run(words, check=True)
-    return found
+    return paths
 
 
 @pytest.fixture
 def gpu(fakes, monkeypatch):
-    """Put the fake in the place of every library of both vendors; returns a function that measures a case."""
+    """Replace all libraries of both vendors by the fake; returns a function that measures a case."""
     for name, vendor in VENDORS.items():
         for library in vendor.libraries.values():
             monkeypatch.setenv(library.variable, str(fakes[name]))
 
-    def measured(text, rules=QUICK, timeout_s=60.0, **environment):
+    def measure(text, rules=QUICK, timeout_s=60.0, **environment):
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)
         return measure_case(parse_case(text), 1, rules, timeout_s)
 
-    return measured
+    return measure

@@ -1,4 +1,4 @@
-/* Runtime, driver, NVML, BLAS and BLASLt of the make-believe GPU. See fake.h. */
+/* Runtime, driver, NVML, AMD SMI, BLAS and BLASLt of the fake GPU. See fake.h. */
 #include "fake.h"
 
 #include <malloc.h>
@@ -67,7 +67,7 @@ struct queue {
     int count;
 };
 static struct queue stream, *capture;
-/* As drivers do: beyond so many launches the host has to wait for the card. */
+/* After so many launches the host waits for the GPU, as with real drivers. */
 enum { MOST_WAITING = 1024 };
 
 static void append(struct queue *queue, work function, const void *arguments, size_t bytes)
@@ -152,7 +152,7 @@ int RT(DeviceGetPCIBusId)(char *text, int length, int device)
 }
 int DRIVER(DeviceGetName)(char *text, int length, int device)
 {
-    snprintf(text, length, "Make-believe GPU");
+    snprintf(text, length, "Fake GPU");
     return 0;
 }
 
@@ -168,7 +168,7 @@ int RT(DeviceGetAttribute)(int *value, int attribute, int device)
     }
 }
 
-/* FAKE_GPU_MEMORY=BYTES: how much the card has. */
+/* FAKE_GPU_MEMORY=BYTES: the memory of the GPU. */
 static size_t used;
 static size_t total(void)
 {
@@ -191,7 +191,7 @@ int RT(Malloc)(void **address, size_t bytes)
     if (posix_memalign(address, 256, bytes))
         return 2;
     used += malloc_usable_size(*address);
-    memset(*address, 0xA5, bytes); /* nobody may count on zeros */
+    memset(*address, 0xA5, bytes); /* so that nothing relies on zeros */
     return 0;
 }
 
@@ -240,7 +240,7 @@ int RT(MemsetAsync)(void *address, int value, size_t bytes, void *s)
     submit(fill, &f, sizeof f);
     return 0;
 }
-int RT(StreamCreateWithFlags)(void **made, unsigned flags) { *made = &stream; return flags != 1; }
+int RT(StreamCreateWithFlags)(void **created, unsigned flags) { *created = &stream; return flags != 1; }
 int RT(StreamSynchronize)(void *s)
 {
     drain();
@@ -326,7 +326,7 @@ int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *reasons)
     *reasons = text ? strtoull(text, NULL, 0) : 1;
     return 0;
 }
-/* 100 W for ever. */
+/* Always 100 W. */
 int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *millijoules)
 {
     *millijoules = (uint64_t)(now() * 100e3);
@@ -359,7 +359,7 @@ int amdsmi_get_clock_info(void *device, int kind, unsigned *clocks)
 }
 int amdsmi_get_power_info(void *device, unsigned *power)
 {
-    const char *old = getenv("FAKE_GPU_ROCM6"); /* where the average comes second, and the current power is not known */
+    const char *old = getenv("FAKE_GPU_ROCM6"); /* the second word is the average power */
     power[0] = old ? 0xFFFFFFFF : 250, power[1] = old ? 250 : 0;
     return 0;
 }
@@ -461,14 +461,14 @@ static void gemm(void *arguments)
     spin(g->seconds + slowness());
 }
 
-/* alpha and beta are in the type that the compute type asks for: read as another, an integer 1 is almost 0. */
+/* alpha and beta have the type that belongs to the compute type: read as a float, an integer 1 would be almost 0. */
 static double scalar(const void *address, int compute)
 {
     return get(address, 0, compute == COMPUTE_32I ? R_32I : compute == COMPUTE_16F ? R_16F : R_32F);
 }
 
 static int handle;
-int BLAS(Create, _v2)(void **made) { *made = &handle; MAY_FAIL(); return 0; }
+int BLAS(Create, _v2)(void **created) { *created = &handle; MAY_FAIL(); return 0; }
 int BLAS(GetVersion, _v2)(void *h, int *version) { *version = 130100; return 0; }
 int BLAS(SetStream, _v2)(void *h, void *s) { return s != &stream; }
 #ifndef HIP
@@ -490,7 +490,7 @@ int BLAS(GemmEx, )(void *h, int a_t, int b_t, int m, int n, int k, const void *a
     return 0;
 }
 
-/* ---- BLASLt: three algorithms, of which the second is the fastest and the third always fails */
+/* ---- BLASLt: three algorithms; the second is the fastest, the third always fails */
 
 struct description { int compute, scale, a_t, b_t; };
 struct layout { int type; int64_t rows, columns, ld; };
@@ -502,16 +502,16 @@ struct result {
     int reserved[4];
 };
 
-int LT(Create)(void **made) { *made = &handle; return 0; }
+int LT(Create)(void **created) { *created = &handle; return 0; }
 #ifdef HIP
 int LT(GetVersion)(void *h, int *version) { *version = 100000; return 0; }
 #else
 size_t LT(GetVersion)(void) { return 130100; }
 #endif
-int LT(MatmulDescCreate)(void **made, int compute, int scale)
+int LT(MatmulDescCreate)(void **created, int compute, int scale)
 {
     struct description d = {compute, scale, 0, 0};
-    *made = memcpy(malloc(sizeof d), &d, sizeof d);
+    *created = memcpy(malloc(sizeof d), &d, sizeof d);
     return 0;
 }
 int LT(MatmulDescSetAttribute)(void *description, int attribute, const int *value, size_t bytes)
@@ -520,13 +520,13 @@ int LT(MatmulDescSetAttribute)(void *description, int attribute, const int *valu
     *(attribute == DESC_A ? &d->a_t : &d->b_t) = *value == OP_T;
     return (attribute != DESC_A && attribute != DESC_B) || bytes != 4;
 }
-int LT(MatrixLayoutCreate)(void **made, int type, uint64_t rows, uint64_t columns, int64_t ld)
+int LT(MatrixLayoutCreate)(void **created, int type, uint64_t rows, uint64_t columns, int64_t ld)
 {
     struct layout l = {type, rows, columns, ld};
-    *made = memcpy(malloc(sizeof l), &l, sizeof l);
+    *created = memcpy(malloc(sizeof l), &l, sizeof l);
     return 0;
 }
-int LT(MatmulPreferenceCreate)(void **made) { *made = &handle; return 0; }
+int LT(MatmulPreferenceCreate)(void **created) { *created = &handle; return 0; }
 int LT(MatmulPreferenceSetAttribute)(void *p, int attribute, const void *value, size_t bytes)
 {
     logged("preference %d = %llu", attribute, bytes == 8 ? *(unsigned long long *)value : *(unsigned *)value);
@@ -534,12 +534,12 @@ int LT(MatmulPreferenceSetAttribute)(void *p, int attribute, const void *value, 
 }
 
 int LT(MatmulAlgoGetHeuristic)(void *h, struct description *d, struct layout *a, struct layout *b, struct layout *c,
-    struct layout *result_layout, void *preference, int wanted, struct result *results, int *found)
+    struct layout *result_layout, void *preference, int wanted, struct result *results, int *count)
 {
     MAY_FAIL();
     int float8 = a->type == R_E4M3 || a->type == R_E5M2, wide = float8 ? 16 : a->type == R_8I ? 4 : 1;
-    *found = 0;
-    /* As on Hopper: 8-bit floats only with A transposed and B not, in multiples of 16. */
+    *count = 0;
+    /* As on Hopper: 8-bit floats need A transposed, B not transposed, and multiples of 16. */
     if ((wide > 1 && (a->ld % wide || b->ld % wide)) || (float8 && (!d->a_t || d->b_t || a->rows % 16 || a->columns % 16)))
         return 0;
     for (int i = 0; i < 3; i++) {
@@ -547,7 +547,7 @@ int LT(MatmulAlgoGetHeuristic)(void *h, struct description *d, struct layout *a,
         results[i].algorithm.id = i + 1;
         results[i].workspace = 1024 * i;
     }
-    *found = 3;
+    *count = 3;
     return 0;
 }
 int LT(MatmulAlgoConfigGetAttribute)(struct result *algorithm, int attribute, int *value, size_t bytes, size_t *written)

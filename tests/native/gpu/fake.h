@@ -1,4 +1,4 @@
-/* A make-believe GPU: one stream, one card, arithmetic on the CPU. Shared by the files of the fake vendor library. */
+/* A fake GPU: one stream per process, arithmetic on the CPU. Shared by the files of the fake vendor library. */
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -28,19 +28,19 @@ enum { BLAS_NOT_SUPPORTED = 15, ATTR_CLOCK = 13, ATTR_SM = 16, ATTR_L2 = 38, ATT
 
 enum { R_32F = 0, R_16F = 2, R_8I = 3, R_32I = 10, R_16BF = 14, R_E4M3 = 28, R_E5M2 = 29 };
 
-/* FAKE_GPU_FAIL="name=status,…": what a function returns instead of working. 0: it works. */
+/* FAKE_GPU_FAIL="name=status,…": these functions only return this status. 0: the function works. */
 int fails(const char *name);
 #define MAY_FAIL() do { int status_ = fails(__func__); if (status_) return status_; } while (0)
-/* FAKE_GPU_LOG=FILE: a line for each call that matters. */
+/* FAKE_GPU_LOG=FILE: one line per call that tests look at. */
 void logged(const char *format, ...);
 
-/* Put work into the stream: done when somebody waits for it. */
+/* Put work into the stream. It is done when somebody waits for it. */
 typedef void (*work)(void *arguments);
 void submit(work function, const void *arguments, size_t bytes);
 void spin(double seconds);
-/* FAKE_GPU_SLOW=SECONDS: what each kernel takes beside its arithmetic. */
+/* FAKE_GPU_SLOW=SECONDS: added to the time of each kernel. */
 double slowness(void);
-/* What algorithms that are not to be chosen take longer. FAKE_GPU_EVEN: nothing, where the choice does not matter. */
+/* Extra seconds of algorithms that must not be chosen; 0 with FAKE_GPU_EVEN, if the choice does not matter. */
 double slow(void);
 
 double get(const void *base, int64_t index, int type);

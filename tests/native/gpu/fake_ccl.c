@@ -1,4 +1,4 @@
-/* NCCL of the make-believe GPUs: ranks are processes that add in shared memory. */
+/* NCCL of the fake GPUs: ranks are processes that add in shared memory. */
 #include "fake.h"
 
 #include <fcntl.h>
@@ -11,10 +11,10 @@ enum { MOST_RANKS = 8, MOST_BYTES = 1 << 22, FLOAT16 = 6, FLOAT32 = 7, BFLOAT16 
 struct id { char text[128]; };
 struct shared {
     pthread_barrier_t barrier;
-    volatile int made, joined;
+    volatile int ready, joined;
     char data[MOST_RANKS][MOST_BYTES];
 };
-/* Of one process that has all cards, `shared` is NULL. */
+/* If one process has all GPUs, `shared` is NULL. */
 struct communicator { struct shared *shared; int rank, ranks; };
 struct reduction { struct communicator *c; const void *from; void *to; size_t count; int type; };
 
@@ -27,7 +27,7 @@ int ncclGetUniqueId(struct id *id)
     shm_unlink(id->text);
     return fails(__func__);
 }
-int ncclCommInitRank(void **made, int ranks, struct id id, int rank)
+int ncclCommInitRank(void **created, int ranks, struct id id, int rank)
 {
     MAY_FAIL();
     int file = shm_open(id.text, O_RDWR | O_CREAT, 0600);
@@ -40,9 +40,9 @@ int ncclCommInitRank(void **made, int ranks, struct id id, int rank)
         pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
         pthread_barrier_init(&s->barrier, &attributes, ranks);
         __sync_synchronize();
-        s->made = 1;
+        s->ready = 1;
     }
-    while (!s->made)
+    while (!s->ready)
         usleep(100);
     __sync_fetch_and_add(&s->joined, 1);
     while (s->joined < ranks)
@@ -50,16 +50,16 @@ int ncclCommInitRank(void **made, int ranks, struct id id, int rank)
     if (rank == 0)
         shm_unlink(id.text);
     struct communicator c = {s, rank, ranks};
-    *made = memcpy(malloc(sizeof c), &c, sizeof c);
+    *created = memcpy(malloc(sizeof c), &c, sizeof c);
     return 0;
 }
 
-int ncclCommInitAll(void **made, int count, const int *devices)
+int ncclCommInitAll(void **created, int count, const int *devices)
 {
     MAY_FAIL();
     for (int i = 0; i < count; i++) {
         struct communicator c = {NULL, i, count};
-        made[i] = memcpy(malloc(sizeof c), &c, sizeof c);
+        created[i] = memcpy(malloc(sizeof c), &c, sizeof c);
     }
     return count > MOST_RANKS ? INVALID : 0;
 }
@@ -84,7 +84,7 @@ static void reduce(void *arguments)
     size_t width = r->type == R_32F ? 4 : 2;
     memcpy(c->shared->data[c->rank], r->from, r->count * width);
     pthread_barrier_wait(&c->shared->barrier);
-    /* FAKE_CCL_ORDER: every rank adds from itself on, so that they disagree. */
+    /* FAKE_CCL_ORDER: every rank starts adding with its own data, so that results differ. */
     int first = getenv("FAKE_CCL_ORDER") ? c->rank : 0;
     for (size_t i = 0; i < r->count; i++) {
         float sum = (float)get(c->shared->data[first], i, r->type);
@@ -95,7 +95,7 @@ static void reduce(void *arguments)
     pthread_barrier_wait(&c->shared->barrier);
     spin(slowness());
 }
-/* What is received is the r-th part of what the others sent, or all of it, or the root's. */
+/* Receives part r of the data of the others, all of their data, or that of the root. */
 enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
 struct movement { struct communicator *c; const void *from; void *to; size_t count; int type; enum kind kind; };
 
@@ -144,7 +144,7 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
     return root ? INVALID : submit_movement(from, to, count, type, c, BROADCAST);
 }
 
-/* Messages of a group happen together when it ends: each rank's outbox has a place for every peer. */
+/* Messages of a group are exchanged when it ends. Each rank's outbox has one slot per peer. */
 struct message { const void *from; void *to; size_t bytes; int peer; };
 static struct box { struct communicator *c; int count; struct message messages[2 * MOST_RANKS]; } open_box;
 static int open_group;

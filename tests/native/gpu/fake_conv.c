@@ -1,7 +1,7 @@
 /* Arithmetic of convolutions. See fake_conv.h. */
 #include "fake_conv.h"
 
-/* Sizes and steps of spatial axis i of three, counted from the last; 1 where the tensor has fewer. */
+/* Size or stride of spatial axis i, counted from the last; `missing` if the tensor has fewer. */
 static int64_t spatial(const int64_t *values, int64_t rank, int i, int64_t missing)
 {
     return i < rank - 2 ? values[rank - 1 - i] : missing;
@@ -15,10 +15,10 @@ static int64_t span(const struct tensor *t)
     return count;
 }
 
-/* All elements as they are multiplied. */
+/* All elements, in the precision in which they are multiplied. */
 static double *loaded(const struct convolution *c, const struct tensor *t)
 {
-    /* FAKE_GPU_CUTS: engines without tensor cores cut f32 too, and do not say so. */
+    /* FAKE_GPU_CUTS: engines without tensor cores also truncate f32, without reporting it. */
     int cut = (c->engine == 2 || getenv("FAKE_GPU_CUTS")) && t->type == R_32F;
     double *values = malloc(span(t) * sizeof *values);
     for (int64_t i = 0; i < span(t); i++)
@@ -39,7 +39,7 @@ void convolve(void *arguments)
         ws[i] = spatial(w->sizes, rank, i, 1);
         xs[i] = spatial(x->sizes, rank, i, 1);
     }
-    /* Strides of the three spatial axes, 0 where there are fewer. */
+    /* Strides of the three spatial axes; 0 if there are fewer. */
     int64_t xt[3], wt[3], yt[3], stride[3] = {1, 1, 1}, pad[3] = {0}, dilation[3] = {1, 1, 1};
     for (int i = 0; i < 3; i++) {
         xt[i] = spatial(x->strides, rank, i, 0);
@@ -76,7 +76,7 @@ void convolve(void *arguments)
                 sums[wi] += yv[yi] * xv[xi];
         }
     }
-    for (int64_t i = 0; i < count; i++) { /* tensors of the tests are dense, so every place is an element */
+    for (int64_t i = 0; i < count; i++) { /* tensors in the tests have no gaps */
         double value = c->alpha * sums[i];
         if (out->type == R_8I)
             ((int8_t *)out->data)[i] = (int8_t)fmax(-128, fmin(127, rint(value)));

@@ -1,4 +1,4 @@
-/* Convolution of the make-believe GPU, whatever the vendor calls it: tensors with their sizes and strides. */
+/* Convolution of the fake GPU, the same for both vendors: tensors with sizes and strides. */
 #pragma once
 #include "fake.h"
 
@@ -17,5 +17,5 @@ struct convolution {
     int64_t pad[3], stride[3], dilation[3];
 };
 
-/* Engine 1 is slow, 2 cuts f32 to TF32. */
+/* Engine 1 is slow; engine 2 truncates f32 to TF32. */
 void convolve(void *convolution);

@@ -1,5 +1,5 @@
-/* cuDNN of the make-believe GPU: convolutions through the graph interface. Three engines are proposed for every
- * operation: 1 is slow, 2 has tensor cores (and cuts f32 to TF32), 3 cannot be built. */
+/* cuDNN of the fake GPU: convolutions through the graph interface. Every operation has three engines: 1 is slow, 2 has
+ * tensor cores (and truncates f32 to TF32), 3 cannot be built. */
 #include "fake_conv.h"
 
 #ifndef HIP
@@ -39,17 +39,17 @@ static struct descriptor *child(struct descriptor *d, int name)
 }
 
 static int dnn;
-int cudnnCreate(void **made) { *made = &dnn; MAY_FAIL(); return 0; }
+int cudnnCreate(void **created) { *created = &dnn; MAY_FAIL(); return 0; }
 int cudnnSetStream(void *handle, void *s) { return 0; }
 size_t cudnnGetVersion(void) { return 91900; }
 const char *cudnnGetErrorString(int status) { return status == NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "an error"; }
 void cudnnGetLastErrorString(char *text, size_t bytes) { *text = 0; }
 
-int cudnnBackendCreateDescriptor(int kind, void **made)
+int cudnnBackendCreateDescriptor(int kind, void **created)
 {
     struct descriptor *d = calloc(1, sizeof *d);
     d->kind = kind;
-    *made = d;
+    *created = d;
     return 0;
 }
 int cudnnBackendDestroyDescriptor(void *d) { free(d); return 0; }
@@ -64,16 +64,16 @@ int cudnnBackendSetAttribute(struct descriptor *d, int name, int type, int64_t c
     return 0;
 }
 
-int cudnnBackendGetAttribute(struct descriptor *d, int name, int type, int64_t wanted, int64_t *found, void *values)
+int cudnnBackendGetAttribute(struct descriptor *d, int name, int type, int64_t wanted, int64_t *count, void *values)
 {
     int64_t none;
-    found = found ? found : &none;
+    count = count ? count : &none;
     if (!d->finished)
         return BAD_PARAM;
-    *found = 0;
-    if (d->kind == HEURISTICS) { /* the second model has nothing to add, what always works is in the first */
-        *found = find(d, 200)->values.numbers[0] == 1 ? 0 : 3;
-        for (int i = 0; values && i < *found; i++) {
+    *count = 0;
+    if (d->kind == HEURISTICS) { /* mode 1 proposes nothing, the others the same engines */
+        *count = find(d, 200)->values.numbers[0] == 1 ? 0 : 3;
+        for (int i = 0; values && i < *count; i++) {
             struct descriptor *config = ((void **)values)[i];
             config->finished = 1, config->engine = i + 1;
             int64_t graph = (int64_t)(intptr_t)child(d, 201);
@@ -81,26 +81,26 @@ int cudnnBackendGetAttribute(struct descriptor *d, int name, int type, int64_t w
         }
     } else if (d->kind == CONFIG && name == 300) {
         struct descriptor *engine = *(void **)values;
-        engine->kind = ENGINE, engine->engine = d->engine, engine->finished = *found = 1;
+        engine->kind = ENGINE, engine->engine = d->engine, engine->finished = *count = 1;
     } else if (d->kind == CONFIG) {
-        *found = 1;
+        *count = 1;
         struct descriptor *knob = *(void **)values;
         knob->kind = KNOB, knob->engine = d->engine, knob->finished = 1;
     } else if (d->kind == KNOB) {
-        *found = 1;
+        *count = 1;
         if (name == 600)
             *(int *)values = 2;
         else
             *(int64_t *)values = 10 + d->engine;
     } else if (d->kind == ENGINE && name == 1301) {
         *(int64_t *)values = d->engine;
-        *found = 1;
+        *count = 1;
     } else if (d->kind == ENGINE) {
-        *found = d->engine == 2;
+        *count = d->engine == 2;
         *(int *)values = 0;
     } else if (d->kind == PLAN) {
         *(int64_t *)values = child(d, 401)->engine * 4096;
-        *found = 1;
+        *count = 1;
     } else
         return BAD_PARAM;
     return 0;

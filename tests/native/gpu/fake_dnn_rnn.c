@@ -1,5 +1,4 @@
-/* cuDNN's recurrent layers of the make-believe GPU. The standard algorithm is slow, the small persistent one does not
- * exist. */
+/* cuDNN's recurrent layers on the fake GPU. The standard algorithm is slow; the small persistent one does not exist. */
 #include "fake_rnn.h"
 
 #ifndef HIP
@@ -11,26 +10,26 @@ struct tensor { int type, rank, sizes[8]; };
 static int types[] = {R_32F, -1, R_16F, -1, -1, -1, -1, -1, -1, R_16BF};
 static int64_t bytes_of(int type) { return type == R_32F ? 4 : 2; }
 
-int cudnnCreateTensorDescriptor(void **made) { *made = calloc(1, sizeof(struct tensor)); return 0; }
+int cudnnCreateTensorDescriptor(void **created) { *created = calloc(1, sizeof(struct tensor)); return 0; }
 int cudnnSetTensorNdDescriptor(struct tensor *t, int type, int rank, const int *sizes, const int *strides)
 {
     t->type = type, t->rank = rank;
     memcpy(t->sizes, sizes, 4 * rank);
     return 0;
 }
-int cudnnCreateRNNDescriptor(void **made) { *made = calloc(1, sizeof(struct rnn)); return 0; }
-int cudnnCreateRNNDataDescriptor(void **made) { *made = calloc(1, sizeof(struct data)); return 0; }
+int cudnnCreateRNNDescriptor(void **created) { *created = calloc(1, sizeof(struct rnn)); return 0; }
+int cudnnCreateRNNDataDescriptor(void **created) { *created = calloc(1, sizeof(struct data)); return 0; }
 
 int cudnnSetRNNDescriptor_v8(struct rnn *r, int algorithm, int cell, int bias, int direction, int input, int type,
     int precision, int math, int input_size, int hidden, int projection, int layers, void *dropout, unsigned flags)
 {
     MAY_FAIL();
-    /* Without a matrix for the input it must be as wide as the state. */
+    /* Without an input matrix, the input must be as wide as the state. */
     *r = (struct rnn){algorithm, cell, bias == DOUBLE_BIAS, types[type], math, input ? 0 : input_size, hidden, 0, input,
         {0, 1, 2, 3}};
     if (projection != hidden || layers != 1 || direction || flags || (input && input_size != hidden))
         return BAD_PARAM;
-    /* As cuDNN: persistent algorithms take two biases only. */
+    /* As in cuDNN, persistent algorithms need two biases. */
     return algorithm == 3 || (algorithm && bias != DOUBLE_BIAS) || precision ? NOT_SUPPORTED : 0;
 }
 int cudnnBuildRNNDynamic(void *handle, struct rnn *r, int batch) { r->built = 1; return 0; }

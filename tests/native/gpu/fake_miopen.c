@@ -1,5 +1,5 @@
-/* MIOpen of the make-believe GPU. Of three solutions of a convolution the first is slow and the third cannot be compiled;
- * of a recurrent layer's algorithms the default is slow. */
+/* MIOpen of the fake GPU. A convolution has three solutions: the first is slow, the third cannot be compiled.
+ * The default algorithm of recurrent layers is slow. */
 #include "fake_conv.h"
 #include "fake_rnn.h"
 
@@ -14,11 +14,11 @@ struct solution { float milliseconds; size_t workspace; uint64_t number; int alg
 static int handle;
 static int type_of(int type) { static const int map[] = {R_16F, R_32F, R_32I, R_8I, -1, R_16BF}; return map[type]; }
 
-int miopenCreateWithStream(void **made, void *stream) { *made = &handle; return stream ? fails(__func__) : BAD_PARAM; }
+int miopenCreateWithStream(void **created, void *stream) { *created = &handle; return stream ? fails(__func__) : BAD_PARAM; }
 int miopenGetVersion(size_t *major, size_t *minor, size_t *patch) { *major = 3, *minor = 3, *patch = 0; return 0; }
 const char *miopenGetErrorString(int status) { return status == NOT_IMPLEMENTED ? "NotImplemented" : "BadParm"; }
 
-int miopenCreateTensorDescriptor(void **made) { *made = calloc(1, sizeof(struct described)); return 0; }
+int miopenCreateTensorDescriptor(void **created) { *created = calloc(1, sizeof(struct described)); return 0; }
 int miopenSetTensorDescriptor(struct described *t, int type, int rank, const int *sizes, const int *strides)
 {
     t->type = type_of(type), t->rank = rank;
@@ -29,7 +29,7 @@ int miopenSetTensorDescriptor(struct described *t, int type, int rank, const int
 
 /* ---- convolution */
 
-int miopenCreateConvolutionDescriptor(void **made) { *made = calloc(1, sizeof(struct shape)); return 0; }
+int miopenCreateConvolutionDescriptor(void **created) { *created = calloc(1, sizeof(struct shape)); return 0; }
 int miopenInitConvolutionNdDescriptor(struct shape *s, int dimensions, const int *pad, const int *stride,
     const int *dilation, int mode)
 {
@@ -69,7 +69,7 @@ static int execute(int kind, const struct described *x, const void *xv, const st
         c.pad[i] = s->pad[i], c.stride[i] = s->stride[i], c.dilation[i] = s->dilation[i];
     if (x->sizes[1] != w->sizes[1] * s->groups || workspace != 4096 * (solution - 100) || s->alternative)
         return BAD_PARAM;
-    c.engine = c.engine == 2 ? 0 : c.engine; /* no engine cuts here */
+    c.engine = c.engine == 2 ? 0 : c.engine; /* no engine truncates here */
     logged("convolution %d solution %d type %d", kind, (int)solution, y->type);
     submit(convolve, &c, sizeof c);
     return 0;
@@ -104,17 +104,17 @@ DIRECTION(BackwardWeights, FILTER, dy, x, dw, x, b, dw, c, dy, a)
 
 /* ---- recurrent layers */
 
-int miopenCreateRNNDescriptor(void **made) { *made = calloc(1, sizeof(struct rnn)); return 0; }
+int miopenCreateRNNDescriptor(void **created) { *created = calloc(1, sizeof(struct rnn)); return 0; }
 int miopenSetRNNDescriptor(struct rnn *r, int hidden, int layers, int input, int direction, int cell, int bias,
     int algorithm, int type)
 {
-    struct rnn made = {algorithm, cell, bias == WITH_BIAS, type_of(type), STRICT_MATH, 0, hidden, 1, input, {0, 1, 3, 2}};
-    *r = made;
+    struct rnn created = {algorithm, cell, bias == WITH_BIAS, type_of(type), STRICT_MATH, 0, hidden, 1, input, {0, 1, 3, 2}};
+    *r = created;
     if (cell == GRU)
         r->gates[0] = 1, r->gates[1] = 0; /* the update gate comes first */
     return layers != 1 || direction || fails(__func__);
 }
-int miopenCreateSeqTensorDescriptor(void **made) { *made = calloc(1, sizeof(struct data)); return 0; }
+int miopenCreateSeqTensorDescriptor(void **created) { *created = calloc(1, sizeof(struct data)); return 0; }
 int miopenSetRNNDataSeqTensorDescriptor(struct data *d, int type, int layout, int steps, int batch, int size,
     const int *lengths, void *fill)
 {

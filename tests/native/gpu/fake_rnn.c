@@ -1,5 +1,5 @@
-/* Arithmetic of recurrent layers: one layer, one direction. Weights lie matrix after matrix in the order of their numbers,
- * then the biases. The algorithm 0 is slow. */
+/* Arithmetic of recurrent layers: one layer, one direction. The weights are all matrices in the order of their numbers,
+ * then all biases. Algorithm 0 is slow. */
 #include "fake_rnn.h"
 
 int gates_of(const struct rnn *r) { return r->cell == LSTM ? 4 : r->cell == GRU ? 3 : 1; }
@@ -18,7 +18,7 @@ int64_t weights_of(const struct rnn *r)
     return place(r, 0, 1) + gates_of(r) * r->hidden * (r->two_biases ? 2 : 1);
 }
 
-/* One row of the batch at a time, states and gates of all steps kept */
+/* Works on one row of the batch at a time; keeps states and gates of all steps. */
 
 static double at(const struct run *s, const void *base, int64_t i)
 {
@@ -29,8 +29,8 @@ static double plain(const struct run *s, const void *base, int64_t i) { return g
 static void set(const struct run *s, void *base, int64_t i, double value) { put(base, i, s->r.type, value); }
 static double sigma(double a) { return 1 / (1 + exp(-a)); }
 
-/* Kept of each (step, row): G gates after their function, the GRU's inner product, c before and after: at most 7 × H. */
-static double *kept(const struct run *s, int64_t t, int64_t n) { return s->reserve + (t * s->d.batch + n) * 7 * s->r.hidden; }
+/* Reserve of one (step, row): G gates after activation, recurrent product of a GRU, c before and after; at most 7 × H. */
+static double *reserve_of(const struct run *s, int64_t t, int64_t n) { return s->reserve + (t * s->d.batch + n) * 7 * s->r.hidden; }
 
 static void forward_step(struct run *s, int64_t t, int64_t n, double *k)
 {
@@ -54,7 +54,7 @@ static void forward_step(struct run *s, int64_t t, int64_t n, double *k)
         else if (r->cell == LSTM) {
             double i_ = sigma(from_x[q[0]] + from_h[q[0]]), f = sigma(from_x[q[1]] + from_h[q[1]]);
             double g = tanh(from_x[q[2]] + from_h[q[2]]), o = sigma(from_x[q[3]] + from_h[q[3]]);
-            double c = t ? kept(s, t - 1, n)[5 * H + j] : plain(s, s->c0, n * H + j);
+            double c = t ? reserve_of(s, t - 1, n)[5 * H + j] : plain(s, s->c0, n * H + j);
             k[q[0] * H + j] = i_, k[q[1] * H + j] = f, k[q[2] * H + j] = g, k[q[3] * H + j] = o, k[4 * H + j] = c;
             k[5 * H + j] = f * c + i_ * g;
             h = o * tanh(k[5 * H + j]);
@@ -76,12 +76,12 @@ void run_forward(void *arguments)
         s->reserve = own;
     for (int64_t t = 0; t < s->d.steps; t++)
         for (int64_t n = 0; n < s->d.batch; n++)
-            forward_step(s, t, n, kept(s, t, n));
+            forward_step(s, t, n, reserve_of(s, t, n));
     free(own);
     spin((s->r.algorithm == 0 ? slow() : 0) + slowness());
 }
 
-/* Gradients of data; gates kept by the forward pass are replaced by the gradients of their sums, as cuDNN may do. */
+/* Gradients of data. Replaces the gates in the reserve by the gradients of their sums, as cuDNN may do. */
 void run_backward(void *arguments)
 {
     struct run *s = arguments;
@@ -93,7 +93,7 @@ void run_backward(void *arguments)
         memset(dh, 0, 8 * H);
         memset(dc, 0, 8 * H);
         for (int64_t t = T - 1; t >= 0; t--) {
-            double *k = kept(s, t, n), dx = 0;
+            double *k = reserve_of(s, t, n), dx = 0;
             memset(next, 0, 8 * H);
             for (int64_t j = 0; j < H; j++) {
                 double d = dh[j] + plain(s, s->dy, (t * N + n) * H + j);
@@ -154,7 +154,7 @@ void run_weights(void *arguments)
         for (int64_t n = 0; n < N; n++)
             for (int64_t g = 0; g < G; g++)
                 for (int64_t j = 0; j < H; j++) {
-                    const double *k = kept(s, t, n);
+                    const double *k = reserve_of(s, t, n);
                     double d = k[g * H + j], e = r->cell == GRU && g == 2 ? k[3 * H + j] : d;
                     if (!r->skip)
                         sums[place(r, g, 0) + j] += d * plain(s, s->x, t * N + n);

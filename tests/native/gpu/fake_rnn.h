@@ -1,10 +1,10 @@
-/* Recurrent layers of the make-believe GPU, whatever the vendor calls them. */
+/* Recurrent layers of the fake GPU, the same for both vendors. */
 #pragma once
 #include "fake.h"
 
 enum { RELU = 0, LSTM = 2, GRU = 3, STRICT_MATH = 3 };
 
-/* `gates` is where the vendor has input, forget, new, output of an LSTM, or reset, update, new of a GRU. */
+/* `gates`: the vendor's positions of input, forget, new, output of an LSTM, or of reset, update, new of a GRU. */
 struct rnn { int algorithm, cell, two_biases, type, math; int64_t input, hidden; int built, skip, gates[4]; };
 struct data { int type; int64_t steps, batch, size; };
 
@@ -18,7 +18,7 @@ struct run {
 };
 
 int gates_of(const struct rnn *r);
-/* Numbers of elements before matrix `id`, or before its bias; -1 where there is none. */
+/* Number of elements before matrix `id` or its bias; -1 if there is none. */
 int64_t place(const struct rnn *r, int id, int bias);
 int64_t weights_of(const struct rnn *r);
 void run_forward(void *run);

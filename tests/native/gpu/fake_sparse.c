@@ -1,4 +1,4 @@
-/* cuSPARSE of the make-believe GPU. Of the algorithms for matrices the first is slow and the third fails. */
+/* cuSPARSE of the fake GPU. Of the algorithms for matrices, the first is slow and the third fails. */
 #include "fake.h"
 
 enum { NOT_SUPPORTED = 10, INVALID = 3, ROW = 2 };
@@ -8,27 +8,27 @@ struct dense { int64_t rows, columns, ld; void *values; int type, order; };
 struct product { struct csr a; struct dense b, c; double alpha, beta, seconds; };
 
 static int sparse;
-int SPARSE(Create)(void **made) { *made = &sparse; MAY_FAIL(); return 0; }
+int SPARSE(Create)(void **created) { *created = &sparse; MAY_FAIL(); return 0; }
 int SPARSE(SetStream)(void *h, void *s) { return 0; }
 int SPARSE(GetVersion)(void *h, int *version) { *version = 12603; return 0; }
 
-int SPARSE(CreateCsr)(void **made, int64_t rows, int64_t columns, int64_t non_zeros, void *starts, void *indices,
+int SPARSE(CreateCsr)(void **created, int64_t rows, int64_t columns, int64_t non_zeros, void *starts, void *indices,
     void *values, int start_type, int index_type, int base, int type)
 {
     struct csr a = {rows, columns, non_zeros, starts, indices, values, type};
-    *made = memcpy(malloc(sizeof a), &a, sizeof a);
+    *created = memcpy(malloc(sizeof a), &a, sizeof a);
     return start_type != 2 || index_type != 2 || base ? INVALID : 0;
 }
-int SPARSE(CreateDnMat)(void **made, int64_t rows, int64_t columns, int64_t ld, void *values, int type, int order)
+int SPARSE(CreateDnMat)(void **created, int64_t rows, int64_t columns, int64_t ld, void *values, int type, int order)
 {
     struct dense d = {rows, columns, ld, values, type, order};
-    *made = memcpy(malloc(sizeof d), &d, sizeof d);
+    *created = memcpy(malloc(sizeof d), &d, sizeof d);
     return ld < (order == ROW ? columns : rows) ? INVALID : 0;
 }
-int SPARSE(CreateDnVec)(void **made, int64_t size, void *values, int type)
+int SPARSE(CreateDnVec)(void **created, int64_t size, void *values, int type)
 {
     struct dense d = {size, 1, size, values, type, 1};
-    *made = memcpy(malloc(sizeof d), &d, sizeof d);
+    *created = memcpy(malloc(sizeof d), &d, sizeof d);
     return 0;
 }
 
@@ -51,7 +51,7 @@ static void multiply(void *arguments)
     spin(p->seconds + slowness());
 }
 
-/* Scratch memory must be looked at first, and its address be the one that is used. */
+/* The workspace of the last preprocessing; a product must use the same one. */
 static void *prepared;
 
 static int run(const char *what, const void *alpha, struct csr *a, struct dense *b, const void *beta, struct dense *c,

@@ -1,4 +1,4 @@
-/* cuSPARSELt of the make-believe GPU: what is compressed are two values of every four and where they stand. */
+/* cuSPARSELt of the fake GPU. A compressed matrix has two of every four values, and their positions. */
 #include "fake.h"
 
 enum { INVALID = 3, NOT_SUPPORTED = 10, BY_COLUMN = 1, SEARCHED = 7 };
@@ -13,8 +13,8 @@ struct product { struct matrix a, b, c; int compute; };
 struct plan { struct product *product; void *selection; int algorithm; };
 struct multiplication { struct plan plan; double alpha, beta; const void *a, *b; void *c; int searching; };
 
-/* Descriptors are memory of the caller's, as large and aligned as the library says: all of it is written. */
-static int made(void *memory, const void *what, size_t bytes)
+/* Descriptors are in the caller's memory. All of the size that the library states is written. */
+static int store(void *memory, const void *what, size_t bytes)
 {
     if ((uintptr_t)memory % 16)
         return INVALID;
@@ -23,7 +23,7 @@ static int made(void *memory, const void *what, size_t bytes)
     return 0;
 }
 
-int SPARSELT(Init)(void *h) { MAY_FAIL(); return made(h, "handle", 7); }
+int SPARSELT(Init)(void *h) { MAY_FAIL(); return store(h, "handle", 7); }
 int SPARSELT(GetVersion)(void *h, int *version) { *version = 803; return strcmp(h, "handle") ? INVALID : 0; }
 const char *SPARSELT(GetErrorString)(int status) { return status == NOT_SUPPORTED ? "not supported" : "invalid value"; }
 
@@ -35,7 +35,7 @@ static int matrix(void *memory, int64_t rows, int64_t columns, int64_t ld, unsig
         return INVALID;
     if (type != R_32I && (rows % wide || columns % (s ? wide : 8)))
         return NOT_SUPPORTED;
-    return made(memory, &m, sizeof m);
+    return store(memory, &m, sizeof m);
 }
 int SPARSELT(DenseDescriptorInit)(void *h, void *m, int64_t rows, int64_t columns, int64_t ld, unsigned alignment,
     int type, int order)
@@ -58,11 +58,11 @@ int SPARSELT(MatmulDescriptorInit)(void *h, void *description, int a_t, int b_t,
         return NOT_SUPPORTED;
     if ((compute == INTEGER) != (a->type == R_8I))
         return INVALID;
-    return made(description, &p, sizeof p);
+    return store(description, &p, sizeof p);
 }
 int SPARSELT(MatmulAlgSelectionInit)(void *h, void *selection, void *description, int algorithm)
 {
-    return made(selection, &algorithm, sizeof algorithm);
+    return store(selection, &algorithm, sizeof algorithm);
 }
 int SPARSELT(MatmulAlgGetAttribute)(void *h, int *selection, int attribute, int *value, size_t bytes)
 {
@@ -72,7 +72,7 @@ int SPARSELT(MatmulAlgGetAttribute)(void *h, int *selection, int attribute, int 
 int SPARSELT(MatmulPlanInit)(void *h, void *memory, struct product *product, void *selection)
 {
     struct plan plan = {product, selection, 0};
-    return made(memory, &plan, sizeof plan);
+    return store(memory, &plan, sizeof plan);
 }
 int SPARSELT(MatmulGetWorkspace)(void *h, struct plan *plan, size_t *bytes)
 {
@@ -84,10 +84,10 @@ int SPARSELT(SpMMAPruneCheck)(void *h, struct product *p, const void *a, int *in
 {
     *invalid = 0;
     for (int64_t i = 0; i < p->a.columns * p->a.rows; i += 4) {
-        int kept = 0;
+        int count = 0;
         for (int j = 0; j < 4; j++)
-            kept += get(a, i + j, p->a.type) != 0;
-        *invalid |= kept > 2;
+            count += get(a, i + j, p->a.type) != 0;
+        *invalid |= count > 2;
     }
     return fails(__func__);
 }
@@ -98,7 +98,7 @@ int SPARSELT(SpMMACompressedSize)(void *h, struct plan *plan, size_t *bytes, siz
     *buffer = 64;
     return 0;
 }
-/* Values as doubles first, then the places of all of them. */
+/* All values as doubles, then all positions. */
 int SPARSELT(SpMMACompress)(void *h, struct plan *plan, const void *dense, void *compressed, void *buffer, void *stream)
 {
     struct matrix *a = &plan->product->a;
@@ -106,16 +106,16 @@ int SPARSELT(SpMMACompress)(void *h, struct plan *plan, const void *dense, void 
     double *values = compressed;
     char *places = (char *)(values + 2 * groups);
     for (int64_t g = 0; g < groups; g++) {
-        int kept = 0;
+        int count = 0;
         for (int j = 0; j < 4; j++) {
             double value = get(dense, 4 * g + j, a->type);
-            if (value != 0 && kept < 2) {
-                values[2 * g + kept] = value;
-                places[2 * g + kept++] = j;
+            if (value != 0 && count < 2) {
+                values[2 * g + count] = value;
+                places[2 * g + count++] = j;
             }
         }
-        for (; kept < 2; kept++)
-            values[2 * g + kept] = places[2 * g + kept] = 0;
+        for (; count < 2; count++)
+            values[2 * g + count] = places[2 * g + count] = 0;
     }
     return fails(__func__);
 }
@@ -150,7 +150,7 @@ static int run(struct plan *plan, const float *alpha, const void *a, const void 
     submit(multiply, &m, sizeof m);
     return 0;
 }
-/* Leaves another algorithm than the first in the plan, which wants a larger workspace. */
+/* Changes the plan to another algorithm, which needs a larger workspace. */
 int SPARSELT(MatmulSearch)(void *h, struct plan *plan, const void *alpha, const void *a, const void *b,
     const void *beta, const void *c, void *d, void *workspace, void **streams, int count)
 {

@@ -1,4 +1,4 @@
-"""All-reduce through the fake NCCL and RCCL: one process a card, over shared memory."""
+"""Collectives through the fake NCCL and RCCL, over shared memory."""
 
 import pytest
 
@@ -9,7 +9,7 @@ CASE = "all_reduce n=1001 ranks={} forward {} {} threads=1"
 
 @pytest.mark.parametrize("backend", ["nccl", "rccl"])
 @pytest.mark.parametrize(("precision", "type"), [("f32", 7), ("f16", 6), ("bf16", 9)])
-def test_ranks_add_on_their_cards(gpu, tmp_path, backend, precision, type):
+def test_each_rank_adds_on_its_own_gpu(gpu, tmp_path, backend, precision, type):
     record = gpu(CASE.format(3, precision, backend), FAKE_GPU_LOG=str(tmp_path / "log"))
 
     assert ("ok", None) == (record["status"], record["reason"])
@@ -23,13 +23,13 @@ def test_ranks_add_on_their_cards(gpu, tmp_path, backend, precision, type):
 
 @pytest.mark.parametrize("backend", ["nccl", "rccl"])
 @pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_receive"])
-def test_the_kin_of_all_reduce(gpu, backend, op):
+def test_other_collectives(gpu, backend, op):
     record = gpu(f"{op} n=999 ranks=3 forward bf16 {backend} threads=1")
 
     assert ("ok", None) == (record["status"], record["reason"])
 
 
-def test_in_place_and_an_algorithm_by_name(gpu, tmp_path):
+def test_in_place_with_a_named_algorithm(gpu, tmp_path):
     text = f"{CASE.format(2, 'f32', 'nccl')} algorithm=ring place=in"
     record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))
 
@@ -37,21 +37,21 @@ def test_in_place_and_an_algorithm_by_name(gpu, tmp_path):
     assert "rank 1 of 2 type 7 in place 1 algorithm Ring" in (tmp_path / "log").read_text()
 
 
-def test_ranks_that_add_in_their_own_order_are_not_deterministic(gpu):
+def test_ranks_that_add_in_different_orders_are_not_deterministic(gpu):
     record = gpu(CASE.format(3, "f32", "nccl"), FAKE_CCL_ORDER="1")
 
     assert "wrong" == record["status"]
     assert "not deterministic: call 1: rank 1 has other bits than rank 0" == record["reason"]
 
 
-def test_a_rank_without_a_card_is_told(gpu):
+def test_more_ranks_than_visible_gpus_are_unsupported(gpu):
     record = gpu(CASE.format(3, "f32", "nccl"), CUDA_VISIBLE_DEVICES="0,1")
 
     assert "unsupported" == record["status"]
     assert "this host has 3 ranks, but CUDA_VISIBLE_DEVICES allows 2 GPUs" in record["reason"]
 
 
-def test_a_failing_communicator_is_told_in_the_librarys_words(gpu):
+def test_the_reason_of_a_failed_communicator_is_the_librarys_text(gpu):
     record = gpu(CASE.format(2, "f32", "nccl"), FAKE_GPU_FAIL="ncclCommInitRank=3")
 
     assert "crashed" == record["status"]
@@ -61,7 +61,7 @@ def test_a_failing_communicator_is_told_in_the_librarys_words(gpu):
 
 @pytest.mark.parametrize("backend", ["nccl", "rccl"])
 @pytest.mark.parametrize("place", ["out", "in"])
-def test_one_process_drives_all_cards(gpu, backend, place):
+def test_one_process_drives_all_gpus(gpu, backend, place):
     record = gpu(f"{CASE.format(3, 'f32', backend)} processes=one place={place}", FAKE_GPU_CARDS="4")
 
     assert ("ok", None) == (record["status"], record["reason"])
@@ -70,14 +70,14 @@ def test_one_process_drives_all_cards(gpu, backend, place):
     assert {1} == set(record["group"]["hosts"].values())
 
 
-def test_one_process_with_too_few_cards_is_told(gpu):
+def test_one_process_with_too_few_gpus_is_unsupported(gpu):
     record = gpu(f"{CASE.format(3, 'f32', 'nccl')} processes=one", FAKE_GPU_CARDS="2")
 
     assert "unsupported" == record["status"]
     assert "GPU number 3 is needed, this process may use 2" in record["reason"]
 
 
-def test_on_cpus_each_rank_has_a_process(gpu):
+def test_on_cpus_each_rank_needs_its_own_process(gpu):
     record = gpu("all_reduce n=10 ranks=2 forward f32 mpich threads=1 processes=one")
 
     assert ("unsupported", True) == (record["status"], "choose processes=each" in record["reason"])

@@ -1,4 +1,4 @@
-"""What can go wrong on a card: no driver, no memory, errors, a stall that does not end, graphs that are refused."""
+"""What can go wrong on a GPU: no driver, no memory, errors, an endless stall, graphs that cannot be captured."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from deepbench.plan.modes import Rules
 
 CASE = "gemm m=64 n=48 k=80 forward f32 cublas threads=1"
 SMALL = "gemm m=8 n=8 k=8 forward f32 cublas threads=1"
-# Seconds a call: longer than what goes into a graph, and than what the stream is held for.
+# Seconds per call: too long for a graph, and too long for a stalled stream.
 HELD, LONG = "2e-4", "6e-3"
 
 
@@ -26,7 +26,7 @@ def test_without_a_driver_one_sentence_says_what_is_missing(deepbench, tmp_path)
     assert [] == list(tmp_path.iterdir())
 
 
-def test_without_a_driver_its_cases_are_unavailable_beside_others(deepbench, tmp_path):
+def test_without_a_driver_other_cases_are_measured(deepbench, tmp_path):
     words = ("gemm m=3 n=4 k=5", "--backend", "cublas,null", "--quick", "-o", "out.jsonl")
     done = deepbench("run", *words, DEEPBENCH_CUDA_DRIVER_PATH=str(tmp_path / "none"))
 
@@ -35,23 +35,23 @@ def test_without_a_driver_its_cases_are_unavailable_beside_others(deepbench, tmp
 
 
 @pytest.mark.parametrize(("device", "backend", "call"), [("cuda", "cublas", "cuda"), ("hip", "hipblas", "hip")])
-def test_a_driver_without_a_card_is_unavailable(gpu, monkeypatch, device, backend, call):
+def test_a_driver_without_a_gpu_is_unavailable(gpu, monkeypatch, device, backend, call):
     monkeypatch.setenv("FAKE_GPU_FAIL", f"{call}GetDeviceCount=100")
     answer = open_backend(backend, 60)
 
     assert "no device is detected" in answer["unavailable"]["reason"]
 
 
-def test_a_run_on_the_fake_card_from_the_command_line(gpu, deepbench):
+def test_a_run_on_the_fake_gpu_from_the_command_line(gpu, deepbench):
     words = ("gemm m=64 n=48 k=80", "--device", "cuda", "--precision", "f32,f16", "--quick", "-o", "out.jsonl")
-    done = deepbench("run", *words, FAKE_GPU_MEMORY=str(80 * 2**20))  # too little for the probes of the roof
+    done = deepbench("run", *words, FAKE_GPU_MEMORY=str(80 * 2**20))  # too little for the probes of limits
 
     assert 0 == done.returncode, done.stderr
-    assert "card       NVIDIA Make-believe GPU, 4 multiprocessors" in done.stdout
+    assert "card       NVIDIA Fake GPU, 4 multiprocessors" in done.stdout
     assert "cuBLASLt" in done.stdout
 
 
-def test_memory_that_is_not_there_is_told_in_numbers(gpu):
+def test_missing_memory_is_reported_in_numbers(gpu):
     operands = gpu("gemm m=512 n=512 k=512 forward f32 cublas threads=1", FAKE_GPU_MEMORY=str(2**21))
     workspace = gpu(CASE, FAKE_GPU_MEMORY=str(2**20))
 
@@ -70,7 +70,7 @@ def test_a_status_of_the_library_becomes_a_status_of_the_record(gpu, status, wan
     assert "cublasLtMatmulAlgoGetHeuristic" in record["reason"]
 
 
-def test_when_no_algorithm_runs_the_reason_is_the_librarys(gpu):
+def test_when_no_algorithm_runs_the_reason_is_the_librarys_text(gpu):
     refused = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=15")
     broken = gpu(CASE.replace("cublas", "cublaslt"), FAKE_GPU_FAIL="cublasLtMatmul=13")
 
@@ -79,14 +79,14 @@ def test_when_no_algorithm_runs_the_reason_is_the_librarys(gpu):
     assert "cublasLtMatmul" in broken["reason"]
 
 
-def test_an_error_that_shows_when_the_stream_is_waited_for_ends_the_case(gpu):
+def test_an_asynchronous_error_ends_the_case(gpu):
     record = gpu(CASE, FAKE_GPU_FAIL="cudaEventSynchronize=700")
 
     assert "crashed" == record["status"]
     assert "cudaEventSynchronize" in record["reason"]
 
 
-def test_calls_of_a_hundred_microseconds_are_timed_in_a_held_stream(gpu):
+def test_calls_of_a_hundred_microseconds_are_timed_in_a_stalled_stream(gpu):
     assert "stalled events" == device_of(gpu(SMALL, FAKE_GPU_SLOW=HELD))["clock"]
 
 
@@ -95,14 +95,14 @@ def test_a_long_call_is_timed_between_plain_events(gpu):
 
 
 @pytest.mark.parametrize("call", ["cudaStreamBeginCapture", "cudaStreamEndCapture"])
-def test_where_nothing_can_be_captured_the_stream_is_held(gpu, call):
+def test_if_capture_fails_the_stream_is_stalled(gpu, call):
     device = device_of(gpu(SMALL, FAKE_GPU_FAIL=f"{call}=900"))
 
     assert "graph" != device["clock"]
     assert call in device["fallback"]
 
 
-def test_where_the_stream_cannot_be_held_events_are_plain_and_the_record_warns(gpu):
+def test_if_the_stream_cannot_be_stalled_the_record_warns_about_plain_events(gpu):
     record = gpu(SMALL, FAKE_GPU_FAIL="cuStreamWaitValue32_v2=801", FAKE_GPU_SLOW=HELD)
 
     assert "events" == device_of(record)["clock"]
@@ -110,27 +110,25 @@ def test_where_the_stream_cannot_be_held_events_are_plain_and_the_record_warns(g
     assert "plain_clock" in [w["code"] for w in record["warnings"]]
 
 
-def test_a_stall_that_fills_the_drivers_queue_is_let_go(gpu, monkeypatch):
-    """The fake waits for the card beyond a thousand launches, as drivers do; only the watch can end that."""
+def test_a_stall_that_fills_the_drivers_queue_is_released(gpu, monkeypatch):
+    """After a thousand launches the fake waits for the GPU, as drivers do; only the watchdog can end that."""
     monkeypatch.setattr("deepbench.native.gpu.timing.MOST_STALLED_CALLS", 10**6)
     from deepbench.native.gpu import device, timing
 
     monkeypatch.setattr(timing, "STALL_MOST_S", 0.05)
-    card = device.Gpu(device.Cuda())
-    timer = card.timer(
-        lambda repeats: [card.call("cudaEventRecord", timer._start, card.stream) for _ in range(repeats)], 1
-    )
+    fake = device.Gpu(device.Cuda())
+    timer = fake.timer(lambda repeats: [fake.record(timer._start) for _ in range(repeats)], 1)
     timer._no_graph = "not for this test"
     timer(1)
     timer(2000)
 
-    assert not card.stall.usable
-    assert "took over 0.05 s" in card.stall.reason
+    assert not fake.stall.usable
+    assert "took over 0.05 s" in fake.stall.reason
     assert "events" == timer.clock
     assert timer(3) > 0
 
 
-def test_throttling_and_other_processes_are_warned_of(gpu):
+def test_throttling_and_other_processes_cause_warnings(gpu):
     record = gpu(CASE, FAKE_GPU_REASONS="0x44", FAKE_GPU_OTHERS="2")
 
     texts = {w["code"]: w["text"] for w in record["warnings"]}
@@ -140,7 +138,7 @@ def test_throttling_and_other_processes_are_warned_of(gpu):
     assert 2 == device_of(record)["after"]["other_processes"]
 
 
-def test_without_nvml_the_record_says_that_nothing_is_known(gpu, tmp_path):
+def test_without_nvml_the_record_warns(gpu, tmp_path):
     record = gpu(CASE, DEEPBENCH_NVML_PATH=str(tmp_path / "none"))
 
     assert device_of(record)["before"] is None
@@ -153,12 +151,12 @@ def test_energy_is_measured_over_seconds(gpu, backend):
     energy = device_of(gpu(CASE.replace("cublas", backend), rules))["energy"]
 
     assert 0.6 <= energy["window_s"] < 2.6
-    assert 100.0 == pytest.approx(energy["watts"], rel=0.05)  # the fake burns 100 W
+    assert 100.0 == pytest.approx(energy["watts"], rel=0.05)  # the fake uses 100 W
     assert 100.0 * energy["window_s"] == pytest.approx(energy["joules_per_call"] * energy["calls"], rel=0.05)
 
 
 @pytest.mark.parametrize("rocm", [6, 7])
-def test_what_amds_sensors_say(gpu, rocm):
+def test_amds_sensors(gpu, rocm):
     old = {"FAKE_GPU_ROCM6": "1"} if rocm == 6 else {}
     record = gpu(CASE.replace("cublas", "hipblas"), FAKE_GPU_OTHERS="2", **old)
 
@@ -169,7 +167,7 @@ def test_what_amds_sensors_say(gpu, rocm):
     assert "shared_card" in [w["code"] for w in record["warnings"]]
 
 
-def test_a_lower_precision_that_leaks_into_f32_is_found_by_the_cards_peak():
+def test_an_f32_rate_above_the_gpus_peak_is_wrong():
     from deepbench.judge.limits import Limits, judge_rate
     from tests import samples
 

@@ -8,11 +8,11 @@ BLAS = [name for names in NAMES.values() for name in names]
 
 
 @pytest.mark.parametrize("backend", BLAS)
-def test_the_record_says_which_card_algorithm_and_clock_it_was(gpu, backend):
+def test_the_record_has_gpu_algorithm_and_clock(gpu, backend):
     record = gpu(f"gemm m=12 n=8 k=16 forward f32 {backend} threads=1")
 
     assert ("ok", None) == (record["status"], record["reason"])
-    assert "Make-believe GPU" == record["library"]["card"]["name"]
+    assert "Fake GPU" == record["library"]["card"]["name"]
     assert "9.0" == record["library"]["card"]["capability"]
     device = record["measurement"]["device"]
     assert "graph" == device["clock"]
@@ -21,7 +21,7 @@ def test_the_record_says_which_card_algorithm_and_clock_it_was(gpu, backend):
 
 
 @pytest.mark.parametrize("backend", ["cublaslt", "hipblaslt"])
-def test_every_algorithm_is_timed_and_the_fastest_kept(gpu, backend):
+def test_every_algorithm_is_timed_and_the_fastest_is_measured(gpu, backend):
     notes = gpu(f"{GEMM} forward f16 {backend} threads=1")["notes"]
 
     assert (3, 2, 1) == (notes["algorithms_proposed"], notes["algorithms_tried"], notes["algorithms_failed"])
@@ -41,7 +41,7 @@ def test_every_algorithm_is_timed_and_the_fastest_kept(gpu, backend):
         ("i8", "", "3,3,10", 72),
     ],
 )
-def test_what_the_library_is_told_of_a_precision(gpu, tmp_path, precision, settings, types, compute):
+def test_the_librarys_arguments_follow_the_precision(gpu, tmp_path, precision, settings, types, compute):
     text = f"{GEMM} a_t=1 forward {precision} cublas threads=1 {settings}"
     record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))
 
@@ -59,7 +59,7 @@ def test_columns_of_integers_begin_at_multiples_of_four(gpu, tmp_path, backend):
 
 @pytest.mark.parametrize("precision", ["f8e4m3", "f8e5m2"])
 @pytest.mark.parametrize("backend", ["cublaslt", "hipblaslt"])
-def test_8_bit_floats_want_a_transposed(gpu, precision, backend):
+def test_8_bit_floats_need_a_transposed(gpu, precision, backend):
     transposed = gpu(f"gemm m=32 n=17 k=48 a_t=1 forward {precision} {backend} threads=1")
     packed = gpu(f"gemm m=32 n=17 k=48 forward {precision} {backend} threads=1 weights=packed")
     plain = gpu(f"gemm m=32 n=17 k=48 forward {precision} {backend} threads=1")
@@ -69,7 +69,7 @@ def test_8_bit_floats_want_a_transposed(gpu, precision, backend):
     assert "A transposed" in plain["reason"]
 
 
-def test_partial_sums_stay_in_f32_where_results_are_stored_in_16_bits(gpu, tmp_path):
+def test_partial_sums_of_16_bit_results_stay_in_f32(gpu, tmp_path):
     gpu(f"{GEMM} forward bf16 cublas threads=1 result=narrow", FAKE_GPU_LOG=str(tmp_path / "classic"))
     gpu(f"{GEMM} forward bf16 cublaslt threads=1 result=narrow", FAKE_GPU_LOG=str(tmp_path / "lt"))
 
@@ -85,7 +85,7 @@ def test_without_the_compiled_loop_calls_are_made_from_python(gpu, backend):
     assert "python" == record["measurement"]["loop"]
 
 
-def test_what_the_library_refuses_is_unsupported_and_no_crash(gpu):
+def test_a_status_for_not_supported_is_not_a_crash(gpu):
     record = gpu(f"{GEMM} forward f32 cublas threads=1", FAKE_GPU_FAIL="cublasGemmEx=15")
 
     assert "unsupported" == record["status"]
@@ -104,21 +104,21 @@ def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_the_peak():
 
 
 @pytest.mark.parametrize("backend", BLAS)
-def test_cold_caches_are_beyond_the_l2_of_the_card(gpu, backend):
+def test_cold_buffers_exceed_the_l2_cache(gpu, backend):
     record = gpu(f"{GEMM} forward f32 {backend} threads=1 cache=cold")
 
     assert "ok" == record["status"], record["reason"]
     assert record["notes"]["buffer_bytes"] >= 2 * 2**16
 
 
-def test_weights_alone_are_not_rotated_because_everything_is_on_the_card(gpu):
+def test_cache_weights_is_unsupported_because_all_buffers_are_private(gpu):
     record = gpu(f"{GEMM} forward f32 cublas threads=1 cache=weights")
 
     assert "unsupported" == record["status"]
     assert "the library copies b, c" in record["reason"]
 
 
-def test_a_library_without_packed_weights_says_so(gpu):
+def test_packed_weights_are_unsupported(gpu):
     record = gpu(f"{GEMM} forward f32 cublas threads=1 weights=packed")
 
     assert ("unsupported", "cuBLAS has no interface to pack weights ahead") == (record["status"], record["reason"])

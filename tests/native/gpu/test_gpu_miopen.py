@@ -1,4 +1,4 @@
-"""Convolutions and recurrent layers through the fake MIOpen: AMD's own interface."""
+"""Convolutions and recurrent layers through the fake MIOpen."""
 
 import pytest
 
@@ -9,7 +9,7 @@ DIRECTIONS = ["forward", "backward_data", "backward_weights"]
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("changed", ["", "layout=nhwc"])
-def test_every_solution_is_compiled_and_the_fastest_kept(gpu, direction, changed):
+def test_every_solution_is_compiled_and_the_fastest_is_measured(gpu, direction, changed):
     record = gpu(f"{CONV} {direction} f16 miopen threads=1 {changed}")
 
     assert ("ok", None) == (record["status"], record["reason"])
@@ -34,7 +34,7 @@ def test_types_of_convolutions(gpu, text, status):
     assert "ok" == status or "choose result=" in record["reason"]
 
 
-def test_a_convolution_that_fails_is_told_in_the_librarys_words(gpu):
+def test_the_reason_of_a_failed_convolution_is_the_librarys_text(gpu):
     record = gpu(f"{CONV} forward f32 miopen threads=1", FAKE_GPU_FAIL="miopenConvolutionForwardImmediate=6")
 
     assert "unsupported" == record["status"]
@@ -44,7 +44,7 @@ def test_a_convolution_that_fails_is_told_in_the_librarys_words(gpu):
 @pytest.mark.parametrize("cell", ["vanilla", "lstm", "gru"])
 @pytest.mark.parametrize("settings", ["", "input=skip"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_both_algorithms_of_a_layer_are_tried(gpu, cell, settings, direction):
+def test_both_algorithms_of_a_layer_are_timed(gpu, cell, settings, direction):
     record = gpu(f"{LAYER.format(cell)} {direction} f16 miopen threads=1 {settings}")
 
     assert ("ok", None) == (record["status"], record["reason"])
@@ -53,16 +53,16 @@ def test_both_algorithms_of_a_layer_are_tried(gpu, cell, settings, direction):
     assert (notes["reserve_bytes"] > 0) == (direction != "forward")
 
 
-def test_what_miopen_does_not_do_is_said(gpu):
-    own = gpu(f"{CONV} forward f32 miopen threads=1 layout=any")
-    cho = gpu(f"{LAYER.format('gru')} forward f32 miopen threads=1 gru_reset=before")
+def test_unsupported_settings_have_a_reason(gpu):
+    any_layout = gpu(f"{CONV} forward f32 miopen threads=1 layout=any")
+    reset_before = gpu(f"{LAYER.format('gru')} forward f32 miopen threads=1 gru_reset=before")
 
-    assert ("unsupported", "unsupported") == (own["status"], cho["status"])
-    assert "choose layout=nchw or nhwc" in own["reason"]
-    assert "choose gru_reset=after" in cho["reason"]
+    assert ("unsupported", "unsupported") == (any_layout["status"], reset_before["status"])
+    assert "choose layout=nchw or nhwc" in any_layout["reason"]
+    assert "choose gru_reset=after" in reset_before["reason"]
 
 
-def test_its_version_is_in_the_record(gpu):
+def test_the_version_is_in_the_record(gpu):
     record = gpu(f"{CONV} forward f32 miopen threads=1")
 
     assert ("MIOpen", "3.3.0") == (record["library"]["name"], record["library"]["version"])

@@ -1,4 +1,4 @@
-"""The real cuDNN plans convolutions for a card that is not here: it checks every descriptor we build.
+"""The real cuDNN plans convolutions for a GPU that is not in this machine, and so checks all our descriptors.
 
 Opt-in, because the wheels are 1.5 GB: DEEPBENCH_TEST_CUDNN=1 with `pip install '.[cuda13]'`.
 """
@@ -16,7 +16,7 @@ from deepbench.native.gpu import cudnn
 from deepbench.native.gpu.device import Gpu
 from deepbench.native.gpu.vendor import CUDA
 
-# What cuDNN asks of a card; the numbers are an H200's.
+# The device properties that cuDNN needs, with the numbers of an H200.
 H200 = {
     **{"deviceName": "H200", "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000, "multiProcessorCount": 132},
     **{"smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "l2CacheSize": 62914560, "warpSize": 32},
@@ -30,7 +30,7 @@ VGG = "conv n=16 c=64 h=56 w=56 k=64 r=3 s=3 pad_h=1 pad_w=1"
 
 
 class Planner(Gpu):
-    """cuDNN without a driver or a card."""
+    """cuDNN without a driver or a GPU."""
 
     def __init__(self):
         self.vendor, self._libraries, self._functions = CUDA, {}, {}

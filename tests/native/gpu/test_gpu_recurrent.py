@@ -8,19 +8,19 @@ CELLS = ["vanilla", "lstm", "gru"]
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("direction", ["forward", "backward", "backward_data", "backward_weights"])
-def test_algorithms_and_arithmetic_are_tried_and_the_fastest_kept(gpu, cell, direction):
+def test_algorithms_and_math_types_are_timed_and_the_fastest_is_measured(gpu, cell, direction):
     record = gpu(f"{LAYER.format(cell)} {direction} f16 cudnn threads=1")
 
     assert ("ok", None) == (record["status"], record["reason"])
     notes = record["notes"]
-    # Four algorithms by three kinds of arithmetic, of which the fake has no small persistent one.
+    # Four algorithms times three math types; the fake lacks the small persistent algorithm.
     assert (12, 9, 3) == (notes["algorithms_proposed"], notes["algorithms_tried"], notes["algorithms_failed"])
     assert notes["algorithm"].startswith("persistent")
     assert (notes["reserve_bytes"] > 0) == (direction != "forward")
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_strict_f32_is_multiply_adds_alone(gpu, tmp_path, cell):
+def test_strict_f32_uses_only_multiply_adds(gpu, tmp_path, cell):
     strict = gpu(f"{LAYER.format(cell)} forward f32 cudnn threads=1", FAKE_GPU_LOG=str(tmp_path / "strict"))
     loose = gpu(f"{LAYER.format(cell)} forward tf32 cudnn threads=1", FAKE_GPU_LOG=str(tmp_path / "loose"))
 
@@ -29,7 +29,7 @@ def test_strict_f32_is_multiply_adds_alone(gpu, tmp_path, cell):
     assert "math 0" in (tmp_path / "loose").read_text()
 
 
-def test_training_keeps_what_the_backward_pass_needs(gpu, tmp_path):
+def test_training_fills_the_reserve(gpu, tmp_path):
     record = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 mode=training", FAKE_GPU_LOG=str(tmp_path / "log"))
 
     assert "ok" == record["status"], record["reason"]
@@ -39,17 +39,17 @@ def test_training_keeps_what_the_backward_pass_needs(gpu, tmp_path):
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "backward_data", "backward_weights"])
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_input_is_skipped_as_the_original_did(gpu, cell, direction):
+def test_the_input_product_can_be_skipped(gpu, cell, direction):
     record = gpu(f"{LAYER.format(cell)} {direction} f32 cudnn threads=1 input=skip")
 
     assert "ok" == record["status"], record["reason"]
 
 
-def test_what_cudnn_does_not_do_is_said(gpu):
-    cho = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 gru_reset=before")
+def test_unsupported_settings_have_a_reason(gpu):
+    reset_before = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 gru_reset=before")
     packed = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 weights=packed")
 
-    assert ("unsupported", "unsupported") == (cho["status"], packed["status"])
+    assert ("unsupported", "unsupported") == (reset_before["status"], packed["status"])
 
 
 def test_memory_of_candidates_is_given_back(gpu):

@@ -1,4 +1,4 @@
-"""Every GPU library on the fake card, on every op, precision, direction and setting it is marked for."""
+"""Every GPU library on the fake GPU: all ops, precisions, directions and settings that it is marked for."""
 
 import pytest
 

@@ -8,7 +8,7 @@ BACKENDS = ["cusparse", "hipsparse"]
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("order", ["column", "row"])
-def test_every_algorithm_for_matrices_is_tried(gpu, tmp_path, backend, order):
+def test_every_algorithm_for_matrices_is_timed(gpu, tmp_path, backend, order):
     record = gpu(
         f"{PRODUCT.format(7)} forward f32 {backend} threads=1 order={order}", FAKE_GPU_LOG=str(tmp_path / "log")
     )
@@ -20,7 +20,7 @@ def test_every_algorithm_for_matrices_is_tried(gpu, tmp_path, backend, order):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_single_column_is_a_vector(gpu, tmp_path, backend):
+def test_a_single_column_is_multiplied_as_a_vector(gpu, tmp_path, backend):
     record = gpu(f"{PRODUCT.format(1)} forward f32 {backend} threads=1", FAKE_GPU_LOG=str(tmp_path / "log"))
 
     assert "ok" == record["status"], record["reason"]
@@ -38,7 +38,7 @@ def test_types_of_lower_precisions(gpu, tmp_path, precision, types):
     assert f"types {types}" in (tmp_path / "log").read_text()
 
 
-def test_a_sparse_product_brings_its_dense_one_on_the_same_card(deepbench):
+def test_a_sparse_product_is_listed_with_its_dense_one_on_the_same_device(deepbench):
     words = ("sparse_gemm m=60 n=7 k=50 sparsity=90", "--device", "cuda")
     lines = deepbench("list", *words).stdout.splitlines()
 
@@ -54,7 +54,7 @@ TWO_OF_FOUR = "sparse_gemm m=32 n=16 k=64 sparsity=50 structure=2_4"
     ("precision", "types"),
     [("tf32", "0,0,0 compute 2"), ("bf16", "14,14,14 compute 2"), ("f16", "2,2,2 compute 2"), ("i8", "3,3,10")],
 )
-def test_two_of_four(gpu, tmp_path, backend, precision, types):
+def test_2_4_products(gpu, tmp_path, backend, precision, types):
     narrow = " result=narrow" if precision in ("bf16", "f16") else ""
     text = f"{TWO_OF_FOUR} forward {precision} {backend} threads=1{narrow}"
     record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))
@@ -75,7 +75,7 @@ def test_two_of_four(gpu, tmp_path, backend, precision, types):
         ("sparsity=50 structure=2_4 result=narrow order=row", "choose order=column"),
     ],
 )
-def test_what_two_of_four_cannot_do_is_said(gpu, changed, reason):
+def test_unsupported_settings_of_2_4_products_have_a_reason(gpu, changed, reason):
     sizes, _, settings = changed.partition(" result")
     settings = f"result{settings}" if settings else ""
     record = gpu(f"sparse_gemm m=32 n=16 k=64 {sizes} forward f16 cusparselt threads=1 {settings}")
@@ -84,14 +84,14 @@ def test_what_two_of_four_cannot_do_is_said(gpu, changed, reason):
     assert reason in record["reason"]
 
 
-def test_sizes_that_the_library_refuses_are_unsupported(gpu):
+def test_sizes_that_the_library_rejects_are_unsupported(gpu):
     text = "sparse_gemm m=36 n=16 k=64 sparsity=50 structure=2_4 forward i8 cusparselt threads=1"
     record = gpu(text)
 
     assert ("unsupported", True) == (record["status"], "not supported" in record["reason"])
 
 
-def test_a_failing_search_is_told(gpu):
+def test_a_failed_search_is_reported(gpu):
     record = gpu(f"{TWO_OF_FOUR} forward i8 cusparselt threads=1", FAKE_GPU_FAIL="cusparseLtMatmulSearch=7")
 
     assert "crashed" == record["status"]

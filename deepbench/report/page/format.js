@@ -1,0 +1,59 @@
+"use strict";
+/* Numbers as text, exactly as deepbench/core/units.py writes them (a test compares the two), and helpers for elements. */
+const format = {
+  significant(value, digits = 3) {
+    if (value === 0) return "0";
+    const rounded = Number(value.toExponential(digits - 1));
+    const size = Math.abs(rounded);
+    if (size >= 1) return rounded.toFixed(Math.max(0, digits - Math.trunc(size).toString().length));
+    const decimals = rounded.toFixed(12).replace(/0+$/, "").split(".")[1] || "";
+    return rounded.toFixed(Math.min(100, decimals.length - decimals.replace(/^0+/, "").length + digits));
+  },
+  scaled(value, units) {
+    const [size, unit] = units.find(([s]) => Math.abs(value) >= s) || units[units.length - 1];
+    return `${format.significant(value / size)} ${unit}`;
+  },
+  seconds: (v) => (v == null ? "–" : format.scaled(v, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]])),
+  bytes: (v) => (v == null ? "–" : format.scaled(v, [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]])),
+  joules: (v) => (v == null ? "–" : format.scaled(v, [[1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]])),
+  tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
+  giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
+  percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),
+  ratio: (v) => (v == null ? "–" : v < 10 ? v.toFixed(3) : format.significant(v)),
+  text: (v) => (v == null ? "–" : String(v)),
+  plusMinus(v) {
+    if (v == null) return "–";
+    if (v > 1) return ">±100 %";
+    return `±${(100 * v).toFixed(v < 0.1 ? 1 : 0)} %`;
+  },
+  /* Half the width of the confidence interval as a share of the time. */
+  halfWidth: (row) => (row.low_s == null || row.high_s == null ? null : (row.high_s - row.low_s) / 2 / row.time_s),
+  /* The star marks an interval from one process, which is too narrow. */
+  interval: (row) => format.plusMinus(format.halfWidth(row)) + (row.interval_of === "one process" ? "*" : ""),
+  /* Plotly reads some tags in its texts as markup; texts of files must stay texts. */
+  plain: (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;"),
+};
+
+/* An element with attributes and children; strings become text, never markup. */
+function element(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (value === true) node.setAttribute(key, "");
+    else if (value !== false && value != null) node.setAttribute(key, value);
+  }
+  node.append(...children.filter((c) => c != null));
+  return node;
+}
+
+/* A labelled select; `options` are texts, or pairs of value and text. */
+function choice(label, options, onchange, selected) {
+  const select = element("select", { onchange: () => onchange(select.value) });
+  for (const option of options) {
+    const [value, text] = Array.isArray(option) ? option : [option, option];
+    select.append(element("option", { value, selected: value === selected }, text));
+  }
+  return element("label", {}, label, select);
+}
+
+const distinct = (values) => [...new Set(values.filter((v) => v != null))];

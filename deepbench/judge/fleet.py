@@ -79,6 +79,11 @@ class Judgement:
         return {pair: s for pair, s in self.pairs.items() if s.slower}
 
     @property
+    def stands_out(self) -> bool:
+        """Whether any host or link is slow, wrong or missing."""
+        return bool(self.slow_pairs or self.failed_pairs) or not all(host.is_fine for host in self.hosts)
+
+    @property
     def needs_runs(self) -> bool:
         """Whether more runs might find another slow host."""
         return any(v.overall is not None and v.overall.open and not v.is_slow for v in self.hosts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
@@ -11,6 +11,9 @@ from deepbench.judge.fleet import HostVerdict, Judgement, differences, times
 from deepbench.judge.outliers import Deviation
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.fleet import FleetFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Slow kernels and failed cases named for one host; the tables have all of them.
 MOST_NAMED = 3
@@ -20,6 +23,17 @@ MOST_LINKS = 20
 
 # Characters of a value in which hosts differ.
 MOST_CHARACTERS = 80
+
+
+def print_fleet(console: Console, file: FleetFile, judged: Judgement) -> None:
+    """The verdict, then hosts, kernels and links."""
+    console.print()
+    for sentence in sentences(file, judged):
+        console.print(f"• {sentence}", markup=False, soft_wrap=True)
+    for table in (by_host(file, judged), by_kernel(file), by_link(judged)):
+        if table.rows:
+            console.print()
+            table.print(console)
 
 
 def sentences(file: FleetFile, judged: Judgement) -> list[str]:

@@ -14,11 +14,11 @@ from tests.conftest import lines_of, run_command
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["fleet"], "wanted one source of hosts"),
-        (["fleet", "--hostfile", "hosts", "--scheduler", "tcp://127.0.0.1:1"], "found several"),
-        (["fleet", "--hostfile", "hosts"], "a fleet is two hosts or more"),
+        (["fleet"], "expected one source of hosts"),
+        (["fleet", "--hostfile", "hosts", "--scheduler", "tcp://127.0.0.1:1"], "(found 2)"),
+        (["fleet", "--hostfile", "hosts"], "a fleet needs two or more hosts"),
         (["fleet", "--hostfile", "hosts", "--runs", "0"], "--runs must be from 1 to 1000"),
-        (["fleet", "--scheduler", "tcp://127.0.0.1:1", "--links", "mpich"], "--links needs hosts"),
+        (["fleet", "--scheduler", "tcp://127.0.0.1:1", "--links", "mpich"], "--links needs the addresses"),
         (["show", "hosts", "--host", "a"], "--host is for files of a fleet"),
     ],
 )

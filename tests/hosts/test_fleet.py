@@ -137,7 +137,7 @@ def test_a_host_with_four_fifths_of_a_core_is_reported_as_slow():
         pytest.skip(f"control groups of this machine do not allow to limit CPUs: {error}")
     with lab:
         case = "gemm m=1024 n=1024 k=1024 f32 openblas threads=1"
-        words = ["fleet", case, "--hostfile", "hosts", "--apart", "--links", "none", "-o", "fleet.jsonl"]
+        words = ["fleet", case, "--hostfile", "hosts", "--one-by-one", "--links", "none", "-o", "fleet.jsonl"]
         process = lab.start([sys.executable, "-m", "deepbench", *words], PYTHONPATH=str(ROOT))
         text = process.communicate(timeout=900)[0]
 

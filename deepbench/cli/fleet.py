@@ -33,7 +33,7 @@ LEAST_RUNS, MOST_RUNS = 5, 30
 LINK_CASE = "all_reduce n=4194304 ranks=2 forward f32 {library} threads=1"
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Measure many hosts; name the slow, wrong and missing ones.")
 @click.argument("words", nargs=-1, metavar="[SUITE|CASE]...")
 @case_options
 @click.option("--quick", is_flag=True, help="Short samples.")

@@ -186,7 +186,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     _write(out / "machines" / f"{name}.html", page)
     columns: Mapping[str, Sequence[Any]] = data["columns"]
     count = len(columns["case"]) if columns else 0
-    keys = [key for key in (*ROW, "status", "position", "varies") if key in columns]
+    keys = [key for key in (*ROW, "status", "position", "sweep_field") if key in columns]
     rows = [{key: columns[key][i] for key in keys} for i in range(count)]
     timed = [r for r in rows if r["time_s"] is not None and r["status"] in ("ok", "published", "imported")]
     hardware = data["machine"]["card"] or data["machine"]["cpu"]
@@ -203,7 +203,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     families: dict[str, dict[str, Any]] = {}
     for r in timed:
         if r["family"] and r["size"] is not None and r["position"] == "fastest":
-            family = families.setdefault(r["family"], {"varies": r["varies"], "rows": []})
+            family = families.setdefault(r["family"], {"sweep_field": r["sweep_field"], "rows": []})
             family["rows"].append([r["precision"], _library_and_threads(r), r["size"], r["time_s"], r["flop_per_s"]])
     # Convolutions count work that some algorithms avoid, so the index has rates of products.
     products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"]]
@@ -238,10 +238,10 @@ def _library_and_threads(row: Mapping[str, Any]) -> str:
 def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[str]) -> tuple[int, int]:
     """Write the pages of changed families and the list of all; returns how many there are and how many were written."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    varies: dict[str, str] = {}
+    sweep_fields: dict[str, str] = {}
     for digest in digests:
         for family, values in digest["families"].items():
-            varies[family] = values["varies"]
+            sweep_fields[family] = values["sweep_field"]
             rows.setdefault(family, []).extend(
                 {
                     "machine": digest["index"]["title"],
@@ -275,10 +275,12 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
             data = {
                 "page": "family",
                 "family": family,
-                "varies": varies[family],
+                "sweep_field": sweep_fields[family],
                 "rows": sorted(of_family, key=lambda r: (r["size"], -(r["rate"] or 0.0))),
             }
-            lines = [f"These problems differ in {varies[family]} only. Each machine is shown with its fastest library."]
+            lines = [
+                f"These problems differ in {sweep_fields[family]} only. Each machine is shown with its fastest library."
+            ]
             _write_page(path, data, f"{op}: {title}", "All times", lines, "../")
             written += 1
     pages = {f"{entry['file']}.html" for entry in listed} | {"index.html"}

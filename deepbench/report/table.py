@@ -111,6 +111,8 @@ class Table:
         self.print(Console(file=text, width=400, highlight=False))
         return text.getvalue().rstrip()
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         """For a notebook."""
         head = "".join(f"<th>{escape(c.heading)}</th>" for c in self.columns)

@@ -138,7 +138,7 @@ const CHARTS = [
     rows: (rows, selected) => computed(rows).filter((r) => r.family && r.family === selected.family),
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size);
-      return [traces(sorted, (r) => `${r.library} ${r.precision}${threadsOf(r)}`, (r) => r.size, (r) => r.flop_per_s / 1e12, (members) => ({ mode: "lines+markers", ...rateBars(members) })), layoutOf({ title: rows[0].varies, ...RATIOS }, { title: "TFLOP/s", rangemode: "tozero" })];
+      return [traces(sorted, (r) => `${r.library} ${r.precision}${threadsOf(r)}`, (r) => r.size, (r) => r.flop_per_s / 1e12, (members) => ({ mode: "lines+markers", ...rateBars(members) })), layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "TFLOP/s", rangemode: "tozero" })];
     },
   },
   {
@@ -175,7 +175,7 @@ const CHARTS = [
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size);
       const points = traces(sorted, (r) => `${r.library} ${r.precision}${threadsOf(r)} ${r.family.replace(/^sparse_gemm /, "")}`, (r) => r.size, (r) => r.speed_up_over_baseline, { mode: "lines+markers" });
-      return [[...points, lineAtOne(rows.map((r) => r.size), "as fast as dense")], layoutOf({ title: rows[0].varies, ...RATIOS }, { title: "speed-up over dense", ...RATIOS })];
+      return [[...points, lineAtOne(rows.map((r) => r.size), "as fast as dense")], layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "speed-up over dense", ...RATIOS })];
     },
   },
   {

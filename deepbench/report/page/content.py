@@ -90,7 +90,7 @@ def _columns(
                 "position": positions.get(s.record["case"]),
                 "family": family,
                 "size": size,
-                "varies": s.record["sweep_field"],
+                "sweep_field": s.record["sweep_field"],
                 "ranks": s.record["problem"].get("ranks"),
                 "bytes": float(s.record["traffic_bytes"]) if s.is_group else None,
                 "notes": exported["notes"],
@@ -126,13 +126,13 @@ def _command(s: Summary) -> str | None:
 
 def _family(s: Summary) -> tuple[str | None, int | None]:
     """The family of the problem, whose members differ in one size only, and that size."""
-    r, varies = s.record, s.record["sweep_field"]
-    size = r["problem"].get(varies) if varies else None
+    r, field = s.record, s.record["sweep_field"]
+    size = r["problem"].get(field) if field else None
     if not isinstance(size, int):
         return None, None
     # The words of the case leave out sizes that most problems have in common.
     words = [word.partition("=") for word in r["case"].split()[1:]]
-    fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != varies]
+    fixed = [f"{name}={value}" for name, _, value in words if name in r["problem"] and name != field]
     extra = [] if r["direction"] == "forward" else [r["direction"]]
     return " ".join([r["op"], *fixed, *extra, *s.settings_words(variants=False)]), size
 
@@ -377,8 +377,8 @@ def _work_of(r: published.Result) -> tuple[str, str]:
 
 
 def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[str, Any]:
-    varies, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
-    fixed = [word for word in r.values.text.split() if not word.startswith(f"{varies}=")]
+    field, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
+    fixed = [word for word in r.values.text.split() if not word.startswith(f"{field}=")]
     settings = [f"{name}={value}" for name, value in r.settings.items()]
     return {
         "case": " ".join([r.op, r.problem, r.direction, r.precision, *settings]),
@@ -393,8 +393,8 @@ def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[s
         "library": " ".join(filter(None, [vendor, r.how])),
         "position": "fastest" if is_fastest else None,
         "family": " ".join([r.op, *fixed, *r.words]),
-        "size": r.values.values.get(varies) if varies else None,
-        "varies": varies,
+        "size": r.values.values.get(field) if field else None,
+        "sweep_field": field,
         "ranks": r.values.values.get("ranks"),
         "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
         "bus_bytes_per_s": r.bus_bytes_per_s,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources, util
@@ -15,34 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import printable, to_bytes
+from deepbench.core.json_lines import to_bytes
 from deepbench.core.version import VERSION
-from deepbench.report.page import content as contents
-from deepbench.results.file import ResultFile
 
 SCRIPTS = ("format.js", "table.js", "charts.js", "page.js")
 
 REMEDY = "a page needs Jinja2 and Plotly: pip install jinja2 plotly"
-
-
-def write_report(files: Sequence[ResultFile], machines: Sequence[str], path: Path, title: str | None) -> None:
-    """Write a page about result files. The first is compared with each other file, all with published machines."""
-    plotly()  # a missing package is reported before the work, not after it
-    names = [file.path.name for file in files]
-    if len(set(names)) < len(names):
-        names = [str(file.path) for file in files]
-    named = list(zip(files, names, strict=True))
-    pairs = [contents.of_pair(files[0], file, (names[0], name)) for file, name in named[1:]]
-    pairs += [contents.of_published(file, name, machine) for file, name in named for machine in machines]
-    content = {"files": [contents.of_file(file, name) for file, name in named], "pairs": pairs}
-    html = page(content, printable(title or f"DeepBench: {', '.join(names)}"))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(html)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
 
 
 def page(content: Mapping[str, Any], title: str) -> bytes:

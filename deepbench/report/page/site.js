@@ -51,10 +51,10 @@ function familyPage() {
   const rows = withIds(content.rows).map((r) => ({ ...r, title: r.machine }));
   if (new Set(rows.map((r) => r.size)).size > 1) addFamilyChart(rows);
   return new Table(rows, [
-    number("size", content.varies), column("title", "Machine"), column("precision", "Precision"), column("library", "Library"),
+    number("size", content.sweep_field), column("title", "Machine"), column("precision", "Precision"), column("library", "Library"),
     number("time_s", "Time", (r) => format.seconds(r.time_s)), number("rate", "TFLOP/s", (r) => format.tera(r.rate)),
   ], {
-    search: (r) => [r.machine, r.library, r.precision], filters: [["size", content.varies], ["precision", "Precision"], ["machine", "Machine"]],
+    search: (r) => [r.machine, r.library, r.precision], filters: [["size", content.sweep_field], ["precision", "Precision"], ["machine", "Machine"]],
     exported: ["machine", "precision", "library", "size", "time_s", "rate"], fileName: "family.csv",
     open: (row, text) => linkTo(`../machines/${row.file}.html`, text),
   });
@@ -73,7 +73,7 @@ function addFamilyChart(rows) {
       const hover = (r) => plainLines([r.machine, `${r.library}, ${r.precision}`, format.seconds(r.time_s), r.rate != null && `${format.tera(r.rate)} TFLOP/s`]);
       return { type: "scatter", mode: "lines+markers", name: format.plain(name), x: sorted.map((r) => r.size), y: sorted.map(value), hoverinfo: "text", text: sorted.map(hover), marker: { ...markerOf(i), size: 8 } };
     }),
-    layoutOf({ title: content.varies, ...RATIOS }, log(hasRates ? "TFLOP/s" : "µs", PLAIN)),
+    layoutOf({ title: content.sweep_field, ...RATIOS }, log(hasRates ? "TFLOP/s" : "µs", PLAIN)),
   ];
   const caption = curves.length > MOST_CURVES ? `One curve per machine and precision: ${MOST_CURVES} of ${curves.length} at a time, the fastest first.` : "One curve per machine and precision.";
   const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, hasRates ? "Rate by problem size" : "Time by problem size"), caption));

@@ -1,0 +1,34 @@
+"""Writes a page about result files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import printable
+from deepbench.report.page import content, render
+from deepbench.results.file import ResultFile
+
+
+def write_report(files: Sequence[ResultFile], machines: Sequence[str], path: Path, title: str | None) -> None:
+    """Compare the first file with the others, and every file with these published machines; replace the page."""
+    names = [file.path.name for file in files]
+    labels = names if len(set(names)) == len(names) else [str(file.path) for file in files]
+    labelled = list(zip(files, labels, strict=True))
+    pairs = [content.of_pair(files[0], file, (labels[0], label)) for file, label in labelled[1:]]
+    pairs += [content.of_published(file, label, machine) for file, label in labelled for machine in machines]
+    data = {"files": [content.of_file(file, label) for file, label in labelled], "pairs": pairs}
+    _replace(path, render.page(data, printable(title or f"DeepBench: {', '.join(labels)}")))
+
+
+def _replace(path: Path, page: bytes) -> None:
+    """All of the page is written, or the old file stays as it was."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(page)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None

@@ -40,7 +40,7 @@ HEADROOM_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Finding:
     """What any step may add to the record."""
 
     notes: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Library(Step):
+class Library(Finding):
     """The library as it was loaded."""
 
     facts: records.LibraryFacts
@@ -57,7 +57,7 @@ class Library(Step):
 
 
 @dataclass(frozen=True)
-class Buffers(Step):
+class Buffers(Finding):
     """The operands of one kernel; with `cache=cold` or `cache=weights` of several kernels that take turns."""
 
     sets: list[Arrays]
@@ -66,7 +66,7 @@ class Buffers(Step):
 
 
 @dataclass(frozen=True)
-class Prepared(Step):
+class Prepared(Finding):
     """A kernel for each set of buffers, and their timers."""
 
     kernels: list[Kernel]
@@ -93,7 +93,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Timing(Step):
+class Timing(Finding):
     """What the clock read."""
 
     measurement: Measurement
@@ -108,7 +108,7 @@ class Findings:
     library: Library | None = None
     group: records.GroupFacts | None = None
     buffers: Buffers | None = None
-    prepared: Step | None = None
+    prepared: Finding | None = None
     before: CheckResult | None = None
     timing: Timing | None = None
     energy: records.CpuEnergy | None = None
@@ -169,8 +169,8 @@ def open_library(request: Request) -> Library:
     threads = backend.threads_in_use() if backend.device == "cpu" and not backend.is_group else None
     if threads is not None and threads != case.threads:
         raise errors.DeepBenchError(
-            f"{backend.title} reports {threads} threads, the case has {case.threads}; "
-            f"look for variables other than {', '.join(thread_variables())} that set its threads"
+            f"{backend.title} reports {threads} threads, but the case has {case.threads}; DeepBench sets "
+            f"{', '.join(thread_variables())}: look for other variables and configuration files of the library"
         )
     if len(runtimes := describe.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may compete for the cores"

@@ -151,9 +151,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
         "bus GB/s": s.bus_bytes_per_s,
-        "% of peak": f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}"
-        if nearest
-        else None,
+        "% of peak": f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}" if nearest else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
 

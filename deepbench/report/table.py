@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 
 # Text columns wrap on a narrow terminal, but not to less than this.
-LEAST_TEXT_WIDTH = 11
+LEAST_TEXT_WIDTH = 12
 
 
 @dataclass(frozen=True)

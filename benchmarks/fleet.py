@@ -22,7 +22,7 @@ def main(fleets: int) -> None:
     for shares in [{}] * fleets + [{"h1": 0.9}] * max(1, fleets // 3):
         with Lab(HOSTS, None, shares) as lab:
             start = time.monotonic()
-            words = ["fleet", CASE, "--hostfile", "hosts", "--apart", "--links", "none", "-o", "fleet.jsonl"]
+            words = ["fleet", CASE, "--hostfile", "hosts", "--one-by-one", "--links", "none", "-o", "fleet.jsonl"]
             lab.start([sys.executable, "-m", "deepbench", *words], PYTHONPATH=str(Path.cwd())).communicate()
             shown = [sys.executable, "-m", "deepbench", "show", "fleet.jsonl", "--json"]
             said = json.loads(lab.start(shown, PYTHONPATH=str(Path.cwd())).communicate()[0])

@@ -96,7 +96,7 @@ def main(rounds: int) -> None:
         for change in CHANGES:
             turns = compare.compare_files(read(f"turns-{change}.a"), read(f"turns-{change}.b"), 0.0)
             apart = compare.compare_files(read("lone-before"), read(f"lone-{change}"), 0.0)
-            promised = [selftest.verdicts(t, change, True, 0.0, 1).slower for t in equal.values()]
+            promised = [selftest.verdict_rates(t, change, True, 0.0, 1).slower for t in equal.values()]
             found = dealt_found(turns)
             print(
                 f"{100 * change:4.0f} %  {slower(turns)}/{len(CASES)}    {has(turns, change)}/{len(CASES)}"
@@ -145,7 +145,7 @@ def dealt_found(found: compare.Comparison) -> float:
         common = sorted(set(a) & set(b))
         for _ in range(DEALS):
             chosen = rng.sample(common, SIDE)
-            sides = [compare.numbers([side[n] for n in chosen]) for side in (a, b)]
+            sides = [compare.process_times_s([side[n] for n in chosen]) for side in (a, b)]
             difference, _ = compare.difference_of(*sides, True)
             if difference is not None:
                 tried += 1

@@ -388,7 +388,7 @@ def report(
     Returns the result files that were read.
     """
     from deepbench.report.page import render
-    from deepbench.report.page.report import write_report
+    from deepbench.report.page import report as page
 
     sources = [results] if isinstance(results, Results | str | Path) else list(results)
     if not str(output).lower().endswith((".html", ".htm")):
@@ -399,7 +399,7 @@ def report(
     gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
     try:
         files = [_file_of(source) for source in sources]
-        write_report(files, machines, Path(output), title)
+        page.write_report(files, machines, Path(output), title)
     finally:
         if paused:
             gc.enable()

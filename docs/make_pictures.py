@@ -27,7 +27,7 @@ def main() -> None:
         report = Path(folder) / "report.html"
         report.write_bytes(render.page(data, f"DeepBench: {largest.stem}"))
         public = Path(folder) / "public"
-        site.build(HERE.parent / "results", public, published=True)
+        site.build(HERE.parent / "results", public, with_published=True)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
 
         def screenshot(

@@ -1,1 +1,1 @@
-"""One file a library: how to find it, how to call it, what it can do."""
+"""One file or folder per library: how to find it, how to call it, what it supports."""

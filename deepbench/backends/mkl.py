@@ -107,19 +107,10 @@ class MKL(Backend):
         packed, notes = self._pack(routine, case, arrays, alpha_when_packing)
         lda, ldb, ldc = blas.leading_dimensions(p)
         call = Call(
-            self._function(f"{routine}_compute"),
-            b"P",
-            blas.letter(p.b_t),
-            *blas.sizes(p),
-            *([] if alpha_when_packing else alpha),
-            packed,
-            lda,
-            arrays["b"],
-            ldb,
-            blas.beta_of(case.settings),
-            arrays["c"],
-            ldc,
-        )
+            self._function(f"{routine}_compute"), b"P", blas.letter(p.b_t), *blas.sizes(p),
+            *([] if alpha_when_packing else alpha), packed, lda, arrays["b"], ldb, blas.beta_of(case.settings),
+            arrays["c"], ldc,
+        )  # fmt: skip
         return Kernel(calls=(call,), notes={"implementation": f"{routine}_compute", **notes})
 
     @kernel("gemm", precisions=("i8u8",))
@@ -133,24 +124,12 @@ class MKL(Backend):
             a, notes = self._pack(routine, case, arrays, [])
             a_letter, routine = b"P", f"{routine}_compute"
         lda, ldb, ldc = blas.leading_dimensions(p)
+        # "F": one offset for all of C.
         call = Call(
-            self._function(routine),
-            a_letter,
-            blas.letter(p.b_t),
-            b"F",  # one offset for all of C
-            *blas.sizes(p),
-            ctypes.c_float(1.0),
-            a,
-            lda,
-            ctypes.c_int8(0),
-            arrays["b"],
-            ldb,
-            ctypes.c_int8(0),
-            blas.beta_of(case.settings),
-            arrays["c"],
-            ldc,
+            self._function(routine), a_letter, blas.letter(p.b_t), b"F", *blas.sizes(p), ctypes.c_float(1.0), a, lda,
+            ctypes.c_int8(0), arrays["b"], ldb, ctypes.c_int8(0), blas.beta_of(case.settings), arrays["c"], ldc,
             ctypes.c_int32(0),
-        )
+        )  # fmt: skip
         return Kernel(calls=(call,), notes={"implementation": routine, **notes})
 
     @kernel("sparse_gemm", precisions=("f32",))

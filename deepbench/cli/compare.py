@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_MARGIN = "2%"
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Compare two result files, or a file with published results.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B", required=False)
 @click.option("--all", "among_all", is_flag=True, help="Instead of B: all published machines, one line each.")

@@ -52,9 +52,9 @@ def gate(
     if rerun and flagged:
         print(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
         again = _measure_again(Path(first), Path(second), flagged, same, unchecked)
-        outcome = gates.confirmed(outcome, gates.judge(again, allowed))
+        outcome = gates.after_rerun(outcome, gates.judge(again, allowed))
     lines = gates.sentences(outcome)
-    broken = tuple(text.partition(": ")[0] for text in comparison.broken)
+    broken = tuple(comparison.broken)
     others = [text for text in comparison.left_out if not (broken and text.startswith(broken))]
     lines_below = [f"differs: {text}" for text in comparison.differences]
     lines_below += [f"not compared: {text}" for text in others[:5]]

@@ -10,7 +10,7 @@ import click
 from deepbench.cli.root import HELP, cli
 
 
-@cli.command("import", context_settings=HELP)
+@cli.command("import", context_settings=HELP, short_help="Convert results of other benchmark programs.")
 @click.argument("file", metavar="FILE")
 @click.option("--output", "-o", metavar="FILE", help="The result file (default: the name of FILE with .jsonl).")
 @click.option("--machine", metavar="TEXT", help="The machine, where the file does not name it.")

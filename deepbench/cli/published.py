@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deepbench.results.summary import Summary
 
 
-@cli.group(context_settings=HELP)
+@cli.group(context_settings=HELP, short_help="Show what the original DeepBench published.")
 def published() -> None:
     """Results that Baidu's DeepBench published from 2016 to 2019: 18 workbooks, 10,729 numbers.
 

@@ -11,7 +11,7 @@ from deepbench.cli.options import comma_list
 from deepbench.cli.root import HELP, cli, interruptible
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Measure the limits of this machine.")
 @click.option("--threads", multiple=True, metavar="N", callback=comma_list, help="Default: 1 and all cores.")
 @click.option("--quick", is_flag=True, help="Fewer sizes, one process each.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deepbench.measure.session import Options, Session
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Measure cases and print a table.")
 @click.argument("words", nargs=-1, metavar="[SUITE|FILE|CASE]...")
 @case_options
 @click.option("--quick", "mode", flag_value="quick", help="One process per case, short samples.")

@@ -10,7 +10,7 @@ from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Predict all-reduce for larger groups.")
 @click.argument("file", metavar="FILE")
 @click.option("--ranks", multiple=True, metavar="N", callback=comma_list, help="Group sizes to predict. Repeatable.")
 @form_options

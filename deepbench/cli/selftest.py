@@ -14,7 +14,7 @@ from deepbench.cli.root import HELP, cli, interruptible
 MANY, FEW = 24, 12
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Measure how reliable comparisons on this machine are.")
 @click.option("--quick", is_flag=True, help=f"{FEW} processes per case instead of {MANY}.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def selftest(quick: bool, as_json: bool) -> None:
@@ -40,7 +40,7 @@ def selftest(quick: bool, as_json: bool) -> None:
             "page": report.page(findings),
             "cases": table.rows,
             "cold": findings.cold,
-            "between": findings.between,
+            "between": findings.between_sessions,
             "cores": {str(cpu): values for cpu, values in findings.cores.items()},
         }
         print(json.dumps(content, ensure_ascii=False, indent=1))

@@ -150,7 +150,6 @@ def _price(text: str | None) -> float | None:
 def _show_fleet(file: str, form: str | None) -> None:
     import json
 
-    from deepbench.cli.fleet import print_fleet
     from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
     from deepbench.results.fleet import read_fleet
@@ -162,4 +161,4 @@ def _show_fleet(file: str, form: str | None) -> None:
     elif form is not None:
         print_table(report.by_host(fleet_file, judged), form)
     else:
-        print_fleet(make_console(), fleet_file)
+        report.print_fleet(make_console(), fleet_file, judged)

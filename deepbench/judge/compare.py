@@ -1,12 +1,12 @@
-"""Two result files → for each case in both, which side is faster, and how sure that is.
+"""Compare two result files: for each case in both, which side is faster, and how certain is that?
 
-The unit is the process: one number each, the median of its clean samples. Of each side the faster half of the
-processes counts, on logarithms, because what disturbs a process only adds time (`stats.faster_half_difference`). Where
-both files come from one run in which the sides took turns, and rounds that were slow for one were slow for the other,
-they are compared pair by pair.
+The unit of evidence is the process: one time each, the median of its undisturbed samples. Each side is represented by
+the faster half of its processes, because interference only adds time; times are compared on a logarithmic scale
+(`stats.faster_half_difference`). Sides that were interleaved in one run are compared pair by pair if their times rose
+and fell together.
 
-`faster`, `slower`: the ratio is beyond the margin, and the chance of such a ratio by accident, corrected for the number
-of cases, is below 5 %. `same`: the whole 95 % interval of the ratio lies within the margin. `cannot tell`: all else.
+A case is `faster` or `slower` if its ratio is beyond the margin and its p-value, corrected for the number of cases, is
+below 5 %. It is the `same` if the 95 % confidence interval of the ratio lies within the margin, else `cannot tell`.
 """
 
 from __future__ import annotations
@@ -25,49 +25,53 @@ from deepbench.machine import describe
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.summary import Summary, process_time_s, summarize
+from deepbench.results.work import Work
 
 LEVEL = 0.95
 MARGIN = 0.02
 
-# Where a run looked after every round whether to go on, each chance counts so many times: with `sides.EARLY`, one in
-# twenty equal sides is then called different, by simulation of 5 to 15 rounds.
+# A run that decides after every round whether to continue tests each case several times. Its p-values are multiplied
+# by this; with `sides.EARLY`, 5 % of equal sides are then called different (simulation of 5 to 15 rounds).
 LOOKS = 2.0
 
-# Other programs kept so many more CPUs busy beside one side than beside the other that the ratio may be theirs.
+# If other programs used so many more CPUs during one side than during the other, they may explain the ratio.
 OTHER_LOAD = 0.3
 
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
-# Beyond this many more rounds it is no use to say how many.
+# Larger numbers of further rounds are not told apart.
 MOST_ROUNDS = 1000
+
+# Interleaved sides are compared pair by pair if they have at least so many pairs, and their times correlate by more.
+LEAST_PAIRS, CORRELATED = 5, 0.7
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One case on both sides. Ratios are the second side's time over the first's: above 1, the second is slower."""
+class ComparedCase:
+    """One case on both sides. Ratios are the time of side b over that of side a: above 1, b is slower."""
 
     case: str
     a: Summary
     b: Summary
     difference: stats.Difference | None
-    """Of logarithms of times; None where a side has one process only."""
+    """Of log times; None if a side has one process only."""
     paired: bool
     q: float | None
-    """Chance of so large a difference by accident, corrected for the number of cases."""
+    """p-value, corrected for the number of cases."""
     margin: float
-    between: float = 0.0
-    """What of the difference's error no round makes smaller: of the logarithm, from session to session."""
+    between_sessions: float = 0.0
+    """Standard deviation of log times from one session to another, which no number of rounds reduces."""
 
     @property
     def ratio(self) -> float:
-        """The second side's time over the first's, as the verdict has it; of single processes as they are."""
+        """The ratio that the verdict is based on."""
         if self.difference is not None:
             return math.exp(self.difference.mean)
-        return numbers(self.b.rounds)[0] / numbers(self.a.rounds)[0]
+        return process_times_s(self.b.rounds)[0] / process_times_s(self.a.rounds)[0]
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the ratio, of this case alone."""
+        """95 % confidence interval of the ratio, not corrected for the number of cases."""
         if self.difference is None:
             return None
         low, high = self.difference.interval(LEVEL)
@@ -75,50 +79,43 @@ class Compared:
 
     @property
     def other_load(self) -> tuple[float, float] | None:
-        """CPUs that other programs kept busy while each side was measured, where that alone may make a difference."""
-        one, other = other_cpus(self.a), other_cpus(self.b)
-        if one is None or other is None or abs(one - other) < OTHER_LOAD:
-            return None
-        return one, other
+        """CPUs used by other programs during each side, if the difference between the sides may explain the ratio."""
+        a, b = other_cpus(self.a), other_cpus(self.b)
+        return None if a is None or b is None or abs(a - b) < OTHER_LOAD else (a, b)
 
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
         if self.difference is None or self.q is None:
             return "cannot tell"
-        found = verdict_of(self.difference, self.q, self.margin)
+        verdict = verdict_of(self.difference, self.q, self.margin)
         if self.other_load is None:
-            return found
-        # What is slower beside less company, or faster beside more, is so all the more.
-        sure = "faster" if self.other_load[1] > self.other_load[0] else "slower"
-        return found if found == sure else "cannot tell"
+            return verdict
+        # Only a side that is slower despite less load from other programs is certainly slower.
+        a, b = self.other_load
+        return verdict if verdict == ("faster" if b > a else "slower") else "cannot tell"
 
     @property
     def more_rounds(self) -> int | None:
-        """How many more rounds of each side would probably decide; None when it is decided, or nobody can say."""
-        if (
-            self.verdict != "cannot tell"
-            or self.difference is None
-            or self.difference.standard_error == 0
-            or self.other_load
-        ):
+        """How many more rounds per side would probably decide; None if it is decided, or no number would."""
+        difference = self.difference
+        if self.verdict != "cannot tell" or self.other_load or difference is None or difference.standard_error == 0:
+            return None
+        effect, limit = abs(difference.mean), math.log1p(self.margin)
+        half_width = effect if effect > limit else limit - effect  # excludes no change, or fits within the margin
+        session_error = math.sqrt(2) * self.between_sessions
+        if session_error and not stats.Difference(0.0, session_error, 1e6).half_width_at_most(half_width, LEVEL):
             return None
         count = min(len(self.a.rounds), len(self.b.rounds))
-        far, limit = abs(self.difference.mean), math.log1p(self.margin)
-        wanted = far if far > limit else limit - far  # to exclude no change, or to fit within the margin
-        if self.between and not stats.Difference(0.0, math.sqrt(2) * self.between, 1e6).half_width_at_most(
-            wanted, LEVEL
-        ):
-            return None  # no number of rounds makes sessions more alike
         terms = _pair_terms if self.paired else stats.faster_half_terms
-        half, scale, _ = terms(count)
-        own = math.sqrt(max(0.0, self.difference.standard_error**2 - 2 * self.between**2))
-        spread = own * math.sqrt(half) / scale
+        used, scale, _ = terms(count)
+        own_error = math.sqrt(max(0.0, difference.standard_error**2 - session_error**2))
+        spread = own_error * math.sqrt(used) / scale
 
         def enough(more: int) -> bool:
-            half, scale, freedom = terms(count + more)
-            error = math.hypot(scale * spread / math.sqrt(half), math.sqrt(2) * self.between)
-            return stats.Difference(0.0, error, freedom).half_width_at_most(wanted, LEVEL)
+            used, scale, degrees_of_freedom = terms(count + more)
+            error = math.hypot(scale * spread / math.sqrt(used), session_error)
+            return stats.Difference(0.0, error, degrees_of_freedom).half_width_at_most(half_width, LEVEL)
 
         return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough)
 
@@ -131,145 +128,142 @@ class Mean:
     count: int
     ratio: float
     interval: tuple[float, float] | None
-    """From how sure each ratio is; None where one of them says nothing."""
+    """95 % confidence interval; None if a case has none."""
 
 
 @dataclass
 class Comparison:
-    """All that two files say together."""
+    """The comparison of two files."""
 
-    cases: list[Compared]
+    cases: list[ComparedCase]
     differences: list[str]
-    """What differs between the sides, in words: machines, libraries, how it was measured."""
+    """Differences between machines, libraries and settings of the sides, in words."""
     left_out: list[str] = field(default_factory=list)
-    """Cases of which there is no ratio, in words."""
-    broken: list[str] = field(default_factory=list)
-    """Of these, those that the first side did and the second does not."""
-    neither: int = 0
-    """Cases without a time on either side."""
+    """Cases without a ratio, each with its reason."""
+    broken: dict[str, str] = field(default_factory=dict)
+    """Those of them that side a measured and side b did not: the reason by the text of the case."""
+    unmeasured: int = 0
+    """How many cases have no time on either side."""
     interleaved: bool = False
-    between: float = 0.0
-    """Standard deviation of the logarithm of a time from session to session, as far as it is known."""
+    between_sessions: float = 0.0
+    """Standard deviation of log times from one session to another; 0 if unknown."""
     looks: float = 1.0
-    """How often each chance counts: LOOKS where the run could stop early."""
+    """What p-values are multiplied by: LOOKS if the run could stop early."""
 
     def means(self) -> list[Mean]:
-        """Overall, by op, and by application."""
-        groups: dict[str, list[Compared]] = {"all": self.cases}
-        for c in list(self.cases):
+        """Of all cases, by operation, and by application."""
+        groups: dict[str, list[ComparedCase]] = {"all": list(self.cases)}
+        for c in self.cases:
             groups.setdefault(f"op {c.a.record['op']}", []).append(c)
-        for c in list(self.cases):
+        for c in self.cases:
             for application in dict.fromkeys(s.get("application") for s in c.a.record["sources"]):
                 if application:
                     groups.setdefault(f"application {application}", []).append(c)
-        return [_mean(name, cases, self.between) for name, cases in groups.items() if cases]
+        return [_mean(name, cases, self.between_sessions) for name, cases in groups.items() if cases]
 
     def count(self, verdict: str) -> int:
-        """Cases with this verdict."""
+        """How many cases have this verdict."""
         return sum(c.verdict == verdict for c in self.cases)
 
 
 def compare_files(
-    a: ResultFile, b: ResultFile, margin: float = MARGIN, unchecked: bool = False, between: float = 0.0
+    a: ResultFile, b: ResultFile, margin: float = MARGIN, unchecked: bool = False, between_sessions: float = 0.0
 ) -> Comparison:
     """Compare the cases that both files have.
 
     Args:
-        a, b: the first side, which is the measure, and the second.
-        margin: share of the time that does not matter.
-        unchecked: whether times of results that nobody checked count.
-        between: standard deviation of the logarithm of a time from one session of a machine to another.
+        a, b: the baseline, and what is compared with it.
+        margin: relative change that does not matter.
+        unchecked: whether to include results that were not checked.
+        between_sessions: standard deviation of log times from one session on a machine to another.
 
     """
     interleaved = _same_run(a, b)
-    left, right = _by_key(a, b), _by_key(b, a)
-    found = Comparison([], _differences(a, b), interleaved=interleaved, between=0.0 if interleaved else between)
-    compared: list[Compared] = []
-    for key, s in left.items():
-        other = right.get(key)
-        if other is None:
-            found.left_out.append(f"{s.record['case']}: not in {b.path.name}")
-            if _why_not(s, unchecked) is None:
-                found.broken.append(f"{s.record['case']}: not measured")
-            continue
-        wrong = [_why_not(x, unchecked) for x in (s, other)]
-        if wrong[0] and wrong[1]:
-            found.neither += 1
-            continue
-        if wrong[0] or wrong[1]:
-            where = a.path.name if wrong[0] else b.path.name
-            found.left_out.append(f"{s.record['case']}: {wrong[0] or wrong[1]} in {where}")
-            if not wrong[0]:
-                found.broken.append(f"{s.record['case']}: {wrong[1]}")
-            continue
-        found_here, by_pair = _difference(s, other, interleaved, between)
-        compared.append(Compared(s.record["case"], s, other, found_here, by_pair, None, margin, found.between))
-    found.left_out += [f"{s.record['case']}: not in {a.path.name}" for k, s in right.items() if k not in left]
+    comparison = Comparison([], _differences(a, b), interleaved=interleaved)
+    comparison.between_sessions = 0.0 if interleaved else between_sessions
     rounds = a.header["plan"]["rounds"]
-    found.looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
+    comparison.looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
+    cases_a, cases_b = _summaries_by_work(a, b), _summaries_by_work(b, a)
+    for work, summary in cases_a.items():
+        text, other = summary.record["case"], cases_b.get(work)
+        why_a = _no_time_reason(summary, unchecked)
+        why_b = _no_time_reason(other, unchecked) if other else "not measured"
+        if why_a is None and why_b is not None:
+            comparison.broken[text] = why_b
+        if other is None:
+            comparison.left_out.append(f"{text}: not in {b.path.name}")
+        elif why_a and why_b:
+            comparison.unmeasured += 1
+        elif why_a or why_b:
+            comparison.left_out.append(f"{text}: {why_a or why_b} in {(a if why_a else b).path.name}")
+        else:
+            difference, paired = _difference(summary, other, interleaved, between_sessions)
+            comparison.cases.append(
+                ComparedCase(text, summary, other, difference, paired, None, margin, comparison.between_sessions)
+            )
+    missing = (s.record["case"] for work, s in cases_b.items() if work not in cases_a)
+    comparison.left_out += [f"{text}: not in {a.path.name}" for text in missing]
     corrected = stats.benjamini_hochberg(
-        {c.case: min(1.0, found.looks * c.difference.p) for c in compared if c.difference is not None}
+        {c.case: min(1.0, comparison.looks * c.difference.p) for c in comparison.cases if c.difference is not None}
     )
-    found.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in compared]
-    return found
+    comparison.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in comparison.cases]
+    return comparison
 
 
 def verdict_of(difference: stats.Difference, q: float, margin: float) -> str:
-    """One of VERDICTS; `q` is the chance of so large a difference by accident, corrected for what else was asked."""
-    limit, far = math.log1p(margin), abs(difference.mean)
-    if q < 1 - LEVEL and far > limit:
+    """One of VERDICTS; `q` is the p-value of the difference, corrected for multiple tests."""
+    limit, effect = math.log1p(margin), abs(difference.mean)
+    if q < 1 - LEVEL and effect > limit:
         return "slower" if difference.mean > 0 else "faster"
-    return "same" if far < limit and difference.half_width_at_most(limit - far, LEVEL) else "cannot tell"
+    within = effect < limit and difference.half_width_at_most(limit - effect, LEVEL)
+    return "same" if within else "cannot tell"
 
 
 def other_cpus(s: Summary) -> float | None:
-    """CPUs that other programs kept busy, on average over the rounds that say so."""
-    told = [r["measurement"].get("other_cpus") for r in s.rounds if r["measurement"]]
-    known = [count for count in told if count is not None]
+    """How many CPUs other programs used, on average over the rounds that recorded it."""
+    counts = [r["measurement"].get("other_cpus") for r in s.rounds if r["measurement"]]
+    known = [count for count in counts if count is not None]
     return sum(known) / len(known) if known else None
 
 
-def numbers(rounds: Sequence[Record]) -> list[float]:
-    """One number a process, in the order of rounds."""
+def process_times_s(rounds: Sequence[Record]) -> list[float]:
+    """Seconds per call in each process, in the order of rounds."""
     return [process_time_s(r) for r in sorted(rounds, key=lambda r: r["round"])]
 
 
-# Rounds that rise and fall together on both sides: then pairs say more than halves.
-CORRELATED, LEAST_PAIRS = 0.7, 5
-
-
 def difference_of(
-    a: Sequence[float], b: Sequence[float], in_turn: bool, between: float = 0.0
+    a: Sequence[float], b: Sequence[float], interleaved: bool, between_sessions: float = 0.0
 ) -> tuple[stats.Difference | None, bool]:
-    """The difference of two sides, and whether pair by pair. Which of the two does not depend on the difference."""
-    if in_turn and len(a) == len(b) >= LEAST_PAIRS:
+    """The difference of process times, and whether pairs were used; that choice does not depend on the difference."""
+    if interleaved and len(a) == len(b) >= LEAST_PAIRS:
         logs = [math.log(v) for v in a], [math.log(v) for v in b]
         if all(max(side) > min(side) for side in logs) and correlation(*logs) > CORRELATED:
             return stats.paired_difference(a, b), True
-    return stats.faster_half_difference(a, b, 0.0 if in_turn else between), False
+    return stats.faster_half_difference(a, b, 0.0 if interleaved else between_sessions), False
 
 
-def _difference(a: Summary, b: Summary, interleaved: bool, between: float) -> tuple[stats.Difference | None, bool]:
-    if not interleaved:
-        return difference_of(numbers(a.rounds), numbers(b.rounds), False, between)
-    by_round = [{r["round"]: r for r in s.rounds} for s in (a, b)]
-    both = sorted(set(by_round[0]) & set(by_round[1]))
-    one, other = (numbers([side[n] for n in both]) for side in by_round)
-    return difference_of(one, other, True)
+def _difference(
+    a: Summary, b: Summary, interleaved: bool, between_sessions: float
+) -> tuple[stats.Difference | None, bool]:
+    rounds_a, rounds_b = a.rounds, b.rounds
+    if interleaved:
+        both = {r["round"] for r in rounds_a} & {r["round"] for r in rounds_b}
+        rounds_a, rounds_b = ([r for r in side if r["round"] in both] for side in (rounds_a, rounds_b))
+    return difference_of(process_times_s(rounds_a), process_times_s(rounds_b), interleaved, between_sessions)
 
 
 def _pair_terms(n: int) -> tuple[int, float, float]:
+    """As `stats.faster_half_terms`, for pairs."""
     return n, 1.0, float(n - 1)
 
 
 def _same_run(a: ResultFile, b: ResultFile) -> bool:
-    """Whether both are sides of one run."""
-    one, other = (f.header["plan"].get("interleaved") for f in (a, b))
-    return bool(one and other and one["run"] and one["run"] == other["run"])
+    side_a, side_b = (f.header["plan"].get("interleaved") for f in (a, b))
+    return bool(side_a and side_b and side_a["run"] and side_a["run"] == side_b["run"])
 
 
-def _why_not(s: Summary, unchecked: bool) -> str | None:
-    """Why a case has no time that counts."""
+def _no_time_reason(s: Summary, unchecked: bool) -> str | None:
+    """Why a case has no time that counts; None if it has one."""
     if s.status == "unchecked" and not unchecked:
         return "unchecked"
     if s.status not in MEASURED or s.estimate is None:
@@ -277,76 +271,53 @@ def _why_not(s: Summary, unchecked: bool) -> str | None:
     return None
 
 
-def _by_key(found: ResultFile, other: ResultFile) -> dict[str, Summary]:
-    """Summaries by what must agree: the case, less what is compared on purpose or belongs to the machine."""
-    side = found.header["plan"].get("interleaved") if _same_run(found, other) else None
-    threads = [{r["threads"] for r in f.records} for f in (found, other)]
-    # Two machines with other numbers of cores: all of its cores against all of theirs.
-    free = {"threads"} if len(threads[0]) == len(threads[1]) == 1 and threads[0] != threads[1] else set()
-    free |= set(side["choices"] if side else ())
-    return {_key(s.record, free): s for s in summarize(found.records, found.order)}
+def _summaries_by_work(file: ResultFile, other: ResultFile) -> dict[Work, Summary]:
+    """Summaries by the work that must be equal on both sides: all but the setting that the run compares."""
+    side = file.header["plan"].get("interleaved") if _same_run(file, other) else None
+    ignored = {"device", *(side["choices"] if side else ())}  # the backend implies the device
+    threads = [{r["threads"] for r in f.records} for f in (file, other)]
+    if len(threads[0]) == len(threads[1]) == 1:  # machines with different numbers of cores: all against all
+        ignored.add("threads")
+    return {Work.on_library(s.record).without(*ignored): s for s in summarize(file.records, file.order)}
 
 
-def _key(record: Record, free: set[str]) -> str:
-    # The text leaves settings at their default out, so that a file from before there was a setting is understood.
-    words = [w for w in record["case"].split() if w.partition("=")[0] not in free]
-    if "backend" in free and record["backend"] in words:
-        words.remove(record["backend"])
-    return " ".join(words)
-
-
-# How a number came about: what differs here may explain any ratio.
+# Facts about a machine and its settings that may explain any ratio.
 MACHINE = (*describe.IDENTITY[1:], "cpu_quota", "governor", "turbo_off", "huge_pages", "libc", "python")
 
 
 def _differences(a: ResultFile, b: ResultFile) -> list[str]:
-    """What differs between machines, libraries and measurement, in words."""
-    found = []
+    """What differs between the sides: `cpu: Intel Xeon Gold 6148 and AMD EPYC 7763`."""
     machines = [f.header["machine"] for f in (a, b)]
-    for name in ("host", *MACHINE):
-        one, other = (m.get(name) for m in machines)
-        if one != other:
-            found.append(f"{name.replace('_', ' ')}: {_words(one)} and {_words(other)}")
-    libraries = [f.header["libraries"] for f in (a, b)]
-    used = {r["backend"] for f in (a, b) for r in f.records}
-    for name in sorted(used):
-        one, other = (_library(side.get(name)) for side in libraries)
-        if one != other:
-            found.append(f"{name}: {one} and {other}")
+    facts = [(name.replace("_", " "), *(_words(m.get(name)) for m in machines)) for name in ("host", *MACHINE)]
+    for name in sorted({r["backend"] for f in (a, b) for r in f.records}):
+        facts.append((name, *(_library(f.header["libraries"].get(name)) for f in (a, b))))
     plans = [f.header["plan"] for f in (a, b)]
-    for name, words in (("mode", "mode"), ("rules", "sampling rules")):
-        if plans[0].get(name) != plans[1].get(name):
-            shown = [_words(p.get(name)) if name == "mode" else _rules(p, plans) for p in plans]
-            found.append(f"{words}: {shown[0]} and {shown[1]}")
-    threads = [sorted({r["threads"] for r in f.records}) for f in (a, b)]
-    if threads[0] != threads[1]:
-        found.append(f"threads: {_words(threads[0])} and {_words(threads[1])}")
-    tuning = [_tuning(f) for f in (a, b)]
-    for name in sorted(set(tuning[0]) | set(tuning[1])):
-        if tuning[0].get(name) != tuning[1].get(name):
-            found.append(f"{name}: {_words(tuning[0].get(name))} and {_words(tuning[1].get(name))}")
-    return found
+    facts.append(("mode", *(plan["mode"] for plan in plans)))
+    facts.append(("sampling rules", *_different_rules(*(plan["rules"] for plan in plans))))
+    facts.append(("threads", *(_words(sorted({r["threads"] for r in f.records})) for f in (a, b))))
+    variables = [_environment(f) for f in (a, b)]
+    for name in sorted(set(variables[0]) | set(variables[1])):
+        facts.append((name, *(_words(v.get(name)) for v in variables)))
+    return [f"{name}: {of_a} and {of_b}" for name, of_a, of_b in facts if of_a != of_b]
 
 
-def _tuning(found: ResultFile) -> Mapping[str, str]:
-    """Variables that change how libraries run, as the first record has them."""
-    processes = (r["process"] for r in found.records if r["process"])
-    told: object = next((p.get("environment") for p in processes), None)
-    every: Mapping[str, str] = told if isinstance(told, dict) else {}
-    threads = thread_variables()
-    return {n: v for n, v in every.items() if n not in threads}
+def _environment(file: ResultFile) -> Mapping[str, str]:
+    """Variables that change how libraries run, from the first record that has them."""
+    environment: object = next((r["process"].get("environment") for r in file.records if r["process"]), None)
+    known: Mapping[str, str] = environment if isinstance(environment, dict) else {}
+    return {name: value for name, value in known.items() if name not in thread_variables()}
 
 
-def _rules(plan: Mapping[str, Any], plans: Sequence[Mapping[str, Any]]) -> str:
-    every = [p.get("rules") or {} for p in plans]
-    names = [n for n in plan.get("rules") or {} if every[0].get(n) != every[1].get(n)]
-    return ", ".join(f"{n} {plan['rules'][n]}" for n in names) or "others"
+def _different_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
+    names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
+    of_a, of_b = (", ".join(f"{n} {side[n]}" for n in names if n in side) or "not stated" for side in (a, b))
+    return of_a, of_b
 
 
 def _library(answer: Mapping[str, Any] | None) -> str:
     library = (answer or {}).get("library")
     if not library:
-        return "not there"
+        return "unavailable"
     return " ".join(str(library[n]) for n in ("version", "cpu_kernels", "build", "path") if library.get(n))
 
 
@@ -358,16 +329,17 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-def _mean(name: str, cases: Sequence[Compared], between: float) -> Mean:
+def _mean(name: str, cases: Sequence[ComparedCase], between_sessions: float) -> Mean:
     differences = [c.difference for c in cases if c.difference is not None]
-    middle = sum(math.log(c.ratio) for c in cases) / len(cases)
+    center = sum(math.log(c.ratio) for c in cases) / len(cases)
     if len(differences) < len(cases):
-        return Mean(name, len(cases), math.exp(middle), None)
-    # A session's own pace is in every ratio alike: it does not become less by averaging over cases.
-    common = 2 * between**2
-    own = [max(0.0, d.standard_error**2 - common) for d in differences]
-    total = sum(own) / len(cases) ** 2
-    fourth = sum(v**2 / d.degrees_of_freedom for v, d in zip(own, differences, strict=True)) / len(cases) ** 4
-    freedom = total**2 / fourth if fourth else 1e6
-    reach = stats.t_critical(min(freedom, 1e6), LEVEL) * math.sqrt(total + common)
-    return Mean(name, len(cases), math.exp(middle), (math.exp(middle - reach), math.exp(middle + reach)))
+        return Mean(name, len(cases), math.exp(center), None)
+    # All ratios share the difference between the sessions: averaging over cases does not reduce it.
+    session_variance = 2 * between_sessions**2
+    variances = [max(0.0, d.standard_error**2 - session_variance) for d in differences]
+    variance = sum(variances) / len(cases) ** 2
+    # Degrees of freedom of a sum of variances by Welch and Satterthwaite.
+    terms = sum(v**2 / d.degrees_of_freedom for v, d in zip(variances, differences, strict=True)) / len(cases) ** 4
+    degrees_of_freedom = min(variance**2 / terms, 1e6) if terms else 1e6
+    half_width = stats.t_critical(degrees_of_freedom, LEVEL) * math.sqrt(variance + session_variance)
+    return Mean(name, len(cases), math.exp(center), (math.exp(center - half_width), math.exp(center + half_width)))

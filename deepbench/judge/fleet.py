@@ -9,7 +9,7 @@ from typing import Any
 
 from deepbench.core import stats
 from deepbench.judge import outliers
-from deepbench.judge.outliers import Standing
+from deepbench.judge.outliers import Deviation
 from deepbench.results.fleet import FleetFile, HostRun, Pair
 from deepbench.results.record import Record
 from deepbench.results.summary import summarize
@@ -28,11 +28,11 @@ class HostVerdict:
     host: str
     runs: int
     """Runs in which it returned a complete file."""
-    overall: Standing | None
+    overall: Deviation | None
     """Over all kernels together; None where there is nothing to compare."""
-    kernels: dict[str, Standing]
+    kernels: dict[str, Deviation]
     """By case."""
-    links: Standing | None
+    links: Deviation | None
     """Over the links to all other hosts."""
     failed_runs: list[str]
     """Each with its reason."""
@@ -40,7 +40,7 @@ class HostVerdict:
     """Cases that failed here and not on every host."""
 
     @property
-    def slow_kernels(self) -> dict[str, Standing]:
+    def slow_kernels(self) -> dict[str, Deviation]:
         """The kernels in which it is slower than the others, the slowest first."""
         slow = {name: s for name, s in self.kernels.items() if s.slower}
         return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
@@ -66,7 +66,7 @@ class Judgement:
     """What a fleet file shows."""
 
     hosts: list[HostVerdict]
-    pairs: dict[Pair, Standing]
+    pairs: dict[Pair, Deviation]
     """Single links, except those of hosts whose links are slow as a whole."""
     pair_times: dict[Pair, float]
     """Lower quartile over runs, in seconds."""
@@ -74,9 +74,14 @@ class Judgement:
     """Links over which a message failed, with the reason."""
 
     @property
-    def slow_pairs(self) -> dict[Pair, Standing]:
+    def slow_pairs(self) -> dict[Pair, Deviation]:
         """Links that are slower than the others, although other links of both hosts are not."""
         return {pair: s for pair, s in self.pairs.items() if s.slower}
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether any host or link is slow, wrong or missing."""
+        return bool(self.slow_pairs or self.failed_pairs) or not all(host.is_fine for host in self.hosts)
 
     @property
     def needs_runs(self) -> bool:
@@ -94,17 +99,17 @@ class Judgement:
 def judge(file: FleetFile) -> Judgement:
     """The verdict on every host and link."""
     by_case = times(file.runs)
-    overall = outliers.standings(outliers.together(by_case), outliers.KERNEL_RATIO)
+    overall = outliers.deviations(outliers.combined_times(by_case), outliers.KERNEL_RATIO)
     # One correction over hosts and kernels together: more questions must not accuse more hosts.
-    kernels = {case: outliers.standings(t, outliers.KERNEL_RATIO, False) for case, t in by_case.items()}
+    kernels = {case: outliers.deviations(t, outliers.KERNEL_RATIO, False) for case, t in by_case.items()}
     p_values = stats.holm({f"{case}\0{h}": s.p for case, of_case in kernels.items() for h, s in of_case.items()})
     by_link, by_host = link_times(file.links), dict[str, list[float]]()
     for pair, values in by_link.items():
         for host in pair:
             by_host.setdefault(host, []).extend(values)
-    links = outliers.standings(by_host, outliers.LINK_RATIO)
+    links = outliers.deviations(by_host, outliers.LINK_RATIO)
     others = {"\0".join(p): v for p, v in by_link.items() if not any(links[h].slower for h in p if h in links)}
-    pairs = {_pair(key): s for key, s in outliers.standings(others, outliers.LINK_RATIO).items()}
+    pairs = {_pair(key): s for key, s in outliers.deviations(others, outliers.LINK_RATIO).items()}
     failures, verdicts = failed_cases(file.runs), []
     for host in file.hosts:
         of_host = {case: t[host].corrected(p_values[f"{case}\0{host}"]) for case, t in kernels.items() if host in t}

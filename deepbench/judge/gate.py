@@ -1,8 +1,8 @@
-"""Is anything slower than before? Three answers: no, yes, and nobody can tell.
+"""Is anything slower than before? Yes (regression), no (passed), or cannot tell.
 
-A case is a regression when its ratio is beyond the margin and the chance of that by accident, corrected so that a whole
-list of unchanged cases is accused once in twenty times (Holm), is below 5 %; or when it was done before and is not now.
-It passes when the upper end of its 95 % interval is within the margin. All else: cannot tell.
+A case is a regression if its ratio is beyond the margin and its one-sided p-value is below 5 %, corrected by Holm's
+method: 5 % of all comparisons of unchanged code report any regression. A case that was measured before and fails now is
+a regression too. A case passes if the upper end of the 95 % confidence interval of its ratio is within the margin.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepbench.core import stats
-from deepbench.judge.compare import LEVEL, Compared, Comparison
+from deepbench.judge.compare import LEVEL, ComparedCase, Comparison
 
-# What a gate lets pass: more than a comparison's margin, because every commit goes through it.
+# Larger than the margin of a comparison, because every commit passes the gate.
 MARGIN = 0.05
 
 PASSED, REGRESSION, CANNOT_TELL = "passed", "regression", "cannot tell"
@@ -22,87 +22,86 @@ EXIT = {PASSED: 0, REGRESSION: 1, CANNOT_TELL: 2}
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One case and what the gate says of it."""
+class CaseOutcome:
+    """The verdict on one case."""
 
     case: str
     verdict: str
     reason: str
-    compared: Compared | None
-    """None where it has no time any more."""
+    compared: ComparedCase | None
+    """None if the case has no time any more."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All cases."""
+    """The verdict on all cases."""
 
-    cases: list[Judged]
+    cases: list[CaseOutcome]
 
     @property
     def verdict(self) -> str:
-        """The worst of all: a regression, else one that cannot be told, else passed."""
-        found = {j.verdict for j in self.cases}
-        return next((v for v in (REGRESSION, CANNOT_TELL) if v in found), PASSED)
+        """The worst of all verdicts."""
+        verdicts = {c.verdict for c in self.cases}
+        return next((v for v in (REGRESSION, CANNOT_TELL) if v in verdicts), PASSED)
 
     @property
     def exit_code(self) -> int:
         """0 passed, 1 regression, 2 cannot tell."""
         return EXIT[self.verdict]
 
-    def of(self, verdict: str) -> list[Judged]:
+    def of(self, verdict: str) -> list[CaseOutcome]:
         """Cases with this verdict."""
-        return [j for j in self.cases if j.verdict == verdict]
+        return [c for c in self.cases if c.verdict == verdict]
 
 
-def judge(found: Comparison, margin: float = MARGIN) -> Outcome:
-    """Judge every case that the first side did."""
-    slower = {c.case: min(1.0, found.looks * _slower_p(c.difference)) for c in found.cases if c.difference is not None}
-    chances = stats.holm(slower)
-    judged = [_judge(c, chances.get(c.case), margin) for c in found.cases]
-    broken = [Judged(text.partition(": ")[0], REGRESSION, text.partition(": ")[2], None) for text in found.broken]
-    return Outcome(broken + judged)
+def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
+    """The verdict on every case that the first side measured."""
+    p_values = stats.holm(
+        {
+            c.case: min(1.0, comparison.looks * _slower_p(c.difference))
+            for c in comparison.cases
+            if c.difference is not None
+        }
+    )
+    broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
+    return Outcome(broken + [_judge(c, p_values.get(c.case), margin) for c in comparison.cases])
 
 
 def _slower_p(difference: stats.Difference) -> float:
-    """Chance of a second side that looks at least so much slower, if it is not."""
-    half = difference.p / 2
-    return half if difference.mean > 0 else 1 - half
+    """One-sided p-value of the hypothesis that the second side is not slower."""
+    return difference.p / 2 if difference.mean > 0 else 1 - difference.p / 2
 
 
-def _judge(c: Compared, p: float | None, margin: float) -> Judged:
+def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
     if c.interval is None or p is None:
-        return Judged(c.case, CANNOT_TELL, "one process a side says nothing of chance", c)
+        return CaseOutcome(c.case, CANNOT_TELL, "one process per side: significance unknown", c)
     low, high = c.interval
-    numbers = f"{c.ratio:.3f} times the time ({low:.3f} to {high:.3f})"
-    one, other = c.other_load or (0.0, 0.0)
-    company = f"but other programs kept {one:.1f} CPUs busy beside the first side and {other:.1f} beside the second"
+    ratio = f"{c.ratio:.3f}× the time (95 % interval {low:.3f} to {high:.3f})"
+    load_a, load_b = c.other_load or (0.0, 0.0)
+    load = f"but other programs used {load_a:.1f} CPUs during the first side and {load_b:.1f} during the second"
     if p < 1 - LEVEL and c.ratio > 1 + margin:
-        if other > one:
-            return Judged(c.case, CANNOT_TELL, f"{numbers}, {company}", c)
-        return Judged(c.case, REGRESSION, f"{numbers}, by chance 1 in {_one_in(p)}", c)
+        if load_b > load_a:
+            return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)
+        return CaseOutcome(c.case, REGRESSION, f"{ratio}, {'p < 1e-6' if p < 1e-6 else f'p = {p:.2g}'}", c)
     if high <= 1 + margin:
-        if one > other:  # the first side would have been faster alone
-            return Judged(c.case, CANNOT_TELL, f"{numbers}, {company}", c)
-        return Judged(c.case, PASSED, numbers, c)
-    more = f"; {c.more_rounds} more rounds of each side would probably tell" if c.more_rounds else ""
-    return Judged(c.case, CANNOT_TELL, f"{numbers}, allowed is {1 + margin:g}{more}", c)
+        if load_a > load_b:  # with less load the first side would have been faster
+            return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)
+        return CaseOutcome(c.case, PASSED, ratio, c)
+    more = f"; about {c.more_rounds} more rounds per side would decide" if c.more_rounds else ""
+    return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, the limit is {1 + margin:g}{more}", c)
 
 
-def _one_in(p: float) -> str:
-    return f"{1 / p:.0f}" if p > 1e-6 else "a million"
+def after_rerun(outcome: Outcome, rerun: Outcome) -> Outcome:
+    """The outcome after the regressions were measured again: only the new measurement counts for them.
 
-
-def confirmed(outcome: Outcome, again: Outcome) -> Outcome:
-    """The outcome after what was flagged has been measured afresh: of those cases only the fresh verdict counts.
-
-    Judged on old and fresh data together, what looked slow by accident would keep that accident.
+    Old and new data together would keep the accident that made a case look slow.
     """
-    fresh = {j.case: j for j in again.cases}
-    return Outcome([fresh.get(j.case, j) if j.verdict == REGRESSION else j for j in outcome.cases])
+    new = {c.case: c for c in rerun.cases}
+    return Outcome([new.get(c.case, c) if c.verdict == REGRESSION else c for c in outcome.cases])
 
 
 def junit(outcome: Outcome, seconds: float = 0.0) -> str:
-    """JUnit's XML: a regression is a failure, what nobody can tell is skipped."""
+    """JUnit XML: a regression is a failure, `cannot tell` is skipped."""
     suite = xml.Element(
         "testsuite",
         name="deepbench gate",
@@ -111,30 +110,28 @@ def junit(outcome: Outcome, seconds: float = 0.0) -> str:
         skipped=str(len(outcome.of(CANNOT_TELL))),
         time=f"{seconds:.3f}",
     )
-    for j in outcome.cases:
-        case = xml.SubElement(suite, "testcase", classname=f"deepbench.{j.case.partition(' ')[0]}", name=j.case)
-        if j.verdict == REGRESSION:
-            xml.SubElement(case, "failure", message=j.reason)
-        elif j.verdict == CANNOT_TELL:
-            xml.SubElement(case, "skipped", message=j.reason)
+    for c in outcome.cases:
+        case = xml.SubElement(suite, "testcase", classname=f"deepbench.{c.case.partition(' ')[0]}", name=c.case)
+        if c.verdict == PASSED:
+            xml.SubElement(case, "system-out").text = c.reason
         else:
-            xml.SubElement(case, "system-out").text = j.reason
+            xml.SubElement(case, "failure" if c.verdict == REGRESSION else "skipped", message=c.reason)
     xml.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 
 
 def sentences(outcome: Outcome, most: int = 20) -> list[str]:
-    """The verdict, then every case that did not pass, the worst first."""
+    """The verdict, then the cases that did not pass, the worst first, `most` of each verdict."""
     counts = [f"{len(outcome.of(v))} {v}" for v in (REGRESSION, CANNOT_TELL, PASSED) if outcome.of(v)]
-    answers = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "cannot tell"}
-    lines = [f"{answers[outcome.verdict]}: {', '.join(counts)}"]
+    verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "cannot tell"}
+    lines = [f"{verdicts[outcome.verdict]}: {', '.join(counts)}"]
     for verdict in (REGRESSION, CANNOT_TELL):
-        told = _worst_first(outcome.of(verdict))
-        lines += [f"{verdict}: {j.case}: {j.reason}" for j in told[:most]]
-        if len(told) > most:
-            lines.append(f"{verdict}: {len(told) - most} more")
+        cases = _worst_first(outcome.of(verdict))
+        lines += [f"{verdict}: {c.case}: {c.reason}" for c in cases[:most]]
+        if len(cases) > most:
+            lines.append(f"{verdict}: {len(cases) - most} more")
     return lines
 
 
-def _worst_first(cases: Sequence[Judged]) -> list[Judged]:
-    return sorted(cases, key=lambda j: -(j.compared.ratio if j.compared else float("inf")))
+def _worst_first(cases: Sequence[CaseOutcome]) -> list[CaseOutcome]:
+    return sorted(cases, key=lambda c: -(c.compared.ratio if c.compared else float("inf")))

@@ -15,12 +15,11 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from deepbench.core import units
-from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
-from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import remembered
@@ -28,7 +27,8 @@ from deepbench.results.file import ResultFile
 from deepbench.results.old_files import read_limit
 from deepbench.results.record import Limit, Record
 from deepbench.results.schema import schema_error
-from deepbench.results.summary import Summary, process_number
+from deepbench.results.summary import Summary, process_number, process_time_s
+from deepbench.results.work import Work
 
 Measure = Callable[[Case, int], Record]
 """Measures one round of a case in a fresh process."""
@@ -109,26 +109,37 @@ class Probe:
         measurement, library = record["measurement"], record["library"]
         if record["status"] != "ok" or not measurement or not library:
             return None
-        seconds = min(measurement["samples_s"])
-        probe = {
-            "case": record["case"],
-            "threads": record["threads"],
-            "seconds": float(f"{seconds:.6g}"),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "disturbed": process_number(measurement).disturbed,
-        }
-        name = {"library": f"{library['name']} {library['version']}"}
-        own: dict[str, Any]
+        seconds, size = min(measurement["samples_s"]), record["traffic_bytes"]
+        version = f"{library['name']} {library['version']}"
+        fields: dict[str, Any]
         if self.what == "compute":
-            rate = float(f"{record['flop'] / seconds:.6g}")
-            own = {"precision": record["precision"], "device": device_of(record), "flop_per_s": rate, **name}
+            rate = _rounded(record["flop"] / seconds)
+            fields = {
+                "precision": record["precision"],
+                "device": record["device"],
+                "flop_per_s": rate,
+                "library": version,
+            }
         elif self.what == "memory":
-            size = record["traffic_bytes"]
-            rate = float(f"{size / seconds:.6g}")
-            own = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": rate}
+            fields = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": _rounded(size / seconds)}
         else:
-            own = {"backend": record["backend"], **name}
-        return read_limit({"limit": {"what": self.what, **own, **probe}})
+            fields = {"backend": record["backend"], "library": version}
+        return cast(
+            Limit,
+            {
+                "what": self.what,
+                **fields,
+                "case": record["case"],
+                "threads": record["threads"],
+                "seconds": _rounded(seconds),
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "disturbed": process_number(measurement).disturbed,
+            },
+        )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def compute_probe(precision: str, device: str, threads: int, libraries: Iterable[str]) -> Probe:
@@ -179,10 +190,10 @@ def all_probes(threads: Iterable[int], libraries: Sequence[str], sizes: Sequence
     """The probes of every limit of the CPU, for these numbers of threads."""
     threads = list(threads)
     peaks = [(precision, "cpu", n) for n in threads for precision in PRECISIONS]
-    streams = [memory_probe(kind, FINE[-1], n) for n in threads for kind in ("copy", "triad")]
-    return _probes(peaks, [(name, n) for n in threads for name in libraries], libraries, sizes) + (
-        streams if "loops" in libraries else []
-    )
+    probes = _probes(peaks, [(name, n) for n in threads for name in libraries], libraries, sizes)
+    if "loops" in libraries:
+        probes += [memory_probe(kind, FINE[-1], n) for n in threads for kind in ("copy", "triad")]
+    return probes
 
 
 def _probes(
@@ -200,14 +211,13 @@ def _probes(
 
 
 def missing(
-    probes: Iterable[Probe], in_file: Iterable[Limit], earlier: Iterable[Limit], budget_s: float | None = None
+    probes: Iterable[Probe], in_file: Sequence[Limit], earlier: Iterable[Limit], budget_s: float | None = None
 ) -> list[Probe]:
     """The probes whose limits are still unknown.
 
-    A result file is judged by peaks of its own run, so peaks of earlier runs do not count. With a budget, memory and
-    call probes are made all together or not at all.
+    Peaks are measured for every file, even if earlier runs measured them, because libraries and clocks change. With a
+    budget, memory and call probes are made all together or not at all.
     """
-    in_file = list(in_file)
     known = {
         key_of(limit) for limit in [*in_file, *earlier] if not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
     }
@@ -291,7 +301,7 @@ class Limits:
         self._sorted_reads: dict[int, tuple[list[int], list[float]]] = {}
         self._dram: dict[int, tuple[int, float]] = {}
         self._calls: dict[tuple[str, int], float] = {}
-        self._times: dict[str, dict[int, float]] = {}
+        self._times: dict[Work, dict[int, float]] = {}
         for line in lines:
             self.add(line)
 
@@ -316,13 +326,13 @@ class Limits:
         if s.status != "ok" or s.estimate is None or s.is_group:
             return
         r, time_s = s.record, s.estimate.time_s
-        self._times.setdefault(_without_threads(r), {})[r["threads"]] = time_s
+        self._times.setdefault(_any_threads(r), {})[r["threads"]] = time_s
         call = r["backend"], r["threads"]
         if call in self._calls:
             self._calls[call] = min(time_s, self._calls[call])
-        if r["flop"]:
-            self._raise_peak((r["precision"], device_of(r), r["threads"]), least_flop(r) / time_s)
-        if r["threads"] in self._reads and device_of(r) == "cpu":
+        if r["least_flop"]:
+            self._raise_peak((r["precision"], r["device"], r["threads"]), r["least_flop"] / time_s)
+        if r["threads"] in self._reads and r["device"] == "cpu":
             self._add_read(r["threads"], (r["traffic_bytes"], r["traffic_bytes"] / time_s))
 
     def _raise_peak(self, key: tuple[str, str, int], rate: float) -> None:
@@ -345,7 +355,7 @@ class Limits:
         if threads not in self._sorted_reads:
             points = sorted(self._reads[threads])
             highest = list(itertools.accumulate((rate for _, rate in reversed(points)), max))[::-1]
-            self._sorted_reads[threads] = [known for known, _ in points], highest
+            self._sorted_reads[threads] = [read_size for read_size, _ in points], highest
         sizes, highest = self._sorted_reads[threads]
         at = bisect.bisect_left(sizes, size)
         return max(slowest, highest[at]) if at < len(sizes) else slowest
@@ -379,7 +389,7 @@ class Limits:
         return rates
 
     def cache_bytes(self) -> int | None:
-        """The smallest working set that is read no faster than memory, as are all larger ones; None if not measured."""
+        """The smallest working set that is read no faster than memory, like all larger ones; None if not measured."""
         sizes = []
         for threads, points in self._reads.items():
             fast = [size for size, rate in points if rate > FASTER_THAN_MEMORY * self._dram[threads][1]]
@@ -392,7 +402,7 @@ class Limits:
         if summary.status != "ok" or summary.estimate is None or summary.is_group:
             return None
         r, time_s = summary.record, summary.estimate.time_s
-        size, threads, device = r["traffic_bytes"], r["threads"], device_of(r)
+        size, threads, device = r["traffic_bytes"], r["threads"], r["device"]
         peak = self.peak(r["precision"], device, threads)
         cold = r["settings"].get("cache", "hot") != "hot"
         rate = (self.dram(threads) if cold else self.memory(size, threads)) if device == "cpu" else None
@@ -405,16 +415,17 @@ class Limits:
             return None
         name = max(shares, key=lambda n: shares[n])
         share = min(1.0, shares[name])
-        evidence = [f"{n} {_percent(s)}" for n, s in shares.items()]
+        evidence = [f"{n} {units.percent(s)}" for n, s in shares.items()]
         call_s = self._calls.get((r["backend"], threads))
         if call_s is not None:
             call_share = min(1.0, call_s / time_s)
-            evidence.append(f"call overhead {_percent(call_share)}")
+            evidence.append(f"call overhead {units.percent(call_share)}")
             if call_share > CALL_SHARE:
                 name, share = "latency", call_share
-        fewer = max((n for n in self._times.get(_without_threads(r), {}) if n < threads), default=None)
+        times_s = self._times.get(_any_threads(r), {})
+        fewer = max((n for n in times_s if n < threads), default=None)
         if fewer is not None and name != "latency":
-            slowdown = self._times[_without_threads(r)][fewer] / time_s
+            slowdown = times_s[fewer] / time_s
             evidence.append(f"{slowdown:.2f}× the time with {fewer} thread{'s' if fewer > 1 else ''}")
             if slowdown < NO_GAIN and name == "compute":
                 name = "parallelism"
@@ -488,10 +499,10 @@ def judge_rate(
         keep: stores the limit that a further probe measured.
 
     """
-    if record["status"] != "ok" or not record["measurement"] or find_op(record["op"]).is_group:
+    if record["status"] != "ok" or record["is_group"] or record["least_flop"] is None:
         return record
-    precision, device, threads = record["precision"], device_of(record), record["threads"]
-    rate = least_flop(record) / process_number(record["measurement"]).time_s
+    precision, device, threads = record["precision"], record["device"], record["threads"]
+    rate = record["least_flop"] / process_time_s(record)
     facts: Any = record["library"] or {}
     card = (facts.get("card") or {}).get("peak_f32_flop_per_s")
     if card and precision == F32 and rate > CARD_MARGIN * card:
@@ -526,25 +537,8 @@ def _recent_probes(limits: Limits, *place: object) -> int:
     return sum(key_of(line) == ("compute", *place) and _age(line) < recent for line in limits.lines)
 
 
-def device_of(record: Record) -> str:
-    """`cpu`, `cuda` or `hip`: where a case ran."""
-    known = all_backends()
-    return known[record["backend"]].device if record["backend"] in known else "cpu"
-
-
-def least_flop(record: Record) -> float:
-    """FLOP that no algorithm saves, unlike those that Winograd or skipped padding save; 0 for an unknown operation."""
-    try:
-        op = find_op(record["op"])
-        if not op.saves_flop:
-            return float(record["flop"])
-        return op.least_flop(parse_case(record["case"]))
-    except BadInput:
-        return 0.0
-
-
-def _without_threads(record: Record) -> str:
-    return repr([record[n] for n in ("op", "problem", "direction", "precision", "backend", "settings")])
+def _any_threads(record: Record) -> Work:
+    return Work.on_library(record).without("threads")
 
 
 def _cpu_count(cpus: str) -> int:
@@ -555,7 +549,3 @@ def _cpu_count(cpus: str) -> int:
         if first.isdecimal():
             count += (int(last) - int(first) if last.isdecimal() else 0) + 1
     return max(1, count)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -1,8 +1,8 @@
-"""The tool measures itself: how often would it err on this machine, and what is the smallest change it would find?
+"""How often does DeepBench report a change that does not exist here, and what is the smallest change it finds?
 
-Every case is measured in many fresh processes, in random order, all of one code. Then processes are dealt out into two
-sides again and again and compared by the very code of `compare`: whatever it calls faster or slower is a false alarm.
-With all times of one side made longer by a few percent, what it finds is its power.
+Every case is measured in many processes of unchanged code. The processes are split at random into two sides, many
+times, and each split is compared by the code of `compare`: every `faster` or `slower` is a false alarm. With the times
+of one side increased by a few percent, the share of `slower` is the power to detect that change.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, pstdev
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from deepbench.judge import compare
 from deepbench.machine import remembered
 from deepbench.results.file import ResultFile
 
-# Processes of a side, as `run --ab` takes at first, and pairs of sides that are dealt out.
-PROCESSES, DEALS = 5, 400
+# Processes per side, as `run --ab` starts with, and the number of splits.
+PROCESSES, SPLITS = 5, 400
 
-# Changes whose discovery is tried, and how often one must be found to count.
+# Changes that are tried, and how often one must be found to count as found.
 CHANGES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.30, 0.50)
 POWER = 0.90
 
 
 @dataclass(frozen=True)
-class Rates:
-    """How often each verdict came out, as shares."""
+class VerdictRates:
+    """The share of each verdict, from 0 to 1."""
 
     faster: float
     slower: float
@@ -40,93 +40,89 @@ class Rates:
 
     @property
     def false_alarms(self) -> float:
-        """Of code that is the same: what was called faster or slower."""
+        """If the code is unchanged: the share of `faster` and `slower`."""
         return self.faster + self.slower
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What comparisons of one case are worth here."""
+    """How reliable comparisons of one case are."""
 
     case: str
-    rates: Rates
-    """Of equal sides."""
+    rates: VerdictRates
+    """For unchanged code."""
     smallest: float | None
-    """The smallest change of CHANGES that is found nine times out of ten; None: none of them."""
+    """The smallest of CHANGES that is found nine times out of ten; None if none is."""
 
 
-def sensitivity(case: str, times: Sequence[float], in_turn: bool, margin: float, seed: int = 1) -> Sensitivity:
-    """False alarms and power of comparing `PROCESSES` processes a side, dealt from these times.
+def sensitivity(case: str, times: Sequence[float], interleaved: bool, margin: float, seed: int = 1) -> Sensitivity:
+    """False alarms and power of comparisons with `PROCESSES` processes per side.
 
     Args:
         case: its text.
-        times: seconds, a number a process, in the order they were measured.
-        in_turn: whether sides take turns: then neighbours are of one round.
+        times: seconds per call of each process, in the order of measurement.
+        interleaved: whether the sides take turns; neighbouring processes are then a pair.
         margin: as in `compare`.
-        seed: of the deals.
+        seed: for the splits.
 
     """
-    rates = verdicts(times, 0.0, in_turn, margin, seed)
-    smallest = next((c for c in CHANGES if verdicts(times, c, in_turn, margin, seed).slower >= POWER), None)
+    rates = verdict_rates(times, 0.0, interleaved, margin, seed)
+    smallest = next((c for c in CHANGES if verdict_rates(times, c, interleaved, margin, seed).slower >= POWER), None)
     return Sensitivity(case, rates, smallest)
 
 
-def verdicts(times: Sequence[float], change: float, in_turn: bool, margin: float, seed: int) -> Rates:
-    """How often each verdict comes out when the second side is slower by this share."""
+def verdict_rates(times: Sequence[float], change: float, interleaved: bool, margin: float, seed: int) -> VerdictRates:
+    """The share of each verdict if the second side is slower by `change`."""
     rng = random.Random(seed)
     counts = dict.fromkeys(compare.VERDICTS, 0)
-    for _ in range(DEALS):
-        a, b = _dealt(times, in_turn, rng)
-        difference, _ = compare.difference_of(a, [t * (1 + change) for t in b], in_turn)
+    for _ in range(SPLITS):
+        a, b = _split(times, interleaved, rng)
+        difference, _ = compare.difference_of(a, [t * (1 + change) for t in b], interleaved)
         if difference is not None:
             counts[compare.verdict_of(difference, difference.p, margin)] += 1
-    return Rates(*(counts[v] / DEALS for v in compare.VERDICTS))
+    return VerdictRates(*(counts[v] / SPLITS for v in compare.VERDICTS))
 
 
-def _dealt(times: Sequence[float], in_turn: bool, rng: random.Random) -> tuple[list[float], list[float]]:
-    if not in_turn:
+def _split(times: Sequence[float], interleaved: bool, rng: random.Random) -> tuple[list[float], list[float]]:
+    if not interleaved:
         drawn = rng.sample(list(times), 2 * PROCESSES)
         return drawn[:PROCESSES], drawn[PROCESSES:]
     pairs = [times[i : i + 2] for i in range(0, len(times) - 1, 2)]
-    chosen = [rng.sample(list(pair), 2) for pair in rng.sample(pairs, min(PROCESSES, len(pairs)))]
-    return [one for one, _ in chosen], [other for _, other in chosen]
+    drawn_pairs = [rng.sample(list(pair), 2) for pair in rng.sample(pairs, min(PROCESSES, len(pairs)))]
+    return [a for a, _ in drawn_pairs], [b for _, b in drawn_pairs]
 
 
 def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float | None:
-    """Standard deviation of the logarithm of a time from one session to another, beyond what processes explain.
+    """Standard deviation of log times from one session to another, beyond what processes explain.
 
-    `sessions` have the times of each process by case. None with fewer than two sessions of the same cases.
+    `sessions` contain the times of processes by case. None with fewer than two sessions of the same cases.
     """
     if len(sessions) < 2:
         return None
     common = sorted(set.intersection(*(set(s) for s in sessions)))
-    excess = []
+    variances = []
     for case in common:
         logs = [[math.log(t) for t in s[case]] for s in sessions]
         if min(map(len, logs)) < 2:
             continue
         means = [sum(x) / len(x) for x in logs]
-        own = sum(pstdev(x) ** 2 / (len(x) - 1) for x in logs) / len(logs)
-        centre = sum(means) / len(means)
-        between = sum((m - centre) ** 2 for m in means) / (len(means) - 1)
-        excess.append(between - own)
-    return math.sqrt(max(0.0, sum(excess) / len(excess))) if excess else None
+        within = sum(pstdev(x) ** 2 / (len(x) - 1) for x in logs) / len(logs)
+        center = sum(means) / len(means)
+        variances.append(sum((m - center) ** 2 for m in means) / (len(means) - 1) - within)
+    return math.sqrt(max(0.0, sum(variances) / len(variances))) if variances else None
 
 
 def between_files(a: ResultFile, b: ResultFile) -> float:
-    """How much times of these files move from one session to the next, as far as this machine's self-tests know.
-
-    0 for files of other machines, of which nothing is known here.
-    """
-    machines = [f.header["machine"] for f in (a, b)]
-    if remembered.fingerprint(machines[0]) != remembered.fingerprint(machines[1]):
+    """`between_sessions` of the machine that measured both files, from its self-tests; 0 if unknown."""
+    machine, other = (f.header["machine"] for f in (a, b))
+    if remembered.fingerprint(machine) != remembered.fingerprint(other):
         return 0.0
-    lines = remembered.remembered(machines[0], "selftest")
+    lines = remembered.remembered(machine, "selftest")
     return between_sessions([times for line in lines if (times := times_of(line))]) or 0.0
 
 
 def times_of(line: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Times by case of a remembered self-test; empty for a line that is none."""
+    """Times by case of a remembered self-test; empty if the line is damaged."""
     times = line.get("times")
     if not isinstance(times, dict):
         return {}
@@ -137,19 +133,28 @@ def times_of(line: Mapping[str, Any]) -> dict[str, list[float]]:
     }
 
 
-def pace(blocks_s: Sequence[float]) -> dict[str, float]:
-    """How steady a core is, from the times of equal blocks of dependent additions: shares of the fastest."""
+class Jitter(TypedDict):
+    """How much equal blocks of work on one core differ in time, relative to the fastest block."""
+
+    median: float
+    p95: float
+    disturbed: float
+    """Share of blocks that take over 5 % longer."""
+
+
+def jitter(blocks_s: Sequence[float]) -> Jitter:
+    """Summarize the times of equal blocks of work."""
     fastest = min(blocks_s)
-    ordered = sorted(b / fastest - 1 for b in blocks_s)
+    excess = sorted(b / fastest - 1 for b in blocks_s)
     return {
-        "median": median(ordered),
-        "p95": ordered[int(0.95 * (len(ordered) - 1))],
-        "disturbed": sum(b > 0.05 for b in ordered) / len(ordered),
+        "median": median(excess),
+        "p95": excess[int(0.95 * (len(excess) - 1))],
+        "disturbed": sum(e > 0.05 for e in excess) / len(excess),
     }
 
 
-def blocks(count: int, seconds: float) -> list[float]:
-    """Times of so many equal blocks of dependent additions, each about so long, on the core that this runs on."""
+def block_times(count: int, seconds: float) -> list[float]:
+    """Times of `count` equal blocks of dependent additions, about `seconds` each, on the current core."""
     from deepbench.native import callloop
 
     library = callloop.native_library()
@@ -167,22 +172,22 @@ def blocks(count: int, seconds: float) -> list[float]:
     return [block(additions) for _ in range(count)]
 
 
-def steadiness(cpus: Sequence[int], count: int = 300, seconds: float = 1e-3) -> dict[int, list[float]]:
-    """Times of blocks on each core in turn; the affinity of this process is put back."""
+def core_block_times(cpus: Sequence[int], count: int = 300, seconds: float = 1e-3) -> dict[int, list[float]]:
+    """`block_times` of each core, one core at a time. Restores the CPU affinity of this process."""
     before = os.sched_getaffinity(0)
-    found: dict[int, list[float]] = {}
+    times: dict[int, list[float]] = {}
     try:
         for cpu in cpus:
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, {cpu})
-                found[cpu] = blocks(count, seconds)
+                times[cpu] = block_times(count, seconds)
     finally:
         os.sched_setaffinity(0, before)
-    return found
+    return times
 
 
-def clock_s(count: int = 20_000) -> float:
-    """What a pair of readings of the clock takes."""
+def clock_cost_s(count: int = 20_000) -> float:
+    """Seconds that two readings of the clock take."""
     best = math.inf
     for _ in range(5):
         start = time.perf_counter_ns()
@@ -192,65 +197,72 @@ def clock_s(count: int = 20_000) -> float:
     return best * 2e-9
 
 
-# Where the system does not say how large the caches are.
+# If the system does not report the size of the caches.
 GUESSED_CACHE_BYTES = 64 * 2**20
 
-# Cold must be no faster than memory by more than clocks and neighbours explain, and slower than what a cache holds.
+# Cold data must not be read faster than memory by more than measurement error, and data in a cache must be read faster.
 COLD_AT_MOST, HOT_AT_LEAST = 1.15, 1.5
 
 
-def cold_proof(rate: Callable[[int, str], float | None], cache_bytes: int) -> dict[str, Any] | None:
-    """Is cold cold? Rates of a matrix times a vector, in bytes a second, hot and cold; None where nothing runs it.
+class ColdProof(TypedDict):
+    """Rates of a matrix times a vector, in bytes per second, and whether `cache=cold` reads from memory."""
 
-    `rate` measures a matrix of so many bytes with a setting of `cache`. The large one is four times all caches, so that
-    even hot it comes from memory; the small one is an eighth of them, and hot it should not.
+    cache_bytes: int
+    large_hot_bytes_per_s: float
+    small_hot_bytes_per_s: float
+    small_cold_bytes_per_s: float
+    small_weights_bytes_per_s: float
+    has_cache: bool
+    cold_is_cold: bool
+
+
+def cold_proof(rate: Callable[[int, str], float | None], cache_bytes: int) -> ColdProof | None:
+    """Measure whether `cache=cold` and `cache=weights` read from memory; None if no library can measure it.
+
+    `rate` measures a matrix of that many bytes with that setting of `cache`. The large matrix is four times the size of
+    all caches and read from memory even if hot. The small one is an eighth of them and, if hot, read from a cache.
     """
     small, large = cache_bytes // 8, 4 * cache_bytes
-    found = {
-        f"{name}_{setting}": rate(size, setting)
-        for name, size, setting in (
-            ("large", large, "hot"),
-            ("small", small, "hot"),
-            ("small", small, "cold"),
-            ("small", small, "weights"),
-        )
-    }
-    if None in found.values():
+    settings = (("large", large, "hot"), ("small", small, "hot"), ("small", small, "cold"), ("small", small, "weights"))
+    rates = {f"{name}_{setting}": rate(size, setting) for name, size, setting in settings}
+    known = {name: value for name, value in rates.items() if value is not None}
+    if len(known) < len(rates):
         return None
-    memory, hot, cold, weights = (float(v) for v in found.values() if v is not None)
-    return {
+    memory = known["large_hot"]
+    proof = {
         "cache_bytes": cache_bytes,
-        **{f"{name}_bytes_per_s": float(f"{v:.6g}") for name, v in found.items() if v is not None},
-        "has_cache": hot > HOT_AT_LEAST * memory,
-        "cold_is_cold": max(cold, weights) <= COLD_AT_MOST * memory,
+        **{f"{name}_bytes_per_s": float(f"{value:.6g}") for name, value in known.items()},
+        "has_cache": known["small_hot"] > HOT_AT_LEAST * memory,
+        "cold_is_cold": max(known["small_cold"], known["small_weights"]) <= COLD_AT_MOST * memory,
     }
+    return cast(ColdProof, proof)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a self-test found; `as_line` is what is remembered."""
+    """The results of a self-test."""
 
     times: dict[str, list[float]]
-    """Seconds of each process by case."""
+    """Seconds per call of each process, by case."""
     separate: list[Sensitivity]
-    """Two files measured one after the other."""
-    in_turn: list[Sensitivity]
-    """Two sides of one run."""
+    """Of two files measured one after the other."""
+    interleaved: list[Sensitivity]
+    """Of two sides of one run."""
     loop_s: float
     """What the harness adds to a call."""
     loop: str
+    """`compiled` or `Python`."""
     clock_s: float
     """Two readings of the clock."""
-    cores: dict[int, dict[str, float]]
-    """How steady each core is."""
+    cores: dict[int, Jitter]
     core_speeds: dict[int, float]
-    """Time of a block on each core, over the fastest core's."""
-    cold: dict[str, Any] | None
-    """Rates of a matrix that fits into the caches and of one that does not, hot and cold."""
-    between: float | None
+    """Time of a block on each core, relative to the fastest core."""
+    cold: ColdProof | None
+    between_sessions: float | None
+    """As the function; None with fewer than two sessions."""
 
     def as_line(self, at: str) -> dict[str, Any]:
-        """For the memory of this machine."""
+        """What is remembered of this machine."""
         return {
             "at": at,
             "times": self.times,

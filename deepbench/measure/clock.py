@@ -149,6 +149,7 @@ def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop) -> Mea
         "warm_up_s": round(warm_up_s, 6),
         "stopped": stopped,
         "loop": loop,
+        "device": None,
     }
 
 

@@ -12,6 +12,7 @@ from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.judge import limits, selftest
+from deepbench.judge.selftest import ColdProof
 from deepbench.machine import describe, remembered
 from deepbench.measure.parent import measure_case, open_backend
 from deepbench.plan.modes import DEFAULT
@@ -45,7 +46,7 @@ def require(cases: Iterable[Case], machine: Mapping[str, Any]) -> None:
     ]
     proof = proofs[-1] if proofs else prove(machine, workers)
     if proof is not None and not proof["cold_is_cold"]:
-        rates = [proof.get(f"{name}_bytes_per_s") or 0.0 for name in ("small_cold", "large_hot")]
+        rates = [float(proof.get(f"{name}_bytes_per_s") or 0.0) for name in ("small_cold", "large_hot")]  # type: ignore[arg-type]
         raise BadInput(
             "cache=cold and cache=weights are refused: a measurement here showed that caches stay warm "
             f"({rates[0] / 1e9:.1f} GB/s with cache=cold, {rates[1] / 1e9:.1f} GB/s from memory); "
@@ -53,7 +54,7 @@ def require(cases: Iterable[Case], machine: Mapping[str, Any]) -> None:
         )
 
 
-def prove(machine: Mapping[str, Any], workers: Mapping[str, str]) -> dict[str, Any] | None:
+def prove(machine: Mapping[str, Any], workers: Mapping[str, str]) -> ColdProof | None:
     """Measure whether cold caches are cold, and remember it; None where no library here can measure it."""
     threads = describe.default_threads()
     library = next((name for name in LIBRARIES if "library" in open_backend(name, 60.0)), None)

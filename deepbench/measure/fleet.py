@@ -1,5 +1,7 @@
 """Many hosts at once: every run measures the same cases on each of them, and times the links between them.
 
+`FleetSession` measures and writes the fleet file; `Engine` starts commands on hosts.
+
 On each host an ordinary `deepbench run` does the work. Dask distributed only carries its words there and its file back:
 it starts on any host that has Python, and reports hosts that are lost.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -17,19 +20,30 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deepbench.core.case import Case
+from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized
+from deepbench.core.version import VERSION
+from deepbench.judge.fleet import judge
 from deepbench.judge.outliers import tournament
 from deepbench.measure import launch, process
 from deepbench.measure.group import launcher
 from deepbench.measure.parent import measure_case
+from deepbench.measure.session import Step, open_libraries
 from deepbench.plan.modes import QUICK
-from deepbench.results.fleet import HostRun, Pair, check_lines
+from deepbench.results.file import Store
+from deepbench.results.fleet import SCHEMA, FleetFile, HostRun, Pair, check_lines
 from deepbench.results.record import Record
+
+# Runs of every host, and the most there are while one of them could still be slow.
+LEAST_RUNS, MOST_RUNS = 5, 30
+
+# The message that times a link: 16 MiB are limited by bandwidth on any network.
+LINK_CASE = "all_reduce n=4194304 ranks=2 forward f32 {library} threads=1"
 
 # Rounds of pairs per run. With more hosts than this plus one, not every pair is timed.
 MOST_ROUNDS = 15
@@ -178,9 +192,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise BadInput(
-            f"a fleet needs Dask distributed ({error}); install it: pip install 'deepbench-kernels[fleet]'"
-        ) from None
+        raise BadInput(f"a fleet needs Dask distributed ({error}); install it: pip install distributed") from None
     return distributed
 
 
@@ -211,7 +223,101 @@ def _first_line(error: BaseException) -> str:
     return printable(lines[0][:200]) if lines else "no reason given"
 
 
-# ---- runs
+class FleetSession:
+    """The runs of one fleet, written to a fleet file as they arrive."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        path: Path,
+        *,
+        expected: Sequence[str],
+        addresses: dict[str, str],
+        words: Sequence[str],
+        library: str | None,
+        one_by_one: bool,
+    ) -> None:
+        """Create the file; `BadInput` if it exists.
+
+        Args:
+            engine: what runs commands on hosts.
+            path: the fleet file.
+            expected: the hosts that should take part.
+            addresses: of the hosts whose links can be timed, by name.
+            words: the arguments of `deepbench run` on each host.
+            library: the library that times links, or None.
+            one_by_one: whether hosts measure one after the other.
+
+        """
+        header = sanitized(
+            {
+                "schema": SCHEMA,
+                "tool": f"deepbench {VERSION}",
+                "started": datetime.now(UTC).isoformat(timespec="seconds"),
+                "command": sys.argv[1:],
+                "expected": list(expected),
+                "words": list(words),
+                "links": library,
+                "one_by_one": one_by_one,
+            }
+        )
+        self._engine, self._addresses, self._words, self._one_by_one = engine, addresses, words, one_by_one
+        self._link_case = parse_case(LINK_CASE.format(library=library)) if library else None
+        self._store = Store.create(path, header)
+        self.file = FleetFile(path, header)
+        self.hosts = list(dict.fromkeys([*expected, *engine.hosts]))
+        self.missing = [host for host in self.hosts if host not in engine.hosts]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+    def measure(self, runs: int | None) -> Iterator[Step]:
+        """Run so often, or as often as the verdict on each host needs; yields what has just ended."""
+        pairs = tournament(self.hosts, MOST_ROUNDS) if self._link_case else []
+        per_run, done = len(self.hosts) + sum(map(len, pairs)), 0
+        for number in range(1, (runs or MOST_RUNS) + 1):
+            for text in self._run(number):
+                done += 1
+                yield Step(text, done, max(runs or LEAST_RUNS, number) * per_run)
+            if runs is None and number >= LEAST_RUNS and not judge(self.file).needs_runs:
+                break
+
+    def _run(self, number: int) -> Iterator[str]:
+        """One run on all hosts in random order, then over all links."""
+        hosts = random.sample(self.hosts, len(self.hosts))
+        for result in run_once(self._engine, hosts, number, self._words, self._one_by_one):
+            self._store.append(result.as_line())
+            self.file.runs.append(result)
+            yield f"run {number}  {result.host} {result.status}"
+        if self._link_case is None:
+            return
+        lost = {r.host for r in self.file.runs if r.run == number and r.status != "ok"}
+        linked = [host for host in hosts if host not in lost and host in self._addresses]
+        for pair, record in time_links(linked, self._addresses, self._link_case, number, self._one_by_one):
+            self._store.append({"link": pair, "record": record})
+            self.file.links.append((pair, record))
+            yield f"run {number}  {pair[0]} – {pair[1]} {record['status']}"
+
+
+def link_library(wanted: str | None, hosts: int) -> str | None:
+    """The library that times links between so many hosts with known addresses, or None.
+
+    `wanted` names it, or is `none`. By default it is the first of MPICH and Gloo that is installed.
+    """
+    if wanted == "none" or hosts < 2:
+        if wanted not in (None, "none"):
+            raise BadInput("--links needs the addresses of the hosts; use --hostfile, or start with srun or mpirun")
+        return None
+    names = [wanted] if wanted else ["mpich", "gloo"]
+    for name in names:
+        parse_case(LINK_CASE.format(library=name))  # reports an unknown library, or one without all-reduce
+    opened = open_libraries(names)
+    available = next((name for name in names if "library" in opened[name]), None)
+    if available is None and wanted:
+        missing = opened[wanted]["unavailable"]
+        raise BadInput(f"--links {wanted}: {missing['reason']}; {missing['remedy']}")
+    return available
 
 
 def run_once(

@@ -74,15 +74,15 @@ def rank_command() -> list[str]:
 
 
 def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
-    """The words that run a command on another host, with the part of an environment that it needs."""
-    known = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + tuning_prefixes())}
-    variables = [f"{k}={v}" for k, v in sorted(known.items()) if k != REMOTE_SHELL]
+    """The command that runs another command on a host, with the variables that it needs."""
+    carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + tuning_prefixes())}
+    variables = [f"{k}={v}" for k, v in sorted(carried.items()) if k != REMOTE_SHELL]
     shell = environment.get(REMOTE_SHELL) or "ssh"
     return [shell, host, shlex.join(["env", *variables, *command])]
 
 
 def with_variables(environment: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment with these variables; an empty text removes one."""
+    """The environment with these variables; an empty value removes one."""
     return {k: v for k, v in {**environment, **variables}.items() if v or k not in variables}
 
 
@@ -96,7 +96,7 @@ def package_path(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mapping[str, str]) -> dict[str, str]:
-    """The parent's environment, with as many threads as the case says and, if it says so, bound to cores."""
+    """The environment of the parent with the number of threads of the case, pinned to cores if the case says so."""
     overrides = override_variables()
     environment = {k: v for k, v in package_path(inherited).items() if k not in overrides}
     environment.update(dict.fromkeys(thread_variables(), str(threads)))

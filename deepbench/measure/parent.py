@@ -32,7 +32,7 @@ GRACE_S = 2.0
 def open_backend(name: str, timeout_s: float, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Facts about a library from a new process: `{"library": …}` or `{"unavailable": {reason, remedy}}`.
 
-    `variables` are set in the environment of that process; an empty text removes one.
+    `variables` are set in the environment of that process; an empty value removes one.
     """
     inherited = launch.with_variables(os.environ, variables or {})
     ending = _run_worker({"open": name}, {"library", "unavailable"}, 1, "none", timeout_s, inherited)
@@ -57,7 +57,7 @@ def measure_case(
 
     `timeout_s` limits the time without a sign of life: processes send a message when they enter a phase. The ranks of a
     group are spread evenly over `hosts`; without hosts they run on this machine. `variables` are set in the environment
-    of these processes; an empty text removes one.
+    of these processes; an empty value removes one.
     """
     kills, inherited = describe.kills_for_memory(), launch.with_variables(os.environ, variables or {})
     request = launch.Request(case, round_number, rules, timeout_s)

@@ -37,7 +37,7 @@ def measure_selftest(machine: Mapping[str, Any], processes: int, progress: Progr
     times = {text: values for text, values in times.items() if len(values) >= 2 * selftest.PROCESSES}
     if not times:
         raise BadInput(f"nothing could be measured ({failure}); see deepbench info")
-    cores = selftest.steadiness(describe.cores())
+    cores = selftest.core_block_times(describe.cores())
     fastest = min((min(blocks) for blocks in cores.values()), default=1.0)
     null = measure_case(parse_case(NULL_CASE), 1, DEFAULT.rules, TIMEOUT_S)
     earlier = [selftest.times_of(line) for line in remembered.remembered(machine, "selftest")]
@@ -47,8 +47,8 @@ def measure_selftest(machine: Mapping[str, Any], processes: int, progress: Progr
         [selftest.sensitivity(text, values, True, compare.MARGIN) for text, values in times.items()],
         process_time_s(null),
         "compiled" if callloop.native_library() else "Python",
-        selftest.clock_s(),
-        {cpu: selftest.pace(blocks) for cpu, blocks in cores.items()},
+        selftest.clock_cost_s(),
+        {cpu: selftest.jitter(blocks) for cpu, blocks in cores.items()},
         {cpu: min(blocks) / fastest for cpu, blocks in cores.items()},
         cold.prove(machine, {}),
         selftest.between_sessions([*filter(None, earlier), times]),

@@ -29,7 +29,7 @@ from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import Entry, read_words
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record, Source
-from deepbench.results.work import by_case
+from deepbench.results.work import Work, by_case
 
 # Variables that make a library load a program: a file from elsewhere must not set one.
 LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|TOOL|_FILE|=", re.IGNORECASE)
@@ -139,27 +139,15 @@ class Pair:
 
 def pair_up(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list[Pair]:
     """The cases that both sides have; `names` are the choices in which the sides differ. `BadInput` for none."""
-    right = {_key(p.case, names): p for p in b}
-    pairs = [Pair(p.case, right[key].case, p.sources) for p in a if (key := _key(p.case, names)) in right]
+    different = ("device", *names)
+    right = {Work.of_case(p.case).without(*different): p.case for p in b}
+    works = [(p, Work.of_case(p.case).without(*different)) for p in a]
+    pairs = [Pair(p.case, right[work], p.sources) for p, work in works if work in right]
     # A case that the choices do not change would be compared with itself.
     pairs = [p for p in pairs if not names or p.a != p.b]
     if not pairs:
         raise BadInput("the two sides have no case in common; see deepbench list with either value")
     return pairs
-
-
-def _key(case: Case, names: set[str]) -> tuple[Any, ...]:
-    settings = tuple(sorted((n, v) for n, v in case.settings.items() if n not in names))
-    library = None if "backend" in names else case.backend
-    return (
-        case.op,
-        case.problem,
-        case.direction,
-        case.precision.name,
-        settings,
-        library,
-        "threads" in names or case.threads,
-    )
 
 
 def queue(
@@ -185,7 +173,7 @@ def queue(
 
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     """Whether the rounds so far show that the sides differ, or that they are the same."""
-    difference, _ = compare.difference_of(compare.numbers(a), compare.numbers(b), True)
+    difference, _ = compare.difference_of(compare.process_times_s(a), compare.process_times_s(b), True)
     if difference is None:
         return False
     clear = difference.p < EARLY and compare.verdict_of(difference, difference.p, margin) != "cannot tell"

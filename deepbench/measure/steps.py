@@ -40,7 +40,7 @@ HEADROOM_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Finding:
     """What any step may add to the record."""
 
     notes: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Library(Step):
+class Library(Finding):
     """The library as it was loaded."""
 
     facts: records.LibraryFacts
@@ -57,7 +57,7 @@ class Library(Step):
 
 
 @dataclass(frozen=True)
-class Buffers(Step):
+class Buffers(Finding):
     """The operands of one kernel; with `cache=cold` or `cache=weights` of several kernels that take turns."""
 
     sets: list[Arrays]
@@ -66,7 +66,7 @@ class Buffers(Step):
 
 
 @dataclass(frozen=True)
-class Prepared(Step):
+class Prepared(Finding):
     """A kernel for each set of buffers, and their timers."""
 
     kernels: list[Kernel]
@@ -83,7 +83,7 @@ class Prepared(Step):
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """What was found in the inputs and outputs after a call."""
 
     verdict: Verdict | None
@@ -93,7 +93,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Timing(Step):
+class Timing(Finding):
     """What the clock read."""
 
     measurement: Measurement
@@ -108,21 +108,21 @@ class Findings:
     library: Library | None = None
     group: records.GroupFacts | None = None
     buffers: Buffers | None = None
-    prepared: Step | None = None
-    before: Check | None = None
+    prepared: Finding | None = None
+    before: CheckResult | None = None
     timing: Timing | None = None
     energy: records.CpuEnergy | None = None
-    after: Check | None = None
+    after: CheckResult | None = None
 
 
 def record_of(request: Request, measure: Callable[[Findings], None], where: str = "") -> Record:
     """The record of what `measure` found, also if it fails. `where` begins the reason of a failure."""
-    started, clock, found = datetime.now(UTC), perf_counter(), Findings()
+    started, clock, findings = datetime.now(UTC), perf_counter(), Findings()
     status: records.Status = "ok"
     reason = None
     try:
-        measure(found)
-        wrong = [result.error for result in (found.before, found.after) if result is not None and result.error]
+        measure(findings)
+        wrong = [result.error for result in (findings.before, findings.after) if result is not None and result.error]
         if wrong:
             status, reason = "wrong", wrong[0]
         elif not request.backend.computes:
@@ -132,16 +132,16 @@ def record_of(request: Request, measure: Callable[[Findings], None], where: str 
     except MemoryError as error:
         status, reason = "out_of_memory", where + (str(error) or "an allocation failed")
     record = records.make_record(request.case, request.round_number, status, reason)
-    for step in filter(None, (found.library, found.buffers, found.prepared, found.timing)):
+    for step in filter(None, (findings.library, findings.buffers, findings.prepared, findings.timing)):
         record["notes"] |= step.notes
         record["warnings"] += step.warnings
-    record["library"] = found.library.facts if found.library is not None else None
-    record["group"] = found.group
-    record["check"] = {"before": _verdict(found.before), "after": _verdict(found.after)}
-    if found.timing is not None:
-        record["measurement"] = measurement = found.timing.measurement
-        if found.energy is not None:
-            measurement["energy"] = found.energy
+    record["library"] = findings.library.facts if findings.library is not None else None
+    record["group"] = findings.group
+    record["check"] = {"before": _verdict(findings.before), "after": _verdict(findings.after)}
+    if findings.timing is not None:
+        record["measurement"] = measurement = findings.timing.measurement
+        if findings.energy is not None:
+            measurement["energy"] = findings.energy
     record["process"] = {
         "started": started.isoformat(timespec="milliseconds"),
         "duration_s": round(perf_counter() - clock, 4),
@@ -154,7 +154,7 @@ def record_of(request: Request, measure: Callable[[Findings], None], where: str 
     return record
 
 
-def _verdict(result: Check | None) -> records.Check | None:
+def _verdict(result: CheckResult | None) -> records.Check | None:
     return result.verdict.fields if result is not None and result.verdict is not None else None
 
 
@@ -169,8 +169,8 @@ def open_library(request: Request) -> Library:
     threads = backend.threads_in_use() if backend.device == "cpu" and not backend.is_group else None
     if threads is not None and threads != case.threads:
         raise errors.DeepBenchError(
-            f"{backend.title} reports {threads} threads, the case has {case.threads}; "
-            f"look for variables other than {', '.join(thread_variables())} that set its threads"
+            f"{backend.title} reports {threads} threads, but the case has {case.threads}; DeepBench sets "
+            f"{', '.join(thread_variables())}: look for other variables and configuration files of the library"
         )
     if len(runtimes := describe.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may compete for the cores"
@@ -318,20 +318,22 @@ def measure_energy(prepared: Prepared, timing: Timing, window_s: float) -> recor
     return cast(records.CpuEnergy, energy.measure_energy(prepared.timer, turn_s, count, window_s))
 
 
-def check_result(request: Request, buffers: Buffers, prepared: Prepared, index: int = 0, prefix: str = "") -> Check:
+def check_result(
+    request: Request, buffers: Buffers, prepared: Prepared, index: int = 0, prefix: str = ""
+) -> CheckResult:
     """Check the inputs and outputs of one of the kernels. `prefix` begins the reason of a wrong result."""
     prepared.kernels[index].store()
     arrays = buffers.sets[index]
     changed = [name for name, value in fingerprint(request.op, arrays).items() if value != buffers.checksums[name]]
     if changed:
-        return Check(None, f"the library changed its input {', '.join(changed)}")
+        return CheckResult(None, f"the library changed its input {', '.join(changed)}")
     verdict = check(request.op, request.case, arrays)
-    return Check(verdict, None if verdict.passed else prefix + verdict.sentence)
+    return CheckResult(verdict, None if verdict.passed else prefix + verdict.sentence)
 
 
-def check_again(request: Request, buffers: Buffers, prepared: Prepared, timing: Timing) -> Check:
+def check_again(request: Request, buffers: Buffers, prepared: Prepared, timing: Timing) -> CheckResult:
     """Check the first, the middle and the last set of buffers after timing; the first wrong one, or the last."""
-    count, result = len(buffers.sets), Check(None, None)
+    count, result = len(buffers.sets), CheckResult(None, None)
     for i in sorted({0, count // 2, count - 1}):
         if not timing.outputs_are_valid:
             _reset(request, [buffers.sets[i]], [prepared.kernels[i]])

@@ -70,31 +70,31 @@ def measure_alone(request: Request, phase: Callable[[str], None]) -> Record:
     """Measure one round of a case in this process. `phase` is called with the name of each phase when it begins."""
     from deepbench.measure import steps
 
-    def measure(found: steps.Findings) -> None:
+    def measure(findings: steps.Findings) -> None:
         steps.check_cores(request)
         steps.check_memory(request)
-        found.library = steps.open_library(request)
+        findings.library = steps.open_library(request)
         steps.check_device_memory(request)
         phase("inputs")
-        found.buffers = steps.make_inputs(request)
+        findings.buffers = steps.make_inputs(request)
         phase("prepare")
-        found.prepared = prepared = steps.prepare(request, found.buffers)
+        findings.prepared = prepared = steps.prepare(request, findings.buffers)
         phase("first call")
         first = steps.first_call(prepared)
         if request.backend.computes:
             phase("check")
-            found.before = steps.check_result(request, found.buffers, prepared)
-            if found.before.error is not None:
+            findings.before = steps.check_result(request, findings.buffers, prepared)
+            if findings.before.error is not None:
                 return
         phase("measure")
-        found.timing = steps.measure(request, found.library, found.buffers, prepared, first)
+        findings.timing = steps.measure(request, findings.library, findings.buffers, prepared, first)
         if (window_s := request.rules.energy_s) is not None and prepared.device is None:
             phase("energy")
-            found.energy = steps.measure_energy(prepared, found.timing, window_s)
+            findings.energy = steps.measure_energy(prepared, findings.timing, window_s)
         # A first call that is the only sample has been checked already.
-        if request.backend.computes and found.timing.measurement["stopped"] != "first_call":
+        if request.backend.computes and findings.timing.measurement["stopped"] != "first_call":
             phase("check again")
-            found.after = steps.check_again(request, found.buffers, prepared, found.timing)
+            findings.after = steps.check_again(request, findings.buffers, prepared, findings.timing)
 
     return steps.record_of(request, measure)
 

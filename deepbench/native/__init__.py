@@ -1,1 +1,1 @@
-"""C: the loader of shared libraries, declarations that several backends share, and the timing loop."""
+"""C code and C interfaces: loading shared libraries, declarations that several backends share, the timing loop."""

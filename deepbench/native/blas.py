@@ -46,16 +46,6 @@ def gemm_call(
     """A call of SGEMM or of a bf16 or f16 variant with the same arguments; alpha = 1."""
     lda, ldb, ldc = leading_dimensions(problem)
     return Call(
-        function,
-        letter(problem.a_t),
-        letter(problem.b_t),
-        *sizes(problem),
-        ctypes.c_float(1.0),
-        arrays["a"],
-        lda,
-        arrays["b"],
-        ldb,
-        beta_of(settings),
-        arrays["c"],
-        ldc,
-    )
+        function, letter(problem.a_t), letter(problem.b_t), *sizes(problem), ctypes.c_float(1.0), arrays["a"], lda,
+        arrays["b"], ldb, beta_of(settings), arrays["c"], ldc,
+    )  # fmt: skip

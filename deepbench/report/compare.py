@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
-from deepbench.judge.compare import MOST_ROUNDS, Compared, Comparison, Mean
+from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison, Mean
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, print_parts
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def _show_rounds(count: int) -> str:
     return f"{count}+" if count >= MOST_ROUNDS else str(count)
 
 
-def ordered(comparison: Comparison) -> list[Compared]:
+def ordered(comparison: Comparison) -> list[ComparedCase]:
     """Decided cases first, the largest change on top."""
     return sorted(comparison.cases, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
 
 
-def _row(c: Compared) -> dict[str, Cell]:
+def _row(c: ComparedCase) -> dict[str, Cell]:
     low, high = c.interval or (None, None)
     processes = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
@@ -100,8 +100,8 @@ def sentences(comparison: Comparison) -> list[str]:
     lines += [f"not compared: {text}" for text in comparison.left_out[:MOST_NAMED]]
     if len(comparison.left_out) > MOST_NAMED:
         lines.append(f"not compared: {len(comparison.left_out) - MOST_NAMED} more")
-    if comparison.neither:
-        lines.append(f"{comparison.neither} cases have no time on either side")
+    if comparison.unmeasured:
+        lines.append(f"{comparison.unmeasured} cases have no time on either side")
     margin = next((units.percent(c.margin, 1) for c in comparison.cases), None)
     if margin is not None:
         lines.append(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.fleet import HostVerdict, Judgement, differences, times
-from deepbench.judge.outliers import Standing
+from deepbench.judge.outliers import Deviation
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.fleet import FleetFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Slow kernels and failed cases named for one host; the tables have all of them.
 MOST_NAMED = 3
@@ -20,6 +23,17 @@ MOST_LINKS = 20
 
 # Characters of a value in which hosts differ.
 MOST_CHARACTERS = 80
+
+
+def print_fleet(console: Console, file: FleetFile, judged: Judgement) -> None:
+    """The verdict, then hosts, kernels and links."""
+    console.print()
+    for sentence in sentences(file, judged):
+        console.print(f"• {sentence}", markup=False, soft_wrap=True)
+    for table in (by_host(file, judged), by_kernel(file), by_link(judged)):
+        if table.rows:
+            console.print()
+            table.print(console)
 
 
 def sentences(file: FleetFile, judged: Judgement) -> list[str]:
@@ -63,7 +77,7 @@ def _evidence(v: HostVerdict) -> str:
     return "; ".join(parts)
 
 
-def _times(s: Standing) -> str:
+def _times(s: Deviation) -> str:
     p_value = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
     return f"{s.ratio:.2f}× the median of the others ({p_value})"
 
@@ -152,13 +166,13 @@ def by_link(judged: Judgement) -> Table:
     slowest = sorted(judged.pair_times.items(), key=lambda item: -item[1])
     rows: list[dict[str, Cell]] = []
     for (a, b), time_s in slowest[:MOST_LINKS]:
-        standing = judged.pairs.get((a, b))
+        deviation = judged.pairs.get((a, b))
         rows.append(
             {
                 "link": f"{a} – {b}",
                 "time": time_s,
                 "× middle": time_s / typical_s if typical_s else None,
-                "verdict": "slow" if standing and standing.slower else None,
+                "verdict": "slow" if deviation and deviation.slower else None,
             }
         )
     columns = [

@@ -80,7 +80,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
         if len({p.ranks for p in points}) < 2:
             notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
             continue
-        bound, fits = scaling.two_ranges(points)
+        bound, fits = scaling.fit_by_size(points)
         if not fits:
             notes.append(f"{library}, {precision}: measured with too few sizes for a model.")
             continue
@@ -131,7 +131,7 @@ def check_on_published() -> str:
                 size = p.values.n, p.values.ranks
                 times[size] = min(p.time_s, times.get(size, p.time_s))
         points = [scaling.Point(r, 4 * n, t) for (n, r), t in times.items()]
-        bound, fits = scaling.two_ranges([p for p in points if p.ranks <= 8])
+        bound, fits = scaling.fit_by_size([p for p in points if p.ranks <= 8])
         for point in points:
             if point.ranks in errors and fits:
                 predicted = scaling.predicted_s(bound, fits, point.ranks, point.bytes)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any
 
 from deepbench.core import stats, units
 from deepbench.judge import selftest
-from deepbench.judge.selftest import Findings, Sensitivity
+from deepbench.judge.selftest import ColdProof, Findings, Sensitivity
 from deepbench.report.table import Cell, Column, Table, number
 
 # Beyond these limits the page gives advice: share of comparisons, share of blocks, ratio of times, seconds per call.
@@ -22,7 +21,7 @@ def page(findings: Findings) -> list[str]:
     """Sentences, one per line; advice begins with an arrow."""
     return [
         *_false_alarms(SEPARATE, findings.separate),
-        *_false_alarms(IN_TURN, findings.in_turn),
+        *_false_alarms(IN_TURN, findings.interleaved),
         *_power(findings),
         *_sessions(findings),
         *_harness(findings),
@@ -51,14 +50,14 @@ def _false_alarms(how: str, cases: list[Sensitivity]) -> list[str]:
 
 def _power(findings: Findings) -> list[str]:
     lines = []
-    for how, cases in ((SEPARATE, findings.separate), (IN_TURN, findings.in_turn)):
+    for how, cases in ((SEPARATE, findings.separate), (IN_TURN, findings.interleaved)):
         smallest = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
         if smallest:
             lines.append(
                 f"Smallest slowdown detected 9 times out of 10, {how}: median case {_change(median(smallest))}, "
                 f"worst case {_change(max(smallest))}."
             )
-    known = [c.smallest for c in findings.in_turn if c.smallest is not None]
+    known = [c.smallest for c in findings.interleaved if c.smallest is not None]
     if not known or median(known) > GOOD_CHANGE:
         lines.append(
             "→ This machine is noisy: other programs or virtual machines use its cores. Stop them, measure at a "
@@ -72,14 +71,14 @@ def _change(value: float) -> str:
 
 
 def _sessions(findings: Findings) -> list[str]:
-    if findings.between is None:
+    if findings.between_sessions is None:
         return [
             "Drift between sessions: unknown. Run selftest again on another day; compare then widens its confidence "
             "intervals accordingly."
         ]
     return [
-        f"Drift between sessions: {units.percent(findings.between, 1)} (standard deviation beyond the noise between "
-        "processes). compare widens its confidence intervals for this machine by it."
+        f"Drift between sessions: {units.percent(findings.between_sessions, 1)} (standard deviation beyond the noise "
+        "between processes). compare widens its confidence intervals for this machine by it."
     ]
 
 
@@ -113,10 +112,11 @@ def _cores(findings: Findings) -> list[str]:
     return lines
 
 
-def _cold(cold: dict[str, Any] | None) -> list[str]:
+def _cold(cold: ColdProof | None) -> list[str]:
     if cold is None:
         return ["Cold caches: not tested, because no library here multiplies a matrix by a vector."]
-    rates = [cold[f"{n}_bytes_per_s"] / 1e9 for n in ("large_hot", "small_hot", "small_cold")]
+    speeds = cold["large_hot_bytes_per_s"], cold["small_hot_bytes_per_s"], cold["small_cold_bytes_per_s"]
+    rates = [speed / 1e9 for speed in speeds]
     size = units.data_bytes(cold["cache_bytes"] // 8)
     line = (
         f"Cold caches: a matrix larger than all caches is read at {rates[0]:.1f} GB/s; one of {size} at "
@@ -131,7 +131,7 @@ def _cold(cold: dict[str, Any] | None) -> list[str]:
 
 def table(findings: Findings) -> Table:
     """One row per case."""
-    in_turn = {c.case: c for c in findings.in_turn}
+    in_turn = {c.case: c for c in findings.interleaved}
     rows: list[dict[str, Cell]] = [
         {
             "case": c.case,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -108,7 +109,7 @@ class Table:
         from rich.console import Console
 
         text = io.StringIO()
-        self.print(Console(file=text, width=400, highlight=False))
+        self.print(Console(file=text, width=shutil.get_terminal_size((120, 24)).columns, highlight=False))
         return text.getvalue().rstrip()
 
     __repr__ = __str__

@@ -357,7 +357,7 @@ def test_scale_names_the_missing_results(deepbench):
 
 
 @pytest.mark.parametrize(
-    ("content", "words", "wanted"),
+    ("content", "words", "expected"),
     [
         ("h0\n", ["gemm m=4 n=4 k=4"], "--hostfile is for operations in which several processes take part"),
         ("# nobody\n", ["all_reduce n=4 ranks=2"], "names no host"),
@@ -365,11 +365,11 @@ def test_scale_names_the_missing_results(deepbench):
         (None, ["all_reduce n=4 ranks=2"], "cannot read hosts"),
     ],
 )
-def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content, words, wanted):
+def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content, words, expected):
     if content is not None:
         (tmp_path / "hosts").write_text(content)
     done = deepbench("run", *words, "--hostfile", "hosts", "-o", "out.jsonl")
 
     assert 64 == done.returncode
-    assert wanted in done.stderr
+    assert expected in done.stderr
     assert not (tmp_path / "out.jsonl").exists()

@@ -12,22 +12,22 @@ from tests.conftest import lines_of, run_command
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("words", "expected"),
     [
-        (["fleet"], "wanted one source of hosts"),
-        (["fleet", "--hostfile", "hosts", "--scheduler", "tcp://127.0.0.1:1"], "found several"),
-        (["fleet", "--hostfile", "hosts"], "a fleet is two hosts or more"),
+        (["fleet"], "expected one source of hosts"),
+        (["fleet", "--hostfile", "hosts", "--scheduler", "tcp://127.0.0.1:1"], "(found 2)"),
+        (["fleet", "--hostfile", "hosts"], "a fleet needs two or more hosts"),
         (["fleet", "--hostfile", "hosts", "--runs", "0"], "--runs must be from 1 to 1000"),
-        (["fleet", "--scheduler", "tcp://127.0.0.1:1", "--links", "mpich"], "--links needs hosts"),
+        (["fleet", "--scheduler", "tcp://127.0.0.1:1", "--links", "mpich"], "--links needs the addresses"),
         (["show", "hosts", "--host", "a"], "--host is for files of a fleet"),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(deepbench, tmp_path, words, wanted):
+def test_bad_input_is_refused_in_one_sentence(deepbench, tmp_path, words, expected):
     (tmp_path / "hosts").write_text("a\n")
     done = deepbench(*words, DEEPBENCH_REMOTE_SHELL="/bin/false")
 
     assert 64 == done.returncode, done.stdout
-    assert wanted in done.stderr
+    assert expected in done.stderr
     assert 1 == len(done.stderr.strip().splitlines()), done.stderr
 
 
@@ -64,7 +64,7 @@ def fleet_of(lines, hosts, runs=10, expected=None):
         for run in range(1, runs + 1)
         for name, factor in hosts.items()
     ]
-    return fleet.FleetFile(Path("made.jsonl"), header, results)
+    return fleet.FleetFile(Path("fleet.jsonl"), header, results)
 
 
 def test_a_slow_host_is_named_with_the_evidence(lines):

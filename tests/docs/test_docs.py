@@ -43,6 +43,15 @@ def test_every_field_of_the_schema_is_described():
     assert set() == set(record) - described
 
 
+def test_every_chart_of_the_page_is_described():
+    charts = (ROOT / "deepbench" / "report" / "page" / "charts.js").read_text()
+    titles = re.findall(r'\bid: "\w+", title: "([^"]+)"', charts)
+    first_column = re.findall(r"^\| ([^|]+) \|", (DOCS / "reports.md").read_text(), re.MULTILINE)
+
+    assert len(titles) > 5
+    assert set(titles) <= {name for cell in first_column for name in cell.split(", ")}
+
+
 def anchors(page):
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)

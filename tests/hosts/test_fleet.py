@@ -61,7 +61,7 @@ def test_equal_hosts_write_one_file_that_show_reads(fleet, deepbench, tmp_path):
     done = fleet(["a", "b"], CASE, "--quick", "--runs", "2")
 
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert "all 2 hosts gave their results, and none of them is slow" in done.stdout
+    assert "all 2 hosts returned results, and none is slow" in done.stdout
     header, *results = lines_of(tmp_path / "fleet.jsonl")
     assert "deepbench-fleet/1" == header["schema"]
     assert {("a", 1, "ok"), ("b", 1, "ok"), ("a", 2, "ok"), ("b", 2, "ok")} == {
@@ -137,7 +137,7 @@ def test_a_host_with_four_fifths_of_a_core_is_reported_as_slow():
         pytest.skip(f"control groups of this machine do not allow to limit CPUs: {error}")
     with lab:
         case = "gemm m=1024 n=1024 k=1024 f32 openblas threads=1"
-        words = ["fleet", case, "--hostfile", "hosts", "--apart", "--links", "none", "-o", "fleet.jsonl"]
+        words = ["fleet", case, "--hostfile", "hosts", "--one-by-one", "--links", "none", "-o", "fleet.jsonl"]
         process = lab.start([sys.executable, "-m", "deepbench", *words], PYTHONPATH=str(ROOT))
         text = process.communicate(timeout=900)[0]
 

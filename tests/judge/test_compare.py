@@ -11,36 +11,36 @@ from deepbench.results.file import ResultFile, read_results
 from tests import samples
 
 
-def with_company(times, cpus):
-    """A file of one case, with so many CPUs busy beside it."""
+def with_load(times, cpus):
+    """A file of one case, measured while other programs used `cpus` CPUs."""
     records = [samples.measured(seconds=s, round_number=i) for i, s in enumerate(times, 1)]
     for r in records:
         r["measurement"]["other_cpus"] = cpus
     return ResultFile(Path("mine.jsonl"), samples.header([records[0]["case"]]), records)
 
 
-COMPANY = [1.0, 1.01, 0.99, 1.005, 0.995, 1.002]
+LOADED = [1.0, 1.01, 0.99, 1.005, 0.995, 1.002]
 
 
 @pytest.mark.parametrize(
     ("ratio", "before", "after", "verdict", "judged"),
     [
         (2.0, 0.0, 0.0, "slower", gate.REGRESSION),
-        (2.0, 0.0, 1.0, "cannot tell", gate.CANNOT_TELL),  # what was beside the second explains it
-        (2.0, 1.0, 0.0, "slower", gate.REGRESSION),  # slower although it was left alone
-        (0.5, 1.0, 0.0, "cannot tell", gate.CANNOT_TELL),  # the first would have been faster alone
+        (2.0, 0.0, 1.0, "cannot tell", gate.CANNOT_TELL),  # the load during the second side explains it
+        (2.0, 1.0, 0.0, "slower", gate.REGRESSION),  # slower despite less load
+        (0.5, 1.0, 0.0, "cannot tell", gate.CANNOT_TELL),  # the load may have slowed the first side
         (0.5, 0.0, 1.0, "faster", gate.PASSED),
     ],
 )
-def test_other_programs_excuse_only_what_they_explain(ratio, before, after, verdict, judged):
-    found = compare.compare_files(with_company(COMPANY, before), with_company([t * ratio for t in COMPANY], after))
+def test_load_from_other_programs_excuses_only_what_it_explains(ratio, before, after, verdict, judged):
+    comparison = compare.compare_files(with_load(LOADED, before), with_load([t * ratio for t in LOADED], after))
 
-    assert verdict == found.cases[0].verdict
-    assert judged == gate.judge(found).verdict
+    assert verdict == comparison.cases[0].verdict
+    assert judged == gate.judge(comparison).verdict
 
 
 def file_of(tmp_path, name, times, interleaved=None, **machine):
-    """A result file with a case a key, and a round for each of its times."""
+    """A result file with one case per list of times, one round per time."""
     header = samples.header()
     header["machine"] |= machine
     texts = [f"gemm m={i + 2} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2" for i in range(len(times))]
@@ -68,10 +68,10 @@ def slower(times, by):
 
 
 @pytest.mark.parametrize(("by", "verdict"), [(1.0, "same"), (1.1, "slower"), (0.9, "faster"), (1.015, "cannot tell")])
-def test_a_verdict_for_each_ratio(tmp_path, by, verdict):
-    found = compare.compare_files(file_of(tmp_path, "a", [FAST]), file_of(tmp_path, "b", [slower(FAST, by)]))
+def test_the_verdict_follows_from_the_ratio(tmp_path, by, verdict):
+    comparison = compare.compare_files(file_of(tmp_path, "a", [FAST]), file_of(tmp_path, "b", [slower(FAST, by)]))
 
-    (case,) = found.cases
+    (case,) = comparison.cases
     assert verdict == case.verdict, case
     assert by == pytest.approx(case.ratio)
     low, high = case.interval
@@ -79,22 +79,22 @@ def test_a_verdict_for_each_ratio(tmp_path, by, verdict):
     assert (case.more_rounds is None) == (verdict != "cannot tell")
 
 
-def test_equal_code_is_hardly_ever_called_different(tmp_path):
+def test_equal_code_is_almost_never_called_different(tmp_path):
     """200 cases whose processes differ by 5 %: one in twenty calls may be wrong, and all of them here are."""
     rng = random.Random(3)
     sides = [[[rng.lognormvariate(0, 0.05) for _ in range(5)] for _ in range(200)] for _ in "ab"]
-    found = compare.compare_files(*(file_of(tmp_path, n, side) for n, side in zip("ab", sides, strict=True)))
+    comparison = compare.compare_files(*(file_of(tmp_path, n, side) for n, side in zip("ab", sides, strict=True)))
 
-    assert found.count("slower") + found.count("faster") <= 2
-    (overall, *_) = found.means()
+    assert comparison.count("slower") + comparison.count("faster") <= 2
+    (overall, *_) = comparison.means()
     assert overall.interval[0] < 1 < overall.interval[1]
     assert overall.interval[1] - overall.interval[0] < 0.03
 
 
-def test_one_process_a_side_says_nothing_of_chance(tmp_path):
-    found = compare.compare_files(file_of(tmp_path, "a", [[1.0]]), file_of(tmp_path, "b", [[2.0]]))
+def test_with_one_process_per_side_the_significance_is_unknown(tmp_path):
+    comparison = compare.compare_files(file_of(tmp_path, "a", [[1.0]]), file_of(tmp_path, "b", [[2.0]]))
 
-    (case,) = found.cases
+    (case,) = comparison.cases
     assert ("cannot tell", None, 2.0) == (case.verdict, case.interval, case.ratio)
 
 
@@ -113,9 +113,9 @@ def test_sides_of_one_run_are_compared_round_by_round(tmp_path):
     assert "cannot tell" == compare.compare_files(a, other).cases[0].verdict
 
 
-def test_what_one_session_differs_from_the_next_widens_intervals(tmp_path):
+def test_differences_between_sessions_widen_intervals(tmp_path):
     files = file_of(tmp_path, "a", [FAST, FAST]), file_of(tmp_path, "b", [slower(FAST, 1.05)] * 2)
-    narrow, wide = compare.compare_files(*files), compare.compare_files(*files, between=0.05)
+    narrow, wide = compare.compare_files(*files), compare.compare_files(*files, between_sessions=0.05)
 
     assert ["slower"] * 2 == [c.verdict for c in narrow.cases]
     assert ["cannot tell"] * 2 == [c.verdict for c in wide.cases]
@@ -123,18 +123,18 @@ def test_what_one_session_differs_from_the_next_widens_intervals(tmp_path):
     assert widths[1] > 10 * widths[0]  # it does not average out over cases
 
 
-def test_what_differs_is_said_and_what_is_not_there_is_left_out(tmp_path):
+def test_differences_are_reported_and_missing_cases_are_left_out(tmp_path):
     a = file_of(tmp_path, "a", [FAST, FAST, FAST], cpu="One CPU")
     b = file_of(tmp_path, "b", [FAST, FAST], cpu="Another CPU")
     for r in b.records:
         if r["problem"]["m"] == 3:
             r["status"], r["reason"] = "wrong", "element 0"
-    found = compare.compare_files(a, b)
+    comparison = compare.compare_files(a, b)
 
-    assert "cpu: One CPU and Another CPU" in found.differences
-    assert 1 == len(found.cases)
-    assert any("not in b" in text for text in found.left_out)
-    assert [text for text in found.broken if "wrong, element 0" in text]
+    assert "cpu: One CPU and Another CPU" in comparison.differences
+    assert 1 == len(comparison.cases)
+    assert any("not in b" in text for text in comparison.left_out)
+    assert [text for text in comparison.broken.values() if "wrong, element 0" in text]
 
 
 def test_unchecked_results_are_left_out_unless_asked_for(tmp_path):
@@ -144,7 +144,7 @@ def test_unchecked_results_are_left_out_unless_asked_for(tmp_path):
             r["status"] = "unchecked"
 
     assert [] == compare.compare_files(*files).cases
-    assert 1 == compare.compare_files(*files).neither
+    assert 1 == compare.compare_files(*files).unmeasured
     assert 1 == len(compare.compare_files(*files, unchecked=True).cases)
 
 
@@ -157,7 +157,7 @@ def test_slow_processes_do_not_hide_a_difference():
     assert 0.058 == pytest.approx(difference.mean, abs=0.002)
 
 
-def test_a_side_with_more_processes_is_not_faster_for_that():
+def test_more_processes_do_not_make_a_side_faster():
     rng = random.Random(5)
     means = []
     for _ in range(2000):
@@ -182,7 +182,7 @@ def test_of_equal_normal_sides_one_in_twenty_looks_different(n):
 @pytest.mark.parametrize(
     ("t", "freedom", "p"), [(0.0, 3, 1.0), (1.0, 1, 0.5), (2.0, 2, 0.18350342), (2.5, 3.7, 0.0717), (12.706, 1, 0.05)]
 )
-def test_students_t_is_that_of_the_tables(t, freedom, p):
+def test_student_t_agrees_with_tables(t, freedom, p):
     assert p == pytest.approx(stats.t_p_value(t, freedom), rel=2e-3)
     if 0 < p < 1:
         assert t == pytest.approx(stats.t_critical(freedom, 1 - p), rel=2e-3)
@@ -194,7 +194,7 @@ def test_holm_corrects_the_smallest_most():
     )
 
 
-def test_false_discovery_is_that_of_benjamini_and_hochberg():
+def test_the_benjamini_hochberg_correction():
     given = {"a": 0.01, "b": 0.02, "c": 0.5, "d": 0.03}
 
     assert {"a": 0.04, "b": 0.04, "d": 0.04, "c": 0.5} == {
@@ -208,8 +208,8 @@ class TestGate:
     def outcome(self, tmp_path, sides, **more):
         from deepbench.judge import gate
 
-        found = compare.compare_files(file_of(tmp_path, "a", sides[0]), file_of(tmp_path, "b", sides[1]))
-        return gate.judge(found, **more)
+        comparison = compare.compare_files(file_of(tmp_path, "a", sides[0]), file_of(tmp_path, "b", sides[1]))
+        return gate.judge(comparison, **more)
 
     def test_no_regression(self, tmp_path):
         outcome = self.outcome(tmp_path, ([FAST], [slower(FAST, 1.01)]))
@@ -225,7 +225,7 @@ class TestGate:
         outcome = self.outcome(tmp_path, ([loud], [slower(loud, 1.05)]))
         assert ("cannot tell", 2) == (outcome.verdict, outcome.exit_code)
 
-    def test_a_run_that_could_stop_early_pays_for_its_looks(self, tmp_path):
+    def test_the_p_values_of_a_run_that_could_stop_early_are_corrected(self, tmp_path):
         from deepbench.judge import gate
 
         sides = [FAST], [[1.13, 1.02, 1.08, 1.06, 1.10]]
@@ -236,7 +236,7 @@ class TestGate:
 
         assert ("regression", "cannot tell") == (once.verdict, looked.verdict)
 
-    def test_a_case_that_breaks_is_a_regression(self, tmp_path):
+    def test_a_case_that_fails_now_is_a_regression(self, tmp_path):
         from deepbench.judge import gate
 
         a, b = file_of(tmp_path, "a", [FAST, FAST]), file_of(tmp_path, "b", [FAST, FAST])
@@ -246,12 +246,12 @@ class TestGate:
         assert 1 == outcome.exit_code
         assert ["crashed, killed by SIGSEGV"] == [j.reason for j in outcome.of("regression")]
 
-    def test_what_is_measured_again_is_judged_by_that_alone(self, tmp_path):
+    def test_cases_that_were_measured_again_are_judged_by_the_new_times_alone(self, tmp_path):
         from deepbench.judge import gate
 
         flagged = self.outcome(tmp_path, ([FAST, FAST], [FAST, slower(FAST, 1.2)]))
-        again = gate.Outcome([gate.Judged(j.case, "passed", "fresh", None) for j in flagged.of("regression")])
-        assert 0 == gate.confirmed(flagged, again).exit_code
+        again = gate.Outcome([gate.CaseOutcome(j.case, "passed", "fresh", None) for j in flagged.of("regression")])
+        assert 0 == gate.after_rerun(flagged, again).exit_code
 
     def test_junit_has_a_failure_and_escapes_what_files_say(self, tmp_path):
         import xml.etree.ElementTree as xml
@@ -260,9 +260,9 @@ class TestGate:
 
         outcome = gate.Outcome(
             [
-                gate.Judged('gemm <x> & "y"', "regression", "<slow>", None),
-                gate.Judged("b", "cannot tell", "?", None),
-                gate.Judged("c", "passed", "fine", None),
+                gate.CaseOutcome('gemm <x> & "y"', "regression", "<slow>", None),
+                gate.CaseOutcome("b", "cannot tell", "?", None),
+                gate.CaseOutcome("c", "passed", "fine", None),
             ]
         )
         suite = xml.fromstring(gate.junit(outcome))

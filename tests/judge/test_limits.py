@@ -20,7 +20,7 @@ MACHINE = {
 
 
 def line(**values):
-    return {"threads": 1, "at": "2026-11-21T00:00:00+00:00", "case": "made", **values}
+    return {"threads": 1, "at": "2026-11-21T00:00:00+00:00", "case": "a probe", **values}
 
 
 # 100 GB/s from the first level, 50, 20, and 10 from memory; an answer of MKL takes a microsecond.
@@ -51,8 +51,8 @@ GEMM = "gemm m={} n={} k={} a_t=0 b_t=0 forward f32 mkl threads=1{}"
 def test_work_that_a_library_may_skip_does_not_raise_the_peak():
     """Of 49 places of this filter nine see the image, the others its padding: five times the rate of anything else."""
     padded = "conv n=2 c=2048 h=7 w=7 k=512 r=1 s=1 pad_h=3 pad_w=3 stride_h=2 stride_w=2 forward f32 onednn threads=1"
-    made = samples.measured("onednn", 1e-3, text=padded)
-    (s,) = summary.summarize([made])
+    record = samples.measured("onednn", 1e-3, text=padded)
+    (s,) = summary.summarize([record])
     known = learned([], [s])
 
     assert known.peak("f32", "cpu", 1) == pytest.approx(s.flop_per_s * 9 / 49)
@@ -60,35 +60,35 @@ def test_work_that_a_library_may_skip_does_not_raise_the_peak():
 
 
 def test_a_large_product_is_compute_bound():
-    found = nearest(GEMM.format(1024, 1024, 1024, ""), 4e-3)  # 2.1 ms at a TFLOP/s, 1.3 ms of memory
+    limit = nearest(GEMM.format(1024, 1024, 1024, ""), 4e-3)  # 2.1 ms at a TFLOP/s, 1.3 ms of memory
 
-    assert "compute" == found.name
-    assert 2 * 1024**3 / 1e12 / 4e-3 == pytest.approx(found.share, rel=0.01)
-    assert 2 * 1024**3 / (4 * 4 * 1024**2) == pytest.approx(found.intensity)
-    assert "compute 54 %, L3" in found.evidence
+    assert "compute" == limit.name
+    assert 2 * 1024**3 / 1e12 / 4e-3 == pytest.approx(limit.share, rel=0.01)
+    assert 2 * 1024**3 / (4 * 4 * 1024**2) == pytest.approx(limit.intensity)
+    assert "compute 54 %, L3" in limit.evidence
 
 
 @pytest.mark.parametrize(("side", "level"), [(60, "L1"), (250, "L2"), (2000, "L3"), (20000, "memory")])
 def test_a_matrix_times_a_vector_is_bound_by_the_level_that_holds_it(side, level):
     """The time is twice that of reading at the level's rate."""
     rate = {"L1": 1e11, "L2": 5e10, "L3": 2e10, "memory": 1e10}[level]
-    found = nearest(GEMM.format(side, 1, side, ""), 2 * 4 * side * side / rate, lines=LINES[:-1])
+    limit = nearest(GEMM.format(side, 1, side, ""), 2 * 4 * side * side / rate, lines=LINES[:-1])
 
-    assert level == found.name
-    assert 0.5 == pytest.approx(found.share, abs=0.03)
+    assert level == limit.name
+    assert 0.5 == pytest.approx(limit.share, abs=0.03)
 
 
 def test_cold_data_come_from_memory_however_small():
-    found = nearest(GEMM.format(300, 1, 300, " cache=cold"), 8 * 300 * 300 / 1e10)
+    limit = nearest(GEMM.format(300, 1, 300, " cache=cold"), 8 * 300 * 300 / 1e10)
 
-    assert "memory" == found.name
+    assert "memory" == limit.name
 
 
 def test_a_tiny_product_is_bound_by_call_overhead():
-    found = nearest(GEMM.format(8, 8, 8, ""), 1.5e-6)
+    limit = nearest(GEMM.format(8, 8, 8, ""), 1.5e-6)
 
-    assert "latency" == found.name
-    assert "call overhead 67 %" in found.evidence
+    assert "latency" == limit.name
+    assert "call overhead 67 %" in limit.evidence
 
 
 def test_threads_that_gain_nothing_are_reported():
@@ -104,21 +104,23 @@ def test_threads_that_gain_nothing_are_reported():
 
 def test_no_case_exceeds_its_limit():
     """A checked result raises the limits that a probe measured in a slow moment."""
-    found = nearest(GEMM.format(1024, 1024, 1024, ""), 1e-3)
+    limit = nearest(GEMM.format(1024, 1024, 1024, ""), 1e-3)
 
-    assert 1.0 == pytest.approx(found.share)
+    assert 1.0 == pytest.approx(limit.share)
 
 
 def test_a_cache_that_is_no_faster_than_memory_does_not_count():
     """A virtual machine may report 480 MB that it cannot use: reads of that size are no faster than memory."""
     machine = {"caches": [*MACHINE["caches"][:2], {"level": 3, "bytes": 480 * 2**20, "shared_by": "0-3"}]}
-    found = nearest(GEMM.format(8000, 1, 8000, ""), 0.05, machine=machine)
+    limit = nearest(GEMM.format(8000, 1, 8000, ""), 0.05, machine=machine)
 
-    assert "memory" == found.name
+    assert "memory" == limit.name
 
 
 def test_no_limit_is_named_if_none_is_known():
-    assert nearest(GEMM.format(64, 64, 64, ""), 1e-3, peaks=(), lines=()).name == "compute"  # its own rate
+    assert (
+        nearest(GEMM.format(64, 64, 64, ""), 1e-3, peaks=(), lines=()).name == "compute"
+    )  # the rate of the case itself
     records = [samples.measured(backend="null", status="unchecked")]
     summaries = summary.summarize(records)
     assert learned([], summaries).nearest(summaries[0]) is None
@@ -131,10 +133,10 @@ def lines_of(probes, **values):
     """A line for each probe, as if it had been measured."""
     lines = []
     for p in probes:
-        own = (
+        fields = (
             {"precision": p.cases[0].precision.name, "device": "cpu", "flop_per_s": 1e9} if p.what == "compute" else {}
         )
-        lines.append(line(what=p.what, case=p.cases[0].text, seconds=1.0, **own, **values) | {"threads": 2})
+        lines.append(line(what=p.what, case=p.cases[0].text, seconds=1.0, **fields, **values) | {"threads": 2})
     return lines
 
 
@@ -147,7 +149,7 @@ def test_only_unknown_limits_are_measured():
     assert [("compute", "f32"), ("compute", "f16")] == [p.key[:2] for p in probes if p.what == "compute"]
     assert len(limits.COARSE) + 1 == sum(p.what != "compute" for p in probes)
     assert [] == limits.missing(probes, known, [])
-    assert probes[:2] == limits.missing(probes, [], known)  # a file is judged by peaks of its own run
+    assert probes[:2] == limits.missing(probes, [], known)  # each file has new peaks
     assert probes[2:] == limits.missing(probes, old, [])
     assert [] == limits.missing(probes, new, [])
 
@@ -188,14 +190,14 @@ def test_a_run_measures_what_is_unknown_and_takes_the_rest_from_earlier_runs(tmp
     limits.remember(MACHINE, call | {"threads": 2})
     remembered.remember(MACHINE, "peaks", {n: v for n, v in samples.peak(9e9, threads=2).items() if n != "device"})
     remembered.remember(MACHINE, "limits", {"what": "no limit"})
-    kept, titles = [], []
+    stored, titles = [], []
     known = Limits()
-    limits.complete(known, CHOSEN, ["mkl"], MACHINE, probe_at(1e9), kept.append, titles.append)
+    limits.complete(known, CHOSEN, ["mkl"], MACHINE, probe_at(1e9), stored.append, titles.append)
 
     assert ["peak rate in f32", "peak rate in f16"] == titles
-    assert kept == known.lines
-    assert [("f32", 1e9), ("f16", 1e9)] == [(k["precision"], k["flop_per_s"]) for k in kept[:2]]
-    assert {"call", "compute"} == {k["what"] for k in kept[2:]}
+    assert stored == known.lines
+    assert [("f32", 1e9), ("f16", 1e9)] == [(k["precision"], k["flop_per_s"]) for k in stored[:2]]
+    assert {"call", "compute"} == {k["what"] for k in stored[2:]}
     assert 9e9 == known.peak("f16", "cpu", 2)
     assert 2 == len(limits.recall(MACHINE))  # peaks of this run are not for later ones
 
@@ -214,40 +216,40 @@ def probe_at(rate):
     return measure
 
 
-def judged(rate, peaks, probed, kept):
+def judged(rate, peaks, probed, stored):
     """A record at this rate, judged while probes reach `probed`."""
-    return limits.judge_rate(samples.measured(seconds=FLOP / rate), peaks, ["mkl"], probe_at(probed), kept.append)
+    return limits.judge_rate(samples.measured(seconds=FLOP / rate), peaks, ["mkl"], probe_at(probed), stored.append)
 
 
 def test_a_rate_below_the_peak_stays():
-    kept = []
+    stored = []
 
-    assert "ok" == judged(0.9e9, Limits([samples.peak(1e9)]), 1e9, kept)["status"]
-    assert [] == kept
+    assert "ok" == judged(0.9e9, Limits([samples.peak(1e9)]), 1e9, stored)["status"]
+    assert [] == stored
 
 
 def test_a_rate_above_the_peak_is_wrong_after_further_probes():
-    kept = []
-    record = judged(3e9, Limits([samples.peak(1e9)]), 1e9, kept)
+    stored = []
+    record = judged(3e9, Limits([samples.peak(1e9)]), 1e9, stored)
 
     assert "wrong" == record["status"]
     assert "above the measured peak" in record["reason"]
-    assert limits.MOST_PROBES == len(kept)
+    assert limits.MOST_PROBES == len(stored)
 
 
 def test_probes_of_a_slow_minute_do_not_judge_later_results():
-    kept = []
+    stored = []
 
-    assert "ok" == judged(3e9, Limits([samples.peak(1e9)] * 10), 2.9e9, kept)["status"]
-    assert 1 == len(kept)
+    assert "ok" == judged(3e9, Limits([samples.peak(1e9)] * 10), 2.9e9, stored)["status"]
+    assert 1 == len(stored)
 
 
-def test_a_peak_that_was_measured_too_low_is_raised_and_kept():
-    kept = []
+def test_a_peak_that_was_measured_too_low_is_raised_and_stored():
+    stored = []
     peaks = Limits([samples.peak(1e9)])
 
-    assert "ok" == judged(3e9, peaks, 2.9e9, kept)["status"]
-    assert 2.9e9 == kept[0]["flop_per_s"] == peaks.peak("f32", "cpu", 1)
+    assert "ok" == judged(3e9, peaks, 2.9e9, stored)["status"]
+    assert 2.9e9 == stored[0]["flop_per_s"] == peaks.peak("f32", "cpu", 1)
 
 
 def test_no_peak_is_below_that_of_f32():
@@ -259,12 +261,12 @@ def test_no_peak_is_below_that_of_f32():
 
 
 def test_the_number_of_probes_is_limited():
-    kept = []
+    stored = []
     peaks = Limits([samples.peak(1e9)])
     for _ in range(20):
-        judged(3e9, peaks, 1e9, kept)
+        judged(3e9, peaks, 1e9, stored)
 
-    assert limits.MOST_PROBES == len(kept)
+    assert limits.MOST_PROBES == len(stored)
 
 
 def test_results_do_not_raise_the_peak_that_they_are_judged_by():

@@ -1,4 +1,4 @@
-"""Models of all-reduce: what went in comes out, a change of protocol is found, views say what they are."""
+"""Models of all-reduce: fits recover the constants, a change of protocol is detected, predictions are marked."""
 
 import pytest
 
@@ -20,40 +20,40 @@ def points(model, constants, ranks=(2, 4, 8), sizes=SIZES):
 
 
 @pytest.mark.parametrize("model", ["ring", "rabenseifner", "recursive_doubling", "tree"])
-def test_the_model_that_made_the_times_is_found_with_its_constants(model):
-    made = scaling.fit(points(model, (5e-6, 2e-11)), list(scaling.MODELS)[:4])
+def test_the_fit_recovers_the_model_and_its_constants(model):
+    fit = scaling.fit(points(model, (5e-6, 2e-11)), list(scaling.MODELS)[:4])
 
-    assert model == made.model
-    assert (5e-6, 2e-11) == pytest.approx(made.constants)
-    assert made.error < 1e-9
-    assert 5e10 == pytest.approx(made.bytes_per_s)
+    assert model == fit.model
+    assert (5e-6, 2e-11) == pytest.approx(fit.constants)
+    assert fit.error < 1e-9
+    assert 5e10 == pytest.approx(fit.bytes_per_s)
     (far,) = points(model, (5e-6, 2e-11), (1024,), (2**20,))
-    assert far.time_s == pytest.approx(made.time_s(1024, 2**20))
+    assert far.time_s == pytest.approx(fit.time_s(1024, 2**20))
 
 
-def test_a_change_of_protocol_is_found():
+def test_a_change_of_protocol_is_detected():
     small = points("ring", (1e-6, 1e-9), sizes=SIZES[:4])
     large = points("ring", (50e-6, 2e-11), sizes=SIZES[4:])
-    bound, fits = scaling.two_ranges(small + large)
+    bound, fits = scaling.fit_by_size(small + large)
 
     assert SIZES[4] == bound
-    assert [1e-6, 50e-6] == pytest.approx([made.constants[0] for made in fits])
+    assert [1e-6, 50e-6] == pytest.approx([fit.constants[0] for fit in fits])
     assert small[0].time_s == pytest.approx(scaling.predicted_s(bound, fits, small[0].ranks, small[0].bytes))
 
 
-def test_one_law_is_not_split_in_two():
-    bound, fits = scaling.two_ranges(points("tree", (5e-6, 2e-11)))
+def test_a_single_good_fit_is_not_split():
+    bound, fits = scaling.fit_by_size(points("tree", (5e-6, 2e-11)))
 
     assert (None, 1) == (bound, len(fits))
 
 
 def test_no_constant_is_negative_and_too_few_points_give_no_model():
     falling = [Point(2, 2**10, 1e-3), Point(4, 2**10, 9e-4), Point(2, 2**20, 5e-4), Point(4, 2**20, 4e-4)]
-    made = scaling.fit(falling)
+    fit = scaling.fit(falling)
 
-    assert made is None or min(made.constants) >= 0
+    assert fit is None or min(fit.constants) >= 0
     assert scaling.fit(falling[:2]) is None
-    assert (None, []) == scaling.two_ranges([])
+    assert (None, []) == scaling.fit_by_size([])
 
 
 def test_the_published_rows_are_all_there():
@@ -66,7 +66,7 @@ def test_the_published_rows_are_all_there():
     )
 
 
-def test_the_error_on_published_tables_is_said():
+def test_the_error_on_published_tables_is_reported():
     """Figures of this text are computed, so a change of the models that makes them worse is seen."""
     text = groups.check_on_published()
     numbers = [int(w) for w in text.replace("−", "-").split() if w.lstrip("-").isdigit()]
@@ -76,15 +76,15 @@ def test_the_error_on_published_tables_is_said():
 
 
 def summaries(ranks=(2, 4), library="mpich"):
-    found = []
+    records = []
     for point in points("ring", (5e-6, 2e-10), ranks, [400_000, 4_000_000, 40_000_000, 258_000_000]):
         c = parse_case(f"all_reduce n={point.bytes // 4} ranks={point.ranks} forward f32 {library} threads=1")
-        made = samples.measured(text=c.text, seconds=point.time_s)
+        record = samples.measured(text=c.text, seconds=point.time_s)
         group = {"launcher": "hydra", "hosts": {"h": point.ranks}, "oversubscribed": False, "deterministic": "yes"}
         notes = {"bus_factor": 2 * (point.ranks - 1) / point.ranks, "original_bytes": point.ranks * point.bytes}
-        found.append({**made, "group": group, "notes": notes})
-        assert schema_error(found[-1]) is None
-    return summarize(found)
+        records.append({**record, "group": group, "notes": notes})
+        assert schema_error(records[-1]) is None
+    return summarize(records)
 
 
 def test_predictions_are_marked_as_such():
@@ -106,7 +106,7 @@ def test_one_number_of_ranks_gives_no_model():
     assert "measured with one number of ranks" in view.notes[0]
 
 
-def test_the_shortest_time_stands_beside_the_published_ones():
+def test_the_shortest_time_is_shown_next_to_published_ones():
     view = groups.by_ranks(summaries() + summaries(library="ring"))
 
     first = view.rows[0]

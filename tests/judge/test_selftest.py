@@ -1,4 +1,4 @@
-"""The self-test's numbers, from times made by hand, and what is remembered of a machine."""
+"""The numbers of a self-test from given times, and what is remembered of a machine."""
 
 import random
 
@@ -15,33 +15,33 @@ def noisy(spread, count=40, seed=1):
 
 
 @pytest.mark.parametrize("paired", [False, True])
-def test_a_quiet_machine_finds_a_small_change_and_rings_no_false_alarm(paired):
-    found = selftest.sensitivity("case", noisy(0.002), paired, 0.02)
+def test_a_quiet_machine_finds_a_small_change_and_has_no_false_alarms(paired):
+    result = selftest.sensitivity("case", noisy(0.002), paired, 0.02)
 
-    assert 0.0 == found.rates.false_alarms
-    assert 1.0 == pytest.approx(found.rates.same, abs=0.02)
-    assert found.smallest == 0.03  # just beyond the margin of 2 %
+    assert 0.0 == result.rates.false_alarms
+    assert 1.0 == pytest.approx(result.rates.same, abs=0.02)
+    assert result.smallest == 0.03  # just beyond the margin of 2 %
 
 
 @pytest.mark.parametrize("paired", [False, True])
-def test_a_loud_machine_says_that_it_cannot_tell(paired):
-    found = selftest.sensitivity("case", noisy(0.10), paired, 0.02)
+def test_a_noisy_machine_cannot_tell(paired):
+    result = selftest.sensitivity("case", noisy(0.10), paired, 0.02)
 
-    assert found.rates.false_alarms < 0.08
-    assert found.rates.cannot_tell > 0.9
-    assert found.smallest is None or found.smallest >= 0.2
+    assert result.rates.false_alarms < 0.08
+    assert result.rates.cannot_tell > 0.9
+    assert result.smallest is None or result.smallest >= 0.2
 
 
-def test_what_it_promises_is_what_is_found():
+def test_the_promised_change_is_found_in_new_times():
     """Fresh times of the same machine, slower by the change that it promises to find."""
     promised = selftest.sensitivity("case", noisy(0.02, 100), False, 0.02).smallest
     fresh = noisy(0.02, 400, seed=2)
 
-    assert selftest.verdicts(fresh, promised, False, 0.02, 5).slower > 0.8
-    assert selftest.verdicts(fresh, promised / 3, False, 0.02, 5).slower < 0.8
+    assert selftest.verdict_rates(fresh, promised, False, 0.02, 5).slower > 0.8
+    assert selftest.verdict_rates(fresh, promised / 3, False, 0.02, 5).slower < 0.8
 
 
-def test_sessions_that_differ_more_than_processes_do():
+def test_the_difference_between_sessions_exceeds_that_of_processes():
     steady = [{"a": noisy(0.02, seed=s), "b": noisy(0.02, seed=s + 9)} for s in (1, 2, 3)]
     moved = [{n: [t * f for t in v] for n, v in s.items()} for s, f in zip(steady, (1.0, 1.1, 0.95), strict=True)]
 
@@ -53,19 +53,19 @@ def test_sessions_that_differ_more_than_processes_do():
 @pytest.mark.parametrize(
     ("cold", "is_cold", "has"), [(1e10, True, True), (3e10, False, True), (1.1e10, True, True), (1.2e10, False, True)]
 )
-def test_cold_is_cold_when_it_is_as_slow_as_memory(cold, is_cold, has):
+def test_cold_data_must_be_as_slow_as_memory(cold, is_cold, has):
     rates = {("hot", 4 * 2**20): 1e10, ("hot", 2**17): 4e10, ("cold", 2**17): cold, ("weights", 2**17): cold}
-    found = selftest.cold_proof(lambda size, setting: rates[setting, size], 2**20)
+    proof = selftest.cold_proof(lambda size, setting: rates[setting, size], 2**20)
 
-    assert (is_cold, has) == (found["cold_is_cold"], found["has_cache"])
+    assert (is_cold, has) == (proof["cold_is_cold"], proof["has_cache"])
     assert selftest.cold_proof(lambda size, setting: None, 2**20) is None
 
 
-def test_equal_blocks_take_equal_time_more_or_less():
-    blocks = selftest.blocks(20, 1e-4)
+def test_equal_blocks_take_similar_time():
+    blocks = selftest.block_times(20, 1e-4)
 
     assert all(1e-5 < b < 1 for b in blocks)
-    assert selftest.pace([1.0, 1.0, 1.0, 1.2])["disturbed"] == 0.25
+    assert selftest.jitter([1.0, 1.0, 1.0, 1.2])["disturbed"] == 0.25
 
 
 def findings(**changes):
@@ -73,14 +73,14 @@ def findings(**changes):
     values = {
         "times": times,
         "separate": [selftest.sensitivity("case", times["case"], False, 0.02)],
-        "in_turn": [selftest.sensitivity("case", times["case"], True, 0.02)],
+        "interleaved": [selftest.sensitivity("case", times["case"], True, 0.02)],
         "loop_s": 5e-9,
         "loop": "compiled",
         "clock_s": 5e-8,
-        "cores": {0: selftest.pace([1.0, 1.01])},
+        "cores": {0: selftest.jitter([1.0, 1.01])},
         "core_speeds": {0: 1.0},
         "cold": None,
-        "between": None,
+        "between_sessions": None,
     }
     return selftest.Findings(**{**values, **changes})
 
@@ -91,15 +91,15 @@ def test_the_page_has_a_remedy_for_each_weakness_and_none_without():
         loop_s=5e-7,
         loop="Python",
         core_speeds={0: 1.0, 1: 1.2},
-        cores={0: selftest.pace([1.0, 2.0, 2.0])},
-        in_turn=[selftest.sensitivity("case", noisy(0.2), True, 0.02)],
+        cores={0: selftest.jitter([1.0, 2.0, 2.0])},
+        interleaved=[selftest.sensitivity("case", noisy(0.2), True, 0.02)],
     )
     remedies = [line for line in report.page(weak) if line.startswith("→")]
     assert 4 == len(remedies)
     assert any("core 1 20 %" in line for line in remedies)
 
 
-def test_what_is_remembered_is_of_one_machine(tmp_path, monkeypatch):
+def test_each_machine_is_remembered_separately(tmp_path, monkeypatch):
     monkeypatch.setenv(remembered.STATE, str(tmp_path))
     one, other = {"cpu": "A", "host": "x"}, {"cpu": "B", "host": "x"}
     remembered.remember(one, "selftest", {"n": 1})
@@ -109,7 +109,7 @@ def test_what_is_remembered_is_of_one_machine(tmp_path, monkeypatch):
     assert [] == remembered.remembered(other, "selftest")
 
 
-def test_a_damaged_memory_is_no_error(tmp_path, monkeypatch):
+def test_damaged_lines_are_ignored(tmp_path, monkeypatch):
     monkeypatch.setenv(remembered.STATE, str(tmp_path))
     path = remembered.remember({}, "limits", {"n": 1})
     with open(path, "ab") as file:

@@ -24,27 +24,16 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     starts, rows, values = _by_columns(case, arrays)
     seconds = perf_counter() - start
     weights = dnn.create(
-        "dnnl_memory_desc_create_with_csr_encoding",
-        2,
-        c.dims((p.k, p.m)),
-        c.DATA_TYPE[case.precision.weights],
-        ctypes.c_int64(p.non_zeros),
-        c.DATA_TYPE["s32"],
-        c.DATA_TYPE["s32"],
-    )
+        "dnnl_memory_desc_create_with_csr_encoding", 2, c.dims((p.k, p.m)), c.DATA_TYPE[case.precision.weights],
+        ctypes.c_int64(p.non_zeros), c.DATA_TYPE["s32"], c.DATA_TYPE["s32"],
+    )  # fmt: skip
     if case.settings["order"] == "row":
         raise Unsupported("oneDNN's sparse matmul needs column-major dense matrices; choose order=column")
     attribute = dnn.sum_post_op() if case.settings["beta"] == "1" else None
     try:
-        primitive_desc = dnn.create(
-            "dnnl_matmul_primitive_desc_create",
-            dnn.engine,
-            dnn.desc_of(arrays["b"]),
-            weights,
-            None,
-            dnn.desc_of(arrays["c"]),
-            attribute,
-        )
+        b, c_desc = dnn.desc_of(arrays["b"]), dnn.desc_of(arrays["c"])
+        function = "dnnl_matmul_primitive_desc_create"
+        primitive_desc = dnn.create(function, dnn.engine, b, weights, None, c_desc, attribute)
     except Unsupported:
         if attribute is None:
             raise

@@ -45,36 +45,36 @@ def measure_rank(request: Request, group: link.Group) -> Record:
 
     case, op, backend = request.case, cast("CollectiveOp", request.op), cast("GroupBackend", request.backend)
 
-    def measure(found: steps.Findings) -> None:
+    def measure(findings: steps.Findings) -> None:
         group.exchange_hosts()
         ranks = [group.rank] if group.ranks > 1 else list(range(case.problem.ranks))
         steps.check_memory(request, max(len(ranks), group.local_ranks))
         if case.settings["cache"] != "hot":
             raise Unsupported("the buffers of a group are used again and again; choose cache=hot")
         backend.settle(group)
-        found.library = steps.open_library(request)
+        findings.library = steps.open_library(request)
         steps.check_device_memory(request)
         group.phase("join")
         backend.join(group, case)
-        found.group = describe_group(group, backend)
+        findings.group = describe_group(group, backend)
         group.phase("inputs")
         integers = op.integer_bound(case) >= 1  # their sums are exact in any order as long as they fit the type
         arrays = {rank: op.rank_operands(case, rank, integers) for rank in ranks}
         group.phase("prepare")
         part = Part.prepare(group, op, backend, case, arrays)
-        found.prepared = part.step
+        findings.prepared = part.step
         group.phase("first call")
         first = part.first_call()
         group.phase("check")
-        found.before = part.check(integers)
-        if integers and found.before.error is None:
-            found.before = part.check_random_numbers()
-        if found.before.error is not None:
+        findings.before = part.check(integers)
+        if integers and findings.before.error is None:
+            findings.before = part.check_random_numbers()
+        if findings.before.error is not None:
             return
         group.phase("measure")
-        found.timing = part.measure(request.sampling_rules, first)
+        findings.timing = part.measure(request.sampling_rules, first)
         group.phase("check again")
-        found.after, found.group = part.check_again(found.group)
+        findings.after, findings.group = part.check_again(findings.group)
 
     return steps.record_of(request, measure, f"rank {group.rank} on {group.host}: ")
 

@@ -19,7 +19,7 @@ from deepbench.machine import describe
 from deepbench.measure.check import Verdict, verdict_of
 from deepbench.measure.clock import Sample, measure_kernel, take_sample
 from deepbench.measure.group.link import Group
-from deepbench.measure.steps import Check, Step, Timing, timing_of
+from deepbench.measure.steps import CheckResult, Finding, Timing, timing_of
 from deepbench.native import callloop
 from deepbench.plan.modes import Rules
 from deepbench.results.record import GroupFacts
@@ -100,26 +100,26 @@ class Part:
         return cls(group, op, case, arrays, kernel, callloop.each_timer(kernel))
 
     @property
-    def step(self) -> Step:
+    def step(self) -> Finding:
         """What the record says of the kernel."""
-        return Step(notes=self.op.facts(self.case) | self.kernel.notes)
+        return Finding(notes=self.op.facts(self.case) | self.kernel.notes)
 
     def first_call(self) -> Sample:
         """Time the very first call."""
         self._reset()
         return take_sample(GroupClock(self.timer, self.group), 1)
 
-    def check(self, integers: bool, prefix: str = "") -> Check:
+    def check(self, integers: bool, prefix: str = "") -> CheckResult:
         """Check the outputs of all ranks. Every rank returns the same: the first wrong result, or the worst."""
         self.kernel.store()
         compare = self.op.compare_rank
-        own = [(r, verdict_of(compare(self.case, r, arrays, integers))) for r, arrays in self.arrays.items()]
-        rank, verdict = _worst(own)
+        local = [(r, verdict_of(compare(self.case, r, arrays, integers))) for r, arrays in self.arrays.items()]
+        rank, verdict = _worst(local)
         of_all = self.group.gather([rank, verdict.fields])
         rank, verdict = _worst([(rank, Verdict(**fields)) for rank, fields in of_all])
-        return Check(verdict, None if verdict.passed else f"{prefix}rank {rank} received {verdict.sentence}")
+        return CheckResult(verdict, None if verdict.passed else f"{prefix}rank {rank} received {verdict.sentence}")
 
-    def check_random_numbers(self) -> Check:
+    def check_random_numbers(self) -> CheckResult:
         """Fill the buffers with the numbers that are timed, make one call, and check it."""
         for rank, arrays in self.arrays.items():
             self.op.fill_send(self.case, rank, arrays, integers=False)
@@ -139,7 +139,7 @@ class Part:
             timing.notes[f"{name}_alone_s"] = median(alone["samples_s"])
         return timing
 
-    def check_again(self, facts: GroupFacts) -> tuple[Check, GroupFacts]:
+    def check_again(self, facts: GroupFacts) -> tuple[CheckResult, GroupFacts]:
         """Check that all ranks and all calls leave the same bits, whichever rank is late; add a hash to the facts."""
         skew, hashes = random.Random(self.group.rank), []
         for _ in range(REPEATS):
@@ -147,8 +147,8 @@ class Part:
             time.sleep(skew.uniform(0.0, MOST_SKEW_S))
             self.timer(1, False)
             self.kernel.store()
-            own = [_hash(arrays["receive"].view("u1").data) for arrays in self.arrays.values()]
-            hashes.append(list(chain(*self.group.gather(own))))
+            local = [_hash(arrays["receive"].view("u1").data) for arrays in self.arrays.values()]
+            hashes.append(list(chain(*self.group.gather(local))))
         result = self.check(integers=False, prefix="after timing, ")
         if result.error is not None:
             return result, facts

@@ -1,1 +1,1 @@
-"""GPUs through the C libraries of their makers: one table of functions serves CUDA and HIP."""
+"""GPUs through the C libraries of their vendors. One table of functions serves CUDA and HIP."""

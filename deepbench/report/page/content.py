@@ -284,7 +284,7 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     """The comparison of two files."""
     names = printable(names[0]), printable(names[1])
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
-    comparison = compare.compare_files(a, b, unchecked=imported, between=selftest.between_files(a, b))
+    comparison = compare.compare_files(a, b, unchecked=imported, between_sessions=selftest.between_files(a, b))
     if not comparison.cases:
         return _no_pair(names, comparison.left_out[:3])
     ratio = next(m.ratio for m in comparison.means() if m.name == "all")

@@ -47,7 +47,7 @@ def test_a_run_on_the_fake_gpu_from_the_command_line(gpu, deepbench):
     done = deepbench("run", *words, FAKE_GPU_MEMORY=str(80 * 2**20))  # too little for the probes of limits
 
     assert 0 == done.returncode, done.stderr
-    assert "card       NVIDIA Fake GPU, 4 multiprocessors" in done.stdout
+    assert "GPU        NVIDIA Fake GPU, 4 multiprocessors" in done.stdout
     assert "cuBLASLt" in done.stdout
 
 

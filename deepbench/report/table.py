@@ -91,7 +91,7 @@ class Table:
         ]
         needed = sum(least) + 2 * (len(least) - 1)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        if console.is_terminal and needed > console.width:
+        if needed > console.width:
             table.width = needed  # the terminal wraps whole lines, which loses nothing
         for column, width in zip(self.columns, least, strict=True):
             whole = column.align == "right"

@@ -90,8 +90,12 @@ class Op:
         raise NotImplementedError
 
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """Prepare the outputs for a kernel: initial values, or poison that it must overwrite."""
-        raise NotImplementedError
+        """Prepare the outputs for a kernel: by default poison that it must overwrite, else initial values."""
+        from deepbench.core.operands import poison
+
+        for name in self.outputs:
+            if name in arrays:
+                poison(arrays[name])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """All outputs in float64 as they should be after `reset` and one call, shaped like the stored outputs."""
@@ -109,8 +113,8 @@ class Op:
         raise NotImplementedError
 
     def traffic_bytes(self, case: Case) -> int:
-        """Minimum bytes transferred between memory and chip per call: each element once."""
-        raise NotImplementedError
+        """Minimum bytes transferred between memory and chip per call: by default every array once."""
+        return self.operand_bytes(case)
 
     def result_type(self, case: Case) -> str:
         """The type in which outputs are stored."""

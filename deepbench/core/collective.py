@@ -104,16 +104,19 @@ class CollectiveOp(Op):
         return problem.n, problem.n
 
     def bus_factor(self, problem: Any) -> float:
-        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md)."""
-        raise NotImplementedError
+        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md).
+
+        By default (ranks - 1) / ranks: a rank's own part is not transferred.
+        """
+        return float((problem.ranks - 1) / problem.ranks)
 
     def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
         """Elements `first` to `first + count` of what `rank` must receive, in float64.
 
         Element i of rank r's data is `tiles[r][i % len(tiles[r])]`. If the operation reduces, `tiles[0]` is the sum of
-        all ranks' tiles.
+        all ranks' tiles. By default every rank receives this sum, or the data of rank 0.
         """
-        raise NotImplementedError
+        return periodic_slice(tiles[0], first, count)
 
     # ---- what all collectives share
 

@@ -20,10 +20,6 @@ class AllGatherOp(CollectiveOp):
     def sizes(self, problem: Any) -> tuple[int, int]:
         return problem.n // problem.ranks, problem.n
 
-    def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1) / ranks: a rank's own part is not transferred."""
-        return float((problem.ranks - 1) / problem.ranks)
-
     def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
         part = problem.n // problem.ranks
         return concatenated_slice([(tiles[r], 0) for r in range(problem.ranks)], part, first, count)

@@ -16,10 +16,6 @@ class AllToAllOp(CollectiveOp):
     Problem = Parts
     smoke = (Parts(4, 2), Parts(999, 3))
 
-    def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1) / ranks: what a rank sends to itself is not transferred."""
-        return float((problem.ranks - 1) / problem.ranks)
-
     def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
         part = problem.n // problem.ranks
         return concatenated_slice([(tiles[r], rank * part) for r in range(problem.ranks)], part, first, count)

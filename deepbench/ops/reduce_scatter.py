@@ -20,10 +20,6 @@ class ReduceScatterOp(CollectiveOp):
     def sizes(self, problem: Any) -> tuple[int, int]:
         return problem.n, problem.n // problem.ranks
 
-    def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1) / ranks: a rank's own part is not transferred."""
-        return float((problem.ranks - 1) / problem.ranks)
-
     def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
         return periodic_slice(tiles[0], rank * (problem.n // problem.ranks) + first, count)
 

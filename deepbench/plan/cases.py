@@ -55,10 +55,9 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     """Every case that the entries, the choices and the support table allow, each once."""
     _check(choices)
     planned: dict[str, Planned] = {}
+    cores = choices.most_ranks or default_threads
     for entry in entries:
-        if not _application_chosen(entry, choices):
-            continue
-        if not _ranks_chosen(entry, choices, choices.most_ranks or default_threads):
+        if not (_application_chosen(entry, choices) and _ranks_chosen(entry, choices, cores)):
             continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))

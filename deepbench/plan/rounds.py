@@ -33,9 +33,8 @@ def queue(
     first = min(number for _, number in wanted)
     order = [p.case.text for p in planned]
     random.Random(f"{order_seed}/{first}").shuffle(order)
-    position = {text: i for i, text in enumerate(order)}
-    batch = [(case, number) for case, number in wanted if number == first]
-    return sorted(batch, key=lambda item: position[item[0].text])
+    batch = {case.text: (case, number) for case, number in wanted if number == first}
+    return [batch[text] for text in order if text in batch]
 
 
 def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:

@@ -160,5 +160,5 @@ def all_ops() -> dict[str, Op]:
 
 def find_op(name: str) -> Op:
     """The operation with this name; `BadInput` if there is none."""
-    op: Op = registry.operation(name)
+    op: Op = registry.find("ops", name)
     return op

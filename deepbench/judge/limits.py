@@ -212,10 +212,8 @@ def missing(
     Peaks are measured for every file, even if earlier runs measured them, because libraries and clocks change. With a
     budget, memory and call probes are made all together or not at all.
     """
-    known = {
-        key_of(limit) for limit in [*in_file, *earlier] if not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
-    }
-    measured = set(map(key_of, in_file))
+    usable = (n for n in [*in_file, *earlier] if not n.get("disturbed") or _age(n) < DISTURBED_AGE)
+    known, measured = set(map(key_of, usable)), set(map(key_of, in_file))
     unknown = [p for p in probes if p.key not in (measured if p.what == "compute" else known)]
     others = sum(p.what != "compute" for p in unknown)
     if budget_s is not None and others * PROBE_S > MOST_OF_BUDGET * budget_s:
@@ -479,31 +477,26 @@ def judge_rate(
     rate = record["least_flop"] / process_time_s(record)
     facts: Any = record["library"] or {}
     card = (facts.get("card") or {}).get("peak_f32_flop_per_s")
+    shown = f"{units.flop_per_s(rate)} TFLOP/s is above the"
     if card and precision == F32 and rate > CARD_MARGIN * card:
-        reason = (
-            f"{units.flop_per_s(rate)} TFLOP/s is above the card's f32 peak of {units.flop_per_s(card)}: "
-            "the library multiplied in a lower precision, such as TF32"
-        )
-        return {**record, "status": "wrong", "reason": reason}
-    peak = limits.peak(precision, device, threads)
-    while (
-        peak is not None and rate > MARGIN * peak and _recent_probes(limits, precision, device, threads) < MOST_PROBES
-    ):
+        why = "the library multiplied in a lower precision, such as TF32"
+        return {**record, "status": "wrong", "reason": f"{shown} card's f32 peak of {units.flop_per_s(card)}: {why}"}
+    place = precision, device, threads
+    peak = limits.peak(*place)
+    while peak is not None and rate > MARGIN * peak and _recent_probes(limits, *place) < MOST_PROBES:
         for name in dict.fromkeys((F32, precision)):
             line = compute_probe(name, device, threads, libraries).measure(measure)
             if line is not None:
                 limits.add(line)
                 keep(line)
-        peak = limits.peak(precision, device, threads)
+        peak = limits.peak(*place)
         if line is None:
             break  # no library can be probed in this precision any more
     if peak is None or rate <= MARGIN * peak:
         return record
-    reason = (
-        f"{units.flop_per_s(rate)} TFLOP/s is above the measured peak of {units.flop_per_s(peak)} that the fastest "
-        f"library reaches in {precision}: the kernel did not do the work, or the clock was wrong"
-    )
-    return {**record, "status": "wrong", "reason": reason}
+    fastest = f"measured peak of {units.flop_per_s(peak)} that the fastest library reaches in {precision}"
+    why = "the kernel did not do the work, or the clock was wrong"
+    return {**record, "status": "wrong", "reason": f"{shown} {fastest}: {why}"}
 
 
 def _recent_probes(limits: Limits, *place: object) -> int:

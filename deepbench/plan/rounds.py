@@ -25,9 +25,8 @@ def queue(
     Depends on the plan and the records alone: to resume a file is to call this with what the file has.
     """
     measured = by_case(records)
-    wanted = [
-        (p.case, number) for p in planned if (number := next_round(measured.get(p.case.text, []), rounds)) is not None
-    ]
+    needed = ((p.case, next_round(measured.get(p.case.text, []), rounds)) for p in planned)
+    wanted = [(case, number) for case, number in needed if number is not None]
     if not wanted:
         return []
     first = min(number for _, number in wanted)

@@ -337,7 +337,7 @@ def plain_record(record: Record) -> Record:
     if not measurement:
         return record
     lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
-    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+    return cast("Record", {**record, "measurement": {**measurement, **lists}})
 
 
 def _fits(pattern: Pattern, record: Record) -> bool:

@@ -205,5 +205,5 @@ def all_backends() -> dict[str, Backend]:
 
 def find_backend(name: str) -> Backend:
     """The backend with this name; `BadInput` for any other word."""
-    backend: Backend = registry.backend(name)
+    backend: Backend = registry.find("backends", name)
     return backend

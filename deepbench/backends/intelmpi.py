@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from deepbench.core.case import Case
 from deepbench.native import mpi
 from deepbench.native.mpi_backend import MPIBackend
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
 
 # Numbers of I_MPI_ADJUST_ALLREDUCE in Intel's Developer Reference, "I_MPI_ADJUST Family".
 NUMBERS = {

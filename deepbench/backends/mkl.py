@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import library
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 ROUTINES = {
     "f32": "sgemm",

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.collective import ROUNDOFF
+from deepbench.core.case import Case
+from deepbench.core.collective import ROUNDOFF, Group
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.gpu.runtime import Buffers
 from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.collective import Group
-    from deepbench.core.op import Arrays
     from deepbench.native.gpu.device import Gpu
 
 # ncclDataType_t and ncclRedOp_t of nccl.h; the same in RCCL
@@ -83,8 +83,6 @@ class NCCL(GroupBackend, GpuBackend):
         """With one process: the calls of all ranks in one NCCL group."""
         if len(parts) == 1:
             return super().prepare_ranks(case, parts)
-        from deepbench.native.gpu.runtime import Buffers
-
         in_place = case.settings["place"] == "in"
         buffers, calls, barrier = [], list[Call](), list[Call]()
         for rank, arrays in parts.items():

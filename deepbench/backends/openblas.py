@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import library
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 # SciPy's wheels add a prefix and a suffix to every name, so that two copies of OpenBLAS can be in one process. System
 # builds with 64-bit integers add only the suffix.

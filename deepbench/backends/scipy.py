@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable
 from deepbench.core.kernel import Kernel
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+from deepbench.core.op import Arrays
 
 
 class SciPy(Backend):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
     from deepbench.native.gpu.cudnn import Descriptor
 
 # Not `f16f16`: in layers, sums in f16 have errors so large that a check would mean nothing.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
+from deepbench.core.case import Case
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn, timing
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
 from deepbench.native.gpu.runtime import Memory
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Call, Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
 
 # cudnn_adv.h
 ALGORITHMS = {"standard": 0, "persistent static": 1, "persistent dynamic": 2, "persistent static small": 3}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.vendor import HIP
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 FLOATS = ("f32", "bf16", "f16")
 DIRECTIONS = ("forward", "backward_data", "backward_weights")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu import layouts, miopen, timing
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.gpu.library import GpuBackend
 
 # By direction: the common part of the functions' names, two inputs and the output.
 OPERATIONS = {

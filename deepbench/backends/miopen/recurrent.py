@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import TYPE_CHECKING
 
+from deepbench.core.case import Case
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu import miopen, timing
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Call, Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
 
 # miopen.h
 ALGORITHMS = {"default": 0, "fundamental": 1}

@@ -7,15 +7,13 @@ names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or co
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import library
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 
 def _no_sycl(path: str) -> bool:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deepbench.core.op import find_op
+from deepbench.core.case import Case
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays, find_op
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 ARGUMENTS = {
     "forward": {"x": c.ARG_SRC, "w": c.ARG_WEIGHTS, "b": c.ARG_BIAS, "y": c.ARG_DST},

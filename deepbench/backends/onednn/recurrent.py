@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.op import find_op
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays, find_op
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 FORWARD = {
     "x": c.ARG_SRC,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:

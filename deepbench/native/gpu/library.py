@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deepbench.core.backend import Backend
+from deepbench.core.case import Case
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays, find_op
 from deepbench.core.precision import dtype
+from deepbench.native.gpu.runtime import Buffers
 from deepbench.native.gpu.vendor import CUDA, Cuda
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.runtime import Buffers
 
 
 class GpuBackend(Backend):
@@ -84,9 +82,6 @@ class GpuBackend(Backend):
         views: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> Buffers:
         """The arrays of a case on the GPU; see `Buffers`."""
-        from deepbench.core.op import find_op
-        from deepbench.native.gpu.runtime import Buffers
-
         return Buffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
 
     def prepare_call(self, function: str, *arguments: Any) -> Call:

@@ -7,24 +7,20 @@ before timing starts.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.runtime import Memory
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Call
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
 
 # The same in cudnn_adv.h and miopen.h.
 CELLS = {"vanilla": 0, "lstm": 2, "gru": 3}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
-
-if TYPE_CHECKING:
-    from deepbench.native.gpu.runtime import Runtime
+from deepbench.native.gpu.runtime import Runtime
 
 
 class Sensors:

@@ -81,11 +81,7 @@ class CuBLASLt(GpuBackend):
         return best
 
     def _heuristics(
-        self,
-        case: Case,
-        description: ctypes.c_void_p,
-        layouts: dict[str, ctypes.c_void_p],
-        workspace_bytes: int,
+        self, case: Case, description: ctypes.c_void_p, layouts: dict[str, ctypes.c_void_p], workspace_bytes: int
     ) -> list[Any]:
         """The algorithms that the library proposes, best guess first."""
         preference = self.create("cublasLtMatmulPreferenceCreate")

@@ -17,14 +17,9 @@ from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
-from deepbench.native import library
+from deepbench.native import blas, library
 
-ROUTINES = {
-    "f32": "sgemm",
-    "bf16": "gemm_bf16bf16f32",
-    "f16": "gemm_f16f16f32",
-    "i8u8": "gemm_s8u8s32",
-}
+ROUTINES = {"f32": "sgemm", "bf16": "gemm_bf16bf16f32", "f16": "gemm_f16f16f32", "i8u8": "gemm_s8u8s32"}
 
 # mkl_spblas.h
 SPARSE_NON_TRANSPOSE = 10
@@ -91,8 +86,6 @@ class MKL(Backend):
 
     @kernel("gemm", precisions=("f32", "bf16", "f16"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        from deepbench.native import blas
-
         routine = ROUTINES[case.precision.name]
         if case.settings["result"] == "narrow" and routine != "sgemm":
             raise Unsupported(f"MKL's {routine} stores f32; choose result=wide")
@@ -113,8 +106,6 @@ class MKL(Backend):
     @kernel("gemm", precisions=("i8u8",))
     def gemm_integer(self, case: Case, arrays: Arrays) -> Kernel:
         """A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
-        from deepbench.native import blas
-
         p, routine = case.problem, ROUTINES["i8u8"]
         a, a_letter, notes = arrays["a"], blas.letter(p.a_t), dict[str, Any]()
         if case.settings["weights"] == "packed":
@@ -168,7 +159,6 @@ class MKL(Backend):
     def _pack(self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
         """A in MKL's own format; and the seconds and bytes of packing, for the notes."""
         from deepbench.core.operands import empty
-        from deepbench.native import blas
 
         p = case.problem
         sizes = blas.sizes(p)

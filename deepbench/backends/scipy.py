@@ -21,12 +21,7 @@ class SciPy(Backend):
             import scipy.sparse
         except ImportError as error:
             raise Unavailable(f"SciPy not found ({error})", "pip install scipy") from None
-        return {
-            "name": self.title,
-            "version": scipy.__version__,
-            "path": scipy.__file__,
-            "threading": "none",
-        }
+        return {"name": self.title, "version": scipy.__version__, "path": scipy.__file__, "threading": "none"}
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:

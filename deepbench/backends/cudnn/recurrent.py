@@ -43,12 +43,6 @@ class CuDNNLayer(Layer):
     TYPES = cudnn.TYPES
     # cuDNN's order of the gates of a GRU: reset, update, new.
     GATES = {"vanilla": (0,), "lstm": (0, 1, 2, 3), "gru": (1, 0, 2)}  # noqa: RUF012  (ClassVar in Layer)
-    IMPLEMENTATIONS = {  # noqa: RUF012
-        "forward": "cudnnRNNForward",
-        "backward": "cudnnRNNBackwardData_v8, cudnnRNNBackwardWeights_v8",
-        "backward_data": "cudnnRNNBackwardData_v8",
-        "backward_weights": "cudnnRNNBackwardWeights_v8",
-    }
 
     def __init__(self, backend: GpuBackend, case: Case, arrays: Arrays) -> None:
         super().__init__(backend, case, arrays)
@@ -96,10 +90,7 @@ class CuDNNLayer(Layer):
             "cudnnGetRNNWeightParams", self.backend.handle, layer.rnn, 0, layer.weights, block, number, matrix,
             ctypes.byref(matrix_at), bias, ctypes.byref(bias_at),
         )  # fmt: skip
-        return (
-            matrix_at.value - block if matrix_at.value else None,
-            bias_at.value - block if bias_at.value else None,
-        )
+        return (matrix_at.value - block if matrix_at.value else None, bias_at.value - block if bias_at.value else None)
 
     def forward(self, layer: Description, spaces: Spaces) -> Call:
         at = self.address

@@ -12,7 +12,6 @@ from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.vendor import HIP
 
 FLOATS = ("f32", "bf16", "f16")
-DIRECTIONS = ("forward", "backward_data", "backward_weights")
 
 
 class MIOpen(GpuBackend):
@@ -31,16 +30,12 @@ class MIOpen(GpuBackend):
         self.gpu.call("miopenGetVersion", *map(ctypes.byref, numbers))
         return ".".join(str(n.value) for n in numbers)
 
-    @kernel("conv", precisions=FLOATS, directions=DIRECTIONS)
+    @kernel("conv", precisions=FLOATS, directions=("forward", "backward_data", "backward_weights"))
+    @kernel("conv", precisions=("i8",))  # integers have no gradient
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.miopen import conv
 
         return conv.prepare(self, case, arrays)
-
-    @kernel("conv", precisions=("i8",))
-    def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """Forward only: integers have no gradient."""
-        return self.conv(case, arrays)
 
     @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:

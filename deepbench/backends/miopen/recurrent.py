@@ -32,12 +32,6 @@ class MIOpenLayer(Layer):
     TYPES = miopen.TYPES
     # MIOpen's order of the gates of an LSTM: input, forget, output, new.
     GATES = {"vanilla": (0,), "lstm": (0, 1, 3, 2), "gru": (0, 1, 2)}  # noqa: RUF012  (ClassVar in Layer)
-    IMPLEMENTATIONS = {  # noqa: RUF012
-        "forward": "miopenRNNForward",
-        "backward": "miopenRNNBackwardSeqData, miopenRNNBackwardWeightsSeqTensor",
-        "backward_data": "miopenRNNBackwardSeqData",
-        "backward_weights": "miopenRNNBackwardWeightsSeqTensor",
-    }
 
     def data(self, width: int) -> ctypes.c_void_p:
         p, data = self.problem, self.backend.create("miopenCreateSeqTensorDescriptor")

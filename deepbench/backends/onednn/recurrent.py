@@ -9,6 +9,7 @@ from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays, find_op
+from deepbench.core.precision import type_name
 from deepbench.native import onednn as c
 
 FORWARD = {
@@ -88,8 +89,6 @@ def _view(name: str, array: Any) -> Any:
 
 def _descs(dnn: c.OneDNN, views: dict[str, Any], free: set[str]) -> dict[str, c.Handle]:
     """Descriptors of all arrays; the library chooses the formats of those in `free`."""
-    from deepbench.core.precision import type_name
-
     return {
         name: dnn.memory_desc_any(view.shape, type_name(view.dtype)) if name in free else dnn.desc_of(view)
         for name, view in views.items()

@@ -55,7 +55,6 @@ class Layer:
 
     GATES: ClassVar[Mapping[str, tuple[int, ...]]]
     TYPES: ClassVar[Mapping[str, int]]
-    IMPLEMENTATIONS: ClassVar[Mapping[str, str]]
 
     def __init__(self, backend: GpuBackend, case: Case, arrays: Arrays) -> None:
         if case.settings["gru_reset"] == "before":
@@ -119,7 +118,7 @@ class Layer:
         reserve = Memory(gpu, layer.reserve, "the reserve for the backward pass")
         spaces = Spaces(weights, reserve, Memory(gpu, layer.workspace, "the workspace"))
         forward = self.forward(layer, spaces)
-        calls, before = [forward], list[Any]()
+        zero, calls, before = None, [forward], list[Call]()
         if self.case.direction != "forward":
             zero = weights.allocate_gradient()
             of_data, of_weights = self.backward_data(layer, spaces), self.backward_weights(layer, spaces)
@@ -148,7 +147,7 @@ class Layer:
             private_buffers=tuple(self.arrays),
             keep=(self, spaces, *before),
             notes={
-                "implementation": self.IMPLEMENTATIONS[self.case.direction],
+                "implementation": ", ".join(call.function.__name__ for call in calls if call is not zero),
                 "algorithm": title,
                 "workspace_bytes": layer.workspace,
                 "reserve_bytes": layer.reserve,

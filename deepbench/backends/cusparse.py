@@ -57,14 +57,13 @@ class CuSPARSE(GpuBackend):
 
         def candidate(title: str, algorithm: int) -> Kernel:
             arguments = (self.handle, *transposed, alpha, a, b, beta, c, gpu.data_type(compute), algorithm)
-            count = ctypes.c_size_t()
-            gpu.call(f"{function}_bufferSize", *arguments, ctypes.byref(count))
-            workspace = Memory(gpu, count.value, "the workspace")
+            count = self.number(f"{function}_bufferSize", *arguments, kind=ctypes.c_size_t)
+            workspace = Memory(gpu, count, "the workspace")
             call = self.prepare_call(function, *arguments, workspace.address)
             notes: dict[str, Any] = {
                 "implementation": vendor.symbol(function),
                 "algorithm": title,
-                "workspace_bytes": count.value,
+                "workspace_bytes": count,
             }
 
             def load() -> None:

@@ -136,9 +136,7 @@ class CuSPARSELt(GpuBackend):
             raise LibraryError(self.title, name, int(result[0]), "A on the GPU does not have the 2:4 structure")
 
     def _workspace_bytes(self, plan: Any) -> int:
-        count = ctypes.c_size_t()
-        self.gpu.call("cusparseLtMatmulGetWorkspace", self.handle, plan, ctypes.byref(count))
-        return count.value
+        return self.number("cusparseLtMatmulGetWorkspace", self.handle, plan, kind=ctypes.c_size_t)
 
     def _selected(self, selection: Any, attribute: int) -> int | None:
         value = ctypes.c_int()

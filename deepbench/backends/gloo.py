@@ -16,12 +16,10 @@ from typing import Any
 from deepbench.backends.torch import import_torch, tensor
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import ROUNDOFF, Group, products
+from deepbench.core.collective import FLOATS, Group, products
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
-
-FLOATS = tuple(ROUNDOFF)
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 

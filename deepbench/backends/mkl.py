@@ -84,39 +84,23 @@ class MKL(Backend):
     def threads_in_use(self) -> int | None:
         return int(self.library.MKL_Get_Max_Threads())
 
-    @kernel("gemm", precisions=("f32", "bf16", "f16"))
+    @kernel("gemm", precisions=("f32", "bf16", "f16", "i8u8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        routine = ROUTINES[case.precision.name]
-        if case.settings["result"] == "narrow" and routine != "sgemm":
+        """With `i8u8`, A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
+        p, kind, routine = case.problem, case.precision.name, ROUTINES[case.precision.name]
+        if case.settings["result"] == "narrow" and kind in ("bf16", "f16"):
             raise Unsupported(f"MKL's {routine} stores f32; choose result=wide")
-        if case.settings["weights"] == "plain":
-            call = blas.gemm_call(self._function(routine), case.problem, case.settings, arrays)
-            return Kernel(calls=(call,), notes={"implementation": routine})
-        p, alpha = case.problem, [ctypes.c_float(1.0)]
-        alpha_when_packing = alpha if routine == "sgemm" else []  # only SGEMM applies alpha when it packs
-        packed, notes = self._pack(routine, case, arrays, alpha_when_packing)
-        lda, ldb, ldc = blas.leading_dimensions(p)
-        call = Call(
-            self._function(f"{routine}_compute"), b"P", blas.letter(p.b_t), *blas.sizes(p),
-            *([] if alpha_when_packing else alpha), packed, lda, arrays["b"], ldb, blas.beta_of(case.settings),
-            arrays["c"], ldc,
-        )  # fmt: skip
-        return Kernel(calls=(call,), notes={"implementation": f"{routine}_compute", **notes})
-
-    @kernel("gemm", precisions=("i8u8",))
-    def gemm_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
-        p, routine = case.problem, ROUTINES["i8u8"]
-        a, a_letter, notes = arrays["a"], blas.letter(p.a_t), dict[str, Any]()
+        a, a_letter, alpha, notes = arrays["a"], blas.letter(p.a_t), [ctypes.c_float(1.0)], dict[str, Any]()
         if case.settings["weights"] == "packed":
-            a, notes = self._pack(routine, case, arrays, [])
+            in_pack, alpha = (alpha, []) if kind == "f32" else ([], alpha)  # only SGEMM applies alpha when it packs
+            a, notes = self._pack(routine, case, arrays, in_pack)
             a_letter, routine = b"P", f"{routine}_compute"
-        lda, ldb, ldc = blas.leading_dimensions(p)
         # "F": one offset for all of C.
+        one_offset, zero, zeros = ([b"F"], [ctypes.c_int8(0)], [ctypes.c_int32(0)]) if kind == "i8u8" else ([], [], [])
+        lda, ldb, ldc = blas.leading_dimensions(p)
         call = Call(
-            self._function(routine), a_letter, blas.letter(p.b_t), b"F", *blas.sizes(p), ctypes.c_float(1.0), a, lda,
-            ctypes.c_int8(0), arrays["b"], ldb, ctypes.c_int8(0), blas.beta_of(case.settings), arrays["c"], ldc,
-            ctypes.c_int32(0),
+            self._function(routine), a_letter, blas.letter(p.b_t), *one_offset, *blas.sizes(p), *alpha, a, lda, *zero,
+            arrays["b"], ldb, *zero, blas.beta_of(case.settings), arrays["c"], ldc, *zeros,
         )  # fmt: skip
         return Kernel(calls=(call,), notes={"implementation": routine, **notes})
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import ROUNDOFF, Group
+from deepbench.core.collective import FLOATS, Group
 from deepbench.core.errors import LibraryError, Unavailable
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
@@ -24,9 +24,7 @@ REMEDY = f"python3 -m venv P && P/bin/pip install oneccl==2022.1.2, and name P i
 
 # onecclDataType_t and onecclRedOp_t of oneapi/ccl.h
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
-SUM = 0
-FLOATS = tuple(ROUNDOFF)
-# Values of CCL_ALLREDUCE.
+SUM = 0  # Values of CCL_ALLREDUCE.
 NAMES = {
     "direct": "direct",
     "ring": "ring",

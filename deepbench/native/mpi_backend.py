@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import ROUNDOFF, Group, products
+from deepbench.core.collective import FLOATS, Group, products
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import mpi
-
-FLOATS = tuple(ROUNDOFF)
 
 # More bytes than the MPI_Status of any implementation has.
 STATUS_BYTES = 256

@@ -88,10 +88,10 @@ def _convolution(backend: GpuBackend, case: Case) -> ctypes.c_void_p:
 
 def _solutions(backend: GpuBackend, function: str, problem: tuple[ctypes.c_void_p, ...]) -> list[Solution]:
     """The solutions that the library proposes, probably fastest first."""
-    most, count = ctypes.c_size_t(), ctypes.c_size_t()
-    backend.gpu.call(f"{function}GetSolutionCount", backend.handle, *problem, ctypes.byref(most))
-    table = (Solution * max(most.value, 1))()
-    backend.gpu.call(f"{function}GetSolution", backend.handle, *problem, most.value, ctypes.byref(count), table)
+    count = ctypes.c_size_t()
+    most = backend.number(f"{function}GetSolutionCount", backend.handle, *problem, kind=ctypes.c_size_t)
+    table = (Solution * max(most, 1))()
+    backend.gpu.call(f"{function}GetSolution", backend.handle, *problem, most, ctypes.byref(count), table)
     if not count.value:
         raise Unsupported("MIOpen has no solution for this")
     return [table[i] for i in range(count.value)]

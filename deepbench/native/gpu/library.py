@@ -68,11 +68,11 @@ class GpuBackend(Backend):
         self.gpu.call(function, ctypes.byref(created), *arguments)
         return created
 
-    def number(self, function: str, *arguments: Any) -> int:
-        """The C int that a function returns through its last argument."""
-        number = ctypes.c_int()
+    def number(self, function: str, *arguments: Any, kind: Any = ctypes.c_int) -> int:
+        """The C int, or integer of another `kind`, that a function returns through its last argument."""
+        number = kind()
         self.gpu.call(function, *arguments, ctypes.byref(number))
-        return number.value
+        return int(number.value)
 
     def buffers(
         self,

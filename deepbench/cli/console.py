@@ -31,7 +31,7 @@ def warn_if_truncated(file: ResultFile) -> None:
 
 def print_head(console: Console, file: ResultFile) -> None:
     """Machine, libraries and number of cases: a reader of a log must know which library it was."""
-    from deepbench.report.names import library_name
+    from deepbench.report.limits import library_name
 
     header = file.header
     print_machine(console, header["machine"])

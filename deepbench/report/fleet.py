@@ -122,7 +122,7 @@ def by_host(file: FleetFile, judged: Judgement) -> Table:
     ]
     notes = [
         "× others: the host's time over the median of the others, geometric mean over kernels; p: p-value of the "
-        "slowdown, corrected for the number of hosts (Holm).",
+        "slowdown, corrected for the number of hosts (Holm)."
     ]
     return Table(columns, rows, notes)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from deepbench.api import Results
-    from deepbench.report.table import Table
+    from deepbench.report.table import Part, Table
     from deepbench.results.file import ResultFile
 
 
@@ -106,3 +107,20 @@ def print_table(table: Table, form: str | None) -> None:
         print({"json": table.json, "csv": table.csv, "markdown": table.markdown}[form](), end="")
     else:
         table.print(make_console())
+
+
+def print_report(parts: Sequence[Part], form: str | None) -> None:
+    """Sentences and tables for people or as Markdown; CSV has the last table."""
+    from deepbench.report.table import Table, markdown_of, print_parts
+
+    if form == "csv":
+        print_table([part for part in parts if isinstance(part, Table)][-1], form)
+    elif form == "markdown":
+        print(markdown_of(parts), end="")
+    else:
+        print_parts(parts, make_console())
+
+
+def print_json(content: Any) -> None:
+    """Any value, for programs."""
+    print(json.dumps(content, ensure_ascii=False, indent=1))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from math import exp, log
 from typing import Any
 
 from deepbench.core.case import Case, read_field
@@ -246,8 +246,7 @@ class Match:
     @property
     def ratio(self) -> float:
         """Their time over ours: above 1, they are slower."""
-        assert self.ours.estimate is not None, "only measured cases are matched"
-        return self.theirs.time_s / self.ours.estimate.time_s
+        return self.theirs.time_s / self.ours.time_s
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -266,11 +265,8 @@ def match(summaries: Sequence[Summary], machine: str) -> list[Match]:
     """
     fastest: dict[Work, Summary] = {}
     for s in summaries:
-        if s.estimate is None or not s.is_ranked:
-            continue
         work = s.work.without("device", "threads")
-        best = fastest.get(work)
-        if best is None or best.estimate is None or s.estimate.time_s < best.estimate.time_s:
+        if s.is_ranked and (work not in fastest or s.time_s < fastest[work].time_s):
             fastest[work] = s
     published: dict[Work, Result] = {}
     for r in of_machine(machine):
@@ -296,7 +292,7 @@ def best_matches(matches: Sequence[Match]) -> list[Match]:
 
 def geometric_mean(matches: Sequence[Match]) -> float | None:
     """The geometric mean of the ratios; None without any."""
-    return exp(sum(log(m.ratio) for m in matches) / len(matches)) if matches else None
+    return statistics.geometric_mean(m.ratio for m in matches) if matches else None
 
 
 @dataclass(frozen=True)

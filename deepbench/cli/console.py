@@ -8,10 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core import units
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.api import Results
     from deepbench.report.table import Part, Table
     from deepbench.results.file import ResultFile
 
@@ -55,8 +56,6 @@ def print_head(console: Console, file: ResultFile) -> None:
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
-    from deepbench.core import units
-
     cores = machine.get("cores_allowed")
     instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
     parts = [
@@ -84,8 +83,6 @@ def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> No
 
 def print_card(console: Console, card: dict[str, Any]) -> None:
     """One line about a GPU."""
-    from deepbench.core import units
-
     parts = [
         f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
         f"{card.get('processors')} multiprocessors",
@@ -93,12 +90,6 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
         f"driver {card.get('driver')}",
     ]
     console.print(f"GPU        {', '.join(parts)}", markup=False)
-
-
-def print_cases(console: Console, results: Results, full: bool) -> None:
-    """The main table."""
-    console.print()
-    results.table(full).print(console)
 
 
 def print_table(table: Table, form: str | None) -> None:

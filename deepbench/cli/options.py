@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 
 if TYPE_CHECKING:
     from deepbench.plan.cases import Choices
@@ -60,7 +60,6 @@ def choices_of(filters: dict[str, Any]) -> Choices:
     from deepbench.api import make_choices
     from deepbench.cli.launch import launched
     from deepbench.core.case import thread_count, whole_number
-    from deepbench.core.errors import shorten
 
     settings: dict[str, tuple[str, ...]] = {}
     for word in filters["set"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_cases, print_head, print_json, print_table, warn_if_truncated
+from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_if_truncated
 from deepbench.cli.options import form_options, require_suffix
 from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
@@ -79,7 +79,8 @@ def show(
     else:
         console = make_console()
         print_head(console, results.file)
-        print_cases(console, results, full)
+        console.print()
+        results.table(full).print(console)
 
 
 def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:

@@ -35,11 +35,8 @@ class Ranking:
         best = self.ranked[0].estimate if self.ranked else None
         if best is None or best.high_s is None:
             return []
-        return [
-            s
-            for s in self.ranked[1:]
-            if s.estimate and s.estimate.low_s is not None and s.estimate.low_s <= best.high_s
-        ]
+        others = [(s, s.estimate.low_s) for s in self.ranked[1:] if s.estimate]
+        return [s for s, low_s in others if low_s is not None and low_s <= best.high_s]
 
 
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
@@ -105,12 +102,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
             notes += own
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
-        *(
-            number("time", units.seconds),
-            number("±"),
-            number("TFLOP/s", units.flop_per_s),
-            number("GB/s", units.bytes_per_s),
-        ),
+        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s)),
+        number("GB/s", units.bytes_per_s),
         *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()

@@ -37,6 +37,9 @@ PRECISIONS = {
 # What the page that compares knows about a case.
 ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "notes")
 
+# What a family knows about each of its problems on a machine.
+MEMBER = ("precision", "library", "size", "time_s", "rate")
+
 
 @dataclass
 class Built:
@@ -243,16 +246,8 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
         for family, values in digest["families"].items():
             sweep_fields[family] = values["sweep_field"]
             rows.setdefault(family, []).extend(
-                {
-                    "machine": digest["index"]["title"],
-                    "file": digest["name"],
-                    "precision": precision,
-                    "library": library,
-                    "size": size,
-                    "time_s": time_s,
-                    "rate": rate,
-                }
-                for precision, library, size, time_s, rate in values["rows"]
+                {"machine": digest["index"]["title"], "file": digest["name"], **dict(zip(MEMBER, row, strict=True))}
+                for row in values["rows"]
             )
     listed, written = [], 0
     for family, of_family in sorted(rows.items()):

@@ -36,29 +36,22 @@ def by_application(
         measured = {k: t for k, t in kernels.items() if t is not None}
         total, total_of_suite = sum(measured.values()), totals[suite, precision, threads]
         ratios = [t / o for k, t in measured.items() if (o := other_times.get(replace(k, threads=0))) is not None]
-        rows.append(
-            {
-                "suite": suite,
-                "application": application,
-                "precision": precision,
-                "threads": threads,
-                "kernels": len(kernels),
-                "measured": len(measured),
-                "time": total if measured else None,
-                "share": total / total_of_suite if measured and total_of_suite else None,
-                "of which": _shares_by_op(measured),
-                **(
-                    {}
-                    if price_per_h is None
-                    else {"cost of a million": 1e6 * total / 3600 * price_per_h if measured else None}
-                ),
-                **(
-                    {}
-                    if other is None
-                    else {"in both": len(ratios), "× other": geometric_mean(ratios) if ratios else None}
-                ),
-            }
-        )
+        row: dict[str, Cell] = {
+            "suite": suite,
+            "application": application,
+            "precision": precision,
+            "threads": threads,
+            "kernels": len(kernels),
+            "measured": len(measured),
+            "time": total if measured else None,
+            "share": total / total_of_suite if measured and total_of_suite else None,
+            "of which": _shares_by_op(measured),
+        }
+        if price_per_h is not None:
+            row["cost of a million"] = 1e6 * total / 3600 * price_per_h if measured else None
+        if other is not None:
+            row |= {"in both": len(ratios), "× other": geometric_mean(ratios) if ratios else None}
+        rows.append(row)
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
     columns = [
         *(Column("suite"), Column("application"), Column("precision")),
@@ -158,7 +151,7 @@ def _gradients_once(times: dict[_Kernel, float | None]) -> dict[_Kernel, float |
 
 def by_backend(summaries: Sequence[Summary]) -> Table:
     """One row per problem with the time of every library, and what a framework adds to the fastest library."""
-    is_framework = {s.library_title: s.is_framework for s in summaries if s.is_ranked}
+    is_framework = {s.library_title: s.record["framework"] for s in summaries if s.is_ranked}
     names = sorted(is_framework, key=lambda name: is_framework[name])  # libraries first
     frameworks = [name for name in names if is_framework[name]]
     rows: list[dict[str, Cell]] = []

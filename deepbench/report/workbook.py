@@ -166,7 +166,9 @@ def _train(sheet: Any, fastest: _Fastest, words: str) -> None:
     _gemm(sheet, TRAIN_GEMM_ROWS, "deepbench/train", fastest, 1e12)
     _put(sheet, 174, {1: "Convolution"})
     _put(sheet, 175, dict(enumerate(CONV_TRAIN, 3)))
-    not_needed = _not_needed("deepbench/train")
+    conv = [e.source for e in read_suite("deepbench/train") if e.source and e.pattern.op == "conv"]
+    # Rows whose gradient with respect to the input is not needed for training.
+    not_needed = {int(source["row"]) for source in conv if not source.get("needed", True)}
     for at, (row, p, label) in enumerate(_entries("deepbench/train", "conv"), 176):
         passes = [fastest.get("conv", row, d) for d in ("forward", "backward_data", "backward_weights")]
         times: list[Any] = [_milliseconds(s) for s in passes]
@@ -204,15 +206,6 @@ def _all_reduce(sheet: Any, fastest: _Fastest) -> None:
         rate = s.original_bytes_per_s / 1e9 if s and s.original_bytes_per_s else None
         cells = {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate}
         _put(sheet, at, cells | {10: s.library_title if s else None})
-
-
-def _not_needed(suite: str) -> set[int]:
-    """Rows of convolutions whose gradient with respect to the input is not needed for training."""
-    return {
-        int(e.source["row"])
-        for e in read_suite(suite)
-        if e.source and e.pattern.op == "conv" and not e.source.get("needed", True)
-    }
 
 
 def _conv_sizes(p: Any) -> tuple[int, ...]:

@@ -52,19 +52,9 @@ class Summary:
         return " ".join([self.record["library_title"], *chosen])
 
     @property
-    def device(self) -> str:
-        """`cpu`, `cuda` or `hip`."""
-        return self.record["device"]
-
-    @property
     def is_group(self) -> bool:
         """Whether several ranks solve the problem together."""
         return self.record["is_group"]
-
-    @property
-    def is_framework(self) -> bool:
-        """Whether the backend calls libraries of others."""
-        return self.record["framework"]
 
     @property
     def work(self) -> Work:
@@ -226,10 +216,10 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
         return {}
     by_work: dict[tuple[str, str], list[Summary]] = {}
     for s in ranked:
-        by_work.setdefault((s.work.text, s.device), []).append(s)
+        by_work.setdefault((s.work.text, s.record["device"]), []).append(s)
     fastest: dict[str, Baseline] = {}
     for s in with_baselines:
-        candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.device), [])]
+        candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.record["device"]), [])]
         if candidates:
             fastest[s.record["case"]] = min((_baseline(s, c) for c in candidates), key=lambda b: b.speed_up)
     return fastest

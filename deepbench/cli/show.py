@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_if_truncated
-from deepbench.cli.options import form_options, require_suffix
+from deepbench.cli.options import form_options, number, require_suffix
 from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
 
@@ -136,10 +136,7 @@ def _price(text: str | None) -> float | None:
     """`2.5/h`, in any currency."""
     if text is None:
         return None
-    try:
-        value = float(text.removesuffix("/h"))
-    except ValueError:
-        value = -1.0
+    value = number(text.removesuffix("/h"))
     if not 0 < value < 1e9:
         raise BadInput(f"--price wants the price of an hour, such as 2.5/h, found {text[:60]!r}")
     return value

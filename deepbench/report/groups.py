@@ -68,9 +68,8 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     """A model fitted to each library and algorithm, and its predictions for other numbers of ranks."""
     groups: dict[tuple[str, str, str], list[Summary]] = {}
     for s in _measured(summaries):
-        groups.setdefault(
-            (s.library_title, s.record["precision"], s.record["settings"].get("place", "out")), []
-        ).append(s)
+        key = s.library_title, s.record["precision"], s.record["settings"].get("place", "out")
+        groups.setdefault(key, []).append(s)
     rows: list[dict[str, Cell]] = []
     notes: list[str] = [] if groups else ["no all-reduce has a time"]
     for (library, precision, place), group in groups.items():
@@ -110,9 +109,8 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     used = [s for group in groups.values() for s in group]
     most = max((int(s.record["problem"]["ranks"]) for s in used), default=0)
     if far := [r for r in ranks if r > scaling.FAR * most]:
-        notes.append(
-            f"Uncertain: {', '.join(map(str, far))} ranks are more than {scaling.FAR} times the measured number."
-        )
+        names = ", ".join(map(str, far))
+        notes.append(f"Uncertain: {names} ranks are more than {scaling.FAR} times the measured number.")
     if any(s.group and s.group["oversubscribed"] for s in used):
         notes.append("Some groups had more ranks than cores, so times and predictions include waiting for a core.")
     return Table(columns, rows, notes)

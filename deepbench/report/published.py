@@ -50,11 +50,8 @@ def notes_of(r: Result) -> str | None:
 
 def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> Table:
     """One row per result of a machine."""
-    results = [
-        r
-        for r in published.results()
-        if r.machine == machine and op in (None, r.op) and precision in (None, r.precision)
-    ]
+    known = (r for r in published.results() if r.machine == machine)
+    results = [r for r in known if op in (None, r.op) and precision in (None, r.precision)]
     rows: list[dict[str, Cell]] = [
         {
             "suite": f"{r.suite}:{r.row}",
@@ -78,11 +75,8 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
         *(number("GB/s published", units.bytes_per_s, "GB/s in the sheet"), Column("how", title="algorithm")),
         Column("notes"),
     ]
-    notes = [
-        f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}"
-        for s in published.sheets()
-        if s.machine == machine
-    ]
+    sheets = [s for s in published.sheets() if s.machine == machine]
+    notes = [f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}" for s in sheets]
     if wrong := sum(r.wrong_rate for r in results):
         notes.append(f"{SHEET_RATE.title}: shown where it does not follow from the time ({wrong} rows).")
     notes.append("Times are means of back-to-back calls; no answer was checked.")

@@ -60,9 +60,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "sentences": _sentences(summaries, groups, nearest, known),
         "columns": _columns(summaries, groups, nearest),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
-        "samples": [
-            [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
-        ],
+        "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": _limits(known, summaries),
         "applications": views.by_application(summaries).rows,
     }
@@ -247,10 +245,8 @@ def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
     shares: dict[str, list[float]] = {}
     for limit in nearest:
         shares.setdefault(limit.name, []).append(limit.share)
-    parts = [
-        f"{name} {len(of_limit)} (median {units.percent(median(of_limit))} of peak)"
-        for name, of_limit in sorted(shares.items(), key=lambda item: -len(item[1]))
-    ]
+    most_first = sorted(shares.items(), key=lambda item: -len(item[1]))
+    parts = [f"{name} {len(found)} (median {units.percent(median(found))} of peak)" for name, found in most_first]
     far = sum(limit.share < FAR for limit in nearest)
     below = f"; {far} reach less than half of their limit" if far else ""
     return f"What limits the fastest library, by number of problems: {', '.join(parts)}{below}."

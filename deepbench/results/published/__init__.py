@@ -63,11 +63,8 @@ class Sheet:
     @property
     def software(self) -> str:
         """Names and versions such as `CUDA 8.0.88, cuDNN 6.0.20`, or only names of libraries."""
-        versions = [
-            f"{title} {self.facts[name].removeprefix(title).strip()}"
-            for name, title in SOFTWARE.items()
-            if name in self.facts
-        ]
+        known = [(title, self.facts[name]) for name, title in SOFTWARE.items() if name in self.facts]
+        versions = [f"{title} {version.removeprefix(title).strip()}" for title, version in known]
         return ", ".join(versions) or self.facts["libraries"]
 
 
@@ -342,21 +339,14 @@ def differences(matches: Sequence[Match], machine: str) -> list[str]:
     suites = {m.theirs.suite for m in matches}
     workbooks = [s for s in sheets() if s.machine == machine]
     lines = [f"{s.machine}: {s.software}, {s.year} ({s.suite})" for s in workbooks if s.suite in suites]
-    precisions = sorted({(m.ours.record["precision"], m.theirs.precision) for m in matches})
-    lines += [
-        f"precision: ours {ours}, published {theirs}"
-        for ours, theirs in precisions
-        if (ours, theirs) != ("f32", "float32")
-    ]
+    precisions = {(m.ours.record["precision"], m.theirs.precision) for m in matches} - {("f32", "float32")}
+    lines += [f"precision: ours {ours}, published {theirs}" for ours, theirs in sorted(precisions)]
     used = [m.theirs for m in best_matches(matches)]
     lines += [caveat.text for caveat in CAVEATS if any(caveat.applies(r, workbooks[0].vendor) for r in used)]
-    padded = sum(r.padded for r in used)
-    if padded:
+    if padded := sum(r.padded for r in used):
         lines.append(f"padded problems among the published ones: {padded}; their rates count the unpadded problem")
-    short = sum(r.time_s < 50e-6 for r in used)
-    if short:
+    if short := sum(r.time_s < 50e-6 for r in used):
         lines.append(f"published times below 50 µs, where one microsecond is over 2 %: {short}")
-    with_notes = [r.note for r in used if r.note]
-    if with_notes:
+    if with_notes := [r.note for r in used if r.note]:
         lines.append(f"published results with a note: {len(with_notes)}, such as: {with_notes[0]}")
     return lines

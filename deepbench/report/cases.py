@@ -35,11 +35,8 @@ class Ranking:
         best = self.ranked[0].estimate if self.ranked else None
         if best is None or best.high_s is None:
             return []
-        return [
-            s
-            for s in self.ranked[1:]
-            if s.estimate and s.estimate.low_s is not None and s.estimate.low_s <= best.high_s
-        ]
+        others = [(s, s.estimate.low_s) for s in self.ranked[1:] if s.estimate]
+        return [s for s, low_s in others if low_s is not None and low_s <= best.high_s]
 
 
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
@@ -49,7 +46,7 @@ def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
         groups.setdefault(s.work, []).append(s)
     return [
         Ranking(
-            sorted((s for s in group if s.is_ranked), key=lambda s: s.estimate.time_s if s.estimate else 0.0),
+            sorted((s for s in group if s.is_ranked), key=lambda s: s.time_s),
             [s for s in group if not s.is_ranked],
         )
         for group in groups.values()
@@ -105,12 +102,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
             notes += own
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
-        *(
-            number("time", units.seconds),
-            number("±"),
-            number("TFLOP/s", units.flop_per_s),
-            number("GB/s", units.bytes_per_s),
-        ),
+        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s)),
+        number("GB/s", units.bytes_per_s),
         *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
@@ -121,17 +114,11 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         for s in ranking.ranked:
-            best, e = ranking.ranked[0].estimate, s.estimate
-            assert best is not None, "ranked cases have a time"
-            assert e is not None, "ranked cases have a time"
-            times: dict[str, Cell] = {
-                "time": e.time_s,
-                "low": e.low_s,
-                "high": e.high_s,
-                "ratio": e.time_s / best.time_s,
-            }
+            assert s.estimate is not None, "ranked cases have a time"
             names: dict[str, Cell] = {"problem": s.problem_title, "precision": s.record["precision"]}
-            rows.append({**names, "threads": s.record["threads"], "library": s.library_title, **times})
+            times: dict[str, Cell] = {"time": s.time_s, "low": s.estimate.low_s, "high": s.estimate.high_s}
+            names |= {"threads": s.record["threads"], "library": s.library_title}
+            rows.append({**names, **times, "ratio": s.time_s / ranking.ranked[0].time_s})
     columns = [
         *(Column("problem"), Column("precision"), number("threads"), Column("library")),
         *(number(name, units.seconds) for name in ("time", "low", "high")),
@@ -157,9 +144,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
 
 
 def _ratio(s: Summary, best: Summary, tie: bool) -> str:
-    assert s.estimate is not None, "ranked cases have a time"
-    assert best.estimate is not None, "ranked cases have a time"
-    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.estimate.time_s / best.estimate.time_s)}×"
+    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.time_s / best.time_s)}×"
 
 
 def _status(s: Summary) -> str:

@@ -15,6 +15,8 @@ from deepbench.results.summary import Summary, baselines
 from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
+UNDISTURBED = "undisturbed: share of the samples that no other program disturbed."
+OTHERS = "others: slower libraries, with their time as a multiple of the fastest."
 PEAK = (
     "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
     "deepbench roofline prints the limits."
@@ -63,9 +65,9 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         others = [_ratio(s, first, s in ranking.ties) for s in ranking.ranked[1:]]
         others += dict.fromkeys(map(_status, ranking.unranked))
         if first.estimate:
-            own = notes_of(first, compared.get(first.record["case"]))
-            row["notes"] = note_texts(own)
-            notes += [*own, *[TIE] * bool(ranking.ties)]
+            case_notes = notes_of(first, compared.get(first.record["case"]))
+            row["notes"] = note_texts(case_notes)
+            notes += [*case_notes, *[Note("others", "", OTHERS)] * (len(ranking.ranked) > 1), *[TIE] * bool(ranking.ties)]
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})
@@ -83,11 +85,11 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         for i, s in enumerate([*ranking.ranked, *ranking.unranked]):
-            own = notes_of(s, compared.get(s.record["case"])) if s.estimate else []
+            case_notes = notes_of(s, compared.get(s.record["case"])) if s.estimate else []
             if s in ranking.ties:
-                own.insert(0, TIE)
+                case_notes.insert(0, TIE)
             if not s.is_ranked:
-                own.insert(0, Note(s.status, f"{s.status}: {s.record['reason'] or ''}"))
+                case_notes.insert(0, Note(s.status, f"{s.status}: {s.record['reason'] or ''}"))
             fastest = i == 0 and s.is_ranked
             rows.append(
                 {
@@ -96,10 +98,10 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                     "": "▶" if fastest else "",
                     "library": Strong(s.library_title) if fastest else s.library_title,
                     **_numbers(s, limits),
-                    "notes": note_texts(own),
+                    "notes": note_texts(case_notes),
                 }
             )
-            notes += own
+            notes += case_notes
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
         *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s)),
@@ -161,6 +163,8 @@ def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
         notes.append(Note("interval", "", INTERVAL))
     if any(not s.is_group and s.status == "ok" for s in summaries):
         notes.append(Note("peak", "", PEAK))
+    if any(s.is_ranked and not s.imported for s in summaries):
+        notes.append(Note("undisturbed", "", UNDISTURBED))
     if any(s.single_process for s in summaries):
         notes.append(ONE_PROCESS)
     if any(s.bus_bytes_per_s for s in summaries):

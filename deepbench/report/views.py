@@ -138,15 +138,15 @@ GRADIENTS = ("backward_data", "backward_weights")
 
 def _gradients_once(times: dict[_Kernel, float | None]) -> dict[_Kernel, float | None]:
     """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
-    kept = dict(times)
+    counted = dict(times)
     for kernel, both_s in times.items():
         parts = [replace(kernel, direction=d) for d in GRADIENTS]
         if kernel.direction == "backward" and all(part in times for part in parts):
             known = [t for part in parts if (t := times[part]) is not None]
             separate_s = sum(known) if len(known) == len(parts) else None
             for dropped in [kernel] if both_s is None or (separate_s is not None and separate_s < both_s) else parts:
-                del kept[dropped]
-    return kept
+                del counted[dropped]
+    return counted
 
 
 def by_backend(summaries: Sequence[Summary]) -> Table:

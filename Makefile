@@ -13,7 +13,7 @@ check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --ignore-glob='tests/*/gpu' $(addprefix --ignore=tests/,backends cli docs hosts measure)
+	$(BIN)/python -m pytest --ignore-glob='tests/*/gpu' $(addprefix --ignore=tests/,backends cli docs hosts measure test_python_api.py)
 
 # All tests except the opt-in ones below, under 6 minutes on 2 cores.
 test: .venv/test

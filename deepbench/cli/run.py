@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--budget", metavar="TIME", help="Stop after TIME, such as 10min, with the most that can be known by then."
 )
 @click.option("--timeout", metavar="S", help="Give up a case after S seconds without a sign of life (default 600).")
-@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
+@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue FILE where it stopped.")
 @click.option("--full", is_flag=True, help="Print one line per library.")
 def run(

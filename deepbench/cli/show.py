@@ -115,10 +115,10 @@ def _table_by(results: Results, by: str | None, against: str | None, price: str 
     from deepbench.api import load
     from deepbench.report import groups, views
 
-    if by not in ("application", "backend", "ranks"):
-        raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
     if (against is not None or price is not None) and by != "application":
-        raise BadInput("--against and --price go with --by application")
+        raise BadInput("--against and --price need --by application")
+    if by not in ("application", "backend", "ranks"):
+        raise BadInput(f"--by is application, backend or ranks, found {by}")
     if by == "application":
         others = load(against).summaries if against is not None else None
         table = views.by_application(results.summaries, others, _price(price))

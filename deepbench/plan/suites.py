@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import difflib
 import io
 import stat
 from collections.abc import Sequence
@@ -78,8 +79,11 @@ def read_suite(name: str) -> list[Entry]:
             return [e for path in paths for e in _read_file(path, suite)]
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".txt"):
+        words = [*suite_files(), *all_ops(), *DIRECTIONS, *PRECISIONS, *all_backends()]
+        similar = difflib.get_close_matches(name[:60], words, 1)
         raise BadInput(
-            f"unknown suite, op or file {shorten(name)!r}; suites are {', '.join(suite_files())}; "
+            f"unknown suite, op or file {shorten(name)!r}; {f'did you mean {similar[0]!r}? ' if similar else ''}"
+            f"suites are {', '.join(suite_files())}; "
             f"ops are {', '.join(all_ops())}; a file of your own ends in .csv or .txt"
         )
     return _read_file(path, name)

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 @click.option("--plot", is_flag=True, help="Draw a roofline in the terminal.")
 @click.option("--full", is_flag=True, help="Print one line per library instead of the fastest only.")
 @click.option(
-    "--by", metavar="WHAT", help="application: kernel time per application; backend: libraries; ranks: groups."
+    "--by",
+    metavar="WHAT",
+    help="application: total time per application; backend: one column per library; ranks: collectives.",
 )
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 @click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
-@click.option("--host", metavar="NAME", help="One host of a fleet file.")
+@click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
 def show(
     file: str,
     form: str | None,

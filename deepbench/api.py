@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import html
 import os
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,21 +15,21 @@ from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
-from deepbench.judge import limits, selftest
-from deepbench.judge.compare import MARGIN, Comparison, compare_files
 from deepbench.machine import describe
-from deepbench.measure.session import Options, Progress, Session, no_progress
 from deepbench.plan.cases import Choices, Planned, expand
 from deepbench.plan.suites import read_words
-from deepbench.results import published
-from deepbench.results.file import ResultFile, default_path, read_results
-from deepbench.results.record import Header, Record
-from deepbench.results.summary import Summary, summarize
 
+# Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from deepbench.judge.compare import Comparison
+    from deepbench.judge.limits import Limits
+    from deepbench.measure.session import Progress, Session
     from deepbench.report.table import Table
+    from deepbench.results.file import ResultFile
+    from deepbench.results.record import Header, Record
+    from deepbench.results.summary import Summary
 
 What = str | Path | Case
 """The name of a suite, a file of problems, a case as the command takes it (words may be missing), or a Case."""
@@ -84,7 +81,10 @@ def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
     """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
     planned = expand(read_words(_words(what)), choices, describe.default_threads())
     if not planned:
-        raise BadInput("no case is left: no library supports what the filters ask for; see `deepbench info --matrix`")
+        raise BadInput(
+            "no case is left: no default library supports this; choose one of `deepbench info --matrix` with --backend "
+            "(`reference` supports every operation)"
+        )
     return planned
 
 
@@ -183,6 +183,8 @@ def measure(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
         threads=threads, ranks=ranks, device=device, settings=settings,
     )  # fmt: skip
+    from deepbench.measure.session import Options, Session
+
     options = Options(mode, rounds, energy, timeout_s, budget_s, hosts=tuple(hosts))
     path = Path(output) if output is not None else _temporary()
     with Session.create(path, plan_cases(what, choices), options) as session:
@@ -191,6 +193,8 @@ def measure(
 
 def resume(path: str | Path, *, progress: bool | Progress = False) -> Results:
     """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed."""
+    from deepbench.measure.session import Session
+
     with Session.resume(Path(path)) as session:
         return run_session(session, progress)
 
@@ -205,14 +209,19 @@ def run_session(session: Session, progress: bool | Progress, begin: float | None
 def _shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
-    if not progress:
-        return nullcontext(no_progress)
+    from deepbench.measure.session import no_progress
     from deepbench.report.progress import Bar
 
+    if not progress:
+        return nullcontext(no_progress)
     return Bar()
 
 
 def _temporary() -> Path:
+    import tempfile
+
+    from deepbench.results.file import default_path
+
     return default_path(Path(tempfile.gettempdir()), f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
 
@@ -221,6 +230,8 @@ def _temporary() -> Path:
 
 def load(path: str | Path) -> Results:
     """Read a result file; `BadInput` in one sentence for anything else. Nothing in a file is executed."""
+    from deepbench.results.file import read_results
+
     return Results(read_results(Path(path)))
 
 
@@ -243,11 +254,15 @@ class Results:
     @cached_property
     def summaries(self) -> list[Summary]:
         """One summary per case, in the order of the plan."""
+        from deepbench.results.summary import summarize
+
         return summarize(self.file.records, self.file.order)
 
     @cached_property
-    def limits(self) -> limits.Limits:
+    def limits(self) -> Limits:
         """The limits of the machine, as far as the file knows them."""
+        from deepbench.judge import limits
+
         return limits.of_file(self.file, self.summaries)
 
     @property
@@ -306,6 +321,8 @@ class Results:
         return f"{self._heading}\n{self.table()}" if self.summaries else self._heading
 
     def _repr_html_(self) -> str:
+        import html
+
         return f"<p>{html.escape(self._heading)}</p>{self.table()._repr_html_() if self.summaries else ''}"
 
     @property
@@ -354,7 +371,7 @@ def compare(
     a: Results | ResultFile | str | Path,
     b: Results | ResultFile | str | Path,
     *,
-    margin: float = MARGIN,
+    margin: float | None = None,
     unchecked: bool = False,
 ) -> Comparison:
     """Compare the cases that two results have in common; ratios are b's time over a's.
@@ -362,12 +379,15 @@ def compare(
     Args:
         a: the baseline.
         b: what is compared with it.
-        margin: differences below this share of the time do not matter.
+        margin: differences below this share of the time do not matter; None: 2 %.
         unchecked: compare times of results that nobody checked, too.
 
     """
+    from deepbench.judge import selftest
+    from deepbench.judge.compare import MARGIN, compare_files
+
     files = _file_of(a), _file_of(b)
-    return compare_files(*files, margin, unchecked, selftest.between_files(*files))
+    return compare_files(*files, MARGIN if margin is None else margin, unchecked, selftest.between_files(*files))
 
 
 def report(
@@ -387,8 +407,11 @@ def report(
 
     Returns the result files that were read.
     """
+    import gc
+
     from deepbench.report.page import render
     from deepbench.report.page import report as page
+    from deepbench.results import published
 
     sources = [results] if isinstance(results, Results | str | Path) else list(results)
     if not str(output).lower().endswith((".html", ".htm")):
@@ -409,4 +432,4 @@ def report(
 def _file_of(source: Results | ResultFile | str | Path) -> ResultFile:
     if isinstance(source, Results):
         return source.file
-    return source if isinstance(source, ResultFile) else read_results(Path(source))
+    return load(source).file if isinstance(source, str | Path) else source

@@ -29,11 +29,6 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     \b
     Example: deepbench info --matrix
     """
-    from deepbench.core.backend import all_backends, find_backend
-    from deepbench.machine import describe
-    from deepbench.measure.session import open_libraries
-    from deepbench.native import callloop
-
     end_with_reader()
     if doctor:
         _examine(as_json)
@@ -42,6 +37,11 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     if matrix and not as_json:
         _print_matrix(table)
         return
+    from deepbench.core.backend import all_backends, find_backend
+    from deepbench.machine import describe
+    from deepbench.measure.session import open_libraries
+    from deepbench.native import callloop
+
     machine, libraries = describe.describe_machine(), open_libraries(list(all_backends()))
     compiled = callloop.native_library() is not None
     if as_json:

@@ -6,6 +6,7 @@ without having seen the others' data. Integer data makes sums exact in any order
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -103,19 +104,27 @@ class CollectiveOp(Op):
         """Number of elements that a rank sends and number that it receives."""
         return problem.n, problem.n
 
+    @abstractmethod
     def bus_factor(self, problem: Any) -> float:
         """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
         """Elements `first` to `first + count` of what `rank` must receive, in float64.
 
         Element i of rank r's data is `tiles[r][i % len(tiles[r])]`. If the operation reduces, `tiles[0]` is the sum of
         all ranks' tiles.
         """
-        raise NotImplementedError
 
     # ---- what all collectives share
+
+    def reference(self, case: Case, arrays: Arrays) -> Arrays:
+        """Not used: each rank computes what it must receive (`expected`)."""
+        raise NotImplementedError
+
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+        """Not used: each rank compares with `compare_rank`."""
+        raise NotImplementedError
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """Floating-point types that are sent as they are."""

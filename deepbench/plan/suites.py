@@ -73,7 +73,7 @@ def suite_files() -> dict[str, list[Path]]:
 
 
 def read_suite(name: str) -> list[Entry]:
-    """The lines of a suite by its name, or of a file of one's own: a CSV, or a text with a case a line."""
+    """The lines of a suite by its name, or of a user's file: a CSV, or a text with one case per line."""
     for suite, paths in suite_files().items():
         if suite == name:
             return [e for path in paths for e in _read_file(path, suite)]
@@ -82,9 +82,9 @@ def read_suite(name: str) -> list[Entry]:
         words = [*suite_files(), *all_ops(), *DIRECTIONS, *PRECISIONS, *all_backends()]
         similar = difflib.get_close_matches(name[:60], words, 1)
         raise BadInput(
-            f"unknown suite, op or file {shorten(name)!r}; {f'did you mean {similar[0]!r}? ' if similar else ''}"
-            f"suites are {', '.join(suite_files())}; "
-            f"ops are {', '.join(all_ops())}; a file of your own ends in .csv or .txt"
+            f"unknown suite, operation or file {shorten(name)!r}; "
+            f"{f'did you mean {similar[0]!r}? ' if similar else ''}suites are {', '.join(suite_files())}; "
+            f"operations are {', '.join(all_ops())}; a file ends in .csv or .txt; a library follows its case"
         )
     return _read_file(path, name)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 
 # Text columns wrap on a narrow terminal, but not to less than this, and words up to the second length stay whole.
-LEAST_TEXT_WIDTH = 11
+LEAST_TEXT_WIDTH = 12
 LONGEST_WORD = 20
 
 
@@ -100,7 +100,7 @@ class Table:
         cells = [[_text(column, row) for column in columns] for row in self.rows]
         least, needed = [self._least_width(c) for c in columns], self._needed(columns)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        if console.is_terminal and needed > console.width:
+        if needed > console.width:
             table.width = needed  # the terminal wraps whole lines, which loses nothing
         for column, width in zip(columns, least, strict=True):
             whole = column.align == "right"

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 What = str | Path | Case
 """The name of a suite, a file of problems, a case as the command takes it (words may be missing), or a Case."""
+
+T = TypeVar("T", str, int)
 
 Choice = str | Iterable[str] | None
 """One word, several, or None for the default."""
@@ -114,20 +116,16 @@ def make_choices(
         precisions=tuple(PRECISIONS) if "all" in wanted else wanted,
         directions=_several(directions),
         applications=_several(applications),
-        threads=_numbers(threads),
-        ranks=_numbers(ranks),
+        threads=_several(threads),
+        ranks=_several(ranks),
         most_ranks=most_ranks,
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
     )
 
 
-def _several(words: Choice) -> tuple[str, ...]:
-    return () if words is None else (words,) if isinstance(words, str) else tuple(dict.fromkeys(words))
-
-
-def _numbers(numbers: int | Iterable[int] | None) -> tuple[int, ...]:
-    return () if numbers is None else (numbers,) if isinstance(numbers, int) else tuple(dict.fromkeys(numbers))
+def _several(values: T | Iterable[T] | None) -> tuple[T, ...]:
+    return () if values is None else (values,) if isinstance(values, str | int) else tuple(dict.fromkeys(values))
 
 
 def _words(what: What | Iterable[What]) -> list[str]:
@@ -315,7 +313,11 @@ class Results:
         """A pandas DataFrame with one row per case and the columns of the CSV export. Times are in seconds."""
         from deepbench.report import export
 
-        return _frame(export.rows(self.summaries, self.limits))
+        try:
+            import pandas
+        except ImportError:
+            raise BadInput("data frames need pandas; install it: pip install pandas") from None
+        return pandas.DataFrame(export.rows(self.summaries, self.limits))
 
     def __repr__(self) -> str:
         return f"{self._heading}\n{self.table()}" if self.summaries else self._heading
@@ -337,7 +339,7 @@ def plain_record(record: Record) -> Record:
     if not measurement:
         return record
     lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
-    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+    return cast("Record", {**record, "measurement": {**measurement, **lists}})
 
 
 def _fits(pattern: Pattern, record: Record) -> bool:
@@ -354,14 +356,6 @@ def _fits(pattern: Pattern, record: Record) -> bool:
         and all(value is None or record[name] == value for name, value in words.items())  # type: ignore[literal-required]
         and all(record["settings"].get(name) == value for name, value in pattern.settings)
     )
-
-
-def _frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    try:
-        import pandas
-    except ImportError:
-        raise BadInput("data frames need pandas; install it: pip install pandas") from None
-    return pandas.DataFrame(list(rows))
 
 
 # ---- compare and report

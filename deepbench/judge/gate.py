@@ -56,13 +56,8 @@ class Outcome:
 
 def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
     """The verdict on every case that the first side measured."""
-    p_values = stats.holm(
-        {
-            c.case: min(1.0, comparison.looks * _slower_p(c.difference))
-            for c in comparison.cases
-            if c.difference is not None
-        }
-    )
+    differences = {c.case: c.difference for c in comparison.cases if c.difference is not None}
+    p_values = stats.holm({case: min(1.0, comparison.looks * _slower_p(d)) for case, d in differences.items()})
     broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
     return Outcome(broken + [_judge(c, p_values.get(c.case), margin) for c in comparison.cases])
 

@@ -79,8 +79,8 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The same table without columns that have no value in any row."""
-        kept = [c for c in self.columns if any(row.get(c.name) not in (None, "") for row in self.rows)]
-        return replace(self, columns=kept)
+        columns = [c for c in self.columns if any(row.get(c.name) not in (None, "") for row in self.rows)]
+        return replace(self, columns=columns)
 
     def print(self, console: Console) -> None:
         """Print the table and its notes. On a narrow terminal text wraps and some columns are left out, with a note.
@@ -101,11 +101,11 @@ class Table:
         least, needed = [self._least_width(c) for c in columns], self._needed(columns)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         if needed > console.width:
-            table.width = needed  # the terminal wraps whole lines, which loses nothing
+            table.width = needed  # the terminal wraps entire lines, which loses nothing
         for column, width in zip(columns, least, strict=True):
-            whole = column.align == "right"
+            is_number = column.align == "right"
             table.add_column(
-                Text(column.heading), justify=column.align, no_wrap=whole, min_width=width, overflow="fold"
+                Text(column.heading), justify=column.align, no_wrap=is_number, min_width=width, overflow="fold"
             )
         for row, texts in zip(self.rows, cells, strict=True):
             styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
@@ -120,11 +120,13 @@ class Table:
             console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
     def _least_width(self, column: Column) -> int:
+        from rich.cells import cell_len
+
         texts = [column.heading, *(_text(column, row) for row in self.rows)]
-        width = max(map(len, texts))
+        width = max(map(cell_len, texts))
         if column.align == "right":
             return width
-        longest_word = max((len(word) for text in texts for word in text.split()), default=0)
+        longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)
         return min(width, max(LEAST_TEXT_WIDTH, min(longest_word, LONGEST_WORD)))
 
     def _needed(self, columns: Sequence[Column]) -> int:

@@ -51,7 +51,9 @@ def print_head(console: Console, file: ResultFile) -> None:
         least, most = plan["rounds"]["least"], plan["rounds"]["most"]
         processes = f"{least}" if least == most else f"{least} to {most}"
         how = f"{processes} process{'es' if processes != '1' else ''} per case, mode {plan['mode']}"
-    console.print(f"cases      {len(plan['cases'])}, {how}, file {file.path}", markup=False)
+    count, measured = len(plan["cases"]), len({r["case"] for r in file.records})
+    cases = f"{count}" if measured in (0, count) else f"{measured} of {count} measured"
+    console.print(f"cases      {cases}, {how}, file {file.path}", markup=False)
 
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:

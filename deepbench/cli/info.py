@@ -16,7 +16,7 @@ DEFAULT_DEVICE = "cpu"
 OWN_BACKENDS = ("null", "reference")
 
 
-@cli.command(context_settings=HELP, short_help="Show this machine and its libraries, with remedies.")
+@cli.command(context_settings=HELP, short_help="Show this machine, its libraries, and how to get missing ones.")
 @click.option("--matrix", is_flag=True, help="Which library supports which operation, precision and direction.")
 @click.option(
     "--doctor", is_flag=True, help="What makes measurements on this machine noisy or slow, and how to fix it."

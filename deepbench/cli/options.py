@@ -26,7 +26,11 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose cases."""
     options = (
         ("--op", "OP", "Only these operations."),
-        ("--backend", "NAME", "Only these libraries (default: all of the device but torch, reference and null)."),
+        (
+            "--backend",
+            "NAME",
+            "Only these libraries (default: all of the device; gloo, null, reference and torch only when named).",
+        ),
         ("--precision", "P", "These precisions, or all (default: f32, or what the suite says)."),
         ("--direction", "D", "These directions (default: what the suite says, else forward)."),
         ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),

@@ -37,7 +37,7 @@ def list_machines(form: str | None) -> None:
     print_table(report.machines(), form)
 
 
-@published.command("show", context_settings=HELP)
+@published.command("show", short_help="Print the results of a machine.", context_settings=HELP)
 @click.argument("machine", metavar="MACHINE")
 @click.option("--op", metavar="OP", help="Only this operation.")
 @click.option("--precision", metavar="WORD", help="Only float32, float16_mixed, float16_storage or int8.")

@@ -10,7 +10,9 @@ from deepbench.cli.root import HELP, cli, interruptible
 
 
 @cli.command(context_settings=HELP, short_help="Measure the limits of this machine.")
-@click.option("--threads", multiple=True, metavar="N", callback=comma_list, help="Default: 1 and all cores.")
+@click.option(
+    "--threads", multiple=True, metavar="N", callback=comma_list, help="Numbers of threads (default: 1 and all cores)."
+)
 @click.option("--quick", is_flag=True, help="Fewer sizes, one process each.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:

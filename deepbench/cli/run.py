@@ -26,13 +26,23 @@ if TYPE_CHECKING:
 @click.option("--rounds", metavar="N", help="Exactly N processes per case.")
 @click.option("--energy", is_flag=True, help="Energy per call, where the CPU or the device counts it (2 s more each).")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
-@click.option("--ab", metavar="NAME=A,B", help="Compare two values in turn: a setting, threads, backend or VARIABLE.")
-@click.option("--against", metavar="FILE", help="Measure the cases of FILE with its libraries and today's, in turn.")
 @click.option(
-    "--budget", metavar="TIME", help="Stop after TIME, such as 10min, with the most that can be known by then."
+    "--ab",
+    metavar="NAME=A,B",
+    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE.",
+)
+@click.option(
+    "--against",
+    metavar="FILE",
+    help="Measure the cases of FILE, alternating between its libraries and the current ones.",
+)
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="Stop after TIME, such as 10min: every case once, then again where intervals are widest.",
 )
 @click.option("--timeout", metavar="S", help="Give up a case after S seconds without a sign of life (default 600).")
-@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
+@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue FILE where it stopped.")
 @click.option("--full", is_flag=True, help="Print one line per library.")
 def run(
@@ -50,7 +60,7 @@ def run(
     full: bool,
     **filters: Any,
 ) -> int:
-    """Measure cases, keep every record in a file, and print a table. Without words: the suite `quick`.
+    """Measure cases, keep every record in a file, and print a table. Without arguments: the suite `quick`.
 
     \b
     Examples:

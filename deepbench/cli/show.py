@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 @click.option("--plot", is_flag=True, help="Draw a roofline in the terminal.")
 @click.option("--full", is_flag=True, help="Print one line per library instead of the fastest only.")
 @click.option(
-    "--by", metavar="WHAT", help="application: kernel time per application; backend: libraries; ranks: groups."
+    "--by",
+    metavar="WHAT",
+    help="application: total time per application; backend: one column per library; ranks: collectives.",
 )
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 @click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
-@click.option("--host", metavar="NAME", help="One host of a fleet file.")
+@click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
 def show(
     file: str,
     form: str | None,
@@ -113,10 +115,10 @@ def _table_by(results: Results, by: str | None, against: str | None, price: str 
     from deepbench.api import load
     from deepbench.report import groups, views
 
-    if by not in ("application", "backend", "ranks"):
-        raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
     if (against is not None or price is not None) and by != "application":
-        raise BadInput("--against and --price go with --by application")
+        raise BadInput("--against and --price need --by application")
+    if by not in ("application", "backend", "ranks"):
+        raise BadInput(f"--by is application, backend or ranks, found {by}")
     if by == "application":
         others = load(against).summaries if against is not None else None
         table = views.by_application(results.summaries, others, _price(price))

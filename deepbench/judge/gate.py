@@ -117,7 +117,8 @@ def junit(outcome: Outcome, seconds: float = 0.0) -> str:
 
 def sentences(outcome: Outcome, most: int = 20) -> list[str]:
     """The verdict, then the cases that did not pass, the worst first, `most` of each verdict."""
-    counts = [f"{len(outcome.of(v))} {v}" for v in (REGRESSION, CANNOT_TELL, PASSED) if outcome.of(v)]
+    named = {REGRESSION: "slower", CANNOT_TELL: "undecided", PASSED: "passed"}
+    counts = [f"{len(outcome.of(v))} {name}" for v, name in named.items() if outcome.of(v)]
     verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "cannot tell"}
     lines = [f"{verdicts[outcome.verdict]}: {', '.join(counts)}"]
     for verdict in (REGRESSION, CANNOT_TELL):

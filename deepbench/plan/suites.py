@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import stat
 from collections.abc import Iterator, Sequence
@@ -77,8 +78,11 @@ def read_suite(name: str) -> list[Entry]:
         return [e for path in suite_files()[name] for e in _read_file(path, name)]
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".txt"):
+        words = [*suite_files(), *all_ops(), *DIRECTIONS, *PRECISIONS, *all_backends()]
+        similar = difflib.get_close_matches(name[:60], words, 1)
         raise BadInput(
-            f"unknown suite, operation or file {shorten(name)!r}; suites are {', '.join(suite_files())}; "
+            f"unknown suite, operation or file {shorten(name)!r}; "
+            f"{f'did you mean {similar[0]!r}? ' if similar else ''}suites are {', '.join(suite_files())}; "
             f"operations are {', '.join(all_ops())}; a file ends in .csv or .txt; a library follows its case"
         )
     return _read_file(path, name)

@@ -15,6 +15,7 @@ from deepbench.results.summary import Summary, baselines
 from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
+INTERVAL_OF_ONE = "±: 95 % confidence interval."
 UNDISTURBED = "undisturbed: share of the samples that no other program disturbed."
 OTHERS = "others: slower libraries, with their time as a multiple of the fastest."
 PEAK = (
@@ -77,8 +78,9 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         rows.append({**row, "others": ", ".join(others)})
     columns = [
         *(Column("problem"), Column("precision"), Column("fastest"), number("time", units.seconds), number("±")),
-        *(number("TFLOP/s", units.flop_per_s), number("bus GB/s", units.bytes_per_s), Column("% of peak")),
-        *(number("undisturbed", units.percent), Column("others"), Column("notes", style="yellow")),
+        *(number("TFLOP/s", units.flop_per_s, narrow=2), number("bus GB/s", units.bytes_per_s, narrow=3)),
+        *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
+        *(Column("others"), Column("notes", style="yellow")),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
@@ -108,9 +110,14 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
             notes += case_notes
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
-        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s)),
-        number("GB/s", units.bytes_per_s),
-        *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
+        *(
+            number("time", units.seconds),
+            number("±"),
+            number("TFLOP/s", units.flop_per_s, narrow=2),
+            number("GB/s", units.bytes_per_s, narrow=3),
+        ),
+        *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
+        Column("notes", style="yellow"),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
@@ -163,8 +170,10 @@ def _status(s: Summary) -> str:
 def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     """The notes on columns and on marks in numbers, as far as they occur."""
     notes = []
-    if any(s.estimate and s.estimate.half_width is not None for s in summaries):
-        notes.append(Note("interval", "", INTERVAL))
+    with_interval = [s for s in summaries if s.estimate and s.estimate.half_width is not None]
+    if with_interval:
+        several = any(not s.single_process for s in with_interval)
+        notes.append(Note("interval", "", INTERVAL if several else INTERVAL_OF_ONE))
     if any(not s.is_group and s.status == "ok" for s in summaries):
         notes.append(Note("peak", "", PEAK))
     if any(s.is_ranked and not s.imported for s in summaries):

@@ -17,8 +17,8 @@ MOST_NAMED = 5
 
 
 def show_ratio(ratio: float) -> str:
-    """`1.034`: as many digits as intervals support."""
-    return f"{ratio:.3f}" if ratio < 10 else units.significant(ratio)
+    """`1.034`: three decimals near 1, three significant digits elsewhere."""
+    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else units.significant(ratio)
 
 
 RATIO = (number("ratio", show_ratio), number("low", show_ratio), number("high", show_ratio))
@@ -36,7 +36,9 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
     if comparison.interleaved:
         lines.append("Measured in turn; drift affects both sides alike")
     else:
-        lines.append("Measured separately; drift may affect the ratios (run --ab and --against measure in turn)")
+        lines.append(
+            "Measured separately; drift may affect the ratios (run --ab and --against alternate between the sides)"
+        )
     lines += [f"differs: {text}" for text in comparison.differences]
     if not comparison.differences and not comparison.interleaved:
         lines.append("no recorded difference between the two sides")

@@ -209,7 +209,7 @@ def find(text: str) -> str:
     names = exact or ends or [name for name in known if wanted and wanted in _plain(name)]
     if len(names) != 1:
         reason = "is not a published machine" if not names else f"matches {', '.join(names)}"
-        raise BadInput(f"{shorten(text)!r} {reason}; see deepbench reference list")
+        raise BadInput(f"{shorten(text)!r} {reason}; see deepbench published list")
     return names[0]
 
 

@@ -157,7 +157,8 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
 
 
 def _ratio(s: Summary, best: Summary, tie: bool) -> str:
-    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.time_s / best.time_s)}×"
+    mark = " (disturbed)" if s.estimate and s.estimate.disturbed else ""
+    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.time_s / best.time_s)}×{mark}"
 
 
 def _status(s: Summary) -> str:

@@ -84,7 +84,10 @@ def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
     """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
     planned = expand(read_words(_words(what)), choices, describe.default_threads())
     if not planned:
-        raise BadInput("no case is left: no library supports what the filters ask for; see `deepbench info --matrix`")
+        raise BadInput(
+            "no case is left: no default library supports this; choose one of `deepbench info --matrix` with --backend "
+            "(`reference` supports every operation)"
+        )
     return planned
 
 

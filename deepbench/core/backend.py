@@ -12,6 +12,7 @@ Such a method does everything that happens before timing starts (create, pack, c
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -57,7 +58,11 @@ class Mark:
 def kernel(
     op: str, precisions: tuple[str, ...], directions: tuple[str, ...] = ("forward",)
 ) -> Callable[[Method], Method]:
-    """Mark a method as serving an op in these precisions and directions."""
+    """Mark a method as serving an op in these precisions and directions; `ValueError` for an unknown precision."""
+    from deepbench.core.precision import PRECISIONS
+
+    if not set(precisions) <= PRECISIONS.keys():
+        raise ValueError(f"@kernel({op!r}): expected a tuple of {', '.join(PRECISIONS)}, found {precisions!r}")
 
     def mark(method: Method) -> Method:
         method.mark = Mark(op, precisions, directions)  # type: ignore[attr-defined]
@@ -66,7 +71,7 @@ def kernel(
     return mark
 
 
-class Backend:
+class Backend(ABC):
     """One library. Subclass it, mark methods with `kernel`, and end the file with `BACKEND = MyLibrary()`."""
 
     name: ClassVar[str]
@@ -98,13 +103,13 @@ class Backend:
     tuning_prefixes: ClassVar[tuple[str, ...]] = ()
     """Variables that begin so may change the speed: they are recorded, and passed on to other hosts."""
 
+    @abstractmethod
     def open(self) -> dict[str, Any]:
         """Load the library; return facts about it (`name`, `version`, `path` …), or raise `Unavailable`.
 
         Called once in a new process, before any kernel is prepared and after the variables above are set. Import and
         load here, never at the top of the file.
         """
-        raise NotImplementedError
 
     def threads_in_use(self) -> int | None:
         """The number of threads that the library says it uses; None if it does not say. Called after `open`."""
@@ -132,7 +137,9 @@ class Backend:
         for name in dir(type(self)):
             mark = getattr(getattr(type(self), name), "mark", None)
             if mark and mark.serves(case.op, case.precision.name, case.direction):
-                kernel: Kernel = getattr(self, name)(case, arrays)
+                kernel: Kernel | None = getattr(self, name)(case, arrays)
+                if kernel is None:
+                    raise TypeError(f"{name}() of {self.title} returned None, not a Kernel")
                 return kernel
         raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
 
@@ -179,9 +186,9 @@ class GroupBackend(Backend):
     def settle(self, group: Group) -> None:
         """Called in every rank before `open`; `group` knows the ranks of this host."""
 
+    @abstractmethod
     def join(self, group: Group, case: Case) -> None:
         """Create the communicator of all ranks. Called in every rank after `open`."""
-        raise NotImplementedError
 
     def group_facts(self) -> dict[str, Any]:
         """Facts about the group for the record, such as its GPUs."""

@@ -122,6 +122,14 @@ class CollectiveOp(Op):
 
     # ---- what all collectives share
 
+    def reference(self, case: Case, arrays: Arrays) -> Arrays:
+        """Not used: each rank computes what it must receive (`expected`)."""
+        raise NotImplementedError
+
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+        """Not used: each rank compares with `compare_rank`."""
+        raise NotImplementedError
+
     def allows(self, direction: str, precision: Precision) -> bool:
         """Floating-point types that are sent as they are."""
         return precision.name in ROUNDOFF

@@ -8,6 +8,7 @@ Functions that compute import NumPy themselves, so that `deepbench list` and `--
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -45,7 +46,7 @@ class Comparison:
     output: str = ""
 
 
-class Op:
+class Op(ABC):
     """One operation. Subclass it, and end the file with `OP = MyOp()`."""
 
     name: ClassVar[str]
@@ -77,17 +78,17 @@ class Op:
         """Whether this combination exists. By default, gradients need floats, and 8-bit floats are for products."""
         return precision.name not in FLOATS_8 and (direction == self.directions[0] or bool(precision.roundoff))
 
+    @abstractmethod
     def operand_bytes(self, case: Case) -> int:
         """Bytes of all arrays that `operands` will allocate."""
-        raise NotImplementedError
 
     def workspace_bytes(self, case: Case) -> int:
         """Bytes that a library or the check needs in addition to the operands, if substantial."""
         return 0
 
+    @abstractmethod
     def operands(self, case: Case) -> Arrays:
         """Allocate and fill all arrays, with the same bits every time. Outputs are reset."""
-        raise NotImplementedError
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """Prepare the outputs for a kernel: by default poison that it must overwrite, else initial values."""
@@ -97,20 +98,20 @@ class Op:
             if name in arrays:
                 poison(arrays[name])
 
+    @abstractmethod
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """All outputs in float64 as they should be after `reset` and one call, shaped like the stored outputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Compare the outputs after `reset` and one call with float64.
 
         Large problems are checked by samples and projections, because a full reference takes too long.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def flop(self, case: Case) -> int:
         """Floating-point (or integer) operations per call; a multiply-add counts as two."""
-        raise NotImplementedError
 
     def traffic_bytes(self, case: Case) -> int:
         """Minimum bytes transferred between memory and chip per call: by default every array once."""

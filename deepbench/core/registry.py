@@ -25,25 +25,36 @@ PLUGINS = "DEEPBENCH_PLUGINS"
 
 ATTRIBUTES = {"ops": "OP", "backends": "BACKEND", "formats": "FORMAT"}
 
+GUIDES = {
+    "ops": "docs/adding-an-operation.md",
+    "backends": "docs/adding-a-library.md",
+    "formats": "docs/architecture.md",
+}
+
 
 @cache
 def registered(kind: str) -> dict[str, Any]:
     """Every object of one kind (`ops`, `backends` or `formats`) by its `name`.
 
-    `BadInput` for a module that does not end in its object, and for two objects of the same name.
+    `BadInput` for a module that does not load or does not end in its object, for two objects of the same name, and for
+    a kernel of an unknown operation.
     """
-    attribute = ATTRIBUTES[kind]
+    attribute, guide = ATTRIBUTES[kind], GUIDES[kind]
     objects: dict[str, Any] = {}
     files: dict[str, str | None] = {}
     for module in _modules(kind):
         if not hasattr(module, attribute):
-            raise BadInput(f"{module.__file__} does not end in {attribute} = …; see docs/")
+            raise BadInput(f"{module.__file__} does not end in {attribute} = …; see {guide}")
         thing = getattr(module, attribute)
         name = getattr(thing, "name", None)
         if not isinstance(name, str):
-            raise BadInput(f"{module.__file__}: {attribute} has no name; see docs/")
+            raise BadInput(f"{module.__file__}: {attribute} has no name; see {guide}")
         if name in objects:
             raise BadInput(f"{module.__file__}: the name {name!r} is taken by {files[name]}; choose another name")
+        for mark in thing.marks() if kind == "backends" else ():
+            if mark.op not in registered("ops"):
+                known = ", ".join(registered("ops"))
+                raise BadInput(f"{module.__file__}: @kernel({mark.op!r}) names no operation; operations are {known}")
         objects[name], files[name] = thing, module.__file__
     return objects
 
@@ -61,12 +72,22 @@ def _modules(kind: str) -> list[ModuleType]:
     here = Path(__file__).parents[1] / kind
     folders = (path.parent for path in here.glob("[!_]*/__init__.py"))
     names = {path.stem for path in (*here.glob("[!_]*.py"), *folders)}
-    modules = [importlib.import_module(f"deepbench.{kind}.{name}") for name in sorted(names)]
+    modules = [_import(kind, name) for name in sorted(names)]
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if not os.path.isdir(folder):
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
+        if not any((Path(folder) / name).is_dir() for name in ("ops", "backends")):
+            raise BadInput(f"{PLUGINS} names {folder!r}, which has no folder `ops` or `backends`; add one or unset it")
         modules += [_load(kind, path) for path in sorted((Path(folder) / kind).glob("[!_]*.py"))]
     return modules
+
+
+def _import(kind: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"deepbench.{kind}.{name}")
+    except Exception as error:
+        text = f"deepbench/{kind}/{name} does not load: {type(error).__name__}: {error}; see {GUIDES[kind]}"
+        raise BadInput(text) from error
 
 
 def _load(kind: str, path: Path) -> ModuleType:
@@ -83,5 +104,7 @@ def _load(kind: str, path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise BadInput(f"{PLUGINS}: {path} does not load: {type(error).__name__}: {error}") from error
+        raise BadInput(
+            f"{PLUGINS}: {path} does not load: {type(error).__name__}: {error}; see {GUIDES[kind]}"
+        ) from error
     return module

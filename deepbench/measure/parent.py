@@ -37,9 +37,13 @@ def open_backend(name: str, timeout_s: float, variables: Mapping[str, str] | Non
     inherited = launch.with_variables(os.environ, variables or {})
     ending = _run_worker({"open": name}, {"library", "unavailable"}, 1, "none", timeout_s, inherited)
     if ending.answer is None:
-        reason, remedy = f"the process that loaded it failed: {ending.reason}", "use another build of the library"
+        reason = f"the process that loaded {name} failed: {ending.reason}"
+        remedy = "use another build of the library; for an exception of Python, correct its method open()"
     elif mismatch := library_error(ending.answer):
-        reason, remedy = f"its facts do not fit the schema: {mismatch}", "correct its method open()"
+        reason, remedy = (
+            f"what open() of {name} returns does not fit the schema: {mismatch}",
+            "correct its method open()",
+        )
     else:
         return ending.answer
     return {"unavailable": {"reason": reason, "remedy": remedy}}

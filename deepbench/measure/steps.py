@@ -170,7 +170,8 @@ def open_library(request: Request) -> Library:
     if threads is not None and threads != case.threads:
         raise errors.DeepBenchError(
             f"{backend.title} reports {threads} threads, but the case has {case.threads}; DeepBench sets "
-            f"{', '.join(thread_variables())}: look for other variables and configuration files of the library"
+            f"{', '.join(thread_variables())}: this process may have too few CPUs, or another variable or a "
+            "configuration file of the library overrides them"
         )
     if len(runtimes := describe.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may compete for the cores"

@@ -72,14 +72,14 @@ def suite_files() -> dict[str, list[Path]]:
 
 
 def read_suite(name: str) -> list[Entry]:
-    """The lines of a suite by its name, or of a file of one's own: a CSV, or a text with a case a line."""
+    """The lines of a suite by its name, or of a user's file: a CSV, or a text with one case per line."""
     if name in suite_files():
         return [e for path in suite_files()[name] for e in _read_file(path, name)]
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".txt"):
         raise BadInput(
-            f"unknown suite, op or file {shorten(name)!r}; suites are {', '.join(suite_files())}; "
-            f"ops are {', '.join(all_ops())}; a file of your own ends in .csv or .txt"
+            f"unknown suite, operation or file {shorten(name)!r}; suites are {', '.join(suite_files())}; "
+            f"operations are {', '.join(all_ops())}; a file ends in .csv or .txt; a library follows its case"
         )
     return _read_file(path, name)
 

@@ -1,1 +1,1 @@
-"""For people and programs: tables and exports, all worked out from records alone."""
+"""Tables, exports and pages, computed from records alone."""

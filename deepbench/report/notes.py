@@ -22,7 +22,7 @@ FIRST_CALL = Note("first_call", "first call", "first call: a call takes so long 
 PYTHON_LOOP = Note(
     "python_loop",
     "Python loop",
-    "Python loop: calls are made from Python, which adds 0.5 µs per call; install a C compiler, then deepbench again.",
+    "Python loop: calls are made from Python, which adds 0.5 µs per call (`deepbench info`: is the loop compiled?).",
 )
 DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.")
 FEW_SAMPLES = Note(

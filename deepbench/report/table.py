@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Cell = str | int | float | None
 
 # Text columns wrap on a narrow terminal, but not to less than this.
-LEAST_TEXT_WIDTH = 11
+LEAST_TEXT_WIDTH = 12
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Table:
         ]
         needed = sum(least) + 2 * (len(least) - 1)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        if console.is_terminal and needed > console.width:
+        if needed > console.width:
             table.width = needed  # the terminal wraps whole lines, which loses nothing
         for column, width in zip(self.columns, least, strict=True):
             whole = column.align == "right"

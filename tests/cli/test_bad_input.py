@@ -23,7 +23,7 @@ def refused(done, expected):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run", "nosuch"], "unknown suite, op or file 'nosuch'; suites are"),
+        (["run", "nosuch"], "unknown suite, operation or file 'nosuch'; suites are"),
         (
             ["run", "--op", "nosuch"],
             "unknown operation 'nosuch'; choose one of all_gather, all_reduce, all_to_all, broadcast, "

@@ -134,7 +134,7 @@ def test_every_operation_and_library_is_in_the_readme(name):
     """As a word in code, so that `ring` is not found in `measuring`."""
     code = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / "README.md").read_text()))
 
-    assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", code)
+    assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", code), f"add `{name}` to the table in README.md"
 
 
 def sources():

@@ -92,7 +92,9 @@ def test_a_failing_host_is_reported_with_its_error_message(fleet, tmp_path):
     done = fleet(["a", "b"], CASE.replace("null", "honest"), "--quick", "--runs", "1")
 
     assert 1 == done.returncode, done.stdout + done.stderr
-    assert "• b returned no result: run 1: deepbench: unknown suite, op or file 'honest'" in done.stdout, done.stdout
+    assert "• b returned no result: run 1: deepbench: unknown suite, operation or file 'honest'" in done.stdout, (
+        done.stdout
+    )
 
 
 def test_the_others_finish_when_a_host_is_lost(fleet, tmp_path):

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.case import parse_case
+from deepbench.measure import process
+from deepbench.measure.group import link, parent
 from deepbench.measure.parent import measure_case
 from deepbench.plan.modes import Rules
 
@@ -207,7 +209,7 @@ def test_a_launchers_variables_around_us_are_not_those_of_our_ranks(group_liar, 
 
 
 def test_a_rank_that_never_connects_is_not_waited_for_so_long(group_liar, monkeypatch):
-    monkeypatch.setattr("deepbench.measure.group.link.CONNECT_S", 1.0)
+    monkeypatch.setattr(link, "CONNECT_S", 1.0)
     words = ["sh", "-c", 'echo no module here >&2; PMI_RANK=0 PMI_SIZE=3 "$@"', "sh"]
     monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     start = time.monotonic()
@@ -219,7 +221,7 @@ def test_a_rank_that_never_connects_is_not_waited_for_so_long(group_liar, monkey
 
 
 def test_a_group_that_cannot_listen_is_a_record(group_liar, monkeypatch):
-    monkeypatch.setattr("deepbench.measure.group.parent.reachable_address", lambda hosts: "192.0.2.1")
+    monkeypatch.setattr(parent, "reachable_address", lambda hosts: "192.0.2.1")
     record = group_liar("grouphonest")
 
     assert "crashed" == record["status"]
@@ -227,7 +229,7 @@ def test_a_group_that_cannot_listen_is_a_record(group_liar, monkeypatch):
 
 
 def test_ranks_that_print_for_ever_are_ended(group_liar, monkeypatch):
-    monkeypatch.setattr("deepbench.measure.process.LARGEST_OUTPUT_BYTES", 2**20)
+    monkeypatch.setattr(process, "LARGEST_OUTPUT_BYTES", 2**20)
     record = group_liar("groupprinter")
 
     assert ("crashed", "the ranks printed more than 1048576 bytes") == (record["status"], record["reason"])

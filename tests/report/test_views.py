@@ -1,4 +1,4 @@
-"""By application and by backend, and sparse beside dense: from records made by hand."""
+"""The tables by application and by backend, and sparse versus dense, from handmade records."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,13 @@ GEMM = "gemm m=2 n=3 k=4 forward {kind} {backend} threads=1"
 CONV = "conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 {direction} f32 {backend} threads=1"
 
 
-def made(text, seconds, sources=(), status="ok"):
-    found = samples.measured(text.split()[-2], seconds, text=text) if status == "ok" else None
-    if found is None:
-        found = make_record(parse_case(text), 1, status, "why")
-    found["sources"] = list(sources)
-    return found
+def record_of(text, seconds, sources=(), status="ok"):
+    if status == "ok":
+        record = samples.measured(text.split()[-2], seconds, text=text)
+    else:
+        record = make_record(parse_case(text), 1, status, "why")
+    record["sources"] = list(sources)
+    return record
 
 
 def source(application, row=1, needed=True):
@@ -35,28 +36,28 @@ def applications(records, other=None):
     return {row["application"]: row for row in view.rows}
 
 
-def test_an_application_is_the_sum_of_its_rows_at_the_fastest_library():
+def test_an_application_takes_the_sum_of_its_kernels_at_the_fastest_library():
     speech, vision = source("Speech"), source("Vision")
     records = [
-        made(GEMM.format(kind="f32", backend="mkl"), 3e-3, [speech, source("Speech", row=7)]),
-        made(GEMM.format(kind="f32", backend="onednn"), 1e-3, [speech, source("Speech", row=7)]),
-        made(CONV.format(direction="forward", backend="onednn"), 6e-3, [vision]),
+        record_of(GEMM.format(kind="f32", backend="mkl"), 3e-3, [speech, source("Speech", row=7)]),
+        record_of(GEMM.format(kind="f32", backend="onednn"), 1e-3, [speech, source("Speech", row=7)]),
+        record_of(CONV.format(direction="forward", backend="onednn"), 6e-3, [vision]),
     ]
 
-    found = applications(records)
+    actual = applications(records)
 
     # A row that is listed twice counts twice.
-    assert 2 == found["Speech"]["kernels"] == found["Speech"]["measured"]
-    assert 2e-3 == pytest.approx(found["Speech"]["time"], rel=1e-3)
-    assert 0.25 == pytest.approx(found["Speech"]["share"], rel=1e-3)
-    assert "conv 100 %" == found["Vision"]["of which"]
+    assert 2 == actual["Speech"]["kernels"] == actual["Speech"]["measured"]
+    assert 2e-3 == pytest.approx(actual["Speech"]["time"], rel=1e-3)
+    assert 0.25 == pytest.approx(actual["Speech"]["share"], rel=1e-3)
+    assert "conv 100 %" == actual["Vision"]["of which"]
 
 
-def test_gradients_that_training_does_not_need_do_not_count_and_missing_times_are_said():
+def test_gradients_that_training_does_not_need_do_not_count_and_missing_times_are_counted():
     records = [
-        made(CONV.format(direction="forward", backend="onednn"), 1e-3, [source("Vision")]),
-        made(CONV.format(direction="backward_data", backend="onednn"), 9e-3, [source("Vision", needed=False)]),
-        made(CONV.format(direction="backward_weights", backend="onednn"), 0, [source("Vision")], status="crashed"),
+        record_of(CONV.format(direction="forward", backend="onednn"), 1e-3, [source("Vision")]),
+        record_of(CONV.format(direction="backward_data", backend="onednn"), 9e-3, [source("Vision", needed=False)]),
+        record_of(CONV.format(direction="backward_weights", backend="onednn"), 0, [source("Vision")], status="crashed"),
     ]
 
     (row,) = applications(records).values()
@@ -66,26 +67,26 @@ def test_gradients_that_training_does_not_need_do_not_count_and_missing_times_ar
 
 
 @pytest.mark.parametrize(("whole", "expected"), [(3e-3, 4e-3), (2e-3, 3e-3)])
-def test_gradients_that_were_measured_together_and_apart_count_once(whole, expected):
+def test_gradients_measured_both_together_and_separately_count_once(whole, expected):
     text = "recurrent cell=lstm hidden=8 batch=2 timesteps=3 {} f32 onednn threads=1"
     times = {"forward": 1e-3, "backward": whole, "backward_data": 2e-3, "backward_weights": 1e-3}
-    records = [made(text.format(direction), t, [source("Speech")]) for direction, t in times.items()]
+    records = [record_of(text.format(direction), t, [source("Speech")]) for direction, t in times.items()]
 
     (row,) = applications(records).values()
 
     assert expected == pytest.approx(row["time"], rel=1e-3)
 
 
-def test_a_doubtful_round_decides_what_is_said_of_a_case():
+def test_an_unchecked_round_decides_the_status_of_a_case():
     rounds = [samples.measured(round_number=i, status=s) for i, s in enumerate(("ok", "unchecked", "unchecked"), 1)]
 
-    (found,) = summarize(rounds)
+    (actual,) = summarize(rounds)
 
-    assert "unchecked" == found.status
-    assert not found.is_ranked
+    assert "unchecked" == actual.status
+    assert not actual.is_ranked
 
 
-def test_markdown_claims_no_evidence_that_an_imported_file_lacks():
+def test_markdown_shows_no_undisturbed_samples_of_an_imported_file():
     one = samples.measured(status="unchecked")
     one["notes"] = {"imported_from": "pyperf"}
 
@@ -95,11 +96,11 @@ def test_markdown_claims_no_evidence_that_an_imported_file_lacks():
     assert "100 %" not in text
 
 
-def test_against_another_file_is_the_geometric_mean_over_rows_that_both_have():
+def test_the_ratio_to_another_file_is_the_geometric_mean_over_common_kernels():
     text = GEMM.format(kind="f32", backend="mkl")
     conv = CONV.format(direction="forward", backend="onednn")
-    here = [made(text, 2e-3, [source("Speech")]), made(conv, 8e-3, [source("Speech", row=2)])]
-    there = [made(text, 1e-3, [source("Speech")]), made(conv, 1e-3, [source("Speech", row=2)])]
+    here = [record_of(text, 2e-3, [source("Speech")]), record_of(conv, 8e-3, [source("Speech", row=2)])]
+    there = [record_of(text, 1e-3, [source("Speech")]), record_of(conv, 1e-3, [source("Speech", row=2)])]
 
     assert 4 == pytest.approx(applications(here, there)["Speech"]["× other"], rel=1e-3)
     alone = applications(here, there[:1])["Speech"]
@@ -107,9 +108,9 @@ def test_against_another_file_is_the_geometric_mean_over_rows_that_both_have():
     assert applications(here, [])["Speech"]["× other"] is None
 
 
-def test_by_backend_says_what_a_framework_adds():
+def test_by_backend_shows_what_a_framework_adds():
     text = "gemm m=2 n=3 k=4 forward f32 {} threads=1"
-    view = views.by_backend(summarize([made(text.format(n), t) for n, t in (("mkl", 3e-3), ("torch", 5e-3))]))
+    view = views.by_backend(summarize([record_of(text.format(n), t) for n, t in (("mkl", 3e-3), ("torch", 5e-3))]))
 
     (row,) = view.rows
     assert 2e-3 == pytest.approx(row["PyTorch adds"], rel=1e-3)
@@ -118,8 +119,8 @@ def test_by_backend_says_what_a_framework_adds():
     assert any("PyTorch: fastest in 0 of 1 problems, 1.67×" in note for note in view.notes)
 
 
-def test_views_are_tables_for_people_and_values_for_programs():
-    view = views.by_application(summarize([made(GEMM.format(kind="f32", backend="mkl"), 2e-3, [source("=A|B")])]))
+def test_tables_have_text_for_people_and_values_for_programs():
+    view = views.by_application(summarize([record_of(GEMM.format(kind="f32", backend="mkl"), 2e-3, [source("=A|B")])]))
 
     assert "deepbench/train,'=A|B,f32,1,1,1,0.002" in view.csv()
     assert "=A\\|B" in view.markdown()
@@ -127,24 +128,24 @@ def test_views_are_tables_for_people_and_values_for_programs():
 
 
 def sparse(seconds, backend="mkl", beta=""):
-    return made(f"sparse_gemm m=100 n=2 k=100 sparsity=90 forward f32 {backend} threads=1{beta}", seconds)
+    return record_of(f"sparse_gemm m=100 n=2 k=100 sparsity=90 forward f32 {backend} threads=1{beta}", seconds)
 
 
 def dense(seconds, backend="mkl", beta=""):
-    return made(f"gemm m=100 n=2 k=100 forward f32 {backend} threads=1{beta}", seconds)
+    return record_of(f"gemm m=100 n=2 k=100 forward f32 {backend} threads=1{beta}", seconds)
 
 
 def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
     summaries = summarize([sparse(1e-3), dense(4e-3), dense(2e-3, "onednn"), dense(1e-4, "mkl", " beta=0")])
 
-    found = baselines(summaries)
+    actual = baselines(summaries)
 
-    (only,) = found.values()
+    (only,) = actual.values()
     assert "onednn" == only.summary.record["backend"]
     assert 2 == pytest.approx(only.speed_up, rel=1e-3)
     assert 0.2 == pytest.approx(only.break_even_density, rel=1e-3)  # a tenth are non-zeros, at twice the speed
-    (said,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
-    assert ["speed_up", "break_even"] == [n.code for n in notes.notes_of(said, found[said.record["case"]])]
+    (case,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
+    assert ["speed_up", "break_even"] == [n.code for n in notes.notes_of(case, actual[case.record["case"]])]
     assert "2.00× dense, break-even density 20.0 %" in cases.fastest_table(summaries, Limits()).csv()
     assert 2 == pytest.approx(export.rows(summaries)[0]["speed_up_over_baseline"], rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""Files for others: a workbook as the original's, tables for programs; strangers' texts stay texts."""
+"""Workbooks with the original's layout, Parquet and SQLite; hostile texts stay texts."""
 
 import sqlite3
 
@@ -34,8 +34,8 @@ def written(tmp_path, found):
     return openpyxl.load_workbook(path)
 
 
-def test_a_training_sheet_has_its_numbers_where_the_originals_are(tmp_path):
-    """As in V100's workbook: products with gaps between, conv at 176, layers at 276, 292, 317, all-reduce at 341."""
+def test_a_training_sheet_has_its_numbers_in_the_cells_of_the_original(tmp_path):
+    """As in the V100 workbook: conv begins in row 176, layers in 276, 292, 317, all-reduce in 341."""
     texts = [
         "gemm m=1760 n=16 k=1760 a_t=0 b_t=0 forward f32 mkl threads=2",
         "gemm m=512 n=8 k=500000 a_t=0 b_t=0 forward f32 mkl threads=2",
@@ -60,7 +60,7 @@ def test_a_training_sheet_has_its_numbers_where_the_originals_are(tmp_path):
     assert 169 == max(r for r in range(5, 173) if sheet.cell(r, 3).value)
 
 
-def test_a_server_sheet_counts_non_zeros_and_says_which_precision(tmp_path):
+def test_a_server_sheet_counts_non_zeros_and_names_the_precision(tmp_path):
     texts = [
         "gemm m=5124 n=700 k=2048 a_t=0 b_t=0 forward i8u8 onednn threads=2",
         "sparse_gemm m=7680 n=1 k=2560 sparsity=95 forward f32 mkl threads=2",
@@ -113,7 +113,7 @@ def test_hostile_texts_are_texts_in_every_file(tmp_path):
     assert HOSTILE == [row[0] for row in rows]
 
 
-def test_other_settings_are_not_in_the_originals_cells(tmp_path):
+def test_cases_with_other_settings_are_not_in_the_originals_sheets(tmp_path):
     text = "gemm m=1760 n=16 k=1760 a_t=0 b_t=0 forward f32 mkl threads=2"
     found = result_file(None, "deepbench/train", [text, f"{text} beta=0"])
     found.records[1]["measurement"]["samples_s"] = [1e-4] * 10
@@ -121,7 +121,7 @@ def test_other_settings_are_not_in_the_originals_cells(tmp_path):
     assert 1.0 == pytest.approx(written(tmp_path, found)["Results FP32"]["I5"].value, rel=0.01)
 
 
-def test_a_database_of_no_cases_and_of_names_that_differ_in_capitals(tmp_path):
+def test_a_database_without_cases_and_with_names_that_differ_in_case_only(tmp_path):
     one = samples.measured()
     one["problem"] = {"n": 1, "N": 2}
     database.sqlite(ResultFile(None, samples.header(), []), [], tmp_path / "none.db")
@@ -135,7 +135,7 @@ def test_a_database_of_no_cases_and_of_names_that_differ_in_capitals(tmp_path):
     connection.close()
 
 
-def test_sql_and_data_frames_have_the_numbers_of_the_summaries(tmp_path):
+def test_sqlite_and_parquet_have_the_numbers_of_the_summaries(tmp_path):
     pyarrow = pytest.importorskip("pyarrow.parquet", reason="Parquet needs PyArrow: pip install pyarrow")
     records = [samples.measured(b, s) for b, s in (("mkl", 1e-3), ("openblas", 2e-3))]
     found, summaries = ResultFile(None, samples.header(), records), summarize(records)

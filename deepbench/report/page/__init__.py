@@ -1,1 +1,1 @@
-"""One page that opens offline: what result files say, drawn in the browser from the numbers that are in it."""
+"""An HTML page about result files that works offline, and the parts that a site shares with it."""

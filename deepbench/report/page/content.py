@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -57,7 +57,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "machine": _machine(file, imported),
         "libraries": _libraries(file),
         "sentences": _sentences(summaries, groups, nearest, known),
-        "columns": _columns(summaries, groups, nearest),
+        "columns": _by_column(_rows(summaries, groups, nearest)),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [
             [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
@@ -67,40 +67,44 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     }
 
 
-def _columns(
+def _rows(
     summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
-) -> dict[str, list[Any]]:
+) -> Iterator[dict[str, Any]]:
     positions = {s.record["case"]: "tie" for group in groups for s in group.ties}
     positions |= {group.ranked[0].record["case"]: "fastest" for group in groups if group.ranked}
     compared = baselines(summaries)
-    rows = []
     for s, limit in zip(summaries, nearest, strict=True):
         exported = export.row(s, compared.get(s.record["case"]), limit)
         family, size = _family(s)
-        rows.append(
-            {
-                **{name: exported.get(name) for name in EXPORTED},
-                **({"status": "imported"} if s.imported and s.is_ranked else {}),
-                "title": s.problem_title,
-                "command": _command(s),
-                "library": s.library_title,
-                "version": exported["library_version"],
-                "device": s.device,
-                "framework": s.is_framework,
-                "position": positions.get(s.record["case"]),
-                "family": family,
-                "size": size,
-                "sweep_field": s.record["sweep_field"],
-                "ranks": s.record["problem"].get("ranks"),
-                "bytes": float(s.record["traffic_bytes"]) if s.is_group else None,
-                "notes": exported["notes"],
-            }
-        )
-    return _by_column(rows)
+        yield {
+            **{name: exported.get(name) for name in EXPORTED},
+            **({"status": "imported"} if s.imported and s.is_ranked else {}),
+            "title": s.problem_title,
+            "command": _command(s),
+            "library": s.library_title,
+            "version": exported["library_version"],
+            "device": s.device,
+            "framework": s.is_framework,
+            "position": positions.get(s.record["case"]),
+            "family": family,
+            "size": size,
+            "sweep_field": s.record["sweep_field"],
+            "ranks": s.record["problem"].get("ranks"),
+            "bytes": float(s.record["traffic_bytes"]) if s.is_group else None,
+            "notes": exported["notes"],
+        }
 
 
-def _by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+def _by_column(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """One list per key; None where a row lacks it."""
+    columns: dict[str, list[Any]] = {}
+    for i, row in enumerate(rows):
+        for name in row:
+            if name not in columns:
+                columns[name] = [None] * i
+        for name, values in columns.items():
+            values.append(row.get(name))
+    return columns
 
 
 def _fields(problems: Sequence[tuple[str, Mapping[str, int | str]]]) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def _fields(problems: Sequence[tuple[str, Mapping[str, int | str]]]) -> dict[str
     for op, problem in problems:
         names.setdefault(op, {}).update(dict.fromkeys(problem))
     return {
-        "fields": _by_column([problem for _, problem in problems]),
+        "fields": _by_column(problem for _, problem in problems),
         "fields_of": {op: [*n] for op, n in names.items()},
     }
 
@@ -364,7 +368,7 @@ def of_machine(machine: str) -> dict[str, Any]:
             {"name": text, "version": None, "build": None} for text in dict.fromkeys(s.software for s in sheets)
         ],
         "sentences": _published_sentences(machine, results),
-        "columns": _by_column([_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results]),
+        "columns": _by_column(_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results),
         **_fields([(r.op, r.values.values) for r in results]),
         "samples": [[] for _ in results],
         "limits": [],

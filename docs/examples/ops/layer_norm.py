@@ -47,7 +47,8 @@ class LayerNormOp(Op):
     def operand_bytes(self, case: Case) -> int:
         """Bytes of all arrays."""
         p = case.problem
-        return 2 * p.rows * p.columns * BITS[case.precision.data] // 8 + 2 * p.columns * BITS["f32"] // 8
+        size = 2 * p.rows * p.columns * BITS[case.precision.data] + 2 * p.columns * BITS["f32"]
+        return int(size // 8)
 
     def operands(self, case: Case) -> Arrays:
         """Arrays `x` and `y` (rows, columns), `scale` and `shift` (columns)."""

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 @click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
 def gate(
-    first: str,
-    second: str,
-    margin: str,
-    rerun: bool,
-    unchecked: bool,
-    junit: str | None,
-    markdown: str | None,
+    first: str, second: str, margin: str, rerun: bool, unchecked: bool, junit: str | None, markdown: str | None
 ) -> int:
     """Fail when B is slower than A in any case. Exit code 0: no regression; 1: regression; 2: cannot tell.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from deepbench.cli.console import make_console, print_machine
+from deepbench.cli.console import make_console, print_json, print_machine
 from deepbench.cli.options import comma_list
 from deepbench.cli.root import HELP, cli, interruptible
 
@@ -34,7 +32,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
         limits = measure_limits(machine, counts, quick, bar)
     tables = report.tables(limits, counts, machine)
     if as_json:
-        print(json.dumps({name: table.rows for name, table in tables.items()}, ensure_ascii=False, indent=1))
+        print_json({name: table.rows for name, table in tables.items()})
         return
     for table in tables.values():
         if table.rows:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.cli.launch import any_group, check_environment, launched, read_hosts, taking_place
+from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
 from deepbench.cli.options import case_options, choices_of, duration, seconds, whole
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
 from deepbench.core.errors import BadInput
@@ -61,6 +61,7 @@ def run(
       deepbench run --resume -o train.jsonl
     """
     from deepbench.api import plan_cases
+    from deepbench.core.op import find_op
     from deepbench.measure.session import Options, Session
     from deepbench.results.file import default_path
 
@@ -88,8 +89,11 @@ def run(
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
     planned = plan_cases(words or "quick", choices_of(filters))
-    with taking_place(place, any_group(planned)) as given_hosts:
-        hosts = read_hosts(hostfile, planned) if hostfile else given_hosts
+    groups = any(find_op(p.case.op).is_group for p in planned)
+    with taking_place(place, groups) as given_hosts:
+        if hostfile and not groups:
+            raise BadInput("--hostfile is for operations in which several processes take part, such as all_reduce")
+        hosts = hosts_of_file(hostfile) if hostfile else given_hosts
         path = Path(output) if output else default_path(Path(), _stamp())
         with Session.create(path, planned, options.on(hosts)) as session:
             return measure_and_print(session, full, options.begin)
@@ -98,7 +102,7 @@ def run(
 def measure_and_print(session: Session, full: bool, begin: float | None = None) -> int:
     """Measure what the session plans and print the table; the exit code of the command."""
     from deepbench.api import Results
-    from deepbench.cli.console import make_console, print_cases, print_head
+    from deepbench.cli.console import make_console, print_head
     from deepbench.report.progress import Bar
 
     console, path = make_console(), session.file.path
@@ -118,7 +122,8 @@ def measure_and_print(session: Session, full: bool, begin: float | None = None) 
         console.print()
     records = [r for r in session.file.records if r["status"] != "interrupted"]
     if records:
-        print_cases(console, Results(session.file), full)
+        console.print()
+        Results(session.file).table(full).print(console)
     if code:
         text = f"interrupted; {path} has everything measured so far. To continue:\n  deepbench run --resume -o {path}"
     else:

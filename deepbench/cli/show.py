@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_cases, print_head, print_table, warn_if_truncated
-from deepbench.cli.options import form_options, require_suffix
+from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_if_truncated
+from deepbench.cli.options import form_options, number, require_suffix
 from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
 
@@ -73,16 +73,14 @@ def show(
         _plot(results)
     elif by is not None or against is not None or price is not None:
         print_table(_table_by(results, by, against, price), form)
-    elif form == "json":
-        print(export.to_json(results.file, results.summaries), end="")
-    elif form == "csv":
-        print(export.to_csv(results.file, results.summaries), end="")
-    elif form == "markdown":
-        print(export.to_markdown(results.file, results.summaries), end="")
+    elif form is not None:
+        convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
+        print(convert(results.file, results.summaries), end="")
     else:
         console = make_console()
         print_head(console, results.file)
-        print_cases(console, results, full)
+        console.print()
+        results.table(full).print(console)
 
 
 def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:
@@ -138,18 +136,13 @@ def _price(text: str | None) -> float | None:
     """`2.5/h`, in any currency."""
     if text is None:
         return None
-    try:
-        value = float(text.removesuffix("/h"))
-    except ValueError:
-        value = -1.0
+    value = number(text.removesuffix("/h"))
     if not 0 < value < 1e9:
         raise BadInput(f"--price wants the price of an hour, such as 2.5/h, found {text[:60]!r}")
     return value
 
 
 def _show_fleet(file: str, form: str | None) -> None:
-    import json
-
     from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
     from deepbench.results.fleet import read_fleet
@@ -157,7 +150,7 @@ def _show_fleet(file: str, form: str | None) -> None:
     fleet_file = read_fleet(Path(file))
     judged = judge(fleet_file)
     if form == "json":
-        print(json.dumps(report.to_json(fleet_file, judged), ensure_ascii=False, indent=1))
+        print_json(report.to_json(fleet_file, judged))
     elif form is not None:
         print_table(report.by_host(fleet_file, judged), form)
     else:

@@ -31,6 +31,7 @@ LARGEST_INTEGER = 8
 
 # Unit roundoff of a sum in each type; libraries round after every addition.
 ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+FLOATS = tuple(ROUNDOFF)
 
 # Algorithms of all libraries; each library has some of them.
 ALGORITHMS = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from deepbench.core import registry
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from deepbench.core.precision import Precision
     from deepbench.core.problem import BaseProblem
 
-    Array = np.ndarray[Any, Any]
-    Arrays = dict[str, Array]
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Arrays: TypeAlias = "dict[str, Array]"
 
 # Precisions that libraries support only in matrix products.
 FLOATS_8 = ("f8e4m3", "f8e5m2")

@@ -15,6 +15,8 @@ from deepbench.results.summary import Summary, baselines
 from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
+UNDISTURBED = "undisturbed: share of the samples that no other program disturbed."
+OTHERS = "others: slower libraries, with their time as a multiple of the fastest."
 PEAK = (
     "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
     "deepbench roofline prints the limits."
@@ -35,11 +37,8 @@ class Ranking:
         best = self.ranked[0].estimate if self.ranked else None
         if best is None or best.high_s is None:
             return []
-        return [
-            s
-            for s in self.ranked[1:]
-            if s.estimate and s.estimate.low_s is not None and s.estimate.low_s <= best.high_s
-        ]
+        others = [(s, s.estimate.low_s) for s in self.ranked[1:] if s.estimate]
+        return [s for s, low_s in others if low_s is not None and low_s <= best.high_s]
 
 
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
@@ -49,7 +48,7 @@ def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
         groups.setdefault(s.work, []).append(s)
     return [
         Ranking(
-            sorted((s for s in group if s.is_ranked), key=lambda s: s.estimate.time_s if s.estimate else 0.0),
+            sorted((s for s in group if s.is_ranked), key=lambda s: s.time_s),
             [s for s in group if not s.is_ranked],
         )
         for group in groups.values()
@@ -66,9 +65,9 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         others = [_ratio(s, first, s in ranking.ties) for s in ranking.ranked[1:]]
         others += dict.fromkeys(map(_status, ranking.unranked))
         if first.estimate:
-            own = notes_of(first, compared.get(first.record["case"]))
-            row["notes"] = note_texts(own)
-            notes += [*own, *[TIE] * bool(ranking.ties)]
+            case_notes = notes_of(first, compared.get(first.record["case"]))
+            row["notes"] = note_texts(case_notes)
+            notes += [*case_notes, *[Note("others", "", OTHERS)] * (len(ranking.ranked) > 1), *[TIE] * bool(ranking.ties)]
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})
@@ -86,11 +85,11 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         for i, s in enumerate([*ranking.ranked, *ranking.unranked]):
-            own = notes_of(s, compared.get(s.record["case"])) if s.estimate else []
+            case_notes = notes_of(s, compared.get(s.record["case"])) if s.estimate else []
             if s in ranking.ties:
-                own.insert(0, TIE)
+                case_notes.insert(0, TIE)
             if not s.is_ranked:
-                own.insert(0, Note(s.status, f"{s.status}: {s.record['reason'] or ''}"))
+                case_notes.insert(0, Note(s.status, f"{s.status}: {s.record['reason'] or ''}"))
             fastest = i == 0 and s.is_ranked
             rows.append(
                 {
@@ -99,18 +98,14 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                     "": "▶" if fastest else "",
                     "library": Strong(s.library_title) if fastest else s.library_title,
                     **_numbers(s, limits),
-                    "notes": note_texts(own),
+                    "notes": note_texts(case_notes),
                 }
             )
-            notes += own
+            notes += case_notes
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
-        *(
-            number("time", units.seconds),
-            number("±"),
-            number("TFLOP/s", units.flop_per_s),
-            number("GB/s", units.bytes_per_s),
-        ),
+        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s)),
+        number("GB/s", units.bytes_per_s),
         *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
@@ -121,17 +116,11 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         for s in ranking.ranked:
-            best, e = ranking.ranked[0].estimate, s.estimate
-            assert best is not None, "ranked cases have a time"
-            assert e is not None, "ranked cases have a time"
-            times: dict[str, Cell] = {
-                "time": e.time_s,
-                "low": e.low_s,
-                "high": e.high_s,
-                "ratio": e.time_s / best.time_s,
-            }
+            assert s.estimate is not None, "ranked cases have a time"
             names: dict[str, Cell] = {"problem": s.problem_title, "precision": s.record["precision"]}
-            rows.append({**names, "threads": s.record["threads"], "library": s.library_title, **times})
+            times: dict[str, Cell] = {"time": s.time_s, "low": s.estimate.low_s, "high": s.estimate.high_s}
+            names |= {"threads": s.record["threads"], "library": s.library_title}
+            rows.append({**names, **times, "ratio": s.time_s / ranking.ranked[0].time_s})
     columns = [
         *(Column("problem"), Column("precision"), number("threads"), Column("library")),
         *(number(name, units.seconds) for name in ("time", "low", "high")),
@@ -157,9 +146,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
 
 
 def _ratio(s: Summary, best: Summary, tie: bool) -> str:
-    assert s.estimate is not None, "ranked cases have a time"
-    assert best.estimate is not None, "ranked cases have a time"
-    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.estimate.time_s / best.estimate.time_s)}×"
+    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.time_s / best.time_s)}×"
 
 
 def _status(s: Summary) -> str:
@@ -176,6 +163,8 @@ def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
         notes.append(Note("interval", "", INTERVAL))
     if any(not s.is_group and s.status == "ok" for s in summaries):
         notes.append(Note("peak", "", PEAK))
+    if any(s.is_ranked and not s.imported for s in summaries):
+        notes.append(Note("undisturbed", "", UNDISTURBED))
     if any(s.single_process for s in summaries):
         notes.append(ONE_PROCESS)
     if any(s.bus_bytes_per_s for s in summaries):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core import units
 from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison, Mean
-from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, print_parts
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
 # Decided cases come first.
 ORDER = ("slower", "faster", "cannot tell", "same")
@@ -122,18 +119,9 @@ def sentences(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
+def parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
+    """Everything, for people."""
     return [heading(comparison, names), means(comparison), cases(comparison), sentences(comparison)]
-
-
-def print_comparison(comparison: Comparison, names: tuple[str, str], console: Console) -> None:
-    """Print everything."""
-    print_parts(_parts(comparison, names), console)
-
-
-def to_markdown(comparison: Comparison, names: tuple[str, str]) -> str:
-    """Everything, for a Markdown page."""
-    return markdown_of(_parts(comparison, names))
 
 
 def gate_markdown(comparison: Comparison, names: tuple[str, str], lines: Sequence[str]) -> str:

@@ -76,27 +76,28 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """The same table without columns that have no value in any row."""
-        kept = [c for c in self.columns if any(row.get(c.name) not in (None, "") for row in self.rows)]
-        return replace(self, columns=kept)
+        columns = [c for c in self.columns if any(row.get(c.name) not in (None, "") for row in self.rows)]
+        return replace(self, columns=columns)
 
     def print(self, console: Console) -> None:
         """Print the table and its notes. On a narrow terminal text wraps; numbers are never cut."""
+        from rich.cells import cell_len
         from rich.table import Table as RichTable
         from rich.text import Text
 
         cells = [[_text(column, row) for column in self.columns] for row in self.rows]
-        widths = [max(map(len, texts)) for texts in zip([c.heading for c in self.columns], *cells, strict=True)]
+        widths = [max(map(cell_len, texts)) for texts in zip([c.heading for c in self.columns], *cells, strict=True)]
         least = [
             w if c.align == "right" else min(w, LEAST_TEXT_WIDTH) for c, w in zip(self.columns, widths, strict=True)
         ]
         needed = sum(least) + 2 * (len(least) - 1)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         if needed > console.width:
-            table.width = needed  # the terminal wraps whole lines, which loses nothing
+            table.width = needed  # the terminal wraps entire lines, which loses nothing
         for column, width in zip(self.columns, least, strict=True):
-            whole = column.align == "right"
+            is_number = column.align == "right"
             table.add_column(
-                Text(column.heading), justify=column.align, no_wrap=whole, min_width=width, overflow="fold"
+                Text(column.heading), justify=column.align, no_wrap=is_number, min_width=width, overflow="fold"
             )
         for row, texts in zip(self.rows, cells, strict=True):
             styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in self.columns)

@@ -10,7 +10,11 @@ const MOST_POINTS = 3000;
 /* Families in the list of one chart. */
 const MOST_FAMILIES = 400;
 
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };
+const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+};
 
 /* Statuses with a time that counts. */
 const MEASURED = ["ok", "published", "imported"];
@@ -19,15 +23,28 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function layoutOf(x, y, more = {}) {
-  const line = styleOf("--line"), front = styleOf("--front");
-  const axis = (a) => ({ gridcolor: line, zerolinecolor: line, linecolor: line, automargin: true, exponentformat: "power", ...a, title: { text: a.title } });
+  const line = styleOf("--line"),
+    front = styleOf("--front");
+  const axis = (a) => ({
+    gridcolor: line,
+    zerolinecolor: line,
+    linecolor: line,
+    automargin: true,
+    exponentformat: "power",
+    ...a,
+    title: { text: a.title },
+  });
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: front, family: "system-ui, sans-serif", size: 13 },
-    margin: { l: 60, r: 15, t: 10, b: 50 }, hovermode: "closest",
+    margin: { l: 60, r: 15, t: 10, b: 50 },
+    hovermode: "closest",
     hoverlabel: { align: "left", bgcolor: styleOf("--panel"), bordercolor: front, font: { color: front } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
-    xaxis: axis(x), yaxis: axis(y), ...more,
+    xaxis: axis(x),
+    yaxis: axis(y),
+    ...more,
   };
 }
 const log = (title, more = {}) => ({ title, type: "log", dtick: 1, ...more });
@@ -64,8 +81,14 @@ function groupBy(rows, keyOf) {
 /* One trace per group of rows, each with its color and symbol. */
 function traces(rows, groupOf, xOf, yOf, more = {}) {
   return [...groupBy(rows, groupOf)].map(([group, members], i) => ({
-    type: "scatter", mode: "markers", name: format.plain(group), x: members.map(xOf), y: members.map(yOf),
-    text: members.map(hoverText), hoverinfo: "text", customdata: members.map((r) => r.id),
+    type: "scatter",
+    mode: "markers",
+    name: format.plain(group),
+    x: members.map(xOf),
+    y: members.map(yOf),
+    text: members.map(hoverText),
+    hoverinfo: "text",
+    customdata: members.map((r) => r.id),
     marker: { ...markerOf(i), size: 8, opacity: 0.85, line: { width: 0.5, color: styleOf("--back") } },
     ...(typeof more === "function" ? more(members) : more),
   }));
@@ -74,7 +97,10 @@ function traces(rows, groupOf, xOf, yOf, more = {}) {
 /* Error bars of a rate, from the interval of its time. */
 const rateBars = (rows) => ({
   error_y: {
-    type: "data", symmetric: false, thickness: 1, width: 2,
+    type: "data",
+    symmetric: false,
+    thickness: 1,
+    width: 2,
     array: rows.map((r) => (r.low_s ? r.flop / r.low_s / 1e12 - r.flop_per_s / 1e12 : 0)),
     arrayminus: rows.map((r) => (r.high_s ? r.flop_per_s / 1e12 - r.flop / r.high_s / 1e12 : 0)),
   },
@@ -84,7 +110,12 @@ const timed = (rows) => rows.filter((r) => MEASURED.includes(r.status) && r.time
 const computed = (rows) => timed(rows).filter((r) => r.flop_per_s && !r.ranks); // collectives have their own charts
 const isFastest = (row) => row.position === "fastest";
 /* The words of a title that are settings, such as place=in. */
-const settingsOf = (row) => row.title.split(" ").filter((w) => w.includes("=")).map((w) => ` ${w}`).join("");
+const settingsOf = (row) =>
+  row.title
+    .split(" ")
+    .filter((w) => w.includes("="))
+    .map((w) => ` ${w}`)
+    .join("");
 const collectiveName = (r) => `${r.library} ${r.ranks} ranks ${r.precision}${settingsOf(r)}`;
 /* Cases with the same key differ in precision or library only. */
 const problemKey = (r) => `${r.op}|${r.title}|${r.device}|${r.threads}`;
@@ -92,133 +123,363 @@ const thinned = (rows) => {
   const step = Math.ceil(rows.length / MOST_POINTS);
   return step > 1 ? rows.filter((_, i) => i % step === 0) : rows;
 };
-const lineTrace = (x, y, name, more = {}) => ({ type: "scatter", mode: "lines", x, y, name: format.plain(name), hoverinfo: "name", line: { color: styleOf("--soft"), width: 1.5, dash: "dash" }, ...more });
+const lineTrace = (x, y, name, more = {}) => ({
+  type: "scatter",
+  mode: "lines",
+  x,
+  y,
+  name: format.plain(name),
+  hoverinfo: "name",
+  line: { color: styleOf("--soft"), width: 1.5, dash: "dash" },
+  ...more,
+});
 const lineAtOne = (xs, name) => lineTrace([Math.min(...xs), Math.max(...xs)], [1, 1], name);
 
-/* `choices` are [name, label, options]; `rows` are those that a chart shows; `draw` gives Plotly's traces and layout. */
+/* `choices` are [name, label, options]; `rows` are those that a chart shows; `draw` returns traces and layout. */
 const CHARTS = [
   {
-    id: "roofline", title: "Roofline", wide: true, tall: true,
-    text: "Rate against arithmetic intensity. Lines are measured limits: the peak rate of each precision, and the bandwidth of each level of memory. A kernel far below all lines is limited by something else. A convolution may exceed a line, because its rate counts work that some algorithms avoid.",
+    id: "roofline",
+    title: "Roofline",
+    wide: true,
+    tall: true,
+    text:
+      "Rate against arithmetic intensity. Lines are measured limits: the peak rate of each precision, and the " +
+      "bandwidth of each level of memory. A kernel far below all lines is limited by something else. A convolution " +
+      "may exceed a line, because its rate counts work that some algorithms avoid.",
     choices: (rows, file) => [
-      ["limits", "Limits of", file.limits.map((l, i) => [String(i), `${{ cpu: "CPU", cuda: "GPU", hip: "GPU" }[l.device]}${threadsOf(l)}`])],
-      ["libraries", "Show", [["fastest", "fastest library"], ["all", "all libraries"]]],
+      [
+        "limits",
+        "Limits of",
+        file.limits.map((l, i) => [String(i), `${{ cpu: "CPU", cuda: "GPU", hip: "GPU" }[l.device]}${threadsOf(l)}`]),
+      ],
+      [
+        "libraries",
+        "Show",
+        [
+          ["fastest", "fastest library"],
+          ["all", "all libraries"],
+        ],
+      ],
       ["precision", "Precision", ["all", ...distinct(computed(rows).map((r) => r.precision))]],
     ],
     rows: (rows, selected, file) => {
       const limits = file.limits[selected.limits];
-      return computed(rows).filter((r) => r.device === limits.device && r.threads === limits.threads && r.flop_per_byte && (selected.libraries === "all" || isFastest(r)) && (selected.precision === "all" || r.precision === selected.precision));
+      return computed(rows).filter(
+        (r) =>
+          r.device === limits.device &&
+          r.threads === limits.threads &&
+          r.flop_per_byte &&
+          (selected.libraries === "all" || isFastest(r)) &&
+          (selected.precision === "all" || r.precision === selected.precision),
+      );
     },
     draw(rows, selected, file) {
-      const xs = rows.map((r) => r.flop_per_byte), low = Math.min(...xs) / 2, high = Math.max(...xs) * 2;
+      const xs = rows.map((r) => r.flop_per_byte),
+        low = Math.min(...xs) / 2,
+        high = Math.max(...xs) * 2;
       const limits = file.limits[selected.limits];
-      const peaks = Object.entries(limits.peaks).filter(([p]) => selected.precision === "all" || p === selected.precision);
+      const peaks = Object.entries(limits.peaks).filter(
+        ([p]) => selected.precision === "all" || p === selected.precision,
+      );
       const top = Math.max(...peaks.map(([, v]) => v), 0);
-      const points = traces(rows, (r) => `${r.op} ${r.precision}`, (r) => r.flop_per_byte, (r) => r.flop_per_s / 1e12);
-      const lines = peaks.map(([p, v], i) => lineTrace([low, high], [v / 1e12, v / 1e12], `${p} peak: ${format.tera(v)} TFLOP/s`, { line: { color: styleOf("--front"), width: 1.5, dash: DASHES[i % DASHES.length] } }));
+      const points = traces(
+        rows,
+        (r) => `${r.op} ${r.precision}`,
+        (r) => r.flop_per_byte,
+        (r) => r.flop_per_s / 1e12,
+      );
+      const lines = peaks.map(([p, v], i) =>
+        lineTrace([low, high], [v / 1e12, v / 1e12], `${p} peak: ${format.tera(v)} TFLOP/s`, {
+          line: { color: styleOf("--front"), width: 1.5, dash: DASHES[i % DASHES.length] },
+        }),
+      );
       /* Levels with nearly equal bandwidths share a line. */
       const levels = new Map();
-      Object.entries(limits.memory).forEach(([level, rate]) => { const near = [...levels.keys()].find((k) => Math.abs(k / rate - 1) < 0.03) ?? rate; levels.set(near, [...(levels.get(near) || []), level]); });
+      Object.entries(limits.memory).forEach(([level, rate]) => {
+        const near = [...levels.keys()].find((k) => Math.abs(k / rate - 1) < 0.03) ?? rate;
+        levels.set(near, [...(levels.get(near) || []), level]);
+      });
       [...levels].forEach(([rate, names], i) => {
         const end = Math.min(high, top / rate);
-        if (end > low) lines.push(lineTrace([low, end], [(rate * low) / 1e12, (rate * end) / 1e12], `${names.join(", ")}: ${format.giga(rate)} GB/s`, { line: { color: styleOf("--soft"), width: 1.5, dash: DASHES[i % DASHES.length] } }));
+        if (end > low)
+          lines.push(
+            lineTrace(
+              [low, end],
+              [(rate * low) / 1e12, (rate * end) / 1e12],
+              `${names.join(", ")}: ${format.giga(rate)} GB/s`,
+              { line: { color: styleOf("--soft"), width: 1.5, dash: DASHES[i % DASHES.length] } },
+            ),
+          );
       });
-      return [[...points, ...lines], layoutOf(log("arithmetic intensity (FLOP per byte)", PLAIN), log("TFLOP/s", PLAIN))];
+      return [
+        [...points, ...lines],
+        layoutOf(log("arithmetic intensity (FLOP per byte)", PLAIN), log("TFLOP/s", PLAIN)),
+      ];
     },
   },
   {
-    id: "family", title: "Rate by problem size",
+    id: "family",
+    title: "Rate by problem size",
     text: "One family of problems, which differ in one size only. Bars are 95 % confidence intervals.",
     choices: (rows) => {
       const sizes = new Map();
-      computed(rows).filter((r) => r.family).forEach((r) => sizes.set(r.family, (sizes.get(r.family) || new Set()).add(r.size)));
-      const families = [...sizes].filter(([, s]) => s.size > 1).sort((a, b) => b[1].size - a[1].size).map(([f]) => f);
+      computed(rows)
+        .filter((r) => r.family)
+        .forEach((r) => sizes.set(r.family, (sizes.get(r.family) || new Set()).add(r.size)));
+      const families = [...sizes]
+        .filter(([, s]) => s.size > 1)
+        .sort((a, b) => b[1].size - a[1].size)
+        .map(([f]) => f);
       return [["family", "Family", families.slice(0, MOST_FAMILIES)]];
     },
     rows: (rows, selected) => computed(rows).filter((r) => r.family && r.family === selected.family),
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size);
-      return [traces(sorted, (r) => `${r.library} ${r.precision}${threadsOf(r)}`, (r) => r.size, (r) => r.flop_per_s / 1e12, (members) => ({ mode: "lines+markers", ...rateBars(members) })), layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "TFLOP/s", rangemode: "tozero" })];
-    },
-  },
-  {
-    id: "fastest", title: "Fastest library by problem",
-    text: "Each point is a problem; its color and symbol show the fastest library. The table marks ties, where confidence intervals overlap.",
-    choices(rows) {
-      const winners = new Map(), competitors = new Map();
-      const add = (map, r) => { const kind = `${r.op} ${r.precision} ${r.direction}`; map.set(kind, (map.get(kind) || new Set()).add(r.backend)); };
-      computed(rows).forEach((r) => { add(competitors, r); if (isFastest(r)) add(winners, r); });
-      const kinds = [...competitors].filter(([, names]) => names.size > 1).map(([kind]) => kind);
-      return [["kind", "Operation", kinds.sort((a, b) => (winners.get(b)?.size || 0) - (winners.get(a)?.size || 0))]];
-    },
-    rows: (rows, selected) => computed(rows).filter((r) => isFastest(r) && r.flop_per_byte && `${r.op} ${r.precision} ${r.direction}` === selected.kind),
-    draw: (rows) => [traces(rows, (r) => r.library, (r) => r.flop, (r) => r.flop_per_byte), layoutOf(log("FLOP per call"), log("FLOP per byte", PLAIN))],
-  },
-  {
-    id: "precision", title: "Speed-up from lower precision",
-    text: "Time in f32 over time in another precision, each with its fastest library. Above 1, the other precision is faster.",
-    rows(rows) {
-      const byProblem = new Map();
-      timed(rows).filter((r) => isFastest(r) && r.flop).forEach((r) => {
-        const byPrecision = byProblem.get(problemKey(r)) || {};
-        if (!byPrecision[r.precision] || r.time_s < byPrecision[r.precision].time_s) byPrecision[r.precision] = r;
-        byProblem.set(problemKey(r), byPrecision);
-      });
-      return [...byProblem.values()].filter(({ f32 }) => f32).flatMap(({ f32, ...others }) => Object.values(others).map((r) => ({ ...r, speedUp: f32.time_s / r.time_s })));
-    },
-    draw: (rows) => [[...traces(rows, (r) => `${r.op} ${r.precision}`, (r) => r.flop, (r) => r.speedUp), lineAtOne(rows.map((r) => r.flop), "as fast as f32")], layoutOf(log("FLOP per call"), { title: "speed-up over f32", ...RATIOS })],
-  },
-  {
-    id: "sparse", title: "Sparse versus dense",
-    text: "Speed-up of a sparse product over the fastest dense product of the same shape. Above 1, sparse is faster.",
-    rows: (rows) => timed(rows).filter((r) => r.speed_up_over_baseline != null && r.size != null),
-    draw(rows) {
-      const sorted = [...rows].sort((a, b) => a.size - b.size);
-      const points = traces(sorted, (r) => `${r.library} ${r.precision}${threadsOf(r)} ${r.family.replace(/^sparse_gemm /, "")}`, (r) => r.size, (r) => r.speed_up_over_baseline, { mode: "lines+markers" });
-      return [[...points, lineAtOne(rows.map((r) => r.size), "as fast as dense")], layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "speed-up over dense", ...RATIOS })];
-    },
-  },
-  {
-    id: "framework", title: "Framework overhead",
-    text: "Time through a framework, such as PyTorch, over the time of the fastest library called directly.",
-    rows(rows) {
-      const key = (r) => `${problemKey(r)}|${r.precision}`, fastest = new Map();
-      timed(rows).filter((r) => !r.framework).forEach((r) => { if (!fastest.has(key(r)) || r.time_s < fastest.get(key(r))) fastest.set(key(r), r.time_s); });
-      return timed(rows).filter((r) => r.framework && fastest.has(key(r))).map((r) => ({ ...r, directTime: fastest.get(key(r)), overhead: r.time_s / fastest.get(key(r)) }));
-    },
-    draw(rows) {
-      const several = distinct(rows.map((r) => r.library)).length > 1;
-      const points = traces(rows, (r) => `${several ? `${r.library} ` : ""}${r.op} ${r.precision}`, (r) => r.directTime * 1e6, (r) => r.overhead);
-      return [[...points, lineAtOne(rows.map((r) => r.directTime * 1e6), "no overhead")], layoutOf(log("time of the fastest library (µs)"), { title: "time through the framework / direct", ...RATIOS })];
-    },
-  },
-  {
-    id: "applications", title: "Kernel time by application", wide: true,
-    text: "One call of each kernel that a suite lists for the application, each with its fastest library. This is a sum of kernels, not the time of a network.",
-    rows: (_, __, file) => file.applications.filter((a) => a.time != null),
-    draw(rows) {
-      const severalThreads = distinct(rows.map((a) => a.threads)).length > 1;
-      const names = rows.map((a) => format.plain(`${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${severalThreads ? threadsOf(a) : ""})`));
-      const details = rows.map((a) => format.plain(`${a.application}: ${format.seconds(a.time)}, ${a.measured} of ${a.kernels} kernels; ${a["of which"] || ""}`));
       return [
-        [{ type: "bar", orientation: "h", y: names, x: rows.map((a) => a.time), marker: { color: COLORS[0] }, hoverinfo: "text", text: rows.map((a) => format.seconds(a.time)), textposition: "outside", cliponaxis: false, hovertext: details }],
-        layoutOf(log("seconds"), { title: "", autorange: "reversed", automargin: true, dtick: 1 }, { showlegend: false, height: 90 + 24 * rows.length, margin: { l: 60, r: 70, t: 10, b: 50 } }),
+        traces(
+          sorted,
+          (r) => `${r.library} ${r.precision}${threadsOf(r)}`,
+          (r) => r.size,
+          (r) => r.flop_per_s / 1e12,
+          (members) => ({ mode: "lines+markers", ...rateBars(members) }),
+        ),
+        layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "TFLOP/s", rangemode: "tozero" }),
       ];
     },
   },
   {
-    id: "latency", title: "All-reduce time",
-    text: "Time of an all-reduce, or another collective, against the bytes of each rank.",
-    choices: (rows) => [["op", "Operation", distinct(timed(rows).filter((r) => r.bus_bytes_per_s || r.ranks).map((r) => r.op))]],
-    rows: (rows, selected) => timed(rows).filter((r) => r.ranks && r.op === selected.op).sort((a, b) => a.bytes - b.bytes),
-    draw: (rows) => [traces(rows, collectiveName, (r) => r.bytes, (r) => r.time_s * 1e6, { mode: "lines+markers" }), layoutOf(log("bytes"), log("µs"))],
+    id: "fastest",
+    title: "Fastest library by problem",
+    text:
+      "Each point is a problem; its color and symbol show the fastest library. The table marks ties, where " +
+      "confidence intervals overlap.",
+    choices(rows) {
+      const winners = new Map(),
+        competitors = new Map();
+      const add = (map, r) => {
+        const kind = `${r.op} ${r.precision} ${r.direction}`;
+        map.set(kind, (map.get(kind) || new Set()).add(r.backend));
+      };
+      computed(rows).forEach((r) => {
+        add(competitors, r);
+        if (isFastest(r)) add(winners, r);
+      });
+      const kinds = [...competitors].filter(([, names]) => names.size > 1).map(([kind]) => kind);
+      return [["kind", "Operation", kinds.sort((a, b) => (winners.get(b)?.size || 0) - (winners.get(a)?.size || 0))]];
+    },
+    rows: (rows, selected) =>
+      computed(rows).filter(
+        (r) => isFastest(r) && r.flop_per_byte && `${r.op} ${r.precision} ${r.direction}` === selected.kind,
+      ),
+    draw: (rows) => [
+      traces(
+        rows,
+        (r) => r.library,
+        (r) => r.flop,
+        (r) => r.flop_per_byte,
+      ),
+      layoutOf(log("FLOP per call"), log("FLOP per byte", PLAIN)),
+    ],
   },
   {
-    id: "bus", title: "All-reduce bus bandwidth",
+    id: "precision",
+    title: "Speed-up from lower precision",
+    text:
+      "Time in f32 over time in another precision, each with its fastest library. Above 1, the other precision is " +
+      "faster.",
+    rows(rows) {
+      const byProblem = new Map();
+      timed(rows)
+        .filter((r) => isFastest(r) && r.flop)
+        .forEach((r) => {
+          const byPrecision = byProblem.get(problemKey(r)) || {};
+          if (!byPrecision[r.precision] || r.time_s < byPrecision[r.precision].time_s) byPrecision[r.precision] = r;
+          byProblem.set(problemKey(r), byPrecision);
+        });
+      return [...byProblem.values()]
+        .filter(({ f32 }) => f32)
+        .flatMap(({ f32, ...others }) => Object.values(others).map((r) => ({ ...r, speedUp: f32.time_s / r.time_s })));
+    },
+    draw: (rows) => [
+      [
+        ...traces(
+          rows,
+          (r) => `${r.op} ${r.precision}`,
+          (r) => r.flop,
+          (r) => r.speedUp,
+        ),
+        lineAtOne(
+          rows.map((r) => r.flop),
+          "as fast as f32",
+        ),
+      ],
+      layoutOf(log("FLOP per call"), { title: "speed-up over f32", ...RATIOS }),
+    ],
+  },
+  {
+    id: "sparse",
+    title: "Sparse versus dense",
+    text: "Speed-up of a sparse product over the fastest dense product of the same shape. Above 1, sparse is faster.",
+    rows: (rows) => timed(rows).filter((r) => r.speed_up_over_baseline != null && r.size != null),
+    draw(rows) {
+      const sorted = [...rows].sort((a, b) => a.size - b.size);
+      const points = traces(
+        sorted,
+        (r) => `${r.library} ${r.precision}${threadsOf(r)} ${r.family.replace(/^sparse_gemm /, "")}`,
+        (r) => r.size,
+        (r) => r.speed_up_over_baseline,
+        { mode: "lines+markers" },
+      );
+      return [
+        [
+          ...points,
+          lineAtOne(
+            rows.map((r) => r.size),
+            "as fast as dense",
+          ),
+        ],
+        layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "speed-up over dense", ...RATIOS }),
+      ];
+    },
+  },
+  {
+    id: "framework",
+    title: "Framework overhead",
+    text: "Time through a framework, such as PyTorch, over the time of the fastest library called directly.",
+    rows(rows) {
+      const key = (r) => `${problemKey(r)}|${r.precision}`,
+        fastest = new Map();
+      timed(rows)
+        .filter((r) => !r.framework)
+        .forEach((r) => {
+          if (!fastest.has(key(r)) || r.time_s < fastest.get(key(r))) fastest.set(key(r), r.time_s);
+        });
+      return timed(rows)
+        .filter((r) => r.framework && fastest.has(key(r)))
+        .map((r) => ({ ...r, directTime: fastest.get(key(r)), overhead: r.time_s / fastest.get(key(r)) }));
+    },
+    draw(rows) {
+      const several = distinct(rows.map((r) => r.library)).length > 1;
+      const points = traces(
+        rows,
+        (r) => `${several ? `${r.library} ` : ""}${r.op} ${r.precision}`,
+        (r) => r.directTime * 1e6,
+        (r) => r.overhead,
+      );
+      return [
+        [
+          ...points,
+          lineAtOne(
+            rows.map((r) => r.directTime * 1e6),
+            "no overhead",
+          ),
+        ],
+        layoutOf(log("time of the fastest library (µs)"), { title: "time through the framework / direct", ...RATIOS }),
+      ];
+    },
+  },
+  {
+    id: "applications",
+    title: "Kernel time by application",
+    wide: true,
+    text:
+      "One call of each kernel that a suite lists for the application, each with its fastest library. This is a sum " +
+      "of kernels, not the time of a network.",
+    rows: (_, __, file) => file.applications.filter((a) => a.time != null),
+    draw(rows) {
+      const severalThreads = distinct(rows.map((a) => a.threads)).length > 1;
+      const nameOf = (a) => {
+        const threads = severalThreads ? threadsOf(a) : "";
+        return `${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${threads})`;
+      };
+      const names = rows.map((a) => format.plain(nameOf(a)));
+      const details = rows.map((a) =>
+        format.plain(
+          `${a.application}: ${format.seconds(a.time)}, ${a.measured} of ${a.kernels} kernels; ${a["of which"] || ""}`,
+        ),
+      );
+      return [
+        [
+          {
+            type: "bar",
+            orientation: "h",
+            y: names,
+            x: rows.map((a) => a.time),
+            marker: { color: COLORS[0] },
+            hoverinfo: "text",
+            text: rows.map((a) => format.seconds(a.time)),
+            textposition: "outside",
+            cliponaxis: false,
+            hovertext: details,
+          },
+        ],
+        layoutOf(
+          log("seconds"),
+          { title: "", autorange: "reversed", automargin: true, dtick: 1 },
+          { showlegend: false, height: 90 + 24 * rows.length, margin: { l: 60, r: 70, t: 10, b: 50 } },
+        ),
+      ];
+    },
+  },
+  {
+    id: "latency",
+    title: "All-reduce time",
+    text: "Time of an all-reduce, or another collective, against the bytes of each rank.",
+    choices: (rows) => [
+      [
+        "op",
+        "Operation",
+        distinct(
+          timed(rows)
+            .filter((r) => r.bus_bytes_per_s || r.ranks)
+            .map((r) => r.op),
+        ),
+      ],
+    ],
+    rows: (rows, selected) =>
+      timed(rows)
+        .filter((r) => r.ranks && r.op === selected.op)
+        .sort((a, b) => a.bytes - b.bytes),
+    draw: (rows) => [
+      traces(
+        rows,
+        collectiveName,
+        (r) => r.bytes,
+        (r) => r.time_s * 1e6,
+        { mode: "lines+markers" },
+      ),
+      layoutOf(log("bytes"), log("µs")),
+    ],
+  },
+  {
+    id: "bus",
+    title: "All-reduce bus bandwidth",
     text: "Bus bandwidth, as nccl-tests defines it, against the bytes of each rank.",
-    choices: (rows) => [["op", "Operation", distinct(timed(rows).filter((r) => r.bus_bytes_per_s).map((r) => r.op))]],
-    rows: (rows, selected) => timed(rows).filter((r) => r.bus_bytes_per_s && r.op === selected.op).sort((a, b) => a.bytes - b.bytes),
-    draw: (rows) => [traces(rows, collectiveName, (r) => r.bytes, (r) => r.bus_bytes_per_s / 1e9, { mode: "lines+markers" }), layoutOf(log("bytes"), log("GB/s", PLAIN))],
+    choices: (rows) => [
+      [
+        "op",
+        "Operation",
+        distinct(
+          timed(rows)
+            .filter((r) => r.bus_bytes_per_s)
+            .map((r) => r.op),
+        ),
+      ],
+    ],
+    rows: (rows, selected) =>
+      timed(rows)
+        .filter((r) => r.bus_bytes_per_s && r.op === selected.op)
+        .sort((a, b) => a.bytes - b.bytes),
+    draw: (rows) => [
+      traces(
+        rows,
+        collectiveName,
+        (r) => r.bytes,
+        (r) => r.bus_bytes_per_s / 1e9,
+        { mode: "lines+markers" },
+      ),
+      layoutOf(log("bytes"), log("GB/s", PLAIN)),
+    ],
   },
 ];
 
@@ -226,25 +487,68 @@ const CHARTS = [
 function pairChart(pair) {
   const rows = thinned([...pair.cases].sort((a, b) => a.ratio - b.ratio));
   const colors = { slower: COLORS[5], faster: COLORS[2], same: COLORS[6], "cannot tell": COLORS[1] };
-  const verdicts = pair.published ? [null] : ["slower", "faster", "same", "cannot tell"].filter((v) => rows.some((r) => r.verdict === v));
-  const hover = (r) => plainLines([r.title || r.case, r.precision, r.library, `${format.seconds(r.first)} and ${format.seconds(r.second)}`, `ratio ${format.ratio(r.ratio)}${r.low == null ? "" : ` (${format.ratio(r.low)} to ${format.ratio(r.high)})`}`, r.verdict, r.notes]);
+  const verdicts = pair.published
+    ? [null]
+    : ["slower", "faster", "same", "cannot tell"].filter((v) => rows.some((r) => r.verdict === v));
+  const hover = (r) =>
+    plainLines([
+      r.title || r.case,
+      r.precision,
+      r.library,
+      `${format.seconds(r.first)} and ${format.seconds(r.second)}`,
+      `ratio ${format.ratio(r.ratio)}${r.low == null ? "" : ` (${format.ratio(r.low)} to ${format.ratio(r.high)})`}`,
+      r.verdict,
+      r.notes,
+    ]);
   const points = verdicts.map((verdict, i) => {
     const members = rows.map((r, at) => [r, at]).filter(([r]) => verdict === null || r.verdict === verdict);
     return {
-      type: "scatter", mode: "markers", name: verdict || "all", x: members.map(([, at]) => at + 1), y: members.map(([r]) => r.ratio),
-      marker: { color: colors[verdict] || COLORS[0], symbol: SYMBOLS[i], size: 7 }, hoverinfo: "text", text: members.map(([r]) => hover(r)),
-      error_y: { type: "data", symmetric: false, thickness: 1, width: 0, array: members.map(([r]) => (r.high == null ? 0 : r.high - r.ratio)), arrayminus: members.map(([r]) => (r.low == null ? 0 : r.ratio - r.low)) },
+      type: "scatter",
+      mode: "markers",
+      name: verdict || "all",
+      x: members.map(([, at]) => at + 1),
+      y: members.map(([r]) => r.ratio),
+      marker: { color: colors[verdict] || COLORS[0], symbol: SYMBOLS[i], size: 7 },
+      hoverinfo: "text",
+      text: members.map(([r]) => hover(r)),
+      error_y: {
+        type: "data",
+        symmetric: false,
+        thickness: 1,
+        width: 0,
+        array: members.map(([r]) => (r.high == null ? 0 : r.high - r.ratio)),
+        arrayminus: members.map(([r]) => (r.low == null ? 0 : r.ratio - r.low)),
+      },
     };
   });
-  return [[...points, lineAtOne([0.5, rows.length + 0.5], "equal")], layoutOf({ title: "cases, sorted by ratio" }, { title: "ratio of times", ...RATIOS }, { showlegend: !pair.published })];
+  return [
+    [...points, lineAtOne([0.5, rows.length + 0.5], "equal")],
+    layoutOf(
+      { title: "cases, sorted by ratio" },
+      { title: "ratio of times", ...RATIOS },
+      { showlegend: !pair.published },
+    ),
+  ];
 }
 
 /* All samples of a case by process: several modes show as bands. */
 function samplesChart(processes) {
   const points = processes.map((samples, i) => ({
-    type: "scatter", mode: "markers", name: `process ${i + 1}`, hoverinfo: "text", text: samples.map(format.seconds),
-    x: samples.map((_, j) => i + 1 + (samples.length > 1 ? 0.7 * (j / (samples.length - 1) - 0.5) : 0)), y: samples.map((s) => s * 1e6),
+    type: "scatter",
+    mode: "markers",
+    name: `process ${i + 1}`,
+    hoverinfo: "text",
+    text: samples.map(format.seconds),
+    x: samples.map((_, j) => i + 1 + (samples.length > 1 ? 0.7 * (j / (samples.length - 1) - 0.5) : 0)),
+    y: samples.map((s) => s * 1e6),
     marker: { ...markerOf(i), size: 6 },
   }));
-  return [points, layoutOf({ title: "process, samples in order of measurement", dtick: 1 }, { title: "µs per call" }, { showlegend: false })];
+  return [
+    points,
+    layoutOf(
+      { title: "process, samples in order of measurement", dtick: 1 },
+      { title: "µs per call" },
+      { showlegend: false },
+    ),
+  ];
 }

@@ -1,5 +1,5 @@
 "use strict";
-/* Numbers as text, exactly as deepbench/core/units.py writes them (a test compares the two), and helpers for elements. */
+/* Numbers as text, exactly as deepbench/core/units.py writes them (a test compares the two); helpers for elements. */
 const format = {
   significant(value, digits = 3) {
     if (value === 0) return "0";
@@ -13,9 +13,34 @@ const format = {
     const [size, unit] = units.find(([s]) => Math.abs(value) >= s) || units[units.length - 1];
     return `${format.significant(value / size)} ${unit}`;
   },
-  seconds: (v) => (v == null ? "–" : format.scaled(v, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]])),
-  bytes: (v) => (v == null ? "–" : format.scaled(v, [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]])),
-  joules: (v) => (v == null ? "–" : format.scaled(v, [[1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]])),
+  seconds: (v) =>
+    v == null
+      ? "–"
+      : format.scaled(v, [
+          [1, "s"],
+          [1e-3, "ms"],
+          [1e-6, "µs"],
+          [1e-9, "ns"],
+        ]),
+  bytes: (v) =>
+    v == null
+      ? "–"
+      : format.scaled(v, [
+          [2 ** 40, "TiB"],
+          [2 ** 30, "GiB"],
+          [2 ** 20, "MiB"],
+          [2 ** 10, "KiB"],
+          [1, "B"],
+        ]),
+  joules: (v) =>
+    v == null
+      ? "–"
+      : format.scaled(v, [
+          [1, "J"],
+          [1e-3, "mJ"],
+          [1e-6, "µJ"],
+          [1e-9, "nJ"],
+        ]),
   tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
   giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),

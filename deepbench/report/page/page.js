@@ -5,14 +5,19 @@ const content = JSON.parse(document.getElementById("content").textContent);
 /* The rows of all files: one object per case. */
 const fieldNames = distinct(content.files.flatMap((file) => Object.keys(file.fields)));
 const rows = content.files.flatMap((file, fileIndex) => {
-  const lists = [...Object.entries(file.columns), ...Object.entries(file.fields).map(([name, values]) => [fieldKey(name), values])];
+  const lists = [
+    ...Object.entries(file.columns),
+    ...Object.entries(file.fields).map(([name, values]) => [fieldKey(name), values]),
+  ];
   return Array.from({ length: lists.length ? lists[0][1].length : 0 }, (_, index) => {
     const row = { file: file.name, fileIndex, index };
     for (const [name, values] of lists) row[name] = values[index];
     return row;
   });
 });
-rows.forEach((row, id) => { row.id = id; });
+rows.forEach((row, id) => {
+  row.id = id;
+});
 const rowsOf = (fileIndex) => rows.filter((r) => r.fileIndex === fileIndex);
 const severalFiles = content.files.length > 1;
 
@@ -28,11 +33,23 @@ function draw(div) {
     div.on("plotly_click", (event) => div.onPoint(event.points[0].customdata));
   }
 }
-const observer = new IntersectionObserver((entries) => entries.forEach((e) => { if (e.isIntersecting && !drawn.has(e.target)) draw(e.target); }), { rootMargin: "300px" });
+const observer = new IntersectionObserver(
+  (entries) =>
+    entries.forEach((e) => {
+      if (e.isIntersecting && !drawn.has(e.target)) draw(e.target);
+    }),
+  { rootMargin: "300px" },
+);
 dark.addEventListener("change", () => drawn.forEach(draw));
 /* Paper is white, whatever the screen is. */
-window.addEventListener("beforeprint", () => { document.documentElement.dataset.paper = "yes"; document.querySelectorAll(".plot").forEach(draw); });
-window.addEventListener("afterprint", () => { delete document.documentElement.dataset.paper; drawn.forEach(draw); });
+window.addEventListener("beforeprint", () => {
+  document.documentElement.dataset.paper = "yes";
+  document.querySelectorAll(".plot").forEach(draw);
+});
+window.addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.paper;
+  drawn.forEach(draw);
+});
 
 function addPlot(parent, label, wide, makeChart, onPoint) {
   const div = element("div", { class: wide ? "plot wide" : "plot", role: "group", "aria-label": label });
@@ -44,25 +61,61 @@ function addPlot(parent, label, wide, makeChart, onPoint) {
 }
 
 function addChart(chart, fileIndex) {
-  const file = content.files[fileIndex], all = rowsOf(fileIndex), selected = {};
-  const choices = (chart.choices ? chart.choices(all, file) : []).map(([name, label, values]) => [name, label, values.map((v) => (Array.isArray(v) ? v : [v, v]))]);
+  const file = content.files[fileIndex],
+    all = rowsOf(fileIndex),
+    selected = {};
+  const choices = (chart.choices ? chart.choices(all, file) : []).map(([name, label, values]) => [
+    name,
+    label,
+    values.map((v) => (Array.isArray(v) ? v : [v, v])),
+  ]);
   if (choices.some(([, , values]) => !values.length)) return;
-  choices.forEach(([name, , values]) => { selected[name] = values[0][0]; });
+  choices.forEach(([name, , values]) => {
+    selected[name] = values[0][0];
+  });
   const selectedRows = () => chart.rows(all, selected, file);
   if (!selectedRows().length) return;
   const title = chart.title + (severalFiles ? ` (${file.name})` : "");
-  const figure = element("figure", { class: chart.wide ? "wide" : null, id: `${chart.id}-${fileIndex}` }, element("figcaption", {}, element("strong", {}, title), chart.text));
+  const figure = element(
+    "figure",
+    { class: chart.wide ? "wide" : null, id: `${chart.id}-${fileIndex}` },
+    element("figcaption", {}, element("strong", {}, title), chart.text),
+  );
   const thinning = element("span", {});
   const makeChart = () => {
-    const every = selectedRows(), some = thinned(every);
-    thinning.textContent = some.length < every.length ? ` The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.` : "";
+    const every = selectedRows(),
+      some = thinned(every);
+    thinning.textContent =
+      some.length < every.length
+        ? ` The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.`
+        : "";
     return chart.draw(some, selected, file);
   };
   figure.firstChild.append(thinning);
   const bar = element("div", { class: "choices" });
-  choices.filter(([, , values]) => values.length > 1).forEach(([name, label, values]) => bar.append(choice(label, values, (v) => { selected[name] = v; draw(div); }, selected[name])));
+  choices
+    .filter(([, , values]) => values.length > 1)
+    .forEach(([name, label, values]) =>
+      bar.append(
+        choice(
+          label,
+          values,
+          (v) => {
+            selected[name] = v;
+            draw(div);
+          },
+          selected[name],
+        ),
+      ),
+    );
   if (bar.children.length) figure.append(bar);
-  const div = addPlot(figure, `${chart.title}. ${chart.text} The table below has every number.`, chart.tall, makeChart, (id) => id != null && showDetails(rows[id]));
+  const div = addPlot(
+    figure,
+    `${chart.title}. ${chart.text} The table below has every number.`,
+    chart.tall,
+    makeChart,
+    (id) => id != null && showDetails(rows[id]),
+  );
   document.getElementById("charts").append(figure);
   document.getElementById("sections").append(element("a", { href: `#${chart.id}-${fileIndex}` }, title));
 }
@@ -79,7 +132,12 @@ const COLUMNS = [
   number("time_s", "Time", (r) => format.seconds(r.time_s)),
   number("half", "±", format.interval, format.halfWidth),
   number("flop_per_s", "TFLOP/s", (r) => format.tera(r.flop_per_s)),
-  number("bytes_per_s", "GB/s", (r) => format.giga(r.bus_bytes_per_s ?? r.bytes_per_s), (r) => r.bus_bytes_per_s ?? r.bytes_per_s),
+  number(
+    "bytes_per_s",
+    "GB/s",
+    (r) => format.giga(r.bus_bytes_per_s ?? r.bytes_per_s),
+    (r) => r.bus_bytes_per_s ?? r.bytes_per_s,
+  ),
   column("limit", "Limited by"),
   number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit)),
   column("position", "Fastest", (r) => r.position ?? "", { value: (r) => POSITIONS.indexOf(r.position) }),
@@ -99,15 +157,24 @@ function addTable() {
   const names = distinct(content.files.flatMap((file) => Object.keys(file.columns)));
   return new Table(rows, COLUMNS, {
     search: (r) => [r.case, r.title, r.library, r.applications, r.notes, r.reason],
-    filters: [...(severalFiles ? [["file", "File"]] : []), ["op", "Operation"], ["precision", "Precision"], ["library", "Library"], ["limit", "Limited by"], ["status", "Status"]],
+    filters: [
+      ...(severalFiles ? [["file", "File"]] : []),
+      ["op", "Operation"],
+      ["precision", "Precision"],
+      ["library", "Library"],
+      ["limit", "Limited by"],
+      ["status", "Status"],
+    ],
     exported: ["file", ...names, ...fieldNames.filter((name) => !names.includes(name)).map(fieldKey)],
     fileName: "deepbench.csv",
     fieldsOf,
-    open: (row, text) => element("button", { type: "button", title: "Details of this case", onclick: () => showDetails(row) }, text),
+    open: (row, text) =>
+      element("button", { type: "button", title: "Details of this case", onclick: () => showDetails(row) }, text),
     decorate(td, name, row) {
       if (name === "library" && row.position === "fastest") td.classList.add("first");
       if (name === "status" && !MEASURED.includes(row.status)) td.classList.add("bad");
-      if (name === "share_of_limit" && row.share_of_limit != null) td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }));
+      if (name === "share_of_limit" && row.share_of_limit != null)
+        td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }));
     },
   });
 }
@@ -117,8 +184,12 @@ function addTable() {
 function timeText(row) {
   if (row.time_s == null) return "–";
   const parts = [];
-  if (row.low_s != null) parts.push(`95 % confidence interval ${format.seconds(row.low_s)} to ${format.seconds(row.high_s)}${row.interval_of === "one process" ? " (from one process, so too narrow)" : ""}`);
-  if (row.processes != null && row.status === "ok") parts.push(`${row.processes} process${row.processes === 1 ? "" : "es"}`);
+  if (row.low_s != null) {
+    const warning = row.interval_of === "one process" ? " (from one process, so too narrow)" : "";
+    parts.push(`95 % confidence interval ${format.seconds(row.low_s)} to ${format.seconds(row.high_s)}${warning}`);
+  }
+  if (row.processes != null && row.status === "ok")
+    parts.push(`${row.processes} process${row.processes === 1 ? "" : "es"}`);
   if (row.clean_fraction != null) parts.push(`${format.percent(row.clean_fraction)} of samples undisturbed`);
   return [format.seconds(row.time_s), ...parts].join(", ");
 }
@@ -129,14 +200,20 @@ function statusText(row) {
 }
 
 function factsOf(row) {
-  const rates = [row.flop_per_s && `${format.tera(row.flop_per_s)} TFLOP/s`, row.bytes_per_s && `${format.giga(row.bytes_per_s)} GB/s`, row.bus_bytes_per_s && `${format.giga(row.bus_bytes_per_s)} GB/s bus bandwidth`];
+  const rates = [
+    row.flop_per_s && `${format.tera(row.flop_per_s)} TFLOP/s`,
+    row.bytes_per_s && `${format.giga(row.bytes_per_s)} GB/s`,
+    row.bus_bytes_per_s && `${format.giga(row.bus_bytes_per_s)} GB/s bus bandwidth`,
+  ];
+  const flop = row.flop ? `${format.significant(row.flop / 1e9)} GFLOP, ` : "";
+  const share = `${format.percent(row.share_of_limit)} of peak`;
   return [
     ["Status", statusText(row)],
     ["Time per call", timeText(row)],
     ["First call", row.first_call_s == null ? null : format.seconds(row.first_call_s)],
-    ["Work", row.traffic_bytes == null ? null : `${row.flop ? `${format.significant(row.flop / 1e9)} GFLOP, ` : ""}${format.bytes(row.traffic_bytes)} of minimum memory traffic`],
+    ["Work", row.traffic_bytes == null ? null : `${flop}${format.bytes(row.traffic_bytes)} of minimum memory traffic`],
     ["Rate", rates.filter(Boolean).join(", ") || "–"],
-    ["Limited by", row.limit ? `${row.limit}, ${format.percent(row.share_of_limit)} of peak (share of its time at each limit: ${row.limit_evidence})` : "–"],
+    ["Limited by", row.limit ? `${row.limit}, ${share} (share of its time at each limit: ${row.limit_evidence})` : "–"],
     ["Library", `${row.library} ${row.version ?? ""}`],
     ["Energy", row.joules_per_call == null ? null : `${format.joules(row.joules_per_call)} per call`],
     ["Memory", row.peak_memory_bytes == null ? null : `${format.bytes(row.peak_memory_bytes)} peak of the process`],
@@ -146,9 +223,24 @@ function factsOf(row) {
 }
 
 function showDetails(row) {
-  const dialog = document.getElementById("details"), samples = content.files[row.fileIndex].samples[row.index] || [];
-  const copyFailed = () => { copy.textContent = "Please select and copy it"; };
-  const copy = element("button", { type: "button", onclick: () => (navigator.clipboard ? navigator.clipboard.writeText(row.command).then(() => { copy.textContent = "Copied"; }, copyFailed) : copyFailed()) }, "Copy");
+  const dialog = document.getElementById("details"),
+    samples = content.files[row.fileIndex].samples[row.index] || [];
+  const copyFailed = () => {
+    copy.textContent = "Please select and copy it";
+  };
+  const copy = element(
+    "button",
+    {
+      type: "button",
+      onclick: () =>
+        navigator.clipboard
+          ? navigator.clipboard.writeText(row.command).then(() => {
+              copy.textContent = "Copied";
+            }, copyFailed)
+          : copyFailed(),
+    },
+    "Copy",
+  );
   dialog.replaceChildren(
     element("h2", { id: "details-title" }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
     element("dl", {}, ...factsOf(row).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
@@ -171,12 +263,37 @@ document.querySelectorAll("[data-pair]").forEach((parent) => {
   const pair = content.pairs[Number(parent.dataset.pair)];
   if (!pair.cases.length) return;
   const interval = (m) => (m.low == null ? "–" : `${format.ratio(m.low)} to ${format.ratio(m.high)}`);
-  parent.append(plainTable(`Geometric means: ${pair.first} and ${pair.second}`, [
-    column("geometric mean", "Geometric mean"), number("cases", "Cases"), number("ratio", "Ratio", (m) => format.ratio(m.ratio)), column("low", "95 % interval", interval),
-  ], pair.means));
-  const figure = element("figure", { class: "wide" }, element("figcaption", {}, element("strong", {}, "Ratio of each case"), pair.published ? "Bars: 95 % confidence intervals of this file's times; published times have none." : "Bars: 95 % confidence intervals."));
+  parent.append(
+    plainTable(
+      `Geometric means: ${pair.first} and ${pair.second}`,
+      [
+        column("geometric mean", "Geometric mean"),
+        number("cases", "Cases"),
+        number("ratio", "Ratio", (m) => format.ratio(m.ratio)),
+        column("low", "95 % interval", interval),
+      ],
+      pair.means,
+    ),
+  );
+  const figure = element(
+    "figure",
+    { class: "wide" },
+    element(
+      "figcaption",
+      {},
+      element("strong", {}, "Ratio of each case"),
+      pair.published
+        ? "Bars: 95 % confidence intervals of this file's times; published times have none."
+        : "Bars: 95 % confidence intervals.",
+    ),
+  );
   parent.append(figure);
-  addPlot(figure, `Ratio of each case, ${pair.first} and ${pair.second}. The geometric means are in the table above.`, true, () => pairChart(pair));
+  addPlot(
+    figure,
+    `Ratio of each case, ${pair.first} and ${pair.second}. The geometric means are in the table above.`,
+    true,
+    () => pairChart(pair),
+  );
 });
 content.files.forEach((_, fileIndex) => CHARTS.forEach((chart) => addChart(chart, fileIndex)));
 document.getElementById("sections").append(element("a", { href: "#cases" }, "All cases"));

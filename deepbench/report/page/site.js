@@ -5,14 +5,23 @@ const linkTo = (href, text) => element("a", { href }, text);
 const redraws = [];
 const redrawAll = () => redraws.forEach((draw) => draw());
 dark.addEventListener("change", redrawAll);
-window.addEventListener("beforeprint", () => { document.documentElement.dataset.paper = "yes"; redrawAll(); });
-window.addEventListener("afterprint", () => { delete document.documentElement.dataset.paper; redrawAll(); });
+window.addEventListener("beforeprint", () => {
+  document.documentElement.dataset.paper = "yes";
+  redrawAll();
+});
+window.addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.paper;
+  redrawAll();
+});
 
 /* Add a chart; returns the function that draws it again. */
 function addPlot(figure, label, makeChart) {
   const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
   figure.append(div);
-  const draw = () => { const [traces, layout] = makeChart(); window.Plotly.react(div, traces, layout, CONFIG); };
+  const draw = () => {
+    const [traces, layout] = makeChart();
+    window.Plotly.react(div, traces, layout, CONFIG);
+  };
   redraws.push(draw);
   draw();
   return draw;
@@ -23,24 +32,44 @@ const geometricMean = (ratios) => Math.exp(ratios.reduce((sum, r) => sum + Math.
 function indexPage() {
   const rate = (name, title) => number(name, title, (r) => format.tera(r[name]));
   const columns = [
-    column("title", "Machine"), column("kind", "Source"), column("hardware", "Hardware"), column("date", "Measured"), number("cases", "Cases"),
-    rate("f32", "TFLOP/s f32"), rate("bits16", "TFLOP/s 16 bits"), rate("bits8", "TFLOP/s 8 bits"), number("memory", "Memory GB/s", (r) => format.giga(r.memory)),
-    column("ops", "Operations", (r) => r.ops ?? ""), column("libraries", "Libraries", (r) => r.libraries ?? ""),
+    column("title", "Machine"),
+    column("kind", "Source"),
+    column("hardware", "Hardware"),
+    column("date", "Measured"),
+    number("cases", "Cases"),
+    rate("f32", "TFLOP/s f32"),
+    rate("bits16", "TFLOP/s 16 bits"),
+    rate("bits8", "TFLOP/s 8 bits"),
+    number("memory", "Memory GB/s", (r) => format.giga(r.memory)),
+    column("ops", "Operations", (r) => r.ops ?? ""),
+    column("libraries", "Libraries", (r) => r.libraries ?? ""),
   ];
   return new Table(withIds(content.machines), columns, {
-    search: (r) => [r.title, r.kind, r.hardware, r.libraries, r.ops], filters: [["kind", "Source"], ["ops", "Operations"]],
-    exported: columns.map((c) => c.name), fileName: "machines.csv",
+    search: (r) => [r.title, r.kind, r.hardware, r.libraries, r.ops],
+    filters: [
+      ["kind", "Source"],
+      ["ops", "Operations"],
+    ],
+    exported: columns.map((c) => c.name),
+    fileName: "machines.csv",
     open: (row, text) => linkTo(`machines/${row.file}.html`, text),
   });
 }
 
 function familiesPage() {
   const columns = [
-    column("op", "Operation"), column("title", "Family"), number("machines", "Machines"), number("sizes", "Sizes"),
-    number("best", "Highest TFLOP/s", (r) => format.tera(r.best)), column("of", "Machine"),
+    column("op", "Operation"),
+    column("title", "Family"),
+    number("machines", "Machines"),
+    number("sizes", "Sizes"),
+    number("best", "Highest TFLOP/s", (r) => format.tera(r.best)),
+    column("of", "Machine"),
   ];
   return new Table(withIds(content.families), columns, {
-    search: (r) => [r.title, r.of], filters: [["op", "Operation"]], exported: columns.map((c) => c.name), fileName: "families.csv",
+    search: (r) => [r.title, r.of],
+    filters: [["op", "Operation"]],
+    exported: columns.map((c) => c.name),
+    fileName: "families.csv",
     open: (row, text) => linkTo(`${row.file}.html`, text),
   });
 }
@@ -50,14 +79,28 @@ const MOST_CURVES = 8;
 function familyPage() {
   const rows = withIds(content.rows).map((r) => ({ ...r, title: r.machine }));
   if (new Set(rows.map((r) => r.size)).size > 1) addFamilyChart(rows);
-  return new Table(rows, [
-    number("size", content.sweep_field), column("title", "Machine"), column("precision", "Precision"), column("library", "Library"),
-    number("time_s", "Time", (r) => format.seconds(r.time_s)), number("rate", "TFLOP/s", (r) => format.tera(r.rate)),
-  ], {
-    search: (r) => [r.machine, r.library, r.precision], filters: [["size", content.sweep_field], ["precision", "Precision"], ["machine", "Machine"]],
-    exported: ["machine", "precision", "library", "size", "time_s", "rate"], fileName: "family.csv",
-    open: (row, text) => linkTo(`../machines/${row.file}.html`, text),
-  });
+  return new Table(
+    rows,
+    [
+      number("size", content.sweep_field),
+      column("title", "Machine"),
+      column("precision", "Precision"),
+      column("library", "Library"),
+      number("time_s", "Time", (r) => format.seconds(r.time_s)),
+      number("rate", "TFLOP/s", (r) => format.tera(r.rate)),
+    ],
+    {
+      search: (r) => [r.machine, r.library, r.precision],
+      filters: [
+        ["size", content.sweep_field],
+        ["precision", "Precision"],
+        ["machine", "Machine"],
+      ],
+      exported: ["machine", "precision", "library", "size", "time_s", "rate"],
+      fileName: "family.csv",
+      open: (row, text) => linkTo(`../machines/${row.file}.html`, text),
+    },
+  );
 }
 
 function addFamilyChart(rows) {
@@ -70,35 +113,109 @@ function addFamilyChart(rows) {
   const makeChart = () => [
     curves.slice(first, first + MOST_CURVES).map(([name, members], i) => {
       const sorted = [...members].sort((a, b) => a.size - b.size);
-      const hover = (r) => plainLines([r.machine, `${r.library}, ${r.precision}`, format.seconds(r.time_s), r.rate != null && `${format.tera(r.rate)} TFLOP/s`]);
-      return { type: "scatter", mode: "lines+markers", name: format.plain(name), x: sorted.map((r) => r.size), y: sorted.map(value), hoverinfo: "text", text: sorted.map(hover), marker: { ...markerOf(i), size: 8 } };
+      const hover = (r) =>
+        plainLines([
+          r.machine,
+          `${r.library}, ${r.precision}`,
+          format.seconds(r.time_s),
+          r.rate != null && `${format.tera(r.rate)} TFLOP/s`,
+        ]);
+      return {
+        type: "scatter",
+        mode: "lines+markers",
+        name: format.plain(name),
+        x: sorted.map((r) => r.size),
+        y: sorted.map(value),
+        hoverinfo: "text",
+        text: sorted.map(hover),
+        marker: { ...markerOf(i), size: 8 },
+      };
     }),
     layoutOf({ title: content.sweep_field, ...RATIOS }, log(hasRates ? "TFLOP/s" : "µs", PLAIN)),
   ];
-  const caption = curves.length > MOST_CURVES ? `One curve per machine and precision: ${MOST_CURVES} of ${curves.length} at a time, the fastest first.` : "One curve per machine and precision.";
-  const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, hasRates ? "Rate by problem size" : "Time by problem size"), caption));
+  const caption =
+    curves.length > MOST_CURVES
+      ? `One curve per machine and precision: ${MOST_CURVES} of ${curves.length} at a time, the fastest first.`
+      : "One curve per machine and precision.";
+  const figure = element(
+    "figure",
+    {},
+    element(
+      "figcaption",
+      {},
+      element("strong", {}, hasRates ? "Rate by problem size" : "Time by problem size"),
+      caption,
+    ),
+  );
   document.getElementById("top").append(figure);
   let redraw = () => {};
   if (curves.length > MOST_CURVES) {
-    const ranges = Array.from({ length: Math.ceil(curves.length / MOST_CURVES) }, (_, i) => [String(i * MOST_CURVES), `${i * MOST_CURVES + 1} to ${Math.min(curves.length, (i + 1) * MOST_CURVES)}`]);
-    figure.append(element("div", { class: "choices" }, choice("Curves", ranges, (v) => { first = Number(v); redraw(); }, "0")));
+    const ranges = Array.from({ length: Math.ceil(curves.length / MOST_CURVES) }, (_, i) => [
+      String(i * MOST_CURVES),
+      `${i * MOST_CURVES + 1} to ${Math.min(curves.length, (i + 1) * MOST_CURVES)}`,
+    ]);
+    figure.append(
+      element(
+        "div",
+        { class: "choices" },
+        choice(
+          "Curves",
+          ranges,
+          (v) => {
+            first = Number(v);
+            redraw();
+          },
+          "0",
+        ),
+      ),
+    );
   }
   redraw = addPlot(figure, `Rates of ${content.family} on each machine. The table below has every number.`, makeChart);
 }
 
 /* Two machines. Their data are scripts next to the page, so that it also works from a folder without a server. */
-const BITS = { f32: 32, float32: 32, tf32: 19, bf16: 16, f16: 16, f16f16: 16, float16_mixed: 16, float16_storage: 16, i8: 8, i8u8: 8, int8: 8 };
-const load = (file) => new Promise((resolve, reject) => {
-  window.deepbench ??= {};
-  if (window.deepbench[file]) { resolve(window.deepbench[file]); return; }
-  document.head.append(element("script", { src: `data/${file}.js`, onload: () => resolve(window.deepbench[file]), onerror: () => reject(new Error(file)) }));
-});
+const BITS = {
+  f32: 32,
+  float32: 32,
+  tf32: 19,
+  bf16: 16,
+  f16: 16,
+  f16f16: 16,
+  float16_mixed: 16,
+  float16_storage: 16,
+  i8: 8,
+  i8u8: 8,
+  int8: 8,
+};
+const load = (file) =>
+  new Promise((resolve, reject) => {
+    window.deepbench ??= {};
+    if (window.deepbench[file]) {
+      resolve(window.deepbench[file]);
+      return;
+    }
+    document.head.append(
+      element("script", {
+        src: `data/${file}.js`,
+        onload: () => resolve(window.deepbench[file]),
+        onerror: () => reject(new Error(file)),
+      }),
+    );
+  });
 
-/* Pairs of rows of the same problem, each with its fastest library. Precisions must be equal, or else as many bits wide. */
+/* Pairs of rows of the same problem, each with its fastest library. Precisions are equal, or else equally wide. */
 function commonProblems(a, b) {
-  const exact = (r) => `${r.op}|${r.title}|${r.precision}`, sameBits = (r) => `${r.op}|${r.title}|${BITS[r.precision] ?? r.precision}`;
-  const fastest = (machine, keyOf) => new Map([...groupBy(machine.rows, keyOf)].map(([key, members]) => [key, members.reduce((best, r) => (r.time_s < best.time_s ? r : best))]));
-  const pairs = [], used = new Set();
+  const exact = (r) => `${r.op}|${r.title}|${r.precision}`,
+    sameBits = (r) => `${r.op}|${r.title}|${BITS[r.precision] ?? r.precision}`;
+  const fastest = (machine, keyOf) =>
+    new Map(
+      [...groupBy(machine.rows, keyOf)].map(([key, members]) => [
+        key,
+        members.reduce((best, r) => (r.time_s < best.time_s ? r : best)),
+      ]),
+    );
+  const pairs = [],
+    used = new Set();
   for (const keyOf of [exact, sameBits]) {
     const second = fastest(b, keyOf);
     fastest(a, keyOf).forEach((r, key) => {
@@ -113,47 +230,145 @@ function commonProblems(a, b) {
 
 async function comparePage() {
   const files = content.machines.map((m) => [m.file, m.title]);
-  const known = new Set(files.map(([file]) => file)), query = new URLSearchParams(location.search);
+  const known = new Set(files.map(([file]) => file)),
+    query = new URLSearchParams(location.search);
   const fromQuery = (name, fallback) => (known.has(query.get(name)) ? query.get(name) : fallback?.[0]);
   const selected = { a: fromQuery("a", files[0]), b: fromQuery("b", files[1] || files[0]) };
   const top = document.getElementById("top");
-  const form = element("form", { "aria-label": "Two machines" }, choice("First", files, (v) => { selected.a = v; }, selected.a), choice("Second", files, (v) => { selected.b = v; }, selected.b), element("button", { type: "submit" }, "Compare"));
-  form.addEventListener("submit", (event) => { event.preventDefault(); location.search = new URLSearchParams(selected).toString(); });
+  const form = element(
+    "form",
+    { "aria-label": "Two machines" },
+    choice(
+      "First",
+      files,
+      (v) => {
+        selected.a = v;
+      },
+      selected.a,
+    ),
+    choice(
+      "Second",
+      files,
+      (v) => {
+        selected.b = v;
+      },
+      selected.b,
+    ),
+    element("button", { type: "submit" }, "Compare"),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.search = new URLSearchParams(selected).toString();
+  });
   top.append(form);
   if (!selected.a || !selected.b) return null;
   const [a, b] = await Promise.all([load(selected.a), load(selected.b)]);
   const joined = (one, other, separator = ", ") => distinct([one, other]).filter(Boolean).join(separator);
-  const rows = withIds(commonProblems(a, b).map(([r, o]) => ({
-    op: r.op, title: r.title, precision: joined(r.precision, o.precision), library: joined(r.library, o.library), first: r.time_s, second: o.time_s, ratio: o.time_s / r.time_s, notes: joined(r.notes, o.notes, "; "),
-  })));
-  top.append(element("ul", {}, ...[
-    `ratio: time of ${b.name} over time of ${a.name}; above 1, ${b.name} is slower. Each machine with its fastest library and number of threads.`,
-    `${a.name}: ${a.about}`, `${b.name}: ${b.about}`,
-    a.kind === "measured" && b.kind === "measured" ? "For confidence intervals and verdicts, run deepbench compare with both files." : "Published and imported times are mostly means without an interval, and nobody checked the answers.",
-  ].map((text) => element("li", {}, text))));
+  const rows = withIds(
+    commonProblems(a, b).map(([r, o]) => ({
+      op: r.op,
+      title: r.title,
+      precision: joined(r.precision, o.precision),
+      library: joined(r.library, o.library),
+      first: r.time_s,
+      second: o.time_s,
+      ratio: o.time_s / r.time_s,
+      notes: joined(r.notes, o.notes, "; "),
+    })),
+  );
+  top.append(
+    element(
+      "ul",
+      {},
+      ...[
+        `ratio: time of ${b.name} over time of ${a.name}; above 1, ${b.name} is slower. ` +
+          "Each machine with its fastest library and number of threads.",
+        `${a.name}: ${a.about}`,
+        `${b.name}: ${b.about}`,
+        a.kind === "measured" && b.kind === "measured"
+          ? "For confidence intervals and verdicts, run deepbench compare with both files."
+          : "Published and imported times are mostly means without an interval, and nobody checked the answers.",
+      ].map((text) => element("li", {}, text)),
+    ),
+  );
   if (rows.length) addComparison(top, a, b, rows);
   else top.append(element("p", {}, "These two machines have no problem in common."));
   const columns = [
-    column("op", "Operation"), column("title", "Problem"), column("precision", "Precision"), column("library", "Library"),
-    number("first", a.name, (r) => format.seconds(r.first)), number("second", b.name, (r) => format.seconds(r.second)), number("ratio", "Ratio", (r) => format.ratio(r.ratio)), column("notes", "Notes"),
+    column("op", "Operation"),
+    column("title", "Problem"),
+    column("precision", "Precision"),
+    column("library", "Library"),
+    number("first", a.name, (r) => format.seconds(r.first)),
+    number("second", b.name, (r) => format.seconds(r.second)),
+    number("ratio", "Ratio", (r) => format.ratio(r.ratio)),
+    column("notes", "Notes"),
   ];
-  return new Table(rows, columns, { search: (r) => [r.title, r.library, r.notes], filters: [["op", "Operation"], ["precision", "Precision"]], exported: columns.map((c) => c.name), fileName: "comparison.csv" });
+  return new Table(rows, columns, {
+    search: (r) => [r.title, r.library, r.notes],
+    filters: [
+      ["op", "Operation"],
+      ["precision", "Precision"],
+    ],
+    exported: columns.map((c) => c.name),
+    fileName: "comparison.csv",
+  });
 }
 
 function addComparison(top, a, b, rows) {
   const mean = (members) => geometricMean(members.map((r) => r.ratio));
-  const ratio = mean(rows), factor = format.significant(Math.max(ratio, 1 / ratio));
-  const verb = factor === "1.00" ? "takes as long as" : ratio > 1 ? `takes ${factor} times as long as` : `is ${factor} times as fast as`;
-  top.append(element("p", {}, element("strong", {}, `${b.name} ${verb} ${a.name} (geometric mean over ${rows.length} common problems).`)));
-  const means = [["all", rows], ...groupBy(rows, (r) => `${r.op} ${r.precision}`)].map(([name, members]) => ({ name, cases: members.length, ratio: mean(members) }));
-  top.append(plainTable("Geometric means", [column("name", "Geometric mean"), number("cases", "Cases"), number("ratio", "Ratio", (m) => format.ratio(m.ratio))], means));
+  const ratio = mean(rows),
+    factor = format.significant(Math.max(ratio, 1 / ratio));
+  const verb =
+    factor === "1.00"
+      ? "takes as long as"
+      : ratio > 1
+        ? `takes ${factor} times as long as`
+        : `is ${factor} times as fast as`;
+  top.append(
+    element(
+      "p",
+      {},
+      element("strong", {}, `${b.name} ${verb} ${a.name} (geometric mean over ${rows.length} common problems).`),
+    ),
+  );
+  const means = [["all", rows], ...groupBy(rows, (r) => `${r.op} ${r.precision}`)].map(([name, members]) => ({
+    name,
+    cases: members.length,
+    ratio: mean(members),
+  }));
+  top.append(
+    plainTable(
+      "Geometric means",
+      [
+        column("name", "Geometric mean"),
+        number("cases", "Cases"),
+        number("ratio", "Ratio", (m) => format.ratio(m.ratio)),
+      ],
+      means,
+    ),
+  );
   const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, "Ratio of each case")));
   top.append(figure);
-  addPlot(figure, `Ratios of ${a.name} and ${b.name}. The table below has every number.`, () => pairChart({ published: true, cases: rows }));
+  addPlot(figure, `Ratios of ${a.name} and ${b.name}. The table below has every number.`, () =>
+    pairChart({ published: true, cases: rows }),
+  );
 }
 
 const PAGES = { index: indexPage, families: familiesPage, family: familyPage, compare: comparePage };
-Promise.resolve(PAGES[content.page]()).then(() => { document.documentElement.dataset.ready = "yes"; }, (error) => {
-  document.getElementById("top").append(element("p", { class: "warning" }, `The data of ${error.message} could not be loaded. The folder data must lie next to this page.`));
-  document.documentElement.dataset.ready = "failed";
-});
+Promise.resolve(PAGES[content.page]()).then(
+  () => {
+    document.documentElement.dataset.ready = "yes";
+  },
+  (error) => {
+    document
+      .getElementById("top")
+      .append(
+        element(
+          "p",
+          { class: "warning" },
+          `The data of ${error.message} could not be loaded. The folder data must lie next to this page.`,
+        ),
+      );
+    document.documentElement.dataset.ready = "failed";
+  },
+);

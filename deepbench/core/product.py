@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.op import Op
@@ -19,9 +20,9 @@ class ProductOp(Op):
     sweep_field = "n"
     outputs = ("c",)
 
+    @abstractmethod
     def matrix_bytes(self, case: Case) -> tuple[int, int, int]:
         """Bytes of A, B and C as stored."""
-        raise NotImplementedError
 
     def operand_bytes(self, case: Case) -> int:
         """Bytes of A, B and C as stored."""

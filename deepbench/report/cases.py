@@ -68,11 +68,8 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         if first.estimate:
             case_notes = notes_of(first, compared.get(first.record["case"]))
             row["notes"] = note_texts(case_notes)
-            notes += [
-                *case_notes,
-                *[Note("others", "", OTHERS)] * (len(ranking.ranked) > 1),
-                *[TIE] * bool(ranking.ties),
-            ]
+            notes += case_notes + [Note("others", "", OTHERS)] * (len(ranking.ranked) > 1)
+            notes += [TIE] * bool(ranking.ties)
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})

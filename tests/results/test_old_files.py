@@ -44,6 +44,10 @@ class Double(Op):
     def flop(self, case): return 3 * case.problem.n
     def least_flop(self, case): return 1.5 * case.problem.n
     def traffic_bytes(self, case): return 8 * case.problem.n
+    operand_bytes = traffic_bytes
+    def operands(self, case): raise NotImplementedError
+    def reference(self, case, arrays): raise NotImplementedError
+    def compare(self, case, arrays): raise NotImplementedError
     def title(self, problem): return f"twice {problem.n} numbers"
 
 OP = Double()

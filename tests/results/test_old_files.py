@@ -20,6 +20,8 @@ from deepbench.core.backend import Backend, kernel
 class Turbo(Backend):
     name, title, device = "turbo", "Turbo BLAS", "cuda"
 
+    def open(self): return {}
+
     @kernel("double", precisions=("f32",))
     def double(self, case, arrays): ...
 

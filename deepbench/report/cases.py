@@ -16,7 +16,7 @@ from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
 UNDISTURBED = "undisturbed: share of the samples that no other program disturbed."
-OTHERS = "others: slower libraries, with their time as a multiple of the fastest."
+OTHERS = Note("others", "", "others: slower libraries, with their time as a multiple of the fastest.")
 PEAK = (
     "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
     "deepbench roofline prints the limits."
@@ -70,7 +70,7 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         if first.estimate:
             case_notes = notes_of(first, compared.get(first.record["case"]))
             row["notes"] = note_texts(case_notes)
-            notes += [*case_notes, *[Note("others", "", OTHERS)] * (len(ranking.ranked) > 1), *[TIE] * bool(ranking.ties)]
+            notes += [*case_notes, *[OTHERS] * (len(ranking.ranked) > 1), *[TIE] * bool(ranking.ties)]
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})

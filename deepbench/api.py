@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import gc
-import html
 import os
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
-from deepbench.judge import limits, selftest
-from deepbench.judge.compare import MARGIN, Comparison, compare_files
 from deepbench.machine import describe
-from deepbench.measure.session import Options, Progress, Session, no_progress
 from deepbench.plan.cases import Choices, Planned, expand
 from deepbench.plan.suites import read_words
-from deepbench.results import published
-from deepbench.results.file import ResultFile, default_path, read_results
-from deepbench.results.record import Header, Record
-from deepbench.results.summary import Summary, summarize
 
+# Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from deepbench.judge.compare import Comparison
+    from deepbench.judge.limits import Limits
+    from deepbench.measure.session import Progress, Session
     from deepbench.report.table import Table
+    from deepbench.results.file import ResultFile
+    from deepbench.results.record import Header, Record
+    from deepbench.results.summary import Summary
 
 What = str | Path | Case
 """The name of a suite, a file of problems, a case as the command takes it (words may be missing), or a Case."""
+
+T = TypeVar("T", str, int)
 
 Choice = str | Iterable[str] | None
 """One word, several, or None for the default."""
@@ -117,20 +116,16 @@ def make_choices(
         precisions=tuple(PRECISIONS) if "all" in wanted else wanted,
         directions=_several(directions),
         applications=_several(applications),
-        threads=_numbers(threads),
-        ranks=_numbers(ranks),
+        threads=_several(threads),
+        ranks=_several(ranks),
         most_ranks=most_ranks,
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
     )
 
 
-def _several(words: Choice) -> tuple[str, ...]:
-    return () if words is None else (words,) if isinstance(words, str) else tuple(dict.fromkeys(words))
-
-
-def _numbers(numbers: int | Iterable[int] | None) -> tuple[int, ...]:
-    return () if numbers is None else (numbers,) if isinstance(numbers, int) else tuple(dict.fromkeys(numbers))
+def _several(values: T | Iterable[T] | None) -> tuple[T, ...]:
+    return () if values is None else (values,) if isinstance(values, str | int) else tuple(dict.fromkeys(values))
 
 
 def _words(what: What | Iterable[What]) -> list[str]:
@@ -186,6 +181,8 @@ def measure(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
         threads=threads, ranks=ranks, device=device, settings=settings,
     )  # fmt: skip
+    from deepbench.measure.session import Options, Session
+
     options = Options(mode, rounds, energy, timeout_s, budget_s, hosts=tuple(hosts))
     path = Path(output) if output is not None else _temporary()
     with Session.create(path, plan_cases(what, choices), options) as session:
@@ -194,6 +191,8 @@ def measure(
 
 def resume(path: str | Path, *, progress: bool | Progress = False) -> Results:
     """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed."""
+    from deepbench.measure.session import Session
+
     with Session.resume(Path(path)) as session:
         return run_session(session, progress)
 
@@ -208,14 +207,19 @@ def run_session(session: Session, progress: bool | Progress, begin: float | None
 def _shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
-    if not progress:
-        return nullcontext(no_progress)
+    from deepbench.measure.session import no_progress
     from deepbench.report.progress import Bar
 
+    if not progress:
+        return nullcontext(no_progress)
     return Bar()
 
 
 def _temporary() -> Path:
+    import tempfile
+
+    from deepbench.results.file import default_path
+
     return default_path(Path(tempfile.gettempdir()), f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
 
@@ -224,6 +228,8 @@ def _temporary() -> Path:
 
 def load(path: str | Path) -> Results:
     """Read a result file; `BadInput` in one sentence for anything else. Nothing in a file is executed."""
+    from deepbench.results.file import read_results
+
     return Results(read_results(Path(path)))
 
 
@@ -246,11 +252,15 @@ class Results:
     @cached_property
     def summaries(self) -> list[Summary]:
         """One summary per case, in the order of the plan."""
+        from deepbench.results.summary import summarize
+
         return summarize(self.file.records, self.file.order)
 
     @cached_property
-    def limits(self) -> limits.Limits:
+    def limits(self) -> Limits:
         """The limits of the machine, as far as the file knows them."""
+        from deepbench.judge import limits
+
         return limits.of_file(self.file, self.summaries)
 
     @property
@@ -303,12 +313,18 @@ class Results:
         """A pandas DataFrame with one row per case and the columns of the CSV export. Times are in seconds."""
         from deepbench.report import export
 
-        return _frame(export.rows(self.summaries, self.limits))
+        try:
+            import pandas
+        except ImportError:
+            raise BadInput("data frames need pandas; install it: pip install pandas") from None
+        return pandas.DataFrame(export.rows(self.summaries, self.limits))
 
     def __repr__(self) -> str:
         return f"{self._heading}\n{self.table()}" if self.summaries else self._heading
 
     def _repr_html_(self) -> str:
+        import html
+
         return f"<p>{html.escape(self._heading)}</p>{self.table()._repr_html_() if self.summaries else ''}"
 
     @property
@@ -323,7 +339,7 @@ def plain_record(record: Record) -> Record:
     if not measurement:
         return record
     lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
-    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+    return cast("Record", {**record, "measurement": {**measurement, **lists}})
 
 
 def _fits(pattern: Pattern, record: Record) -> bool:
@@ -342,14 +358,6 @@ def _fits(pattern: Pattern, record: Record) -> bool:
     )
 
 
-def _frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    try:
-        import pandas
-    except ImportError:
-        raise BadInput("data frames need pandas; install it: pip install pandas") from None
-    return pandas.DataFrame(list(rows))
-
-
 # ---- compare and report
 
 
@@ -357,7 +365,7 @@ def compare(
     a: Results | ResultFile | str | Path,
     b: Results | ResultFile | str | Path,
     *,
-    margin: float = MARGIN,
+    margin: float | None = None,
     unchecked: bool = False,
 ) -> Comparison:
     """Compare the cases that two results have in common; ratios are b's time over a's.
@@ -365,12 +373,15 @@ def compare(
     Args:
         a: the baseline.
         b: what is compared with it.
-        margin: differences below this share of the time do not matter.
+        margin: differences below this share of the time do not matter; None: 2 %.
         unchecked: compare times of results that nobody checked, too.
 
     """
+    from deepbench.judge import selftest
+    from deepbench.judge.compare import MARGIN, compare_files
+
     files = _file_of(a), _file_of(b)
-    return compare_files(*files, margin, unchecked, selftest.between_files(*files))
+    return compare_files(*files, MARGIN if margin is None else margin, unchecked, selftest.between_files(*files))
 
 
 def report(
@@ -390,8 +401,11 @@ def report(
 
     Returns the result files that were read.
     """
+    import gc
+
     from deepbench.report.page import render
     from deepbench.report.page import report as page
+    from deepbench.results import published
 
     sources = [results] if isinstance(results, Results | str | Path) else list(results)
     if not str(output).lower().endswith((".html", ".htm")):
@@ -412,4 +426,4 @@ def report(
 def _file_of(source: Results | ResultFile | str | Path) -> ResultFile:
     if isinstance(source, Results):
         return source.file
-    return source if isinstance(source, ResultFile) else read_results(Path(source))
+    return load(source).file if isinstance(source, str | Path) else source

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
+from deepbench.native.gpu.vendor import Cuda
 from deepbench.native.library import version_text
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.vendor import Cuda
 
 # Integer kernels read four numbers at once, so columns must begin at multiples of four bytes (cuBLAS, "cublasGemmEx").
 INTEGER_LEADING = 4

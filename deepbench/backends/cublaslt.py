@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.backends.cublas import INTEGER_LEADING, compute_type, transposed, types_of
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu.library import GpuBackend, scalar
 from deepbench.native.library import version_text
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 # How many algorithms to ask for. In our tests the fastest one was always among the first 32.
 MOST_ALGORITHMS = 32
@@ -83,11 +81,7 @@ class CuBLASLt(GpuBackend):
         return best
 
     def _heuristics(
-        self,
-        case: Case,
-        description: ctypes.c_void_p,
-        layouts: dict[str, ctypes.c_void_p],
-        workspace_bytes: int,
+        self, case: Case, description: ctypes.c_void_p, layouts: dict[str, ctypes.c_void_p], workspace_bytes: int
     ) -> list[Any]:
         """The algorithms that the library proposes, best guess first."""
         preference = self.create("cublasLtMatmulPreferenceCreate")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
+from deepbench.native.gpu.runtime import Memory
 from deepbench.native.library import version_text
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 
 class CuSPARSE(GpuBackend):
@@ -34,8 +33,6 @@ class CuSPARSE(GpuBackend):
     @kernel("sparse_gemm", precisions=("f32", "f16", "bf16", "i8"))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """The analysis of A happens before timing starts; its time is `optimize_s` in the notes."""
-        from deepbench.native.gpu.runtime import Memory
-
         p, gpu, vendor = case.problem, self.gpu, self.vendor
         buffers = self.buffers(case, arrays)
         types = {x: gpu.data_type(type_name(arrays[x].dtype)) for x in ("values", "b", "c")}
@@ -60,14 +57,13 @@ class CuSPARSE(GpuBackend):
 
         def candidate(title: str, algorithm: int) -> Kernel:
             arguments = (self.handle, *transposed, alpha, a, b, beta, c, gpu.data_type(compute), algorithm)
-            count = ctypes.c_size_t()
-            gpu.call(f"{function}_bufferSize", *arguments, ctypes.byref(count))
-            workspace = Memory(gpu, count.value, "the workspace")
+            count = self.number(f"{function}_bufferSize", *arguments, kind=ctypes.c_size_t)
+            workspace = Memory(gpu, count, "the workspace")
             call = self.prepare_call(function, *arguments, workspace.address)
             notes: dict[str, Any] = {
                 "implementation": vendor.symbol(function),
                 "algorithm": title,
-                "workspace_bytes": count.value,
+                "workspace_bytes": count,
             }
 
             def load() -> None:

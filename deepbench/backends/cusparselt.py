@@ -8,19 +8,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
+from deepbench.native.gpu.runtime import Buffers, Memory
 from deepbench.native.library import version_text
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.runtime import Buffers, Memory
 
 # Descriptors are stored in the caller's memory. Their size differs between releases (512 bytes in cuSPARSELt 0.8, 11024
 # in hipSPARSELt of ROCm 10), as does their alignment (16).
@@ -49,8 +47,6 @@ class CuSPARSELt(GpuBackend):
     @kernel("sparse_gemm", precisions=("tf32", "f16", "bf16", "i8"))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """All matrices in column-major order and A transposed: the one order that every type supports."""
-        from deepbench.native.gpu.runtime import Memory
-
         p, gpu, vendor = case.problem, self.gpu, self.vendor
         if p.structure != "2_4":
             raise Unsupported(
@@ -111,8 +107,6 @@ class CuSPARSELt(GpuBackend):
 
     def _compression(self, plan: Any, buffers: Buffers) -> tuple[Memory, Callable[[], float]]:
         """Memory for the compressed A, and a function that fills it and returns the seconds."""
-        from deepbench.native.gpu.runtime import Memory
-
         gpu, size, workspace_size = self.gpu, ctypes.c_size_t(), ctypes.c_size_t()
         sizes = ctypes.byref(size), ctypes.byref(workspace_size)
         gpu.call("cusparseLtSpMMACompressedSize", self.handle, plan, *sizes)
@@ -133,8 +127,6 @@ class CuSPARSELt(GpuBackend):
         """Ask the library whether A has the 2:4 structure; if not, we stored it wrongly."""
         import numpy as np
 
-        from deepbench.native.gpu.runtime import Memory
-
         gpu, result = self.gpu, np.ones(1, np.int32)
         invalid = Memory(gpu, result.nbytes, "the result of a check")
         gpu.call("cusparseLtSpMMAPruneCheck", self.handle, product, a, invalid.address, gpu.stream)
@@ -144,9 +136,7 @@ class CuSPARSELt(GpuBackend):
             raise LibraryError(self.title, name, int(result[0]), "A on the GPU does not have the 2:4 structure")
 
     def _workspace_bytes(self, plan: Any) -> int:
-        count = ctypes.c_size_t()
-        self.gpu.call("cusparseLtMatmulGetWorkspace", self.handle, plan, ctypes.byref(count))
-        return count.value
+        return self.number("cusparseLtMatmulGetWorkspace", self.handle, plan, kind=ctypes.c_size_t)
 
     def _selected(self, selection: Any, attribute: int) -> int | None:
         value = ctypes.c_int()

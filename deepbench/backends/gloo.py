@@ -11,20 +11,15 @@ import os
 import socket
 import struct
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.backends.torch import import_torch, tensor
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.collective import ROUNDOFF, products
+from deepbench.core.case import Case
+from deepbench.core.collective import FLOATS, Group, products
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.collective import Group
-    from deepbench.core.op import Arrays
-
-FLOATS = tuple(ROUNDOFF)
+from deepbench.core.op import Arrays
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from deepbench.core.case import Case
 from deepbench.native import mpi
 from deepbench.native.mpi_backend import MPIBackend
 
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-
 # Numbers of I_MPI_ADJUST_ALLREDUCE in Intel's Developer Reference, "I_MPI_ADJUST Family".
-NUMBERS = {
-    "recursive_doubling": 1,
-    "rabenseifner": 2,
-    "reduce_broadcast": 3,
-    "ring": 8,
-    "tree": 9,
-    "direct": 19,
-}
+NUMBERS = {"recursive_doubling": 1, "rabenseifner": 2, "reduce_broadcast": 3, "ring": 8, "tree": 9, "direct": 19}
 ALGORITHMS = {"all_reduce": {name: {"I_MPI_ADJUST_ALLREDUCE": str(number)} for name, number in NUMBERS.items()}}
 
 

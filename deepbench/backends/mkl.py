@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Call, Kernel
-from deepbench.native import library
+from deepbench.core.op import Arrays
+from deepbench.native import blas, library
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
-
-ROUTINES = {
-    "f32": "sgemm",
-    "bf16": "gemm_bf16bf16f32",
-    "f16": "gemm_f16f16f32",
-    "i8u8": "gemm_s8u8s32",
-}
+ROUTINES = {"f32": "sgemm", "bf16": "gemm_bf16bf16f32", "f16": "gemm_f16f16f32", "i8u8": "gemm_s8u8s32"}
 
 # mkl_spblas.h
 SPARSE_NON_TRANSPOSE = 10
@@ -92,43 +84,23 @@ class MKL(Backend):
     def threads_in_use(self) -> int | None:
         return int(self.library.MKL_Get_Max_Threads())
 
-    @kernel("gemm", precisions=("f32", "bf16", "f16"))
+    @kernel("gemm", precisions=("f32", "bf16", "f16", "i8u8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        from deepbench.native import blas
-
-        routine = ROUTINES[case.precision.name]
-        if case.settings["result"] == "narrow" and routine != "sgemm":
+        """With `i8u8`, A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
+        p, kind, routine = case.problem, case.precision.name, ROUTINES[case.precision.name]
+        if case.settings["result"] == "narrow" and kind in ("bf16", "f16"):
             raise Unsupported(f"MKL's {routine} stores f32; choose result=wide")
-        if case.settings["weights"] == "plain":
-            call = blas.gemm_call(self._function(routine), case.problem, case.settings, arrays)
-            return Kernel(calls=(call,), notes={"implementation": routine})
-        p, alpha = case.problem, [ctypes.c_float(1.0)]
-        alpha_when_packing = alpha if routine == "sgemm" else []  # only SGEMM applies alpha when it packs
-        packed, notes = self._pack(routine, case, arrays, alpha_when_packing)
-        lda, ldb, ldc = blas.leading_dimensions(p)
-        call = Call(
-            self._function(f"{routine}_compute"), b"P", blas.letter(p.b_t), *blas.sizes(p),
-            *([] if alpha_when_packing else alpha), packed, lda, arrays["b"], ldb, blas.beta_of(case.settings),
-            arrays["c"], ldc,
-        )  # fmt: skip
-        return Kernel(calls=(call,), notes={"implementation": f"{routine}_compute", **notes})
-
-    @kernel("gemm", precisions=("i8u8",))
-    def gemm_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
-        from deepbench.native import blas
-
-        p, routine = case.problem, ROUTINES["i8u8"]
-        a, a_letter, notes = arrays["a"], blas.letter(p.a_t), dict[str, Any]()
+        a, a_letter, alpha, notes = arrays["a"], blas.letter(p.a_t), [ctypes.c_float(1.0)], dict[str, Any]()
         if case.settings["weights"] == "packed":
-            a, notes = self._pack(routine, case, arrays, [])
+            in_pack, alpha = (alpha, []) if kind == "f32" else ([], alpha)  # only SGEMM applies alpha when it packs
+            a, notes = self._pack(routine, case, arrays, in_pack)
             a_letter, routine = b"P", f"{routine}_compute"
-        lda, ldb, ldc = blas.leading_dimensions(p)
         # "F": one offset for all of C.
+        one_offset, zero, zeros = ([b"F"], [ctypes.c_int8(0)], [ctypes.c_int32(0)]) if kind == "i8u8" else ([], [], [])
+        lda, ldb, ldc = blas.leading_dimensions(p)
         call = Call(
-            self._function(routine), a_letter, blas.letter(p.b_t), b"F", *blas.sizes(p), ctypes.c_float(1.0), a, lda,
-            ctypes.c_int8(0), arrays["b"], ldb, ctypes.c_int8(0), blas.beta_of(case.settings), arrays["c"], ldc,
-            ctypes.c_int32(0),
+            self._function(routine), a_letter, blas.letter(p.b_t), *one_offset, *blas.sizes(p), *alpha, a, lda, *zero,
+            arrays["b"], ldb, *zero, blas.beta_of(case.settings), arrays["c"], ldc, *zeros,
         )  # fmt: skip
         return Kernel(calls=(call,), notes={"implementation": routine, **notes})
 
@@ -171,7 +143,6 @@ class MKL(Backend):
     def _pack(self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
         """A in MKL's own format; and the seconds and bytes of packing, for the notes."""
         from deepbench.core.operands import empty
-        from deepbench.native import blas
 
         p = case.problem
         sizes = blas.sizes(p)

@@ -8,24 +8,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.collective import ROUNDOFF
+from deepbench.core.case import Case
+from deepbench.core.collective import FLOATS, Group
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.gpu.runtime import Buffers
 from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.collective import Group
-    from deepbench.core.op import Arrays
     from deepbench.native.gpu.device import Gpu
 
 # ncclDataType_t and ncclRedOp_t of nccl.h; the same in RCCL
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
 SUM, ROOT = 0, 0
-FLOATS = tuple(ROUNDOFF)
-
 # Values of NCCL_ALGO. By default the library chooses by size.
 NAMES = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS", "collnet": "CollnetDirect"}
 ALGORITHMS = {"all_reduce": {ours: {"NCCL_ALGO": theirs} for ours, theirs in NAMES.items()}}
@@ -73,7 +71,9 @@ class NCCL(GroupBackend, GpuBackend):
 
     def _join_in_one_process(self, ranks: int) -> None:
         """One process drives the first `ranks` GPUs."""
-        self.gpus = [self.gpu.other(number) for number in range(ranks)]
+        from deepbench.native.gpu.device import open_gpu
+
+        self.gpus = [open_gpu(self.vendor, number) for number in range(ranks)]
         communicators = (ctypes.c_void_p * ranks)()
         self.gpu.call("ncclCommInitAll", communicators, ranks, (ctypes.c_int * ranks)(*range(ranks)))
         self.communicators = [ctypes.c_void_p(c) for c in communicators]
@@ -83,8 +83,6 @@ class NCCL(GroupBackend, GpuBackend):
         """With one process: the calls of all ranks in one NCCL group."""
         if len(parts) == 1:
             return super().prepare_ranks(case, parts)
-        from deepbench.native.gpu.runtime import Buffers
-
         in_place = case.settings["place"] == "in"
         buffers, calls, barrier = [], list[Call](), list[Call]()
         for rank, arrays in parts.items():
@@ -123,28 +121,20 @@ class NCCL(GroupBackend, GpuBackend):
     @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:
         """In place, repeated calls add up without bounds. The values do not change the time."""
-        at, kernel = self._buffers(case, arrays)
-        source = at["receive" if case.settings["place"] == "in" else "send"]
-        return kernel("ncclAllReduce", self._call("AllReduce", source, at["receive"], case.problem.n, _type(case), SUM))
+        source = "receive" if case.settings["place"] == "in" else "send"
+        return self._one_call(case, arrays, "AllReduce", case.problem.n, SUM, source=source)
 
     @kernel("reduce_scatter", precisions=FLOATS)
     def reduce_scatter(self, case: Case, arrays: Arrays) -> Kernel:
-        at, kernel = self._buffers(case, arrays)
-        count = arrays["receive"].size
-        call = self._call("ReduceScatter", at["send"], at["receive"], count, _type(case), SUM)
-        return kernel("ncclReduceScatter", call)
+        return self._one_call(case, arrays, "ReduceScatter", arrays["receive"].size, SUM)
 
     @kernel("all_gather", precisions=FLOATS)
     def all_gather(self, case: Case, arrays: Arrays) -> Kernel:
-        at, kernel = self._buffers(case, arrays)
-        call = self._call("AllGather", at["send"], at["receive"], arrays["send"].size, _type(case))
-        return kernel("ncclAllGather", call)
+        return self._one_call(case, arrays, "AllGather", arrays["send"].size)
 
     @kernel("broadcast", precisions=FLOATS)
     def broadcast(self, case: Case, arrays: Arrays) -> Kernel:
-        at, kernel = self._buffers(case, arrays)
-        call = self._call("Broadcast", at["receive"], at["receive"], case.problem.n, _type(case), ROOT)
-        return kernel("ncclBroadcast", call)
+        return self._one_call(case, arrays, "Broadcast", case.problem.n, ROOT, source="receive")
 
     @kernel("all_to_all", precisions=FLOATS)
     def all_to_all(self, case: Case, arrays: Arrays) -> Kernel:
@@ -177,6 +167,11 @@ class NCCL(GroupBackend, GpuBackend):
             return kernel
 
         return buffers.address, from_calls
+
+    def _one_call(self, case: Case, arrays: Arrays, name: str, count: int, *more: int, source: str = "send") -> Kernel:
+        """A kernel of one function, from the array `source` to `receive`."""
+        at, kernel = self._buffers(case, arrays)
+        return kernel(f"nccl{name}", self._call(name, at[source], at["receive"], count, _type(case), *more))
 
     def _call(self, name: str, *arguments: Any) -> Call:
         return self.prepare_call(f"nccl{name}", *arguments, self.communicator, self.gpu.stream)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, Mark, marks_of_every_op
+from deepbench.core.case import Case
 from deepbench.core.kernel import Call, Kernel
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+from deepbench.core.op import Arrays
 
 
 class Null(Backend):

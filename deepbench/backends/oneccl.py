@@ -6,19 +6,16 @@ import ctypes
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.collective import ROUNDOFF
+from deepbench.core.case import Case
+from deepbench.core.collective import FLOATS, Group
 from deepbench.core.errors import LibraryError, Unavailable
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import mpi
 from deepbench.native.library import version_text
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.collective import Group
-    from deepbench.core.op import Arrays
 
 PREFIX = "DEEPBENCH_ONECCL_PREFIX"
 # In the order of loading, because later files refer to earlier ones by name. The last one is for CPUs.
@@ -27,9 +24,7 @@ REMEDY = f"python3 -m venv P && P/bin/pip install oneccl==2022.1.2, and name P i
 
 # onecclDataType_t and onecclRedOp_t of oneapi/ccl.h
 TYPES = {"f16": 6, "f32": 7, "bf16": 9}
-SUM = 0
-FLOATS = tuple(ROUNDOFF)
-# Values of CCL_ALLREDUCE.
+SUM = 0  # Values of CCL_ALLREDUCE.
 NAMES = {
     "direct": "direct",
     "ring": "ring",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import library
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+from deepbench.native.blas import gemm_call
 
 # SciPy's wheels add a prefix and a suffix to every name, so that two copies of OpenBLAS can be in one process. System
 # builds with 64-bit integers add only the suffix.
@@ -51,17 +50,9 @@ class OpenBLAS(Backend):
     def threads_in_use(self) -> int | None:
         return int(self._function(SPELLINGS, "openblas_get_num_threads")())
 
-    @kernel("gemm", precisions=("f32",))
+    @kernel("gemm", precisions=("f32", "bf16"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        return self._gemm("sgemm", case, arrays)
-
-    @kernel("gemm", precisions=("bf16",))
-    def gemm_bf16(self, case: Case, arrays: Arrays) -> Kernel:
-        return self._gemm("sbgemm", case, arrays)
-
-    def _gemm(self, routine: str, case: Case, arrays: Arrays) -> Kernel:
-        from deepbench.native.blas import gemm_call
-
+        routine = {"f32": "sgemm", "bf16": "sbgemm"}[case.precision.name]
         if case.settings["weights"] == "packed":
             raise Unsupported("OpenBLAS has no interface to pack weights ahead")
         if case.settings["result"] == "narrow" and routine == "sbgemm":

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from deepbench.core.case import Case
 from deepbench.native import mpi
 from deepbench.native.mpi_backend import MPIBackend
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
 
 # Numbers of coll/tuned: `ompi_info --param coll tuned --level 9`.
 NUMBERS = {

@@ -9,15 +9,13 @@ Each chunk is added in the order of the ring, so the bits of the result do not d
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.mpi_backend import MPIProcess
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 
 class Ring(MPIProcess):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable
 from deepbench.core.kernel import Kernel
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+from deepbench.core.op import Arrays
 
 
 class SciPy(Backend):
@@ -23,12 +21,7 @@ class SciPy(Backend):
             import scipy.sparse
         except ImportError as error:
             raise Unavailable(f"SciPy not found ({error})", "pip install scipy") from None
-        return {
-            "name": self.title,
-            "version": scipy.__version__,
-            "path": scipy.__file__,
-            "threading": "none",
-        }
+        return {"name": self.title, "version": scipy.__version__, "path": scipy.__file__, "threading": "none"}
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:

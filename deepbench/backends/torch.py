@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import warnings
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import find_op
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+from deepbench.core.op import Arrays, find_op
 
 # Our GRU gates are update, reset, new; PyTorch's are reset, update, new.
 GRU_ORDER = (1, 0, 2)

@@ -1,38 +1,11 @@
-"""The command `deepbench`: one file per verb. Only this folder prints."""
+"""The command `deepbench`: one file per verb, found by being here. Only this folder prints."""
 
-from deepbench.cli import (
-    compare,
-    fleet,
-    gate,
-    import_file,
-    info,
-    list,
-    published,
-    report,
-    roofline,
-    run,
-    scale,
-    selftest,
-    show,
-    site,
-)
+from importlib import import_module
+from pathlib import Path
+
 from deepbench.cli.root import cli, main
 
-__all__ = [
-    "cli",
-    "compare",
-    "fleet",
-    "gate",
-    "import_file",
-    "info",
-    "list",
-    "main",
-    "published",
-    "report",
-    "roofline",
-    "run",
-    "scale",
-    "selftest",
-    "show",
-    "site",
-]
+__all__ = ["cli", "main"]
+
+for _path in sorted(Path(__file__).parent.glob("[!_]*.py")):
+    import_module(f"{__name__}.{_path.stem}")

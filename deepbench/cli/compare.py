@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_table, warn_if_truncated
+from deepbench.cli.console import print_json, print_report, warn_if_truncated
 from deepbench.cli.options import form_options, share
 from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
@@ -84,10 +83,6 @@ def print_comparison(comparison: Comparison, names: tuple[str, str], form: str |
     from deepbench.report import compare as report
 
     if form == "json":
-        print(json.dumps(report.to_json(comparison), ensure_ascii=False, indent=1))
-    elif form == "csv":
-        print_table(report.cases(comparison), form)
-    elif form == "markdown":
-        print(report.to_markdown(comparison, names), end="")
+        print_json(report.to_json(comparison))
     else:
-        report.print_comparison(comparison, names, make_console())
+        print_report(report.parts(comparison, names), form)

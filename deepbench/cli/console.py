@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from deepbench.core import units
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.api import Results
-    from deepbench.report.table import Table
+    from deepbench.report.table import Part, Table
     from deepbench.results.file import ResultFile
 
 
@@ -31,7 +33,7 @@ def warn_if_truncated(file: ResultFile) -> None:
 
 def print_head(console: Console, file: ResultFile) -> None:
     """Machine, libraries and number of cases: a reader of a log must know which library it was."""
-    from deepbench.report.names import library_name
+    from deepbench.report.limits import library_name
 
     header = file.header
     print_machine(console, header["machine"])
@@ -49,13 +51,13 @@ def print_head(console: Console, file: ResultFile) -> None:
         least, most = plan["rounds"]["least"], plan["rounds"]["most"]
         processes = f"{least}" if least == most else f"{least} to {most}"
         how = f"{processes} process{'es' if processes != '1' else ''} per case, mode {plan['mode']}"
-    console.print(f"cases      {len(plan['cases'])}, {how}, file {file.path}", markup=False)
+    count, measured = len(plan["cases"]), len({r["case"] for r in file.records})
+    cases = f"{count}" if measured in (0, count) else f"{measured} of {count} measured"
+    console.print(f"cases      {cases}, {how}, file {file.path}", markup=False)
 
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
-    from deepbench.core import units
-
     cores = machine.get("cores_allowed")
     instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
     parts = [
@@ -83,8 +85,6 @@ def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> No
 
 def print_card(console: Console, card: dict[str, Any]) -> None:
     """One line about a GPU."""
-    from deepbench.core import units
-
     parts = [
         f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
         f"{card.get('processors')} multiprocessors",
@@ -94,15 +94,26 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
     console.print(f"GPU        {', '.join(parts)}", markup=False)
 
 
-def print_cases(console: Console, results: Results, full: bool) -> None:
-    """The main table."""
-    console.print()
-    results.table(full).print(console)
-
-
 def print_table(table: Table, form: str | None) -> None:
     """A table in the form that was asked for; None: for people."""
     if form is not None:
         print({"json": table.json, "csv": table.csv, "markdown": table.markdown}[form](), end="")
     else:
         table.print(make_console())
+
+
+def print_report(parts: Sequence[Part], form: str | None) -> None:
+    """Sentences and tables for people or as Markdown; CSV has the last table."""
+    from deepbench.report.table import Table, markdown_of, print_parts
+
+    if form == "csv":
+        print_table([part for part in parts if isinstance(part, Table)][-1], form)
+    elif form == "markdown":
+        print(markdown_of(parts), end="")
+    else:
+        print_parts(parts, make_console())
+
+
+def print_json(content: Any) -> None:
+    """Any value, for programs."""
+    print(json.dumps(content, ensure_ascii=False, indent=1))

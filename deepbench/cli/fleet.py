@@ -98,13 +98,7 @@ def fleet(
         if len({*expected, *engine.hosts}) < 2:
             raise BadInput(f"a fleet needs two or more hosts, found only {expected[0]}; wait longer: --wait S")
         session = fleets.FleetSession(
-            engine,
-            path,
-            expected=expected,
-            addresses=addresses,
-            words=payload,
-            library=library,
-            one_by_one=one_by_one,
+            engine, path, expected=expected, addresses=addresses, words=payload, library=library, one_by_one=one_by_one
         )
         stack.callback(session.close)
         joined, missing = len(engine.hosts), ", ".join(session.missing)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
 
 
-@cli.command(context_settings=HELP)
+@cli.command(context_settings=HELP, short_help="Fail if any case is slower in B than in A.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--margin", metavar="P", default="5%", help="Ignore slowdowns below P (default 5%).")
@@ -27,15 +27,9 @@ if TYPE_CHECKING:
 @click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
 def gate(
-    first: str,
-    second: str,
-    margin: str,
-    rerun: bool,
-    unchecked: bool,
-    junit: str | None,
-    markdown: str | None,
+    first: str, second: str, margin: str, rerun: bool, unchecked: bool, junit: str | None, markdown: str | None
 ) -> int:
-    """Fail when B is slower than A in any case. Exit code 0: no regression; 1: regression; 2: cannot tell.
+    """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: cannot tell.
 
     \b
     Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml

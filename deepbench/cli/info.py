@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 import click
 
-from deepbench.cli.console import make_console, print_card, print_library, print_machine
+from deepbench.cli.console import make_console, print_card, print_json, print_library, print_machine
 from deepbench.cli.root import HELP, cli, end_with_reader
 
 DEFAULT_DEVICE = "cpu"
@@ -17,7 +16,7 @@ DEFAULT_DEVICE = "cpu"
 OWN_BACKENDS = ("null", "reference")
 
 
-@cli.command(context_settings=HELP, short_help="Show this machine and its libraries, with remedies.")
+@cli.command(context_settings=HELP, short_help="Show this machine, its libraries, and how to get missing ones.")
 @click.option("--matrix", is_flag=True, help="Which library supports which operation, precision and direction.")
 @click.option(
     "--doctor", is_flag=True, help="What makes measurements on this machine noisy or slow, and how to fix it."
@@ -29,11 +28,6 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     \b
     Example: deepbench info --matrix
     """
-    from deepbench.core.backend import all_backends, find_backend
-    from deepbench.machine import describe
-    from deepbench.measure.session import open_libraries
-    from deepbench.native import callloop
-
     end_with_reader()
     if doctor:
         _examine(as_json)
@@ -42,17 +36,17 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     if matrix and not as_json:
         _print_matrix(table)
         return
+    from deepbench.core.backend import all_backends, find_backend
+    from deepbench.machine import describe
+    from deepbench.measure.session import open_libraries
+    from deepbench.native import callloop
+
     machine, libraries = describe.describe_machine(), open_libraries(list(all_backends()))
     compiled = callloop.native_library() is not None
     if as_json:
         answers = {n: {k: v for k, v in a.items() if k in ("library", "unavailable")} for n, a in libraries.items()}
-        content = {
-            "machine": machine,
-            "libraries": answers,
-            "loop": "native" if compiled else "python",
-            "support": table,
-        }
-        print(json.dumps(content, ensure_ascii=False, indent=1))
+        loop = "native" if compiled else "python"
+        print_json({"machine": machine, "libraries": answers, "loop": loop, "support": table})
         return
     console = make_console()
     print_machine(console, machine)
@@ -76,7 +70,7 @@ def _examine(as_json: bool) -> None:
     libraries = open_libraries([n for n, b in all_backends().items() if b.default])
     findings = [*doctor.examine(), doctor.openmp(libraries)]
     if as_json:
-        print(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=1))
+        print_json([asdict(f) for f in findings])
         return
     console = make_console()
     problems = [f for f in findings if not f.good]

@@ -17,7 +17,6 @@ from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
     from deepbench.measure.group.link import RankInfo
-    from deepbench.plan.cases import Planned
 
 
 def launched() -> RankInfo | None:
@@ -28,16 +27,12 @@ def launched() -> RankInfo | None:
     return place if place is not None and place.ranks > 1 else None
 
 
-def any_group(planned: list[Planned]) -> bool:
-    """Whether some case is measured by several processes together."""
-    from deepbench.core.op import find_op
-
-    return any(find_op(p.case.op).is_group for p in planned)
-
-
 @contextmanager
 def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
-    """Yield the hosts of a launcher to its rank 0; the other ranks serve rank 0 and exit."""
+    """Yield the hosts of a launcher to its rank 0; the other ranks serve rank 0 and exit.
+
+    `groups`: whether some case is measured by several processes together.
+    """
     from deepbench.measure.group import launcher
 
     if place is None:
@@ -58,13 +53,6 @@ def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
     else:
         with launcher.gather_hosts(place) as given:
             yield list(given.hosts.values()) if len(given.hosts) > 1 else []
-
-
-def read_hosts(path: str, planned: list[Planned]) -> list[str]:
-    """The hosts of a file, for groups."""
-    if not any_group(planned):
-        raise BadInput("--hostfile is for operations in which several processes take part, such as all_reduce")
-    return hosts_of_file(path)
 
 
 def hosts_of_file(path: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 
 if TYPE_CHECKING:
     from deepbench.plan.cases import Choices
@@ -25,7 +26,11 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that choose cases."""
     options = (
         ("--op", "OP", "Only these operations."),
-        ("--backend", "NAME", "Only these libraries (default: all of the device but torch, reference and null)."),
+        (
+            "--backend",
+            "NAME",
+            "Only these libraries (default: all of the device; gloo, null, reference and torch only when named).",
+        ),
         ("--precision", "P", "These precisions, or all (default: f32, or what the suite says)."),
         ("--direction", "D", "These directions (default: what the suite says, else forward)."),
         ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),
@@ -60,7 +65,6 @@ def choices_of(filters: dict[str, Any]) -> Choices:
     from deepbench.api import make_choices
     from deepbench.cli.launch import launched
     from deepbench.core.case import thread_count, whole_number
-    from deepbench.core.errors import shorten
 
     settings: dict[str, tuple[str, ...]] = {}
     for word in filters["set"]:
@@ -89,23 +93,28 @@ def whole(name: str, text: str | None, most: int) -> int | None:
 
     if text is None:
         return None
-    number = whole_number(name, text)
-    if not 1 <= number <= most:
-        raise BadInput(f"{name} must be from 1 to {most}, found {number}")
-    return number
+    value = whole_number(name, text)
+    if not 1 <= value <= most:
+        raise BadInput(f"{name} must be from 1 to {most}, found {value}")
+    return value
 
 
 def seconds(name: str, text: str | None) -> float | None:
     """The value of an option that is a number of seconds."""
     if text is None:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = number(text)
     if not 0 < value < 1e6:
         raise BadInput(f"{name} must be a number of seconds above 0, found {text[:60]!r}")
     return value
+
+
+def number(text: str) -> float:
+    """A number; NaN for any other text, which lies in no range."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def duration(name: str, text: str | None) -> float | None:
@@ -120,10 +129,7 @@ def duration(name: str, text: str | None) -> float | None:
 
 def share(name: str, text: str) -> float:
     """`2%` or `0.02` as a share from 0 to 1."""
-    try:
-        value = float(text.strip().removesuffix("%").strip()) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        value = -1.0
+    value = number(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
     if not 0 < value < 1:
         raise BadInput(f"{name} must be a share such as 2% or 0.02, found {text[:60]!r}")
     return value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_table
+from deepbench.cli.console import print_json, print_report, print_table
 from deepbench.cli.options import form_options
 from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
@@ -38,7 +37,7 @@ def list_machines(form: str | None) -> None:
     print_table(report.machines(), form)
 
 
-@published.command("show", context_settings=HELP)
+@published.command("show", short_help="Print the results of a machine.", context_settings=HELP)
 @click.argument("machine", metavar="MACHINE")
 @click.option("--op", metavar="OP", help="Only this operation.")
 @click.option("--precision", metavar="WORD", help="Only float32, float16_mixed, float16_storage or int8.")
@@ -74,13 +73,9 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
         suites = sorted({r.suite for r in data.results() if r.machine == machine})
         raise BadInput(f"{file} has no measured case that {machine} has; run {' or '.join(suites)} first")
     if form == "json":
-        print(json.dumps(report.to_json(matches, machine), ensure_ascii=False, indent=1))
-    elif form == "csv":
-        print_table(report.matched(matches), form)
-    elif form == "markdown":
-        print(report.to_markdown(matches, machine, file), end="")
+        print_json(report.to_json(matches, machine))
     else:
-        report.print_matches(matches, machine, file, make_console())
+        print_report(report.parts(matches, machine, file), form)
 
 
 def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from deepbench.cli.console import make_console, print_machine
+from deepbench.cli.console import make_console, print_json, print_machine
 from deepbench.cli.options import comma_list
 from deepbench.cli.root import HELP, cli, interruptible
 
 
 @cli.command(context_settings=HELP, short_help="Measure the limits of this machine.")
-@click.option("--threads", multiple=True, metavar="N", callback=comma_list, help="Default: 1 and all cores.")
+@click.option(
+    "--threads", multiple=True, metavar="N", callback=comma_list, help="Numbers of threads (default: 1 and all cores)."
+)
 @click.option("--quick", is_flag=True, help="Fewer sizes, one process each.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
@@ -34,7 +34,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
         limits = measure_limits(machine, counts, quick, bar)
     tables = report.tables(limits, counts, machine)
     if as_json:
-        print(json.dumps({name: table.rows for name, table in tables.items()}, ensure_ascii=False, indent=1))
+        print_json({name: table.rows for name, table in tables.items()})
         return
     for table in tables.values():
         if table.rows:

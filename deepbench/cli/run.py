@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.cli.launch import any_group, check_environment, launched, read_hosts, taking_place
+from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
 from deepbench.cli.options import case_options, choices_of, duration, seconds, whole
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
 from deepbench.core.errors import BadInput
@@ -26,13 +26,23 @@ if TYPE_CHECKING:
 @click.option("--rounds", metavar="N", help="Exactly N processes per case.")
 @click.option("--energy", is_flag=True, help="Energy per call, where the CPU or the device counts it (2 s more each).")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
-@click.option("--ab", metavar="NAME=A,B", help="Compare two values in turn: a setting, threads, backend or VARIABLE.")
-@click.option("--against", metavar="FILE", help="Measure the cases of FILE with its libraries and today's, in turn.")
 @click.option(
-    "--budget", metavar="TIME", help="Stop after TIME, such as 10min, with the most that can be known by then."
+    "--ab",
+    metavar="NAME=A,B",
+    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE.",
+)
+@click.option(
+    "--against",
+    metavar="FILE",
+    help="Measure the cases of FILE, alternating between its libraries and the current ones.",
+)
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="Stop after TIME, such as 10min: every case once, then again where intervals are widest.",
 )
 @click.option("--timeout", metavar="S", help="Give up a case after S seconds without a sign of life (default 600).")
-@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<time>.jsonl).")
+@click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue FILE where it stopped.")
 @click.option("--full", is_flag=True, help="Print one line per library.")
 def run(
@@ -50,7 +60,7 @@ def run(
     full: bool,
     **filters: Any,
 ) -> int:
-    """Measure cases, keep every record in a file, and print a table. Without words: the suite `quick`.
+    """Measure cases, keep every record in a file, and print a table. Without arguments: the suite `quick`.
 
     \b
     Examples:
@@ -61,6 +71,7 @@ def run(
       deepbench run --resume -o train.jsonl
     """
     from deepbench.api import plan_cases
+    from deepbench.core.op import find_op
     from deepbench.measure.session import Options, Session
     from deepbench.results.file import default_path
 
@@ -88,8 +99,11 @@ def run(
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
     planned = plan_cases(words or "quick", choices_of(filters))
-    with taking_place(place, any_group(planned)) as given_hosts:
-        hosts = read_hosts(hostfile, planned) if hostfile else given_hosts
+    groups = any(find_op(p.case.op).is_group for p in planned)
+    with taking_place(place, groups) as given_hosts:
+        if hostfile and not groups:
+            raise BadInput("--hostfile is for operations in which several processes take part, such as all_reduce")
+        hosts = hosts_of_file(hostfile) if hostfile else given_hosts
         path = Path(output) if output else default_path(Path(), _stamp())
         with Session.create(path, planned, options.on(hosts)) as session:
             return measure_and_print(session, full, options.begin)
@@ -98,7 +112,7 @@ def run(
 def measure_and_print(session: Session, full: bool, begin: float | None = None) -> int:
     """Measure what the session plans and print the table; the exit code of the command."""
     from deepbench.api import Results
-    from deepbench.cli.console import make_console, print_cases, print_head
+    from deepbench.cli.console import make_console, print_head
     from deepbench.report.progress import Bar
 
     console, path = make_console(), session.file.path
@@ -118,7 +132,8 @@ def measure_and_print(session: Session, full: bool, begin: float | None = None) 
         console.print()
     records = [r for r in session.file.records if r["status"] != "interrupted"]
     if records:
-        print_cases(console, Results(session.file), full)
+        console.print()
+        Results(session.file).table(full).print(console)
     if code:
         text = f"interrupted; {path} has everything measured so far. To continue:\n  deepbench run --resume -o {path}"
     else:

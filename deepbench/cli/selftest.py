@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 import click
 
-from deepbench.cli.console import make_console, print_machine
+from deepbench.cli.console import make_console, print_json, print_machine
 from deepbench.cli.root import HELP, cli, interruptible
 
 # Processes per case: enough to deal out two sides of five in many ways.
@@ -43,7 +42,7 @@ def selftest(quick: bool, as_json: bool) -> None:
             "between": findings.between_sessions,
             "cores": {str(cpu): values for cpu, values in findings.cores.items()},
         }
-        print(json.dumps(content, ensure_ascii=False, indent=1))
+        print_json(content)
         return
     console.print()
     for line in report.page(findings):

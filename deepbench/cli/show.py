@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_cases, print_head, print_table, warn_if_truncated
-from deepbench.cli.options import form_options, require_suffix
+from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_if_truncated
+from deepbench.cli.options import form_options, number, require_suffix
 from deepbench.cli.root import HELP, cli, end_with_reader
 from deepbench.core.errors import BadInput
 
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 @click.option("--plot", is_flag=True, help="Draw a roofline in the terminal.")
 @click.option("--full", is_flag=True, help="Print one line per library instead of the fastest only.")
 @click.option(
-    "--by", metavar="WHAT", help="application: kernel time per application; backend: libraries; ranks: groups."
+    "--by",
+    metavar="WHAT",
+    help="application: total time per application; backend: one column per library; ranks: collectives.",
 )
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 @click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
-@click.option("--host", metavar="NAME", help="One host of a fleet file.")
+@click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
 def show(
     file: str,
     form: str | None,
@@ -73,16 +75,14 @@ def show(
         _plot(results)
     elif by is not None or against is not None or price is not None:
         print_table(_table_by(results, by, against, price), form)
-    elif form == "json":
-        print(export.to_json(results.file, results.summaries), end="")
-    elif form == "csv":
-        print(export.to_csv(results.file, results.summaries), end="")
-    elif form == "markdown":
-        print(export.to_markdown(results.file, results.summaries), end="")
+    elif form is not None:
+        convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
+        print(convert(results.file, results.summaries), end="")
     else:
         console = make_console()
         print_head(console, results.file)
-        print_cases(console, results, full)
+        console.print()
+        results.table(full).print(console)
 
 
 def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:
@@ -115,10 +115,10 @@ def _table_by(results: Results, by: str | None, against: str | None, price: str 
     from deepbench.api import load
     from deepbench.report import groups, views
 
-    if by not in ("application", "backend", "ranks"):
-        raise BadInput(f"--by is application, backend or ranks, found {by or 'nothing'}")
     if (against is not None or price is not None) and by != "application":
-        raise BadInput("--against and --price go with --by application")
+        raise BadInput("--against and --price need --by application")
+    if by not in ("application", "backend", "ranks"):
+        raise BadInput(f"--by is application, backend or ranks, found {by}")
     if by == "application":
         others = load(against).summaries if against is not None else None
         table = views.by_application(results.summaries, others, _price(price))
@@ -138,18 +138,13 @@ def _price(text: str | None) -> float | None:
     """`2.5/h`, in any currency."""
     if text is None:
         return None
-    try:
-        value = float(text.removesuffix("/h"))
-    except ValueError:
-        value = -1.0
+    value = number(text.removesuffix("/h"))
     if not 0 < value < 1e9:
         raise BadInput(f"--price wants the price of an hour, such as 2.5/h, found {text[:60]!r}")
     return value
 
 
 def _show_fleet(file: str, form: str | None) -> None:
-    import json
-
     from deepbench.judge.fleet import judge
     from deepbench.report import fleet as report
     from deepbench.results.fleet import read_fleet
@@ -157,7 +152,7 @@ def _show_fleet(file: str, form: str | None) -> None:
     fleet_file = read_fleet(Path(file))
     judged = judge(fleet_file)
     if form == "json":
-        print(json.dumps(report.to_json(fleet_file, judged), ensure_ascii=False, indent=1))
+        print_json(report.to_json(fleet_file, judged))
     elif form is not None:
         print_table(report.by_host(fleet_file, judged), form)
     else:

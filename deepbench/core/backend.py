@@ -58,14 +58,17 @@ class Mark:
 def kernel(
     op: str, precisions: tuple[str, ...], directions: tuple[str, ...] = ("forward",)
 ) -> Callable[[Method], Method]:
-    """Mark a method as serving an op in these precisions and directions; `ValueError` for an unknown precision."""
+    """Mark a method as serving an op in these precisions and directions; `ValueError` for an unknown precision.
+
+    A method may have several marks.
+    """
     from deepbench.core.precision import PRECISIONS
 
     if not set(precisions) <= PRECISIONS.keys():
         raise ValueError(f"@kernel({op!r}): expected a tuple of {', '.join(PRECISIONS)}, found {precisions!r}")
 
     def mark(method: Method) -> Method:
-        method.mark = Mark(op, precisions, directions)  # type: ignore[attr-defined]
+        method.marks = (Mark(op, precisions, directions), *getattr(method, "marks", ()))  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -126,7 +129,7 @@ class Backend(ABC):
     def marks(self) -> list[Mark]:
         """What the marked methods serve."""
         methods = (getattr(type(self), name) for name in dir(type(self)))
-        return [m.mark for m in methods if hasattr(m, "mark")]
+        return [mark for method in methods for mark in getattr(method, "marks", ())]
 
     def supports(self, op: str, precision: str, direction: str) -> bool:
         """Whether a method is marked for this."""
@@ -135,8 +138,8 @@ class Backend(ABC):
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         """Call the method that is marked for this case."""
         for name in dir(type(self)):
-            mark = getattr(getattr(type(self), name), "mark", None)
-            if mark and mark.serves(case.op, case.precision.name, case.direction):
+            marks = getattr(getattr(type(self), name), "marks", ())
+            if any(mark.serves(case.op, case.precision.name, case.direction) for mark in marks):
                 kernel: Kernel | None = getattr(self, name)(case, arrays)
                 if kernel is None:
                     raise TypeError(f"{name}() of {self.title} returned None, not a Kernel")
@@ -205,5 +208,5 @@ def all_backends() -> dict[str, Backend]:
 
 def find_backend(name: str) -> Backend:
     """The backend with this name; `BadInput` for any other word."""
-    backend: Backend = registry.backend(name)
+    backend: Backend = registry.find("backends", name)
     return backend

@@ -47,16 +47,8 @@ class Case:
     @property
     def text(self) -> str:
         """The one-line text; `parse_case` is its inverse."""
-        words = [
-            self.op,
-            self.problem.text,
-            self.direction,
-            self.precision.name,
-            self.backend,
-            f"threads={self.threads}",
-            *(f"{name}={value}" for name, value in self.overrides),
-        ]
-        return " ".join(words)
+        words = [self.op, self.problem.text, self.direction, self.precision.name, self.backend]
+        return " ".join([*words, f"threads={self.threads}", *(f"{name}={value}" for name, value in self.overrides)])
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,7 @@ def run_settings_text(case: Case) -> str:
 
 def known_settings(op_name: str) -> dict[str, tuple[str, ...]]:
     """All settings of an operation with their possible values. The first value is the default."""
-    return {**registry.operation(op_name).settings, **RUN_SETTINGS}
+    return {**registry.find("ops", op_name).settings, **RUN_SETTINGS}
 
 
 def parse_case(text: str) -> Case:
@@ -89,7 +81,7 @@ def parse_case(text: str) -> Case:
     for word in ("direction", "precision", "backend", "threads"):
         if getattr(pattern, word) is None:
             choices = {
-                "direction": registry.operation(pattern.op).directions,
+                "direction": registry.find("ops", pattern.op).directions,
                 "precision": PRECISIONS,
                 "backend": registry.registered("backends"),
                 "threads": ("threads=1", "threads=2", "…"),
@@ -111,7 +103,7 @@ def parse_pattern(text: str) -> Pattern:
     words = text.split()
     if not words:
         raise BadInput("the case is empty; write for example: gemm m=1760 n=128 k=1760 f32 onednn")
-    op = registry.operation(words[0])
+    op = registry.find("ops", words[0])
     fields = {f.name for f in fields_of(op.Problem)}
     values: dict[str, int | str] = {}
     choices: dict[str, Any] = {}

@@ -6,8 +6,7 @@ without having seen the others' data. Integer data makes sums exact in any order
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
 
+    Tiles = Callable[[int], Array]
+
 # Rank r draws its data from random stream FIRST_STREAM + r.
 FIRST_STREAM = 1000
 
@@ -30,6 +31,7 @@ LARGEST_INTEGER = 8
 
 # Unit roundoff of a sum in each type; libraries round after every addition.
 ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+FLOATS = tuple(ROUNDOFF)
 
 # Algorithms of all libraries; each library has some of them.
 ALGORITHMS = (
@@ -104,17 +106,20 @@ class CollectiveOp(Op):
         """Number of elements that a rank sends and number that it receives."""
         return problem.n, problem.n
 
-    @abstractmethod
     def bus_factor(self, problem: Any) -> float:
-        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md)."""
+        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md).
 
-    @abstractmethod
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
+        By default (ranks - 1) / ranks: a rank's own part is not transferred.
+        """
+        return float((problem.ranks - 1) / problem.ranks)
+
+    def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
         """Elements `first` to `first + count` of what `rank` must receive, in float64.
 
-        Element i of rank r's data is `tiles[r][i % len(tiles[r])]`. If the operation reduces, `tiles[0]` is the sum of
-        all ranks' tiles.
+        Element i of rank r's data is `tiles(r)[i % len(tiles(r))]`. If the operation reduces, `tiles(0)` is the sum of
+        all ranks' tiles. By default every rank receives this sum, or the data of rank 0.
         """
+        return periodic_slice(tiles(0), first, count)
 
     # ---- what all collectives share
 
@@ -220,13 +225,15 @@ class CollectiveOp(Op):
         from deepbench.core.operands import TILE
 
         p, received = case.problem, arrays["receive"]
-        tiles: Sequence[Array] = _Tiles(lambda r: self.tile(case, r, integers).astype(np.float64), p.ranks)
-        magnitudes: Sequence[Array] = []
-        if self.reduces:
-            total = magnitude = np.zeros(1)
-            for r in range(p.ranks):
-                total, magnitude = total + tiles[r], magnitude + np.abs(tiles[r])
-            tiles, magnitudes = [total], [] if integers else [magnitude]
+
+        @lru_cache(maxsize=2)
+        def tile(r: int) -> Array:
+            return self.tile(case, r, integers).astype(np.float64)
+
+        total = magnitude = np.zeros(1)
+        for r in range(p.ranks if self.reduces else 0):
+            total, magnitude = total + tile(r), magnitude + np.abs(tile(r))
+        tiles: Tiles = (lambda _: total) if self.reduces else tile
         unit = p.ranks * ROUNDOFF[case.precision.data]
         how = "every element of integer data" if integers else "every element"
         want = tolerance = np.zeros(0)
@@ -235,26 +242,13 @@ class CollectiveOp(Op):
             if not self.is_periodic or got.size != want.size:
                 want = self.expected(p, rank, tiles, first, got.size)
                 tolerance = np.zeros(got.size)
-                if magnitudes:
-                    tolerance = unit * self.expected(p, rank, magnitudes, first, got.size)
+                if self.reduces and not integers:
+                    tolerance = unit * self.expected(p, rank, lambda _: magnitude, first, got.size)
             yield Comparison(how, got, want, tolerance, received.size, received.size)
 
     def title(self, problem: Any) -> str:
         """`all-reduce of 4194304, 4 ranks`."""
         return f"{self.name.replace('_', '-')} of {problem.n}, {problem.ranks} ranks"
-
-
-class _Tiles(Sequence["Array"]):
-    """The tiles of all ranks, computed on demand; only the last two stay in memory."""
-
-    def __init__(self, make: Callable[[int], Array], count: int) -> None:
-        self._make, self._count = lru_cache(maxsize=2)(make), count
-
-    def __getitem__(self, rank: Any) -> Array:  # type: ignore[override]  # no slices
-        return self._make(rank)
-
-    def __len__(self) -> int:
-        return self._count
 
 
 # Size of one matrix product that overlaps an all-reduce, and bytes that one core transfers in about its time.
@@ -282,19 +276,15 @@ def products(transfer_bytes: int, progress: Callable[[], object]) -> Callable[[]
     return run
 
 
-def concatenated_slice(pieces: Sequence[tuple[Array, int]], length: int, first: int, count: int) -> Array:
-    """Elements `first` to `first + count` of a concatenation of periodic pieces.
-
-    Each piece has `length` elements and is given by its tile and its first position in the tile.
-    """
+def concatenated_slice(tiles: Tiles, start: int, length: int, first: int, count: int) -> Array:
+    """Elements `first` to `first + count` of a concatenation of `length` elements of every rank, from `start` on."""
     import numpy as np
 
     slices = []
     while count:
         piece, inside = divmod(first, length)
         taken = min(count, length - inside)
-        tile, start = pieces[piece]
-        slices.append(periodic_slice(tile, start + inside, taken))
+        slices.append(periodic_slice(tiles(piece), start + inside, taken))
         first, count = first + taken, count - taken
     return np.concatenate(slices)
 
@@ -306,5 +296,4 @@ def periodic_slice(tile: Array, first: int, count: int) -> Array:
     start = first % tile.size
     if start + count <= tile.size:
         return tile[start : start + count]
-    repeats = -(-(start + count) // tile.size)
-    return np.concatenate([tile] * repeats)[start : start + count]
+    return np.resize(np.roll(tile, -start), count)

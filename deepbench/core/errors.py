@@ -54,7 +54,6 @@ class LibraryError(DeepBenchError):
 
     def __init__(self, library: str, call: str, status: int, text: str) -> None:
         super().__init__(f"{library}: {call} returned {status} ({text})")
-        self.library = library
         self.call = call
         self.status = status
 

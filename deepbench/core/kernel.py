@@ -11,6 +11,8 @@ from typing import Any, Protocol
 class NativeFunction(Protocol):
     """A function of a shared library, from ctypes."""
 
+    __name__: str
+
     def __call__(self, *arguments: Any) -> int: ...
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from deepbench.core import registry
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from deepbench.core.precision import Precision
     from deepbench.core.problem import BaseProblem
 
-    Array = np.ndarray[Any, Any]
-    Arrays = dict[str, Array]
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Arrays: TypeAlias = "dict[str, Array]"
 
 # Precisions that libraries support only in matrix products.
 FLOATS_8 = ("f8e4m3", "f8e5m2")
@@ -90,9 +90,13 @@ class Op(ABC):
     def operands(self, case: Case) -> Arrays:
         """Allocate and fill all arrays, with the same bits every time. Outputs are reset."""
 
-    @abstractmethod
     def reset(self, case: Case, arrays: Arrays) -> None:
-        """Prepare the outputs for a kernel: initial values, or poison that it must overwrite."""
+        """Prepare the outputs for a kernel: by default poison that it must overwrite, else initial values."""
+        from deepbench.core.operands import poison
+
+        for name in self.outputs:
+            if name in arrays:
+                poison(arrays[name])
 
     @abstractmethod
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
@@ -109,9 +113,9 @@ class Op(ABC):
     def flop(self, case: Case) -> int:
         """Floating-point (or integer) operations per call; a multiply-add counts as two."""
 
-    @abstractmethod
     def traffic_bytes(self, case: Case) -> int:
-        """Minimum bytes transferred between memory and chip per call: each element once."""
+        """Minimum bytes transferred between memory and chip per call: by default every array once."""
+        return self.operand_bytes(case)
 
     def result_type(self, case: Case) -> str:
         """The type in which outputs are stored."""
@@ -157,5 +161,5 @@ def all_ops() -> dict[str, Op]:
 
 def find_op(name: str) -> Op:
     """The operation with this name; `BadInput` if there is none."""
-    op: Op = registry.operation(name)
+    op: Op = registry.find("ops", name)
     return op

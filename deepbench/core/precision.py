@@ -32,12 +32,7 @@ class Precision:
 
     def types(self) -> dict[str, str]:
         """The four types as a record has them."""
-        return {
-            "weights": self.weights,
-            "data": self.data,
-            "accumulate": self.accumulate,
-            "result": self.result,
-        }
+        return {"weights": self.weights, "data": self.data, "accumulate": self.accumulate, "result": self.result}
 
 
 # f32 has a 24-bit significand, so its unit roundoff is 2^-24 (IEEE 754). Products of two 16-bit floats are exact in
@@ -66,6 +61,12 @@ SIXTEEN_BITS = ("bf16", "f16")
 # Unit roundoff of storing a result in each type; zero if the type is exact or no narrower than the accumulation.
 STORAGE_ROUNDOFF = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8": 0.0, "s32": 0.0}
 
+# Names of the types in NumPy, to which ml_dtypes adds those that NumPy lacks.
+NUMPY_NAMES = {
+    **{"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"},
+    **{"s8": "int8", "u8": "uint8", "s32": "int32"},
+}
+
 BITS = {"f32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "s8": 8, "u8": 8, "s32": 32}
 
 
@@ -79,21 +80,10 @@ def find_precision(name: str) -> Precision:
 
 def dtype(type_name: str) -> np.dtype[Any]:
     """The NumPy type for a type name of `BITS`."""
-    import ml_dtypes
+    import ml_dtypes  # noqa: F401
     import numpy as np
 
-    types: dict[str, Any] = {
-        "f32": np.float32,
-        "bf16": ml_dtypes.bfloat16,
-        "f16": np.float16,
-        "f8e4m3": ml_dtypes.float8_e4m3fn,
-        "f8e5m2": ml_dtypes.float8_e5m2,
-        "s8": np.int8,
-        "u8": np.uint8,
-        "s32": np.int32,
-    }
-    stored: np.dtype[Any] = np.dtype(types[type_name])
-    return stored
+    return np.dtype(NUMPY_NAMES[type_name])
 
 
 def type_name(kind: np.dtype[Any]) -> str:

@@ -59,28 +59,19 @@ def registered(kind: str) -> dict[str, Any]:
     return objects
 
 
-def operation(name: str) -> Any:
-    """The operation with this name; `BadInput` for any other word."""
-    return _one("ops", "operation", name)
-
-
-def backend(name: str) -> Any:
-    """The library with this name; `BadInput` for any other word."""
-    return _one("backends", "backend", name)
-
-
-def _one(kind: str, word: str, name: str) -> Any:
+def find(kind: str, name: str) -> Any:
+    """The operation (`ops`) or library (`backends`) with this name; `BadInput` for any other word."""
     known = registered(kind)
     if name not in known:
+        word = "operation" if kind == "ops" else "backend"
         raise BadInput(f"unknown {word} {name!r:.60}; choose one of {', '.join(known)}")
     return known[name]
 
 
 def _modules(kind: str) -> list[ModuleType]:
     here = Path(__file__).parents[1] / kind
-    names = {path.stem for path in here.glob("[!_]*.py")} | {
-        path.parent.name for path in here.glob("[!_]*/__init__.py")
-    }
+    folders = (path.parent for path in here.glob("[!_]*/__init__.py"))
+    names = {path.stem for path in (*here.glob("[!_]*.py"), *folders)}
     modules = [_import(kind, name) for name in sorted(names)]
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if not os.path.isdir(folder):

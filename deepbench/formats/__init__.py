@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,12 +133,9 @@ def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[Impor
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     imported = read(text, options)
     header, records = to_results(imported, options, ["import", path.name])
-    store = Store.create(target, header)
-    try:
+    with closing(Store.create(target, header)) as store:
         for record in records:
             store.append(record)
-    finally:
-        store.close()
     return imported, len(records)
 
 

@@ -59,13 +59,7 @@ class NcclTests(Format):
         return imported
 
     def _add(
-        self,
-        imported: ImportedFile,
-        op: str,
-        ranks: int,
-        settings: str,
-        result: dict[str, Any],
-        options: ImportOptions,
+        self, imported: ImportedFile, op: str, ranks: int, settings: str, result: dict[str, Any], options: ImportOptions
     ) -> None:
         precision = TYPES.get(str(result.get("type")))
         if precision is None or str(result.get("redop")).strip() not in ("sum", "none"):

@@ -16,7 +16,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import correlation
+from statistics import correlation, mean
 from typing import Any
 
 from deepbench.core import stats
@@ -169,14 +169,10 @@ class Comparison:
 def compare_files(
     a: ResultFile, b: ResultFile, margin: float = MARGIN, unchecked: bool = False, between_sessions: float = 0.0
 ) -> Comparison:
-    """Compare the cases that both files have.
+    """Compare the cases that both files have; `a` is the baseline.
 
-    Args:
-        a, b: the baseline, and what is compared with it.
-        margin: relative change that does not matter.
-        unchecked: whether to include results that were not checked.
-        between_sessions: standard deviation of log times from one session on a machine to another.
-
+    `margin` is the relative change that does not matter, `unchecked` includes results that were not checked, and
+    `between_sessions` is the standard deviation of log times from one session on a machine to another.
     """
     interleaved = _same_run(a, b)
     comparison = Comparison([], _differences(a, b), interleaved=interleaved)
@@ -331,7 +327,7 @@ def _words(value: Any) -> str:
 
 def _mean(name: str, cases: Sequence[ComparedCase], between_sessions: float) -> Mean:
     differences = [c.difference for c in cases if c.difference is not None]
-    center = sum(math.log(c.ratio) for c in cases) / len(cases)
+    center = mean(math.log(c.ratio) for c in cases)
     if len(differences) < len(cases):
         return Mean(name, len(cases), math.exp(center), None)
     # All ratios share the difference between the sessions: averaging over cases does not reduce it.

@@ -56,13 +56,8 @@ class Outcome:
 
 def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
     """The verdict on every case that the first side measured."""
-    p_values = stats.holm(
-        {
-            c.case: min(1.0, comparison.looks * _slower_p(c.difference))
-            for c in comparison.cases
-            if c.difference is not None
-        }
-    )
+    differences = {c.case: c.difference for c in comparison.cases if c.difference is not None}
+    p_values = stats.holm({case: min(1.0, comparison.looks * _slower_p(d)) for case, d in differences.items()})
     broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
     return Outcome(broken + [_judge(c, p_values.get(c.case), margin) for c in comparison.cases])
 
@@ -122,7 +117,8 @@ def junit(outcome: Outcome, seconds: float = 0.0) -> str:
 
 def sentences(outcome: Outcome, most: int = 20) -> list[str]:
     """The verdict, then the cases that did not pass, the worst first, `most` of each verdict."""
-    counts = [f"{len(outcome.of(v))} {v}" for v in (REGRESSION, CANNOT_TELL, PASSED) if outcome.of(v)]
+    named = {REGRESSION: "slower", CANNOT_TELL: "undecided", PASSED: "passed"}
+    counts = [f"{len(outcome.of(v))} {name}" for v, name in named.items() if outcome.of(v)]
     verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "cannot tell"}
     lines = [f"{verdicts[outcome.verdict]}: {', '.join(counts)}"]
     for verdict in (REGRESSION, CANNOT_TELL):

@@ -94,15 +94,16 @@ class Probe:
 
     def measure(self, measure: Measure) -> Limit | None:
         """Run all cases; None if all of them failed."""
-        best: Limit | None = None
+        found: list[Limit] = []
         failed = set()
         for case in self.cases:
             if case.backend not in failed:
                 record = measure(case, 1)
                 if record["status"] not in ("ok", "unsupported"):  # another shape may be supported
                     failed.add(case.backend)
-                best = _faster(best, self.limit(record))
-        return best
+                if limit := self.limit(record):
+                    found.append(limit)
+        return max(found, key=_speed, default=None)
 
     def limit(self, record: Record) -> Limit | None:
         """The limit that the record of one of the cases shows, by its fastest sample; None if it failed."""
@@ -113,29 +114,22 @@ class Probe:
         version = f"{library['name']} {library['version']}"
         fields: dict[str, Any]
         if self.what == "compute":
-            rate = _rounded(record["flop"] / seconds)
-            fields = {
-                "precision": record["precision"],
-                "device": record["device"],
-                "flop_per_s": rate,
-                "library": version,
-            }
+            fields = {name: record[name] for name in ("precision", "device")}
+            fields |= {"flop_per_s": _rounded(record["flop"] / seconds), "library": version}
         elif self.what == "memory":
             fields = {"kind": record["problem"]["kind"], "bytes": size, "bytes_per_s": _rounded(size / seconds)}
         else:
             fields = {"backend": record["backend"], "library": version}
-        return cast(
-            Limit,
-            {
-                "what": self.what,
-                **fields,
-                "case": record["case"],
-                "threads": record["threads"],
-                "seconds": _rounded(seconds),
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "disturbed": process_number(measurement).disturbed,
-            },
-        )
+        line = {
+            "what": self.what,
+            **fields,
+            "case": record["case"],
+            "threads": record["threads"],
+            "seconds": _rounded(seconds),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "disturbed": process_number(measurement).disturbed,
+        }
+        return cast(Limit, line)
 
 
 def _rounded(value: float) -> float:
@@ -218,10 +212,8 @@ def missing(
     Peaks are measured for every file, even if earlier runs measured them, because libraries and clocks change. With a
     budget, memory and call probes are made all together or not at all.
     """
-    known = {
-        key_of(limit) for limit in [*in_file, *earlier] if not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
-    }
-    measured = set(map(key_of, in_file))
+    usable = (n for n in [*in_file, *earlier] if not n.get("disturbed") or _age(n) < DISTURBED_AGE)
+    known, measured = set(map(key_of, usable)), set(map(key_of, in_file))
     unknown = [p for p in probes if p.key not in (measured if p.what == "compute" else known)]
     others = sum(p.what != "compute" for p in unknown)
     if budget_s is not None and others * PROBE_S > MOST_OF_BUDGET * budget_s:
@@ -243,15 +235,13 @@ def best(limits: Iterable[Limit]) -> dict[tuple[object, ...], Limit]:
     """The fastest measurement of each limit, by `key_of`."""
     fastest: dict[tuple[object, ...], Limit] = {}
     for limit in limits:
-        fastest[key_of(limit)] = _faster(fastest.get(key_of(limit)), limit) or limit
+        key = key_of(limit)
+        fastest[key] = max(fastest.get(key, limit), limit, key=_speed)
     return fastest
 
 
-def _faster(one: Limit | None, other: Limit | None) -> Limit | None:
-    def rate(limit: Limit) -> float:
-        return limit["flop_per_s"] if limit["what"] == "compute" else 1 / limit["seconds"]
-
-    return max((limit for limit in (one, other) if limit), key=rate, default=None)
+def _speed(limit: Limit) -> float:
+    return limit["flop_per_s"] if limit["what"] == "compute" else 1 / limit["seconds"]
 
 
 def _age(limit: Limit) -> timedelta:
@@ -452,16 +442,8 @@ def complete(
 ) -> None:
     """Add all limits that these cases need, from earlier runs on this machine or by probes.
 
-    Args:
-        limits: of the file that the cases are measured for.
-        cases: whose libraries are available.
-        libraries: names of the available default libraries.
-        machine: from the header of the file.
-        measure: runs a probe.
-        keep: stores a limit in the file.
-        progress: receives the title of each probe before it runs.
-        budget_s: seconds that the whole run may take.
-
+    `libraries` are the available default libraries, `budget_s` is the time that the whole run may take. `keep` stores a
+    limit in the file, and `progress` receives the title of each probe before it runs.
     """
     cases, earlier = list(cases), recall(machine)
     for probe in missing(probes_for(cases, libraries), limits.lines, earlier, budget_s):
@@ -483,21 +465,11 @@ def complete(
 
 
 def judge_rate(
-    record: Record,
-    limits: Limits,
-    libraries: Sequence[str],
-    measure: Measure,
-    keep: Callable[[Limit], None],
+    record: Record, limits: Limits, libraries: Sequence[str], measure: Measure, keep: Callable[[Limit], None]
 ) -> Record:
-    """The record, with status `wrong` if its rate is above the peak even after further probes.
+    """The record, with status `wrong` if its rate is above the peak even after further probes of these libraries.
 
-    Args:
-        record: of one round.
-        limits: from probes alone; further probes are added.
-        libraries: names of the libraries to probe.
-        measure: runs a probe.
-        keep: stores the limit that a further probe measured.
-
+    `limits` must come from probes alone; further probes are added to it and given to `keep`.
     """
     if record["status"] != "ok" or record["is_group"] or record["least_flop"] is None:
         return record
@@ -505,31 +477,26 @@ def judge_rate(
     rate = record["least_flop"] / process_time_s(record)
     facts: Any = record["library"] or {}
     card = (facts.get("card") or {}).get("peak_f32_flop_per_s")
+    shown = f"{units.flop_per_s(rate)} TFLOP/s is above the"
     if card and precision == F32 and rate > CARD_MARGIN * card:
-        reason = (
-            f"{units.flop_per_s(rate)} TFLOP/s is above the card's f32 peak of {units.flop_per_s(card)}: "
-            "the library multiplied in a lower precision, such as TF32"
-        )
-        return {**record, "status": "wrong", "reason": reason}
-    peak = limits.peak(precision, device, threads)
-    while (
-        peak is not None and rate > MARGIN * peak and _recent_probes(limits, precision, device, threads) < MOST_PROBES
-    ):
+        why = "the library multiplied in a lower precision, such as TF32"
+        return {**record, "status": "wrong", "reason": f"{shown} card's f32 peak of {units.flop_per_s(card)}: {why}"}
+    place = precision, device, threads
+    peak = limits.peak(*place)
+    while peak is not None and rate > MARGIN * peak and _recent_probes(limits, *place) < MOST_PROBES:
         for name in dict.fromkeys((F32, precision)):
             line = compute_probe(name, device, threads, libraries).measure(measure)
             if line is not None:
                 limits.add(line)
                 keep(line)
-        peak = limits.peak(precision, device, threads)
+        peak = limits.peak(*place)
         if line is None:
             break  # no library can be probed in this precision any more
     if peak is None or rate <= MARGIN * peak:
         return record
-    reason = (
-        f"{units.flop_per_s(rate)} TFLOP/s is above the measured peak of {units.flop_per_s(peak)} that the fastest "
-        f"library reaches in {precision}: the kernel did not do the work, or the clock was wrong"
-    )
-    return {**record, "status": "wrong", "reason": reason}
+    fastest = f"measured peak of {units.flop_per_s(peak)} that the fastest library reaches in {precision}"
+    why = "the kernel did not do the work, or the clock was wrong"
+    return {**record, "status": "wrong", "reason": f"{shown} {fastest}: {why}"}
 
 
 def _recent_probes(limits: Limits, *place: object) -> int:

@@ -12,9 +12,10 @@ import math
 import os
 import random
 import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median, pstdev
+from statistics import mean, median, variance
 from typing import Any, TypedDict, cast
 
 from deepbench.judge import compare
@@ -56,15 +57,10 @@ class Sensitivity:
 
 
 def sensitivity(case: str, times: Sequence[float], interleaved: bool, margin: float, seed: int = 1) -> Sensitivity:
-    """False alarms and power of comparisons with `PROCESSES` processes per side.
+    """False alarms and power of comparisons with `PROCESSES` processes per side, whose splits depend on `seed`.
 
-    Args:
-        case: its text.
-        times: seconds per call of each process, in the order of measurement.
-        interleaved: whether the sides take turns; neighbouring processes are then a pair.
-        margin: as in `compare`.
-        seed: for the splits.
-
+    `times` has the seconds per call of each process, in the order of measurement; if the sides are `interleaved`,
+    neighbouring processes are a pair.
     """
     rates = verdict_rates(times, 0.0, interleaved, margin, seed)
     smallest = next((c for c in CHANGES if verdict_rates(times, c, interleaved, margin, seed).slower >= POWER), None)
@@ -103,13 +99,10 @@ def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float
     variances = []
     for case in common:
         logs = [[math.log(t) for t in s[case]] for s in sessions]
-        if min(map(len, logs)) < 2:
-            continue
-        means = [sum(x) / len(x) for x in logs]
-        within = sum(pstdev(x) ** 2 / (len(x) - 1) for x in logs) / len(logs)
-        center = sum(means) / len(means)
-        variances.append(sum((m - center) ** 2 for m in means) / (len(means) - 1) - within)
-    return math.sqrt(max(0.0, sum(variances) / len(variances))) if variances else None
+        if min(map(len, logs)) >= 2:
+            within = mean(variance(x) / len(x) for x in logs)
+            variances.append(variance(map(mean, logs)) - within)
+    return math.sqrt(max(0.0, mean(variances))) if variances else None
 
 
 def between_files(a: ResultFile, b: ResultFile) -> float:
@@ -159,17 +152,15 @@ def block_times(count: int, seconds: float) -> list[float]:
 
     library = callloop.native_library()
 
-    def block(additions: int) -> float:
-        start = time.perf_counter()
+    def block() -> None:
         if library is not None:
             library.deepbench_additions(additions)
         else:
             sum(range(additions))
-        return time.perf_counter() - start
 
-    trial = 200_000
-    additions = max(1, int(trial * seconds / min(block(trial) for _ in range(5))))
-    return [block(additions) for _ in range(count)]
+    additions = 200_000
+    additions = max(1, int(additions * seconds / min(timeit.repeat(block, number=1))))
+    return timeit.repeat(block, number=1, repeat=count)
 
 
 def core_block_times(cpus: Sequence[int], count: int = 300, seconds: float = 1e-3) -> dict[int, list[float]]:
@@ -188,13 +179,7 @@ def core_block_times(cpus: Sequence[int], count: int = 300, seconds: float = 1e-
 
 def clock_cost_s(count: int = 20_000) -> float:
     """Seconds that two readings of the clock take."""
-    best = math.inf
-    for _ in range(5):
-        start = time.perf_counter_ns()
-        for _ in range(count):
-            time.perf_counter_ns()
-        best = min(best, (time.perf_counter_ns() - start) / count)
-    return best * 2e-9
+    return 2 * min(timeit.repeat(time.perf_counter_ns, number=count)) / count
 
 
 # If the system does not report the size of the caches.

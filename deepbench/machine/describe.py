@@ -38,7 +38,7 @@ def describe_machine() -> dict[str, Any]:
     cpuinfo = read_text("/proc/cpuinfo") or ""
     return {
         "host": socket.gethostname(),
-        "cpu": _cpu_name(cpuinfo),
+        "cpu": _field(cpuinfo, "model name") or _field(cpuinfo, "Model") or platform.machine(),
         "cpu_ids": {k: _field(cpuinfo, k) for k in ("cpu family", "model", "stepping", "microcode")},
         "architecture": platform.machine(),
         "instructions": instructions(cpuinfo),
@@ -47,11 +47,11 @@ def describe_machine() -> dict[str, Any]:
         "cores_allowed": len(cores()),
         "cpu_quota": cpu_quota(),
         "caches": caches(),
-        "memory_bytes": memory_total(),
+        "memory_bytes": meminfo("MemTotal"),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "turbo_off": read_text("/sys/devices/system/cpu/intel_pstate/no_turbo"),
-        "huge_pages": _bracketed(read_text("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "huge_pages": huge_pages(),
         "hypervisor": "hypervisor" in cpuinfo,
         "load_1min": os.getloadavg()[0],
         "system": _os_name(),
@@ -75,15 +75,11 @@ def has_multiplier(precision: str, available: list[str]) -> bool:
 
 def cores() -> list[int]:
     """One logical CPU per core in the affinity mask, because hardware threads share the multipliers of their core."""
-    seen: set[str] = set()
-    first_cpus = []
+    first_cpus: dict[str, int] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
         siblings = read_text(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        key = siblings or f"cpu{cpu}"
-        if key not in seen:
-            seen.add(key)
-            first_cpus.append(cpu)
-    return first_cpus
+        first_cpus.setdefault(siblings or f"cpu{cpu}", cpu)
+    return list(first_cpus.values())
 
 
 def default_threads() -> int:
@@ -99,14 +95,9 @@ def cpu_quota() -> float | None:
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
 
 
-def memory_total() -> int | None:
-    """Total bytes of memory."""
-    return _meminfo("MemTotal")
-
-
 def memory_available() -> int | None:
     """Bytes that can be allocated without swapping, within the container's limit; None if unknown."""
-    free = [_meminfo("MemAvailable")]
+    free = [meminfo("MemAvailable")]
     limit, used = read_text(f"{_cgroup()}/memory.max"), read_text(f"{_cgroup()}/memory.current")
     if limit and used and limit != "max":
         free.append(int(limit) - int(used))
@@ -126,13 +117,8 @@ def caches(cpu: int = 0) -> list[dict[str, Any]]:
     for index in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index[0-9]*")):
         kind, text = read_text(index / "type"), read_text(index / "size") or ""
         if kind in ("Data", "Unified") and text.endswith("K"):
-            caches.append(
-                {
-                    "level": int(read_text(index / "level") or 0),
-                    "bytes": int(text[:-1]) * 1024,
-                    "shared_by": read_text(index / "shared_cpu_list"),
-                }
-            )
+            level, shared_by = int(read_text(index / "level") or 0), read_text(index / "shared_cpu_list")
+            caches.append({"level": level, "bytes": int(text[:-1]) * 1024, "shared_by": shared_by})
     return caches
 
 
@@ -148,12 +134,8 @@ def cache_bytes() -> int | None:
     override = os.environ.get(MEASURED_CACHES, "")
     if override.isdecimal() and int(override) > 0:
         return int(override)
-    sizes: dict[tuple[int, str], int] = {}
-    for cpu in os.sched_getaffinity(0):
-        for cache in caches(cpu):
-            if cache["level"] > 1:
-                sizes[cache["level"], cache["shared_by"] or ""] = cache["bytes"]
-    return sum(sizes.values()) or None
+    distinct = {(c["level"], c["shared_by"]): c["bytes"] for cpu in os.sched_getaffinity(0) for c in caches(cpu)}
+    return sum(size for (level, _), size in distinct.items() if level > 1) or None
 
 
 def interconnect() -> dict[str, Any]:
@@ -191,6 +173,18 @@ def read_text(path: str | Path) -> str | None:
         return None
 
 
+def meminfo(name: str, root: Path = Path("/")) -> int | None:
+    """Bytes by a line of /proc/meminfo, such as `MemTotal`; None if unknown."""
+    value = re.search(rf"^{name}:\s+(\d+) kB$", read_text(root / "proc/meminfo") or "", re.MULTILINE)
+    return int(value[1]) * 1024 if value else None
+
+
+def huge_pages(root: Path = Path("/")) -> str | None:
+    """`always`, `madvise` or `never`: where the kernel uses transparent huge pages; None if unknown."""
+    mode = re.search(r"\[(\w+)\]", read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or "")
+    return mode[1] if mode else None
+
+
 def _cgroup() -> str:
     name = re.search(r"^0::(.*)$", read_text("/proc/self/cgroup") or "", re.MULTILINE)
     path = f"/sys/fs/cgroup{name[1]}" if name else ""
@@ -200,20 +194,6 @@ def _cgroup() -> str:
 def _field(cpuinfo: str, name: str) -> str | None:
     value = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
     return value[1].strip() if value else None
-
-
-def _cpu_name(cpuinfo: str) -> str:
-    return _field(cpuinfo, "model name") or _field(cpuinfo, "Model") or platform.machine()
-
-
-def _meminfo(name: str) -> int | None:
-    value = re.search(rf"^{name}:\s+(\d+) kB$", read_text("/proc/meminfo") or "", re.MULTILINE)
-    return int(value[1]) * 1024 if value else None
-
-
-def _bracketed(text: str | None) -> str | None:
-    choice = re.search(r"\[(\w+)\]", text or "")
-    return choice[1] if choice else None
 
 
 def _os_name() -> str:

@@ -6,7 +6,6 @@ Everything is read from files under /proc and /sys. What cannot be read is not r
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,12 +61,8 @@ def _governor(root: Path) -> Finding | None:
     if governors == {"performance"}:
         return Finding("governor", True, "all cores use the performance governor")
     names = ", ".join(sorted(map(str, governors)))
-    return Finding(
-        "governor",
-        False,
-        f"the governor is {names}: the clock rate follows the load, and still rises while short kernels are timed",
-        "sudo cpupower frequency-set -g performance",
-    )
+    text = f"the governor is {names}: the clock rate follows the load, and still rises while short kernels are timed"
+    return Finding("governor", False, text, "sudo cpupower frequency-set -g performance")
 
 
 def _turbo(root: Path) -> Finding | None:
@@ -78,13 +73,9 @@ def _turbo(root: Path) -> Finding | None:
     if off == "1" or (off is None and boost != "1"):
         return Finding("turbo", True, "turbo is off, so the clock rate does not depend on temperature or other cores")
     command = "echo 1 | sudo tee {}/intel_pstate/no_turbo" if off is not None else "echo 0 | sudo tee {}/cpufreq/boost"
-    return Finding(
-        "turbo",
-        False,
-        "turbo is on: the clock rate depends on temperature and on the number of busy cores, "
-        "so two runs may differ by some percent",
-        f"for comparisons, turn it off: {command.format('/sys/devices/system/cpu')}",
-    )
+    text = "turbo is on: the clock rate depends on temperature and on the number of busy cores"
+    remedy = f"for comparisons, turn it off: {command.format('/sys/devices/system/cpu')}"
+    return Finding("turbo", False, f"{text}, so two runs may differ by some percent", remedy)
 
 
 def _hardware_threads(root: Path) -> Finding | None:
@@ -100,12 +91,8 @@ def _quota() -> Finding:
         return Finding("quota", True, "no CPU quota")
     if quota >= allowed and abs(quota - round(quota)) < 0.01:
         return Finding("quota", True, f"the container's quota of {quota:g} CPUs covers all {allowed} CPUs")
-    return Finding(
-        "quota",
-        False,
-        f"the container's quota is {quota:g} of {allowed} CPUs: programs that use more are paused for milliseconds",
-        "give the container dedicated CPUs (cpuset) instead of a share of CPU time",
-    )
+    text = f"the container's quota is {quota:g} of {allowed} CPUs: programs that use more are paused for milliseconds"
+    return Finding("quota", False, text, "give the container dedicated CPUs (cpuset) instead of a share of CPU time")
 
 
 def _load(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
@@ -119,46 +106,33 @@ def _load(before: Mapping[str, int], after: Mapping[str, int]) -> list[Finding]:
     others = 1 - idle - steal
     text = f"the host took {100 * steal:.1f} % of the CPU time for other virtual machines"
     remedy = "use a machine with dedicated CPUs, or measure when it is quieter; deepbench selftest shows the effect"
-    return [
-        Finding("steal", True, text) if steal <= MOST_STEAL else Finding("steal", False, text, remedy),
-        Finding("other load", True, f"the CPUs are {100 * idle:.0f} % idle")
-        if others <= MOST_LOAD
-        else Finding(
-            "other load",
-            False,
-            f"other programs use {100 * others:.0f} % of the CPU time",
-            "stop them before you measure",
-        ),
-    ]
+    stolen = Finding("steal", True, text) if steal <= MOST_STEAL else Finding("steal", False, text, remedy)
+    if others <= MOST_LOAD:
+        return [stolen, Finding("other load", True, f"the CPUs are {100 * idle:.0f} % idle")]
+    text = f"other programs use {100 * others:.0f} % of the CPU time"
+    return [stolen, Finding("other load", False, text, "stop them before you measure")]
 
 
 def _running_programs(root: Path) -> Finding | None:
-    running = set()
-    count = 0
+    running = []
     for stat in root.glob("proc/[0-9]*/stat"):
         name, _, rest = (read_text(stat) or "").partition("(")[2].rpartition(")")
         if rest.split()[:1] == ["R"] and stat.parent.name != str(os.getpid()):
-            running.add(name)
-            count += 1
+            running.append(name)
     if not running:
         return None
-    text = f"other programs are running: {', '.join(sorted(running)[:5])}"
-    return Finding("running now", count < 2, text)
+    text = f"other programs are running: {', '.join(sorted(set(running))[:5])}"
+    return Finding("running now", len(running) < 2, text)
 
 
 def _huge_pages(root: Path) -> Finding | None:
-    text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")
-    mode = re.search(r"\[(\w+)\]", text or "")
+    mode = describe.huge_pages(root)
     if mode is None:
         return None
-    if mode[1] in ("always", "madvise"):
-        return Finding("huge pages", True, f"transparent huge pages are set to {mode[1]}, and NumPy requests them")
-    return Finding(
-        "huge pages",
-        False,
-        "transparent huge pages are off: TLB misses slow bandwidth-bound kernels on large matrices by about 10 %",
-        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
-    )
+    if mode in ("always", "madvise"):
+        return Finding("huge pages", True, f"transparent huge pages are set to {mode}, and NumPy requests them")
+    text = "transparent huge pages are off: TLB misses slow bandwidth-bound kernels on large matrices by about 10 %"
+    return Finding("huge pages", False, text, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def _numa(root: Path) -> Finding | None:
@@ -167,18 +141,10 @@ def _numa(root: Path) -> Finding | None:
         return Finding("NUMA", True, "one node") if nodes else None
     one_node = "numactl --cpunodebind=0 --membind=0 deepbench run …"
     if read_text(root / "proc/sys/kernel/numa_balancing") == "1":
-        return Finding(
-            "NUMA",
-            False,
-            f"{len(nodes)} nodes, and the kernel moves pages between them during measurements",
-            f"echo 0 | sudo tee /proc/sys/kernel/numa_balancing; {one_node}",
-        )
-    return Finding(
-        "NUMA",
-        False,
-        f"{len(nodes)} nodes: some libraries place their data on one node, others spread it",
-        f"compare libraries on one node: {one_node}",
-    )
+        text = f"{len(nodes)} nodes, and the kernel moves pages between them during measurements"
+        return Finding("NUMA", False, text, f"echo 0 | sudo tee /proc/sys/kernel/numa_balancing; {one_node}")
+    text = f"{len(nodes)} nodes: some libraries place their data on one node, others spread it"
+    return Finding("NUMA", False, text, f"compare libraries on one node: {one_node}")
 
 
 def _denormals() -> Finding:
@@ -189,10 +155,8 @@ def _denormals() -> Finding:
 
 
 def _heat(root: Path) -> Finding | None:
-    throttled = sum(
-        int(read_text(p) or 0)
-        for p in root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
-    )
+    counters = root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+    throttled = sum(int(read_text(p) or 0) for p in counters)
     temperatures = [read_text(p) or "" for p in root.glob("sys/class/thermal/thermal_zone*/temp")]
     hottest = max((int(t) / 1000 for t in temperatures if t.isdecimal()), default=None)
     if throttled == 0 and hottest is None:
@@ -206,13 +170,11 @@ def _heat(root: Path) -> Finding | None:
 
 
 def _swap(root: Path) -> Finding | None:
-    text = read_text(root / "proc/meminfo") or ""
-    total, free = (re.search(rf"^{n}:\s+(\d+) kB$", text, re.MULTILINE) for n in ("SwapTotal", "SwapFree"))
-    if total is None or free is None or int(total[1]) - int(free[1]) < 100 * 1024:
+    total, free = (describe.meminfo(name, root) for name in ("SwapTotal", "SwapFree"))
+    if total is None or free is None or total - free < 100 * 2**20:
         return None
-    used = (int(total[1]) - int(free[1])) / 1024
-    remedy = "stop programs that use much memory; deepbench refuses cases that do not fit"
-    return Finding("swap", False, f"{used:.0f} MiB are swapped out, so memory is short", remedy)
+    text = f"{(total - free) / 2**20:.0f} MiB are swapped out, so memory is short"
+    return Finding("swap", False, text, "stop programs that use much memory; deepbench refuses cases that do not fit")
 
 
 def _isolated_cpus(root: Path) -> Finding | None:
@@ -232,12 +194,8 @@ def openmp(libraries: Mapping[str, Any]) -> Finding:
     runtimes = {name: answer.get("openmp") or [] for name, answer in libraries.items()}
     several = [f"{name}: {', '.join(loaded)}" for name, loaded in runtimes.items() if len(loaded) > 1]
     if several:
-        return Finding(
-            "OpenMP",
-            False,
-            f"a library loads two OpenMP runtimes ({'; '.join(several)}), whose threads compete for the cores",
-            "choose a build that loads one, for example with DEEPBENCH_ONEDNN_PATH=…",
-        )
+        text = f"a library loads two OpenMP runtimes ({'; '.join(several)}), whose threads compete for the cores"
+        return Finding("OpenMP", False, text, "choose a build that loads one, for example with DEEPBENCH_ONEDNN_PATH=…")
     kinds = sorted({runtime.partition(".")[0] for loaded in runtimes.values() for runtime in loaded})
     if len(kinds) > 1:
         text = f"libraries use {' and '.join(kinds)}; deepbench runs each library in its own process"

@@ -24,9 +24,8 @@ class Counters:
         self.why_not: str | None = None
         zones = [z for z in sorted(folder.glob("intel-rapl:*")) if z.name.count(":") == 1]
         if not zones:
-            self.why_not = (
-                "no energy counters (/sys/class/powercap/intel-rapl:0 is missing), as in most virtual machines"
-            )
+            missing = "/sys/class/powercap/intel-rapl:0 is missing"
+            self.why_not = f"no energy counters ({missing}), as in most virtual machines"
             return
         try:
             for zone in zones:
@@ -34,9 +33,8 @@ class Counters:
                     int((zone / "energy_uj").read_text())
                     self._zones.append(zone)
         except PermissionError:
-            self.why_not = (
-                "only root may read the energy counters: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
-            )
+            remedy = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
+            self.why_not = f"only root may read the energy counters: {remedy}"
         except (OSError, ValueError) as error:
             self.why_not = f"the energy counters cannot be read ({error})"
         if not self._zones and self.why_not is None:

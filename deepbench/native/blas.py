@@ -11,9 +11,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import numpy as np
-
 from deepbench.core.kernel import Call, NativeFunction
+from deepbench.core.op import Arrays
 
 
 def letter(transposed: int) -> bytes:
@@ -37,12 +36,7 @@ def beta_of(settings: dict[str, str]) -> ctypes.c_float:
     return ctypes.c_float(float(settings["beta"]))
 
 
-def gemm_call(
-    function: NativeFunction,
-    problem: Any,
-    settings: dict[str, str],
-    arrays: dict[str, np.ndarray[Any, Any]],
-) -> Call:
+def gemm_call(function: NativeFunction, problem: Any, settings: dict[str, str], arrays: Arrays) -> Call:
     """A call of SGEMM or of a bf16 or f16 variant with the same arguments; alpha = 1."""
     lda, ldb, ldc = leading_dimensions(problem)
     return Call(

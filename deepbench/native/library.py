@@ -91,20 +91,11 @@ def _version(path: str) -> tuple[int, ...]:
 
 def path_of(library: ctypes.CDLL, symbol: str) -> str | None:
     """The file that a symbol was loaded from, according to the dynamic linker."""
-
-    class DlInfo(ctypes.Structure):
-        _fields_ = (
-            ("file_name", ctypes.c_char_p),
-            ("base", ctypes.c_void_p),
-            ("symbol", ctypes.c_char_p),
-            ("address", ctypes.c_void_p),
-        )
-
-    info = DlInfo()
-    dladdr = ctypes.CDLL(None).dladdr
-    if not dladdr(ctypes.cast(getattr(library, symbol), ctypes.c_void_p), ctypes.byref(info)):
+    info = (ctypes.c_char_p * 4)()  # Dl_info: four pointers, the first one to the name of the file
+    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p)
+    if not ctypes.CDLL(None).dladdr(address, info) or not info[0]:
         return None
-    return os.path.realpath(os.fsdecode(info.file_name)) if info.file_name else None
+    return os.path.realpath(os.fsdecode(info[0]))
 
 
 def first_symbol(library: ctypes.CDLL, names: Sequence[str]) -> ctypes._NamedFuncPointer | None:

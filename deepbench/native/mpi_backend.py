@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deepbench.core.backend import GroupBackend, kernel
-from deepbench.core.collective import ROUNDOFF, products
+from deepbench.core.case import Case
+from deepbench.core.collective import FLOATS, Group, products
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import mpi
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.collective import Group
-    from deepbench.core.op import Arrays
-
-FLOATS = tuple(ROUNDOFF)
 
 # More bytes than the MPI_Status of any implementation has.
 STATUS_BYTES = 256

@@ -13,11 +13,11 @@ from typing import Any
 
 from deepbench.core.errors import LibraryError, OutOfMemory, Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.operands import empty
 from deepbench.core.precision import type_name
 from deepbench.native.library import openmp_threads
 
-# dnnl_status_t
-SUCCESS = 0
+# dnnl_status_t; 0 is success
 STATUS = {
     1: "out of memory",
     2: "invalid arguments",
@@ -104,14 +104,12 @@ class OneDNN:
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function; raise if its status is not success."""
         status = self.library[name](*arguments)
-        if status == SUCCESS:
-            return
-        text = STATUS.get(status, "unknown status")
         if status == OUT_OF_MEMORY:
             raise OutOfMemory(f"oneDNN: {name} is out of memory")
         if status == UNIMPLEMENTED:
             raise Unsupported(f"oneDNN: {name} is not implemented on this CPU")
-        raise LibraryError("oneDNN", name, status, text)
+        if status:
+            raise LibraryError("oneDNN", name, status, STATUS.get(status, "unknown status"))
 
     def create(self, name: str, *arguments: Any) -> Handle:
         """Call a function that returns the handle of a new object through its first argument."""
@@ -133,9 +131,8 @@ class OneDNN:
 
     def memory_desc_any(self, sizes: Sequence[int], type_name: str) -> Handle:
         """A descriptor of a tensor in a format that the library chooses."""
-        return self.create(
-            "dnnl_memory_desc_create_with_tag", len(sizes), dims(sizes), DATA_TYPE[type_name], FORMAT_ANY
-        )
+        function = "dnnl_memory_desc_create_with_tag"
+        return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], FORMAT_ANY)
 
     def desc_of(self, view: Any) -> Handle:
         """The descriptor of a NumPy array with any strides."""
@@ -161,15 +158,8 @@ class OneDNN:
         self.call("dnnl_primitive_desc_query", primitive_desc, what, 0, ctypes.byref(result))
         return result.value
 
-    def argument_desc(self, primitive_desc: Handle, argument: int) -> Handle:
-        """The format that the library chose for an argument."""
-        return self._query_desc(primitive_desc, QUERY_ARGUMENT, argument)
-
-    def workspace_desc(self, primitive_desc: Handle) -> Handle:
-        """The workspace that a forward pass fills for the backward pass."""
-        return self._query_desc(primitive_desc, QUERY_WORKSPACE, 0)
-
-    def _query_desc(self, primitive_desc: Handle, what: int, index: int) -> Handle:
+    def query_desc(self, primitive_desc: Handle, what: int, index: int) -> Handle:
+        """The format that the library chose for an argument or a workspace."""
         function = self.library.dnnl_primitive_desc_query_md
         function.restype = ctypes.c_void_p
         return Handle(function(primitive_desc, what, index))
@@ -181,10 +171,6 @@ class OneDNN:
         attribute = self.create("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_post_ops", attribute, operations)
         return attribute
-
-    def arguments(self, memories: dict[int, Handle]) -> Any:
-        """The argument list of an execution."""
-        return (ExecArg * len(memories))(*(ExecArg(a, m.value) for a, m in memories.items()))
 
     def format_name(self, descriptor: Handle) -> str:
         """The format as in oneDNN's documentation: in `aBcd8b`, the second axis is split into blocks of 8."""
@@ -214,7 +200,7 @@ class OneDNN:
 
     def execution(self, primitive: Handle, arguments: dict[int, Handle]) -> tuple[Call, ...]:
         """The calls of one execution, including a wait if the build is asynchronous."""
-        listed = self.arguments(arguments)
+        listed = (ExecArg * len(arguments))(*(ExecArg(a, m.value) for a, m in arguments.items()))
         call = Call(self.library.dnnl_primitive_execute, primitive, self.stream, len(listed), listed, status=True)
         if self.library.dnnl_version().contents.cpu_runtime not in ASYNCHRONOUS:
             return (call,)
@@ -224,9 +210,8 @@ class OneDNN:
         self, source: Handle, source_memory: Handle, target: Handle, target_memory: Handle, attribute: Handle | None
     ) -> tuple[Call, ...]:
         """The calls that convert a tensor from one format into another."""
-        primitive_desc = self.create(
-            "dnnl_reorder_primitive_desc_create", source, self.engine, target, self.engine, attribute
-        )
+        function = "dnnl_reorder_primitive_desc_create"
+        primitive_desc = self.create(function, source, self.engine, target, self.engine, attribute)
         primitive = self.create("dnnl_primitive_create", primitive_desc)
         return self.execution(primitive, {ARG_SRC: source_memory, ARG_DST: target_memory})
 
@@ -259,9 +244,7 @@ class Conversions:
 
     def add(self, argument: int, name: str, view: Any, output: bool = False, attribute: Any = None) -> None:
         """Add an argument of the primitive. `view` is its array with the axes in the library's order."""
-        from deepbench.core.operands import empty
-
-        plain, chosen = self.dnn.desc_of(view), self.dnn.argument_desc(self.primitive_desc, argument)
+        plain, chosen = self.dnn.desc_of(view), self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
         memory = self.dnn.memory(plain, view)
         self.keep.append(view)
         if not self.dnn.same_format(plain, chosen):
@@ -279,9 +262,7 @@ class Conversions:
 
     def add_workspace(self) -> None:
         """Add the workspace that a forward pass fills for the backward pass, if the primitive has one."""
-        from deepbench.core.operands import empty
-
-        desc = self.dnn.workspace_desc(self.primitive_desc)
+        desc = self.dnn.query_desc(self.primitive_desc, QUERY_WORKSPACE, 0)
         size = self.dnn.size_bytes(desc) if desc else 0
         if size:
             buffer = empty((size,), "u8")
@@ -291,10 +272,7 @@ class Conversions:
     def kernel(self, ahead: str | None, notes: dict[str, Any] | None = None) -> Kernel:
         """The kernel. Conversions are part of its time, or, if `ahead` names a note for their seconds, happen before.
 
-        Args:
-            ahead: `pack_s`, `convert_s` or None.
-            notes: further facts for the record.
-
+        `notes` are further facts for the record.
         """
         primitive = self.dnn.create("dnnl_primitive_create", self.primitive_desc)
         calls = self.dnn.execution(primitive, self.arguments)

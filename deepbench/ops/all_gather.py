@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.collective import CollectiveOp, Parts, concatenated_slice
 
 if TYPE_CHECKING:
+    from deepbench.core.collective import Tiles
     from deepbench.core.op import Array
 
 
@@ -20,13 +20,9 @@ class AllGatherOp(CollectiveOp):
     def sizes(self, problem: Any) -> tuple[int, int]:
         return problem.n // problem.ranks, problem.n
 
-    def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1) / ranks: a rank's own part is not transferred."""
-        return float((problem.ranks - 1) / problem.ranks)
-
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
+    def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
         part = problem.n // problem.ranks
-        return concatenated_slice([(tiles[r], 0) for r in range(problem.ranks)], part, first, count)
+        return concatenated_slice(tiles, 0, part, first, count)
 
 
 OP = AllGatherOp()

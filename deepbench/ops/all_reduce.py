@@ -8,13 +8,9 @@ gradient with the computation of the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deepbench.core.collective import Collective, CollectiveOp, periodic_slice
-
-if TYPE_CHECKING:
-    from deepbench.core.op import Array
+from deepbench.core.collective import Collective, CollectiveOp
 
 
 class AllReduceOp(CollectiveOp):
@@ -32,9 +28,6 @@ class AllReduceOp(CollectiveOp):
     def bus_factor(self, problem: Any) -> float:
         """2·(ranks - 1) / ranks: transfers of each byte by an optimal algorithm."""
         return float(2 * (problem.ranks - 1) / problem.ranks)
-
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
-        return periodic_slice(tiles[0], first, count)
 
 
 OP = AllReduceOp()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.collective import CollectiveOp, Parts, concatenated_slice
 
 if TYPE_CHECKING:
+    from deepbench.core.collective import Tiles
     from deepbench.core.op import Array
 
 
@@ -16,13 +16,9 @@ class AllToAllOp(CollectiveOp):
     Problem = Parts
     smoke = (Parts(4, 2), Parts(999, 3))
 
-    def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1) / ranks: what a rank sends to itself is not transferred."""
-        return float((problem.ranks - 1) / problem.ranks)
-
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
+    def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
         part = problem.n // problem.ranks
-        return concatenated_slice([(tiles[r], rank * part) for r in range(problem.ranks)], part, first, count)
+        return concatenated_slice(tiles, rank * part, part, first, count)
 
 
 OP = AllToAllOp()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.collective import Collective, CollectiveOp, periodic_slice
+from deepbench.core.collective import Collective, CollectiveOp
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
-    from deepbench.core.op import Array, Arrays
+    from deepbench.core.op import Arrays
 
 
 class BroadcastOp(CollectiveOp):
@@ -20,9 +19,6 @@ class BroadcastOp(CollectiveOp):
     def bus_factor(self, problem: Any) -> float:
         """1: every rank receives every byte once."""
         return 1.0
-
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
-        return periodic_slice(tiles[0], first, count)
 
     def reset_rank(self, case: Case, rank: int, arrays: Arrays) -> None:
         """As for all collectives, but the root already has its data in `receive`."""

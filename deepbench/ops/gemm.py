@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.op import Comparison, Op
-from deepbench.core.precision import BITS, SIXTEEN_BITS
+from deepbench.core.op import Comparison
+from deepbench.core.precision import BITS
 from deepbench.core.problem import BaseProblem, size
+from deepbench.core.product import ProductOp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
-    from deepbench.core.tolerance import InitialC
 
 # Up to this many multiply-adds, and elements of one operand, the full product is computed in float64 (milliseconds).
 # Beyond, individual elements are sampled, and a random projection covers all elements.
@@ -41,16 +41,14 @@ class Gemm(BaseProblem):
     b_t: int = size(default=0, least=0, most=1)
 
 
-class GemmOp(Op):
+class GemmOp(ProductOp):
     name = "gemm"
-    sweep_field = "n"
     Problem = Gemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "weights": ("plain", "packed"),
         "beta": ("1", "0"),
         "result": ("wide", "narrow"),
     }
-    outputs = ("c",)
     weights = ("a",)
     smoke = (
         Gemm(1, 1, 1),
@@ -67,11 +65,6 @@ class GemmOp(Op):
         """All precisions."""
         return True
 
-    def operand_bytes(self, case: Case) -> int:
-        """Bytes of A, B and C as stored."""
-        a, b, c = self._operand_bytes(case)
-        return a + b + c
-
     def operands(self, case: Case) -> Arrays:
         """Arrays `a`, `b` and `c`; their shapes are at the top of this file."""
         from deepbench.core import operands
@@ -87,14 +80,14 @@ class GemmOp(Op):
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """Write C₀ (beta = 1) or poison (beta = 0) into C."""
-        self._initial_c(case).fill(arrays["c"])
+        self.initial_c(case).fill(arrays["c"])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """The full C, shape (n, m)."""
         import numpy as np
 
         a, b = self._left(case, arrays), self._right(case, arrays)
-        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self._initial_c(case).full()}
+        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self.initial_c(case).full()}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of a small product; a sample and a projection of a large one."""
@@ -118,34 +111,16 @@ class GemmOp(Op):
         yield self._sampled(case, arrays, choices, unit)
         yield self._projected(case, arrays, choices, unit)
 
-    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """Only results of 16-bit floats can be stored in two types."""
-        return () if precision.name in SIXTEEN_BITS else ("result",)
-
-    def is_idempotent(self, case: Case) -> bool:
-        """With beta = 1 every call adds to C."""
-        return case.settings["beta"] == "0"
-
     def flop(self, case: Case) -> int:
         """2·m·n·k: one multiplication and one addition per product, as the original counts."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
 
-    def traffic_bytes(self, case: Case) -> int:
-        """A and B are read once; C is written once and, with beta = 1, read once too."""
-        a, b, c = self._operand_bytes(case)
-        return a + b + c * (2 if case.settings["beta"] == "1" else 1)
-
-    def result_type(self, case: Case) -> str:
-        """`result=wide`: the type of the accumulation; `narrow`: 16 bits for 16-bit floats."""
-        narrow = case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS
-        return case.precision.data if narrow else case.precision.result
-
     def title(self, problem: Any) -> str:
         """`1760 × 128 × 1760 NT`: m × n × k, then N or T (transposed) for A and for B."""
         return f"{problem.m} × {problem.n} × {problem.k} {'NT'[problem.a_t]}{'NT'[problem.b_t]}"
 
-    def _operand_bytes(self, case: Case) -> tuple[int, int, int]:
+    def matrix_bytes(self, case: Case) -> tuple[int, int, int]:
         p, types = case.problem, case.precision
         return (
             p.m * p.k * BITS[types.weights] // 8,
@@ -160,11 +135,6 @@ class GemmOp(Op):
     def _right(self, case: Case, arrays: Arrays) -> Array:
         """Bᵀ as an (n, k) view."""
         return arrays["b"].T if case.problem.b_t else arrays["b"]
-
-    def _initial_c(self, case: Case) -> InitialC:
-        from deepbench.core.tolerance import InitialC
-
-        return InitialC.make(case.problem.m, case.problem.n, case.settings["beta"])
 
     def _sampled(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
         """The four corners and random elements, each recomputed in float64."""
@@ -184,7 +154,7 @@ class GemmOp(Op):
             want[e] = row @ column
             tolerance[e] = unit * (np.linalg.norm(row) * np.linalg.norm(column) + 1)
             got[e] = c[j[e], i[e]]
-        want += self._initial_c(case).elements(i, j)
+        want += self.initial_c(case).elements(i, j)
         tolerance += storage_error(self.result_type(case), want)
         return Comparison(f"{j.size} elements", got, want, tolerance, min(j.size, c.size), c.size)
 
@@ -202,7 +172,7 @@ class GemmOp(Op):
         a, b = self._left(case, arrays), self._right(case, arrays)
         inner, b_squares = project(signs, b)
         want, a_squares = project(inner, a)
-        want += self._initial_c(case).projection(signs)
+        want += self.initial_c(case).projection(signs)
         got, squares = project(signs, c)
         magnitude = np.sqrt(a_squares * b_squares.sum() + p.n)
         tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(self.result_type(case), np.sqrt(squares)))

@@ -51,7 +51,8 @@ class MemoryOp(Op):
         return precision.name == "f32"
 
     def operand_bytes(self, case: Case) -> int:
-        return self.traffic_bytes(case)
+        """Each array once, as STREAM counts traffic; reads of lines that are then written are not included."""
+        return int(4 * case.problem.n * sum(STREAMS[case.problem.kind]))
 
     def operands(self, case: Case) -> Arrays:
         """`a` (n), for triad `b` (n), and `c` (n; for `read` 2, which hold the 64 bits of the result)."""
@@ -64,11 +65,6 @@ class MemoryOp(Op):
         arrays["c"] = operands.empty((2 if p.kind == "read" else p.n,), "f32")
         self.reset(case, arrays)
         return arrays
-
-    def reset(self, case: Case, arrays: Arrays) -> None:
-        from deepbench.core.operands import poison
-
-        poison(arrays["c"])
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         import numpy as np
@@ -101,10 +97,6 @@ class MemoryOp(Op):
     def flop(self, case: Case) -> int:
         """2·n for a triad, otherwise 0."""
         return 2 * case.problem.n if case.problem.kind == "triad" else 0
-
-    def traffic_bytes(self, case: Case) -> int:
-        """Each array once, as STREAM counts; reads of lines that are then written are not included."""
-        return int(4 * case.problem.n * sum(STREAMS[case.problem.kind]))
 
     def title(self, problem: Memory) -> str:
         """`copy of 67108864 numbers`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.collective import CollectiveOp, Parts, periodic_slice
 
 if TYPE_CHECKING:
+    from deepbench.core.collective import Tiles
     from deepbench.core.op import Array
 
 
@@ -20,12 +20,8 @@ class ReduceScatterOp(CollectiveOp):
     def sizes(self, problem: Any) -> tuple[int, int]:
         return problem.n, problem.n // problem.ranks
 
-    def bus_factor(self, problem: Any) -> float:
-        """(ranks - 1) / ranks: a rank's own part is not transferred."""
-        return float((problem.ranks - 1) / problem.ranks)
-
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
-        return periodic_slice(tiles[0], rank * (problem.n // problem.ranks) + first, count)
+    def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
+        return periodic_slice(tiles(0), rank * (problem.n // problem.ranks) + first, count)
 
 
 OP = ReduceScatterOp()

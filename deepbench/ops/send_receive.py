@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.collective import Collective, CollectiveOp, periodic_slice
 
 if TYPE_CHECKING:
+    from deepbench.core.collective import Tiles
     from deepbench.core.op import Array
 
 
@@ -20,8 +20,8 @@ class SendReceiveOp(CollectiveOp):
         """1: every byte crosses one link."""
         return 1.0
 
-    def expected(self, problem: Any, rank: int, tiles: Sequence[Array], first: int, count: int) -> Array:
-        return periodic_slice(tiles[(rank - 1) % problem.ranks], first, count)
+    def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
+        return periodic_slice(tiles((rank - 1) % problem.ranks), first, count)
 
 
 OP = SendReceiveOp()

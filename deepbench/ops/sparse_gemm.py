@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.op import Comparison, Op
-from deepbench.core.precision import BITS, SIXTEEN_BITS
+from deepbench.core.op import Comparison
+from deepbench.core.precision import BITS
 from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
+from deepbench.core.product import ProductOp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
-    from deepbench.core.tolerance import InitialC
 
 # Up to this many multiply-adds, the full product is computed in float64.
 FULL_CHECK_MULTIPLY_ADDS = 2**24
@@ -66,16 +66,14 @@ class SparseGemm(BaseProblem):
         return self.m * self.row_non_zeros
 
 
-class SparseGemmOp(Op):
+class SparseGemmOp(ProductOp):
     name = "sparse_gemm"
-    sweep_field = "n"
     Problem = SparseGemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "beta": ("1", "0"),
         "order": ("column", "row"),
         "result": ("wide", "narrow"),
     }
-    outputs = ("c",)
     weights = ("row_starts", "columns", "values")
     smoke = (
         SparseGemm(1, 1, 1, 0),
@@ -85,10 +83,6 @@ class SparseGemmOp(Op):
         SparseGemm(100, 8, 31, 0),
         SparseGemm(32, 8, 64, 50, "2_4"),
     )
-
-    def operand_bytes(self, case: Case) -> int:
-        """Bytes of A in CSR and of dense B and C."""
-        return sum(self._bytes(case))
 
     def operands(self, case: Case) -> Arrays:
         """The arrays listed at the top of this file. Indices have 32 bits, the default of libraries."""
@@ -140,7 +134,7 @@ class SparseGemmOp(Op):
 
     def reset(self, case: Case, arrays: Arrays) -> None:
         """Write C₀ (beta = 1) or poison (beta = 0) into C."""
-        self._initial_c(case).fill(self._by_column(case, arrays["c"]))
+        self.initial_c(case).fill(self._by_column(case, arrays["c"]))
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """The full C, shaped like `c`."""
@@ -151,7 +145,7 @@ class SparseGemmOp(Op):
         c = np.empty((p.n, p.m))
         for target, column in zip(c, self._by_column(case, arrays["b"]), strict=True):
             target[...] = _row_sums(arrays, values * column.astype(np.float64)[arrays["columns"]])
-        return {"c": self._by_column(case, c + self._initial_c(case).full())}
+        return {"c": self._by_column(case, c + self.initial_c(case).full())}
 
     def _by_column(self, case: Case, array: Array) -> Array:
         """A view of B or C as (n, …); its own inverse."""
@@ -174,7 +168,7 @@ class SparseGemmOp(Op):
         p, b, c = case.problem, self._by_column(case, arrays["b"]), self._by_column(case, arrays["c"])
         unit = TOLERANCE_UNITS * sum_roundoff(case.precision, p.row_non_zeros)
         values, columns = arrays["values"].astype(np.float64), arrays["columns"]
-        initial_c, stored = self._initial_c(case), self.result_type(case)
+        initial_c, stored = self.initial_c(case), self.result_type(case)
         if p.non_zeros * p.n <= FULL_CHECK_MULTIPLY_ADDS:
             want = self._by_column(case, self.reference(case, arrays)["c"])
             a_norm = np.sqrt(_row_sums(arrays, values**2))
@@ -210,16 +204,7 @@ class SparseGemmOp(Op):
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Order does not matter for one column; only results of 16-bit floats can be stored in two types."""
         order = ("order",) if problem.n == 1 else ()
-        return order if precision.name in SIXTEEN_BITS else (*order, "result")
-
-    def result_type(self, case: Case) -> str:
-        """`result=wide`: the type of the accumulation; `narrow`: 16 bits for 16-bit floats."""
-        narrow = case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS
-        return case.precision.data if narrow else case.precision.result
-
-    def is_idempotent(self, case: Case) -> bool:
-        """With beta = 1 every call adds to C."""
-        return case.settings["beta"] == "0"
+        return (*order, *super().unused_settings(problem, direction, precision))
 
     def flop(self, case: Case) -> int:
         """2 · non-zeros · n: products with zeros do not count."""
@@ -230,11 +215,6 @@ class SparseGemmOp(Op):
         p = case.problem
         dense = 2 * p.m * p.n * p.k
         return {"dense": dense, "original": dense * p.sparsity // 100}
-
-    def traffic_bytes(self, case: Case) -> int:
-        """The CSR arrays and B are read once; C is written once and, with beta = 1, read once too."""
-        a, b, c = self._bytes(case)
-        return a + b + c * (2 if case.settings["beta"] == "1" else 1)
 
     def baselines(self, case: Case) -> tuple[str, ...]:
         """The dense product of this shape, plain and packed, because libraries may also prepare a sparse matrix."""
@@ -255,21 +235,16 @@ class SparseGemmOp(Op):
     def facts(self, case: Case) -> dict[str, Any]:
         """Bytes of A in CSR and dense, and their ratio."""
         p = case.problem
-        stored, dense = self._bytes(case)[0], p.m * p.k * BITS[case.precision.weights] // 8
+        stored, dense = self.matrix_bytes(case)[0], p.m * p.k * BITS[case.precision.weights] // 8
         return {"stored_bytes": stored, "dense_bytes": dense, "compression": round(dense / stored, 4)}
 
-    def _bytes(self, case: Case) -> tuple[int, int, int]:
+    def matrix_bytes(self, case: Case) -> tuple[int, int, int]:
         p, types = case.problem, case.precision
         return (
             p.non_zeros * (4 + BITS[types.weights] // 8) + 4 * (p.m + 1),
             p.k * p.n * BITS[types.data] // 8,
             p.m * p.n * BITS[self.result_type(case)] // 8,
         )
-
-    def _initial_c(self, case: Case) -> InitialC:
-        from deepbench.core.tolerance import InitialC
-
-        return InitialC.make(case.problem.m, case.problem.n, case.settings["beta"])
 
 
 def _row_sums(arrays: Arrays, products: Array) -> Array:

@@ -55,10 +55,9 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     """Every case that the entries, the choices and the support table allow, each once."""
     _check(choices)
     planned: dict[str, Planned] = {}
+    cores = choices.most_ranks or default_threads
     for entry in entries:
-        if not _application_chosen(entry, choices):
-            continue
-        if not _ranks_chosen(entry, choices, choices.most_ranks or default_threads):
+        if not (_application_chosen(entry, choices) and _ranks_chosen(entry, choices, cores)):
             continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))
@@ -117,17 +116,18 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
     op = find_op(pattern.op)
     if choices.ops and op.name not in choices.ops:
         return
+    default_backends = [name for name, b in all_backends().items() if b.default and b.device == choices.device]
     for direction in _allowed(pattern.direction, choices.directions, op.directions[:1]):
         for precision in _allowed(pattern.precision, choices.precisions, ("f32",)):
-            for name in _allowed(pattern.backend, choices.backends, _default_backends(choices.device)):
+            for name in _allowed(pattern.backend, choices.backends, default_backends):
                 backend = find_backend(name)
                 if not backend.supports(op.name, precision, direction):
                     continue
                 # On a device one thread of the host gives the orders, and in a group each rank has one.
                 on_cpu = backend.device == "cpu" and not op.is_group
+                kind = find_precision(precision)
+                idle = op.unused_settings(pattern.problem, direction, kind)
                 for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
-                    kind = find_precision(precision)
-                    idle = op.unused_settings(pattern.problem, direction, kind)
                     for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
                         yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
 
@@ -137,10 +137,6 @@ def _allowed(said: Any, chosen: Sequence[Any], default: Sequence[Any]) -> Sequen
     if said is not None:
         return [said] if not chosen or said in chosen else []
     return chosen or default
-
-
-def _default_backends(device: str) -> list[str]:
-    return [name for name, b in all_backends().items() if b.default and b.device == device]
 
 
 def _settings(op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...]) -> list[tuple[tuple[str, str], ...]]:

@@ -29,10 +29,10 @@ def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> floa
     op = find_op(case.op)
     call = op.expected_s(case, SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S), GUESSED_BYTES_PER_S)
     sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
-    at_once = find_backend(case.backend).loads_at_once
-    if at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
+    backend, touching = find_backend(case.backend), op.operand_bytes(case) / TOUCH_BYTES_PER_S
+    if backend.loads_at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
-    more = 0.0 if find_backend(case.backend).device == "cpu" else DEVICE_S
+    more = 0.0 if backend.device == "cpu" else DEVICE_S
     if op.is_group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
-        more += GROUP_S + 6 * case.problem.ranks * op.operand_bytes(case) / TOUCH_BYTES_PER_S / 2
-    return PROCESS_S + op.operand_bytes(case) / TOUCH_BYTES_PER_S + call + sampling + more
+        more += GROUP_S + 3 * case.problem.ranks * touching
+    return PROCESS_S + touching + call + sampling + more

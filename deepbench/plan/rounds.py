@@ -25,17 +25,15 @@ def queue(
     Depends on the plan and the records alone: to resume a file is to call this with what the file has.
     """
     measured = by_case(records)
-    wanted = [
-        (p.case, number) for p in planned if (number := next_round(measured.get(p.case.text, []), rounds)) is not None
-    ]
+    needed = ((p.case, next_round(measured.get(p.case.text, []), rounds)) for p in planned)
+    wanted = [(case, number) for case, number in needed if number is not None]
     if not wanted:
         return []
     first = min(number for _, number in wanted)
     order = [p.case.text for p in planned]
     random.Random(f"{order_seed}/{first}").shuffle(order)
-    position = {text: i for i, text in enumerate(order)}
-    batch = [(case, number) for case, number in wanted if number == first]
-    return sorted(batch, key=lambda item: position[item[0].text])
+    batch = {case.text: (case, number) for case, number in wanted if number == first}
+    return [batch[text] for text in order if text in batch]
 
 
 def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:

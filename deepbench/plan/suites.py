@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
+import difflib
 import io
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from deepbench.core.case import DIRECTIONS, Pattern, check_settings, parse_patte
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops
 from deepbench.core.precision import PRECISIONS
-from deepbench.core.problem import make_problem, required_fields
+from deepbench.core.problem import fields_of, make_problem, required_fields
 from deepbench.results.record import Source
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -73,22 +74,23 @@ def suite_files() -> dict[str, list[Path]]:
 
 def read_suite(name: str) -> list[Entry]:
     """The lines of a suite by its name, or of a user's file: a CSV, or a text with one case per line."""
-    for suite, paths in suite_files().items():
-        if suite == name:
-            return [e for path in paths for e in _read_file(path, suite)]
+    if name in suite_files():
+        return [e for path in suite_files()[name] for e in _read_file(path, name)]
     path = Path(name)
     if path.suffix.lower() not in (".csv", ".txt"):
+        words = [*suite_files(), *all_ops(), *DIRECTIONS, *PRECISIONS, *all_backends()]
+        similar = difflib.get_close_matches(name[:60], words, 1)
         raise BadInput(
-            f"unknown suite, operation or file {shorten(name)!r}; suites are {', '.join(suite_files())}; "
+            f"unknown suite, operation or file {shorten(name)!r}; "
+            f"{f'did you mean {similar[0]!r}? ' if similar else ''}suites are {', '.join(suite_files())}; "
             f"operations are {', '.join(all_ops())}; a file ends in .csv or .txt; a library follows its case"
         )
     return _read_file(path, name)
 
 
 def _read_file(path: Path, suite: str) -> list[Entry]:
-    text = text_of(path)
     read = _read_csv if path.suffix.lower() == ".csv" else _read_lines
-    entries = read(text, path, suite)
+    entries = read(text_of(path), path, suite)
     if not entries:
         raise BadInput(f"{path} has no problem in it; wanted a header and a line for each problem")
     return entries
@@ -152,28 +154,21 @@ def _op_of(header: list[str], path: Path) -> Op:
         raise BadInput(f"{path}: the header has {shorten(doubled)!r} twice")
     fitting, reasons = [], []
     for op in all_ops().values():
-        fields = set(fields_in_order(op))
+        fields = [f.name for f in fields_of(op.Problem)]
         known = {*fields, *SOURCE_COLUMNS, "directions", *op.settings}
         unknown = [n for n in header if n not in known]
-        required = required_fields(op)
-        missing = [n for n in required if n not in header]
+        missing = [n for n in required_fields(op) if n not in header]
         if not unknown and not missing:
             fitting.append(op)
-        wanted = f"{op.name} wants {','.join(fields_in_order(op))}"
+        wanted = f"{op.name} wants {','.join(fields)}"
         reasons.append(f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {shorten(','.join(unknown)) or '-'})")
-    named = [op for op in fitting if op.name == path.stem]
-    if len(fitting) > 1 and not named:
-        names = ", ".join(op.name for op in fitting)
-        raise BadInput(f"{path}: the header fits {names}; call it after one, such as {fitting[0].name}.csv")
-    fitting = named or fitting
     if not fitting:
         raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
-    return fitting[0]
-
-
-def fields_in_order(op: Op) -> list[str]:
-    """The names of the fields of the op's Problem."""
-    return [f.name for f in dataclasses.fields(op.Problem)]
+    named = [op for op in fitting if op.name == path.stem] or fitting
+    if len(named) > 1:
+        names = ", ".join(op.name for op in fitting)
+        raise BadInput(f"{path}: the header fits {names}; call it after one, such as {fitting[0].name}.csv")
+    return named[0]
 
 
 def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: int) -> list[Entry]:
@@ -181,7 +176,7 @@ def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: 
     if len(row) != len(header):
         raise BadInput(f"{len(row)} cells, the header has {len(header)}")
     cells = dict(zip(header, map(str.strip, row), strict=True))
-    fields = fields_in_order(op)
+    fields = {f.name for f in fields_of(op.Problem)}
     problem = make_problem(op, {n: read_field(op, n, v) for n, v in cells.items() if n in fields})
     said = {n: v for n, v in cells.items() if n in op.settings and v}
     check_settings(op.name, said)
@@ -206,15 +201,10 @@ def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
     }
 
 
-class _located:
+@contextmanager
+def _located(path: Path, line: int) -> Iterator[None]:
     """Puts file and line before the sentence of a `BadInput`."""
-
-    def __init__(self, path: Path, line: int) -> None:
-        self.where = f"{path}, line {line}"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, BadInput):
-            raise BadInput(f"{self.where}: {error}") from None
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{path}, line {line}: {error}") from None

@@ -15,8 +15,9 @@ from deepbench.results.summary import Summary, baselines
 from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
+INTERVAL_OF_ONE = "±: 95 % confidence interval."
 UNDISTURBED = "undisturbed: share of the samples that no other program disturbed."
-OTHERS = Note("others", "", "others: slower libraries, with their time as a multiple of the fastest.")
+OTHERS = "others: slower libraries, with their time as a multiple of the fastest."
 PEAK = (
     "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
     "deepbench roofline prints the limits."
@@ -37,11 +38,8 @@ class Ranking:
         best = self.ranked[0].estimate if self.ranked else None
         if best is None or best.high_s is None:
             return []
-        return [
-            s
-            for s in self.ranked[1:]
-            if s.estimate and s.estimate.low_s is not None and s.estimate.low_s <= best.high_s
-        ]
+        others = [(s, s.estimate.low_s) for s in self.ranked[1:] if s.estimate]
+        return [s for s, low_s in others if low_s is not None and low_s <= best.high_s]
 
 
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
@@ -51,7 +49,7 @@ def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
         groups.setdefault(s.work, []).append(s)
     return [
         Ranking(
-            sorted((s for s in group if s.is_ranked), key=lambda s: s.estimate.time_s if s.estimate else 0.0),
+            sorted((s for s in group if s.is_ranked), key=lambda s: s.time_s),
             [s for s in group if not s.is_ranked],
         )
         for group in groups.values()
@@ -70,14 +68,16 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         if first.estimate:
             case_notes = notes_of(first, compared.get(first.record["case"]))
             row["notes"] = note_texts(case_notes)
-            notes += [*case_notes, *[OTHERS] * (len(ranking.ranked) > 1), *[TIE] * bool(ranking.ties)]
+            notes += case_notes + [Note("others", "", OTHERS)] * (len(ranking.ranked) > 1)
+            notes += [TIE] * bool(ranking.ties)
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})
     columns = [
         *(Column("problem"), Column("precision"), Column("fastest"), number("time", units.seconds), number("±")),
-        *(number("TFLOP/s", units.flop_per_s), number("bus GB/s", units.bytes_per_s), Column("% of peak")),
-        *(number("undisturbed", units.percent), Column("others"), Column("notes", style="yellow")),
+        *(number("TFLOP/s", units.flop_per_s, narrow=2), number("bus GB/s", units.bytes_per_s, narrow=3)),
+        *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
+        *(Column("others"), Column("notes", style="yellow")),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
@@ -110,10 +110,11 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
         *(
             number("time", units.seconds),
             number("±"),
-            number("TFLOP/s", units.flop_per_s),
-            number("GB/s", units.bytes_per_s),
+            number("TFLOP/s", units.flop_per_s, narrow=2),
+            number("GB/s", units.bytes_per_s, narrow=3),
         ),
-        *(Column("% of peak"), number("undisturbed", units.percent), Column("notes", style="yellow")),
+        *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
+        Column("notes", style="yellow"),
     ]
     return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
 
@@ -123,17 +124,11 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         for s in ranking.ranked:
-            best, e = ranking.ranked[0].estimate, s.estimate
-            assert best is not None, "ranked cases have a time"
-            assert e is not None, "ranked cases have a time"
-            times: dict[str, Cell] = {
-                "time": e.time_s,
-                "low": e.low_s,
-                "high": e.high_s,
-                "ratio": e.time_s / best.time_s,
-            }
+            assert s.estimate is not None, "ranked cases have a time"
             names: dict[str, Cell] = {"problem": s.problem_title, "precision": s.record["precision"]}
-            rows.append({**names, "threads": s.record["threads"], "library": s.library_title, **times})
+            times: dict[str, Cell] = {"time": s.time_s, "low": s.estimate.low_s, "high": s.estimate.high_s}
+            names |= {"threads": s.record["threads"], "library": s.library_title}
+            rows.append({**names, **times, "ratio": s.time_s / ranking.ranked[0].time_s})
     columns = [
         *(Column("problem"), Column("precision"), number("threads"), Column("library")),
         *(number(name, units.seconds) for name in ("time", "low", "high")),
@@ -159,9 +154,8 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
 
 
 def _ratio(s: Summary, best: Summary, tie: bool) -> str:
-    assert s.estimate is not None, "ranked cases have a time"
-    assert best.estimate is not None, "ranked cases have a time"
-    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.estimate.time_s / best.estimate.time_s)}×"
+    mark = " (disturbed)" if s.estimate and s.estimate.disturbed else ""
+    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.time_s / best.time_s)}×{mark}"
 
 
 def _status(s: Summary) -> str:
@@ -174,8 +168,10 @@ def _status(s: Summary) -> str:
 def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     """The notes on columns and on marks in numbers, as far as they occur."""
     notes = []
-    if any(s.estimate and s.estimate.half_width is not None for s in summaries):
-        notes.append(Note("interval", "", INTERVAL))
+    with_interval = [s for s in summaries if s.estimate and s.estimate.half_width is not None]
+    if with_interval:
+        several = any(not s.single_process for s in with_interval)
+        notes.append(Note("interval", "", INTERVAL if several else INTERVAL_OF_ONE))
     if any(not s.is_group and s.status == "ok" for s in summaries):
         notes.append(Note("peak", "", PEAK))
     if any(s.is_ranked and not s.imported for s in summaries):

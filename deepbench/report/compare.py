@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core import units
 from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison, Mean
-from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, print_parts
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
 # Decided cases come first.
 ORDER = ("slower", "faster", "cannot tell", "same")
@@ -20,8 +17,8 @@ MOST_NAMED = 5
 
 
 def show_ratio(ratio: float) -> str:
-    """`1.034`: as many digits as intervals support."""
-    return f"{ratio:.3f}" if ratio < 10 else units.significant(ratio)
+    """`1.034`: three decimals near 1, three significant digits elsewhere."""
+    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else units.significant(ratio)
 
 
 RATIO = (number("ratio", show_ratio), number("low", show_ratio), number("high", show_ratio))
@@ -39,7 +36,9 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
     if comparison.interleaved:
         lines.append("Measured in turn; drift affects both sides alike")
     else:
-        lines.append("Measured separately; drift may affect the ratios (run --ab and --against measure in turn)")
+        lines.append(
+            "Measured separately; drift may affect the ratios (run --ab and --against alternate between the sides)"
+        )
     lines += [f"differs: {text}" for text in comparison.differences]
     if not comparison.differences and not comparison.interleaved:
         lines.append("no recorded difference between the two sides")
@@ -122,18 +121,9 @@ def sentences(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
+def parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
+    """Everything, for people."""
     return [heading(comparison, names), means(comparison), cases(comparison), sentences(comparison)]
-
-
-def print_comparison(comparison: Comparison, names: tuple[str, str], console: Console) -> None:
-    """Print everything."""
-    print_parts(_parts(comparison, names), console)
-
-
-def to_markdown(comparison: Comparison, names: tuple[str, str]) -> str:
-    """Everything, for a Markdown page."""
-    return markdown_of(_parts(comparison, names))
 
 
 def gate_markdown(comparison: Comparison, names: tuple[str, str], lines: Sequence[str]) -> str:

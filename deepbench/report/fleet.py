@@ -38,15 +38,13 @@ def print_fleet(console: Console, file: FleetFile, judged: Judgement) -> None:
 
 def sentences(file: FleetFile, judged: Judgement) -> list[str]:
     """What is wrong with the fleet, the worst first; one sentence if nothing is."""
-    lines: list[str] = []
-    for v in judged.hosts:
-        if not v.runs:
-            lines.append(
-                f"{v.host} returned no result: {v.failed_runs[-1] if v.failed_runs else 'it took part in no run'}"
-            )
-    for v in judged.hosts:
-        if v.runs and v.failed_runs:
-            lines.append(f"{v.host} failed in some runs: {'; '.join(v.failed_runs)}")
+    lines = [
+        f"{v.host} returned no result: {v.failed_runs[-1] if v.failed_runs else 'it took part in no run'}"
+        for v in judged.hosts
+        if not v.runs
+    ]
+    failed = [v for v in judged.hosts if v.runs and v.failed_runs]
+    lines += [f"{v.host} failed in some runs: {'; '.join(v.failed_runs)}" for v in failed]
     for v in judged.hosts:
         lines += [f"{v.host} fails where other hosts do not: {case}" for case in v.failed_cases[:MOST_NAMED]]
         if len(v.failed_cases) > MOST_NAMED:
@@ -59,9 +57,8 @@ def sentences(file: FleetFile, judged: Judgement) -> list[str]:
     if undecided := [v.host for v in judged.hosts if v.is_undecided]:
         lines.append(f"undecided: {', '.join(undecided)}; measure more runs (--runs)")
     if not lines:
-        limit = (
-            f" (a slowdown below {units.percent(judged.detectable)} would not be detected)" if judged.detectable else ""
-        )
+        least = units.percent(judged.detectable)
+        limit = f" (a slowdown below {least} would not be detected)" if judged.detectable else ""
         lines.append(f"all {len(judged.hosts)} hosts returned results, and none is slow{limit}")
     return lines + _differences(file)
 
@@ -122,7 +119,7 @@ def by_host(file: FleetFile, judged: Judgement) -> Table:
     ]
     notes = [
         "× others: the host's time over the median of the others, geometric mean over kernels; p: p-value of the "
-        "slowdown, corrected for the number of hosts (Holm).",
+        "slowdown, corrected for the number of hosts (Holm)."
     ]
     return Table(columns, rows, notes)
 
@@ -175,14 +172,8 @@ def by_link(judged: Judgement) -> Table:
                 "verdict": "slow" if deviation and deviation.slower else None,
             }
         )
-    columns = [
-        *(
-            Column("link"),
-            number("time", units.seconds),
-            number("× middle", units.significant, "× median"),
-            Column("verdict"),
-        )
-    ]
+    middle = number("× middle", units.significant, "× median")
+    columns = [Column("link"), number("time", units.seconds), middle, Column("verdict")]
     more = len(slowest) - len(rows)
     notes = [f"{more} faster links are not shown."] if more > 0 else []
     return Table(columns, rows, notes)

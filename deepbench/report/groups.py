@@ -24,7 +24,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
     for s in _measured(summaries):
         r = s.record
         key = int(r["problem"]["n"]), int(r["problem"]["ranks"]), r["precision"], r["settings"].get("place", "out")
-        if key not in fastest or _time_s(s) < _time_s(fastest[key]):
+        if key not in fastest or s.time_s < fastest[key].time_s:
             fastest[key] = s
     rows: list[dict[str, Cell]] = []
     for (n, ranks, precision, place), s in sorted(fastest.items()):
@@ -37,7 +37,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
                 "precision": precision,
                 "place": place,
                 "fastest": s.library_title,
-                "time": _time_s(s),
+                "time": s.time_s,
                 "± 95 %": s.estimate.half_width if s.estimate else None,
                 "bus B/s": s.bus_bytes_per_s,
                 "original B/s": s.original_bytes_per_s,
@@ -68,15 +68,12 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     """A model fitted to each library and algorithm, and its predictions for other numbers of ranks."""
     groups: dict[tuple[str, str, str], list[Summary]] = {}
     for s in _measured(summaries):
-        groups.setdefault(
-            (s.library_title, s.record["precision"], s.record["settings"].get("place", "out")), []
-        ).append(s)
+        key = s.library_title, s.record["precision"], s.record["settings"].get("place", "out")
+        groups.setdefault(key, []).append(s)
     rows: list[dict[str, Cell]] = []
     notes: list[str] = [] if groups else ["no all-reduce has a time"]
     for (library, precision, place), group in groups.items():
-        points = [
-            scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], _time_s(s)) for s in group
-        ]
+        points = [scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], s.time_s) for s in group]
         if len({p.ranks for p in points}) < 2:
             notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
             continue
@@ -112,9 +109,8 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     used = [s for group in groups.values() for s in group]
     most = max((int(s.record["problem"]["ranks"]) for s in used), default=0)
     if far := [r for r in ranks if r > scaling.FAR * most]:
-        notes.append(
-            f"Uncertain: {', '.join(map(str, far))} ranks are more than {scaling.FAR} times the measured number."
-        )
+        names = ", ".join(map(str, far))
+        notes.append(f"Uncertain: {names} ranks are more than {scaling.FAR} times the measured number.")
     if any(s.group and s.group["oversubscribed"] for s in used):
         notes.append("Some groups had more ranks than cores, so times and predictions include waiting for a core.")
     return Table(columns, rows, notes)
@@ -159,11 +155,6 @@ def _range(bound: int | None, i: int, count: int) -> str:
 
 def _measured(summaries: Sequence[Summary]) -> list[Summary]:
     return [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None and s.is_ranked]
-
-
-def _time_s(s: Summary) -> float:
-    assert s.estimate is not None, "ranked cases have a time"
-    return s.estimate.time_s
 
 
 def _bus_bytes_per_s(ranks: int, count: int, time_s: float) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deepbench.core import units
+from deepbench.core.backend import all_backends
 from deepbench.judge.limits import FINE, Limits, best
-from deepbench.report.names import library_name
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.record import Limit
 
@@ -75,6 +75,12 @@ def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
     ]
     columns = [Column("library"), *(number(_threads(n), units.seconds) for n in threads)]
     return Table(columns, rows, ["The shortest call of each library: a 1 × 1 × 1 matrix product."])
+
+
+def library_name(backend: str) -> str:
+    """The library as its makers spell it; the word itself where this machine has no such backend."""
+    known = all_backends()
+    return known[backend].title if backend in known else backend
 
 
 def _threads(count: int) -> str:

@@ -31,9 +31,7 @@ FEW_SAMPLES = Note(
     "few undisturbed: other programs disturbed over 75 % of the samples; only the others were used.",
 )
 NOT_NEEDED = Note(
-    "not_needed",
-    "not needed by training",
-    "not needed by training: the gradient with respect to the network's input.",
+    "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
 )
 WARNINGS = {
     "converted": Note(

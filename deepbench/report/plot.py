@@ -17,9 +17,9 @@ SEVERAL, HEIGHT, MARGIN = "#", 22, 10
 def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[str]:
     """Lines of at most this width, for the device of most cases; empty if no case computes anything."""
     fastest = [ranking.ranked[0] for ranking in rankings(summaries) if ranking.ranked]
-    devices = [s.device for s in fastest]
+    devices = [s.record["device"] for s in fastest]
     device = max(devices, key=devices.count, default="cpu")
-    fastest = [s for s in fastest if s.device == device]
+    fastest = [s for s in fastest if s.record["device"] == device]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest

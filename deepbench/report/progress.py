@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from deepbench.core import units
 
-
-class Step(Protocol):
-    """What starts now, and how far the work is."""
-
-    @property
-    def text(self) -> str:
-        """What starts now."""
-
-    @property
-    def done(self) -> int:
-        """Steps that have ended."""
-
-    @property
-    def total(self) -> int | None:
-        """Steps that have ended and that are known to come; None: nobody knows yet."""
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds until the end; None: as the steps so far suggest."""
+if TYPE_CHECKING:
+    from deepbench.measure.session import Step
 
 
 class Bar:

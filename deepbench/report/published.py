@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core import units
 from deepbench.core.op import find_op
 from deepbench.report.compare import RATIO, ratio_line, show_ratio
-from deepbench.report.table import Cell, Column, Part, Table, markdown_of, number, print_parts
+from deepbench.report.table import Cell, Column, Part, Table, number
 from deepbench.results import published
 from deepbench.results.published import Match, Result
 from deepbench.results.summary import Summary
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SHEET_RATE = number("published", units.flop_per_s, "TFLOP/s in the sheet")
 """The rate that a sheet states, where it does not follow from the time."""
@@ -53,11 +50,8 @@ def notes_of(r: Result) -> str | None:
 
 def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> Table:
     """One row per result of a machine."""
-    results = [
-        r
-        for r in published.results()
-        if r.machine == machine and op in (None, r.op) and precision in (None, r.precision)
-    ]
+    known = (r for r in published.results() if r.machine == machine)
+    results = [r for r in known if op in (None, r.op) and precision in (None, r.precision)]
     rows: list[dict[str, Cell]] = [
         {
             "suite": f"{r.suite}:{r.row}",
@@ -81,11 +75,8 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
         *(number("GB/s published", units.bytes_per_s, "GB/s in the sheet"), Column("how", title="algorithm")),
         Column("notes"),
     ]
-    notes = [
-        f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}"
-        for s in published.sheets()
-        if s.machine == machine
-    ]
+    sheets = [s for s in published.sheets() if s.machine == machine]
+    notes = [f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}" for s in sheets]
     if wrong := sum(r.wrong_rate for r in results):
         notes.append(f"{SHEET_RATE.title}: shown where it does not follow from the time ({wrong} rows).")
     notes.append("Times are means of back-to-back calls; no answer was checked.")
@@ -97,14 +88,13 @@ def matched(matches: Sequence[Match]) -> Table:
     rows: list[dict[str, Cell]] = []
     for m in matches:
         low, high = m.interval or (None, None)
-        assert m.ours.estimate is not None, "only measured cases are matched"
         rows.append(
             {
                 "op": m.ours.record["op"],
                 "problem": m.ours.problem_title,
                 "precision": f"{m.ours.record['precision']}, {m.theirs.precision}",
                 "library": m.ours.library_title,
-                "ours": m.ours.estimate.time_s,
+                "ours": m.ours.time_s,
                 "TFLOP/s": m.ours.flop_per_s,
                 "theirs": m.theirs.time_s,
                 "their TFLOP/s": m.theirs.flop_per_s,
@@ -166,19 +156,10 @@ def _speed(matches: Sequence[Match]) -> float | None:
     return 1 / ratio if ratio else None
 
 
-def _parts(matches: Sequence[Match], machine: str, file: str) -> list[Part]:
+def parts(matches: Sequence[Match], machine: str, file: str) -> list[Part]:
+    """The results of a file and of a published machine, for people: what differs, means, cases."""
     differences = [f"differs: {text}" for text in published.differences(matches, machine)]
     return [[ratio_line(file, machine), *differences], means(matches), matched(matches)]
-
-
-def print_matches(matches: Sequence[Match], machine: str, file: str, console: Console) -> None:
-    """Print the results of a file and of a published machine: what differs, means, cases."""
-    print_parts(_parts(matches, machine, file), console)
-
-
-def to_markdown(matches: Sequence[Match], machine: str, file: str) -> str:
-    """The same for a Markdown page."""
-    return markdown_of(_parts(matches, machine, file))
 
 
 def to_json(matches: Sequence[Match], machine: str) -> dict[str, Any]:

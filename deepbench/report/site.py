@@ -34,8 +34,17 @@ PRECISIONS = {
     "bits8": ("i8", "i8u8", "int8"),
 }
 
+KINDS = {
+    "measured": "measured with deepbench",
+    "imported": "imported from other programs",
+    "published": "published by Baidu's DeepBench from 2016 to 2019",
+}
+
 # What the page that compares knows about a case.
 ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "notes")
+
+# What a family knows about each of its problems on a machine.
+MEMBER = ("precision", "library", "size", "time_s", "rate")
 
 
 @dataclass
@@ -243,16 +252,8 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
         for family, values in digest["families"].items():
             sweep_fields[family] = values["sweep_field"]
             rows.setdefault(family, []).extend(
-                {
-                    "machine": digest["index"]["title"],
-                    "file": digest["name"],
-                    "precision": precision,
-                    "library": library,
-                    "size": size,
-                    "time_s": time_s,
-                    "rate": rate,
-                }
-                for precision, library, size, time_s, rate in values["rows"]
+                {"machine": digest["index"]["title"], "file": digest["name"], **dict(zip(MEMBER, row, strict=True))}
+                for row in values["rows"]
             )
     listed, written = [], 0
     for family, of_family in sorted(rows.items()):
@@ -278,10 +279,10 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
                 "sweep_field": sweep_fields[family],
                 "rows": sorted(of_family, key=lambda r: (r["size"], -(r["rate"] or 0.0))),
             }
-            lines = [
-                f"These problems differ in {sweep_fields[family]} only. Each machine is shown with its fastest library."
-            ]
-            _write_page(path, data, f"{op}: {title}", "All times", lines, "../")
+            line = (
+                f"These problems differ in {data['sweep_field']} only. Each machine is shown with its fastest library."
+            )
+            _write_page(path, data, f"{op}: {title}", "All times", [line], "../")
             written += 1
     pages = {f"{entry['file']}.html" for entry in listed} | {"index.html"}
     for path in (out / "families").glob("*.html"):
@@ -296,28 +297,19 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
 def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
     machines = [d["index"] for d in digests]
     kinds = [m["kind"] for m in machines]
-    counts = [
-        (kinds.count("measured"), "measured with deepbench"),
-        (kinds.count("imported"), "imported from other programs"),
-        (kinds.count("published"), "published by Baidu's DeepBench from 2016 to 2019"),
-    ]
+    counts = ", ".join(f"{kinds.count(kind)} {what}" for kind, what in KINDS.items() if kind in kinds)
     lines = [
-        f"Machines: {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}. TFLOP/s: the highest "
-        "rate of any matrix product, without padding.",
+        f"Machines: {counts or 'none'}. TFLOP/s: the highest rate of any matrix product, without padding.",
         "The page of a machine shows every kernel: its time, the fastest library, and the share of the limit reached.",
     ]
     _write_page(out / "index.html", {"page": "index", "machines": machines}, "DeepBench results", "Machines", lines, "")
     lines = ["Choose two machines to compare the problems that both have, each with its fastest library."]
     data = {"page": "compare", "machines": [{"file": m["file"], "title": m["title"]} for m in machines]}
     _write_page(out / "compare.html", data, "Compare two machines", "Common problems", lines, "")
-    entries = [
-        {
-            **m,
-            "page": f"machines/{m['file']}.html",
-            "data": None if m["kind"] == "published" else f"data/{m['file']}.jsonl",
-        }
-        for m in machines
-    ]
+    entries = []
+    for m in machines:
+        download = None if m["kind"] == "published" else f"data/{m['file']}.jsonl"
+        entries.append({**m, "page": f"machines/{m['file']}.html", "data": download})
     index = {"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}
     _write(out / INDEX, to_bytes(index))
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | None
 
-# Text columns wrap on a narrow terminal, but not to less than this.
+# Text columns wrap on a narrow terminal, but not to less than this, and words up to the second length stay whole.
 LEAST_TEXT_WIDTH = 12
+LONGEST_WORD = 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Column:
     """The heading for people, where it is not the name."""
     style: str = ""
     """Colour in a terminal."""
+    narrow: int = 0
+    """Where it is above 0, a terminal that is too narrow shows no such column; the highest goes first."""
 
     @property
     def heading(self) -> str:
@@ -40,9 +43,9 @@ class Column:
         return self.title or self.name
 
 
-def number(name: str, show: Callable[[Any], str] = str, title: str = "") -> Column:
+def number(name: str, show: Callable[[Any], str] = str, title: str = "", narrow: int = 0) -> Column:
     """A column of numbers, aligned to the right."""
-    return Column(name, show, "right", title)
+    return Column(name, show, "right", title, narrow=narrow)
 
 
 class Strong(str):
@@ -80,31 +83,55 @@ class Table:
         return replace(self, columns=columns)
 
     def print(self, console: Console) -> None:
-        """Print the table and its notes. On a narrow terminal text wraps; numbers are never cut."""
-        from rich.cells import cell_len
+        """Print the table and its notes. On a narrow terminal text wraps and some columns are left out, with a note.
+
+        Numbers are never cut.
+        """
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        cells = [[_text(column, row) for column in self.columns] for row in self.rows]
-        widths = [max(map(cell_len, texts)) for texts in zip([c.heading for c in self.columns], *cells, strict=True)]
-        least = [
-            w if c.align == "right" else min(w, LEAST_TEXT_WIDTH) for c, w in zip(self.columns, widths, strict=True)
-        ]
-        needed = sum(least) + 2 * (len(least) - 1)
+        columns = list(self.columns)
+        left_out = []
+        if console.is_terminal:
+            while self._needed(columns) > console.width and any(c.narrow for c in columns):
+                spare = max(columns, key=lambda c: c.narrow)
+                columns.remove(spare)
+                left_out.append(spare.heading)
+        cells = [[_text(column, row) for column in columns] for row in self.rows]
+        least, needed = [self._least_width(c) for c in columns], self._needed(columns)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         if needed > console.width:
             table.width = needed  # the terminal wraps entire lines, which loses nothing
-        for column, width in zip(self.columns, least, strict=True):
+        for column, width in zip(columns, least, strict=True):
             is_number = column.align == "right"
             table.add_column(
                 Text(column.heading), justify=column.align, no_wrap=is_number, min_width=width, overflow="fold"
             )
         for row, texts in zip(self.rows, cells, strict=True):
-            styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in self.columns)
+            styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
+            if left_out:  # spaces before a word would make it break where the text wraps
+                texts = [text.lstrip() for text in texts]
             table.add_row(*map(Text, texts, styles))  # plain text: what files say is not markup
         console.print(table, soft_wrap=not console.is_terminal or needed > console.width)
-        for line in self.notes:
+        notes = [note for note in self.notes if note.partition(":")[0] not in left_out]
+        if left_out:
+            notes.append(f"Not shown at this width: {', '.join(left_out)}.")
+        for line in notes:
             console.print(line, markup=False, soft_wrap=not console.is_terminal)
+
+    def _least_width(self, column: Column) -> int:
+        from rich.cells import cell_len
+
+        texts = [column.heading, *(_text(column, row) for row in self.rows)]
+        width = max(map(cell_len, texts))
+        if column.align == "right":
+            return width
+        longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)
+        return min(width, max(LEAST_TEXT_WIDTH, min(longest_word, LONGEST_WORD)))
+
+    def _needed(self, columns: Sequence[Column]) -> int:
+        """The width of a table of these columns, where text wraps as far as it may."""
+        return sum(map(self._least_width, columns)) + 2 * (len(columns) - 1)
 
     def __str__(self) -> str:
         from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from statistics import geometric_mean
 
 from deepbench.core import units
 from deepbench.report.cases import rankings
@@ -36,25 +36,22 @@ def by_application(
         measured = {k: t for k, t in kernels.items() if t is not None}
         total, total_of_suite = sum(measured.values()), totals[suite, precision, threads]
         ratios = [t / o for k, t in measured.items() if (o := other_times.get(replace(k, threads=0))) is not None]
-        rows.append(
-            {
-                "suite": suite,
-                "application": application,
-                "precision": precision,
-                "threads": threads,
-                "kernels": len(kernels),
-                "measured": len(measured),
-                "time": total if measured else None,
-                "share": total / total_of_suite if measured and total_of_suite else None,
-                "of which": _shares_by_op(measured),
-                **(
-                    {}
-                    if price_per_h is None
-                    else {"cost of a million": 1e6 * total / 3600 * price_per_h if measured else None}
-                ),
-                **({} if other is None else {"in both": len(ratios), "× other": _geometric_mean(ratios)}),
-            }
-        )
+        row: dict[str, Cell] = {
+            "suite": suite,
+            "application": application,
+            "precision": precision,
+            "threads": threads,
+            "kernels": len(kernels),
+            "measured": len(measured),
+            "time": total if measured else None,
+            "share": total / total_of_suite if measured and total_of_suite else None,
+            "of which": _shares_by_op(measured),
+        }
+        if price_per_h is not None:
+            row["cost of a million"] = 1e6 * total / 3600 * price_per_h if measured else None
+        if other is not None:
+            row |= {"in both": len(ratios), "× other": geometric_mean(ratios) if ratios else None}
+        rows.append(row)
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
     columns = [
         *(Column("suite"), Column("application"), Column("precision")),
@@ -118,7 +115,7 @@ def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, float | None]:
                     s.record["op"],
                     s.record["direction"],
                 ),
-                s.estimate.time_s if s.estimate and s.is_ranked else None,
+                s.time_s if s.is_ranked else None,
             )
             for s in summaries
             if not s.is_group  # how often a model calls it depends on the number of machines
@@ -154,7 +151,7 @@ def _gradients_once(times: dict[_Kernel, float | None]) -> dict[_Kernel, float |
 
 def by_backend(summaries: Sequence[Summary]) -> Table:
     """One row per problem with the time of every library, and what a framework adds to the fastest library."""
-    is_framework = {s.library_title: s.is_framework for s in summaries if s.is_ranked}
+    is_framework = {s.library_title: s.record["framework"] for s in summaries if s.is_ranked}
     names = sorted(is_framework, key=lambda name: is_framework[name])  # libraries first
     frameworks = [name for name in names if is_framework[name]]
     rows: list[dict[str, Cell]] = []
@@ -164,7 +161,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         if not ranking.ranked:
             continue
         first = ranking.ranked[0]
-        times = {s.library_title: s.estimate.time_s for s in reversed(ranking.ranked) if s.estimate}
+        times = {s.library_title: s.time_s for s in reversed(ranking.ranked)}
         best_s = min((t for name, t in times.items() if not is_framework[name]), default=None)
         wins[first.library_title] += 1
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}
@@ -181,16 +178,12 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
     ]
     notes = []
     for name in names:
-        mean = _geometric_mean(ratios[name])
-        ratio = f", {units.significant(mean)}× the time of the fastest library (geometric mean)" if mean else ""
+        mean = units.significant(geometric_mean(ratios[name])) if ratios[name] else None
+        ratio = f", {mean}× the time of the fastest library (geometric mean)" if mean else ""
         notes.append(f"{name}: fastest in {wins[name]} of {len(ratios[name])} problems{ratio}.")
     if frameworks:
         notes.append("adds: the framework's time minus that of the fastest library; negative: the framework is faster.")
     return Table(columns, rows, notes)
-
-
-def _geometric_mean(ratios: Sequence[float]) -> float | None:
-    return exp(sum(map(log, ratios)) / len(ratios)) if ratios else None
 
 
 def _signed_seconds(value: float) -> str:

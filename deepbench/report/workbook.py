@@ -115,20 +115,13 @@ def _fastest(ranked: Sequence[Summary], suite: str, precisions: Sequence[str]) -
     best: dict[tuple[str, int, str], Summary] = {}
     for s in ranked:
         # The original's tables have no column for settings.
-        if (
-            s.record["precision"] not in precisions
-            or s.estimate is None
-            or s.settings_words(variants=False) not in USUAL
-        ):
+        if s.record["precision"] not in precisions or s.settings_words(variants=False) not in USUAL:
             continue
         for source in s.record["sources"]:
             key = s.record["op"], source["row"], s.record["direction"]
-            known = best.get(key)
-            if source["suite"] == suite and (
-                known is None or known.estimate is None or s.estimate.time_s < known.estimate.time_s
-            ):
+            if source["suite"] == suite and (key not in best or s.time_s < best[key].time_s):
                 best[key] = s
-    dense = {text: b.summary.estimate.time_s for text, b in baselines(ranked).items() if b.summary.estimate}
+    dense = {text: b.summary.time_s for text, b in baselines(ranked).items()}
     return _Fastest(best, dense)
 
 
@@ -144,7 +137,11 @@ def _entries(suite: str, op: str) -> list[tuple[int, Any, str]]:
 
 
 def _milliseconds(s: Summary | None) -> float | None:
-    return s.estimate.time_s * 1e3 if s and s.estimate else None
+    return s.time_s * 1e3 if s else None
+
+
+def _rate(s: Summary | None, unit: float) -> float | None:
+    return s.flop_per_s / unit if s and s.flop_per_s else None
 
 
 def _put(sheet: Any, row: int, cells: dict[int, Any]) -> None:
@@ -158,7 +155,7 @@ def _put(sheet: Any, row: int, cells: dict[int, Any]) -> None:
 def _gemm(sheet: Any, rows: Sequence[int], suite: str, fastest: _Fastest, unit: float) -> None:
     for (row, p, label), at in zip(_entries(suite, "gemm"), rows, strict=True):
         s = fastest.get("gemm", row)
-        rate = s.flop_per_s / unit if s and s.flop_per_s else None
+        rate = _rate(s, unit)
         cells = {2: label, 3: p.m, 4: p.n, 5: p.k, 6: "NT"[p.a_t], 7: "NT"[p.b_t], 9: _milliseconds(s), 10: rate}
         _put(sheet, at, cells | {11: 0 if s and unit == 1e12 and suite != "deepbench/train" else None})
 
@@ -169,11 +166,13 @@ def _train(sheet: Any, fastest: _Fastest, words: str) -> None:
     _gemm(sheet, TRAIN_GEMM_ROWS, "deepbench/train", fastest, 1e12)
     _put(sheet, 174, {1: "Convolution"})
     _put(sheet, 175, dict(enumerate(CONV_TRAIN, 3)))
-    not_needed = _not_needed("deepbench/train")
+    conv = [e.source for e in read_suite("deepbench/train") if e.source and e.pattern.op == "conv"]
+    # Rows whose gradient with respect to the input is not needed for training.
+    not_needed = {int(source["row"]) for source in conv if not source.get("needed", True)}
     for at, (row, p, label) in enumerate(_entries("deepbench/train", "conv"), 176):
         passes = [fastest.get("conv", row, d) for d in ("forward", "backward_data", "backward_weights")]
         times: list[Any] = [_milliseconds(s) for s in passes]
-        rates: list[Any] = [s.flop_per_s / 1e12 if s and s.flop_per_s else None for s in passes]
+        rates: list[Any] = [_rate(s, 1e12) for s in passes]
         needed = [times[0], times[2]] if row in not_needed else list(times)
         if row in not_needed:
             times[1] = rates[1] = "N/A*"
@@ -189,17 +188,13 @@ def _train(sheet: Any, fastest: _Fastest, words: str) -> None:
         for at, (row, p, label) in enumerate(layers, first):
             passes = [fastest.get("recurrent", row, d) for d in ("forward", "backward_data", "backward_weights")]
             times = [_milliseconds(s) for s in passes]
-            both = _milliseconds(
-                fastest.get("recurrent", row, "backward")
-            )  # libraries with one call for both gradients
-            rates = [s.flop_per_s / 1e12 if s and s.flop_per_s else None for s in passes]
+            # Libraries with one call for both gradients.
+            both = _milliseconds(fastest.get("recurrent", row, "backward"))
+            rates = [_rate(s, 1e12) for s in passes]
             known = [t for t in (times[0], both) if t is not None] if both else times
             total = sum(t for t in known if t is not None) if None not in known and len(known) > 1 else None
-            _put(
-                sheet,
-                at,
-                {2: label, **dict(enumerate((p.hidden, p.batch, p.timesteps, None, *times, *rates, total), 3))},
-            )
+            values = (p.hidden, p.batch, p.timesteps, None, *times, *rates, total)
+            _put(sheet, at, {2: label, **dict(enumerate(values, 3))})
     _all_reduce(sheet, fastest)
 
 
@@ -209,20 +204,8 @@ def _all_reduce(sheet: Any, fastest: _Fastest) -> None:
     for at, (row, p, _) in enumerate(_entries("deepbench/train", "all_reduce"), 341):
         s = fastest.get("all_reduce", row)
         rate = s.original_bytes_per_s / 1e9 if s and s.original_bytes_per_s else None
-        _put(
-            sheet,
-            at,
-            {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate, 10: s.library_title if s else None},
-        )
-
-
-def _not_needed(suite: str) -> set[int]:
-    """Rows of convolutions whose gradient with respect to the input is not needed for training."""
-    return {
-        int(e.source["row"])
-        for e in read_suite(suite)
-        if e.source and e.pattern.op == "conv" and not e.source.get("needed", True)
-    }
+        cells = {3: SAME_SIZE.get(p.n, p.n), 4: p.ranks, 7: _milliseconds(s), 9: rate}
+        _put(sheet, at, cells | {10: s.library_title if s else None})
 
 
 def _conv_sizes(p: Any) -> tuple[int, ...]:
@@ -248,8 +231,8 @@ def _inference(sheet: Any, ranked: Sequence[Summary], suite: str, unit: float) -
     for at, (row, p, label) in enumerate(_entries(suite, "sparse_gemm"), first["sparse"]):
         s = single.get("sparse_gemm", row)
         dense = single.dense.get(s.record["case"]) if s else None
-        speed_up = dense / s.estimate.time_s if s and s.estimate and dense else None
-        rate = s.flop_per_s / unit if s and s.flop_per_s else None
+        speed_up = dense / s.time_s if s and dense else None
+        rate = _rate(s, unit)
         cells = {2: label, 3: p.m, 4: p.n, 5: p.k, 6: "N", 7: "N", 8: p.sparsity / 100, 10: _milliseconds(s)}
         _put(sheet, at, {**cells, 11: dense * 1e3 if dense else None, 12: rate, 13: speed_up})
     _put(sheet, first["conv"] - 2, {1: "Convolution"})
@@ -257,7 +240,7 @@ def _inference(sheet: Any, ranked: Sequence[Summary], suite: str, unit: float) -
     _put(sheet, first["conv"] - 1, dict(enumerate((*CONV_INFERENCE, *last), 3)))
     for at, (row, p, label) in enumerate(_entries(suite, "conv"), first["conv"]):
         s = conv.get("conv", row)
-        rate = s.flop_per_s / unit if s and s.flop_per_s else None
+        rate = _rate(s, unit)
         values = (*_conv_sizes(p), _milliseconds(s), p.output[2], p.output[1], rate, 0 if s and server else None)
         _put(sheet, at, {2: label, **dict(enumerate(values, 3))})
     places = {"lstm": (227, 228), "gru": (245, 246)} if server else {"vanilla": (56, 58), "lstm": (63, 64)}
@@ -269,7 +252,7 @@ def _inference(sheet: Any, ranked: Sequence[Summary], suite: str, unit: float) -
         layers = [e for e in _entries(suite, "recurrent") if e[1].cell == cell]
         for at, (row, p, label) in enumerate(layers, start):
             s = single.get("recurrent", row)
-            rate = s.flop_per_s / unit if s and s.flop_per_s and server else None
+            rate = _rate(s, unit) if server else None
             cells = {2: label, 3: p.hidden, 4: p.batch, 5: p.timesteps, column: _milliseconds(s)}
             _put(sheet, at, {**cells, **({8: rate} if server else {})})
 

@@ -93,8 +93,7 @@ class Store:
 
     def append_after(self, content: ResultFile) -> None:
         """Append after the last complete line; an incomplete one is removed."""
-        self._file.truncate(content.complete_bytes)
-        self._file.seek(content.complete_bytes)
+        self._truncate(content.complete_bytes)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Write one line and flush it. An error leaves no part of the line in the file."""

@@ -143,7 +143,5 @@ def _header(value: Any) -> dict[str, Any]:
 def _host_run(value: dict[str, Any]) -> HostRun:
     if value["status"] not in ("ok", "failed", "missing") or not isinstance(value["run"], int):
         raise ValueError("unknown status or run")
-    reason = value["reason"]
-    return HostRun(
-        str(value["host"]), value["run"], value["status"], reason and str(reason), check_lines(value["lines"])
-    )
+    reason = value["reason"] and str(value["reason"])
+    return HostRun(str(value["host"]), value["run"], value["status"], reason, check_lines(value["lines"]))

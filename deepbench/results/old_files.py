@@ -18,6 +18,9 @@ from deepbench.results.record import BackendFields, Limit, OpFields, Record, bac
 # Fields that every record has in memory, but not in every file.
 ADDED = frozenset({"other_flop", "group", *BackendFields.__annotations__, *OpFields.__annotations__})
 
+# Fields of a `roof`.
+ROOF = ("precision", "device", "flop_per_s", "library", "case", "threads", "at")
+
 
 def complete(stored: dict[str, Any]) -> Record:
     """Add the fields that a record of an old file lacks.
@@ -85,17 +88,7 @@ def read_limit(line: dict[str, Any]) -> Limit | None:
     Earlier versions wrote compute limits as `roof`, or as `limit` without a device.
     """
     if "roof" in line:
-        roof = line["roof"]
-        return {
-            "what": "compute",
-            "precision": roof["precision"],
-            "device": roof.get("device", "cpu"),
-            "flop_per_s": roof["flop_per_s"],
-            "library": roof["library"],
-            "case": roof["case"],
-            "threads": roof["threads"],
-            "at": roof["at"],
-        }
+        line = {"limit": {"what": "compute", **{name: line["roof"][name] for name in ROOF if name in line["roof"]}}}
     limit: Limit | None = line.get("limit")
     if limit and limit["what"] == "compute":
         limit.setdefault("device", "cpu")

@@ -301,7 +301,6 @@ class Record(BackendFields, OpFields):
 class _LimitLine(TypedDict):
     case: str
     threads: int
-    seconds: float
     at: str
     disturbed: NotRequired[bool]
 
@@ -313,6 +312,7 @@ class MemoryLimit(_LimitLine):
     kind: Literal["read", "copy", "triad"]
     bytes: int
     bytes_per_s: float
+    seconds: float
 
 
 class CallLimit(_LimitLine):
@@ -321,9 +321,10 @@ class CallLimit(_LimitLine):
     what: Literal["call"]
     backend: str
     library: str
+    seconds: float
 
 
-class ComputeLimit(TypedDict):
+class ComputeLimit(_LimitLine):
     """The highest rate that any library reached in a precision."""
 
     what: Literal["compute"]
@@ -331,12 +332,8 @@ class ComputeLimit(TypedDict):
     device: Device
     flop_per_s: float
     library: str
-    case: str
-    threads: int
-    at: str
     seconds: NotRequired[float]
     """Missing in files of earlier versions."""
-    disturbed: NotRequired[bool]
 
 
 Limit = MemoryLimit | CallLimit | ComputeLimit

@@ -33,6 +33,12 @@ class Summary:
         return self.record["status"]
 
     @property
+    def time_s(self) -> float:
+        """Seconds per call, of a case that has a time: every ranked one has."""
+        assert self.estimate is not None, "the case has a time"
+        return self.estimate.time_s
+
+    @property
     def problem_title(self) -> str:
         """The problem, its direction unless forward, and the settings that are not at their default."""
         extra = [] if self.record["direction"] == "forward" else [self.record["direction"]]
@@ -46,19 +52,9 @@ class Summary:
         return " ".join([self.record["library_title"], *chosen])
 
     @property
-    def device(self) -> str:
-        """`cpu`, `cuda` or `hip`."""
-        return self.record["device"]
-
-    @property
     def is_group(self) -> bool:
         """Whether several ranks solve the problem together."""
         return self.record["is_group"]
-
-    @property
-    def is_framework(self) -> bool:
-        """Whether the backend calls libraries of others."""
-        return self.record["framework"]
 
     @property
     def work(self) -> Work:
@@ -81,23 +77,20 @@ class Summary:
     @property
     def is_ranked(self) -> bool:
         """Whether its time is ranked and its rate is shown: it was checked, or another program measured it."""
-        return self.estimate is not None and (
-            self.status == "ok" or (self.status == "unchecked" and bool(self.imported))
-        )
+        counts = self.status == "ok" or (self.status == "unchecked" and bool(self.imported))
+        return counts and self.estimate is not None
 
     @property
     def flop_per_s(self) -> float | None:
         """FLOP of the unpadded problem per second; None for groups, which exist to move data."""
-        if self.estimate is None or not self.is_ranked or not self.record["flop"] or self.is_group:
+        if not self.is_ranked or not self.record["flop"] or self.is_group:
             return None
-        return self.record["flop"] / self.estimate.time_s
+        return self.record["flop"] / self.time_s
 
     @property
     def bytes_per_s(self) -> float | None:
         """Least traffic per second; None where other work ran during the same time."""
-        if self.estimate is None or not self.is_ranked or self._overlaps:
-            return None
-        return self.record["traffic_bytes"] / self.estimate.time_s
+        return None if not self.is_ranked or self._overlaps else self.record["traffic_bytes"] / self.time_s
 
     @property
     def group(self) -> GroupFacts | None:
@@ -125,12 +118,9 @@ class Summary:
         shares = []
         for r in self.rounds:
             reduce_s, gemm_s = (r["notes"].get(f"{part}_alone_s") for part in ("all_reduce", "gemm"))
-            if (
-                not r["measurement"]
-                or not isinstance(reduce_s, float)
-                or not isinstance(gemm_s, float)
-                or reduce_s <= 0
-            ):
+            if not r["measurement"] or not isinstance(reduce_s, float) or not isinstance(gemm_s, float):
+                return None
+            if reduce_s <= 0:
                 return None
             shares.append((reduce_s + gemm_s - process_number(r["measurement"]).time_s) / reduce_s)
         return median(shares) if shares else None
@@ -139,9 +129,9 @@ class Summary:
     def original_bytes_per_s(self) -> float | None:
         """Bandwidth of a group as the original DeepBench published it: ranks × bytes over the time."""
         count = self.record["notes"].get("original_bytes")
-        if self.estimate is None or not self.is_ranked or self._overlaps or not isinstance(count, float | int):
+        if not self.is_ranked or self._overlaps or not isinstance(count, float | int):
             return None
-        return count / self.estimate.time_s
+        return count / self.time_s
 
     @property
     def joules_per_call(self) -> float | None:
@@ -226,18 +216,16 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
         return {}
     by_work: dict[tuple[str, str], list[Summary]] = {}
     for s in ranked:
-        by_work.setdefault((s.work.text, s.device), []).append(s)
+        by_work.setdefault((s.work.text, s.record["device"]), []).append(s)
     fastest: dict[str, Baseline] = {}
     for s in with_baselines:
-        candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.device), [])]
+        candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.record["device"]), [])]
         if candidates:
             fastest[s.record["case"]] = min((_baseline(s, c) for c in candidates), key=lambda b: b.speed_up)
     return fastest
 
 
 def _baseline(s: Summary, dense: Summary) -> Baseline:
-    assert s.estimate is not None, "ranked cases have a time"
-    assert dense.estimate is not None, "ranked cases have a time"
-    speed_up = dense.estimate.time_s / s.estimate.time_s
+    speed_up = dense.time_s / s.time_s
     share = s.record["flop"] / dense.record["flop"] if dense.record["flop"] else None
     return Baseline(dense, speed_up, share * speed_up if share is not None else None)

@@ -81,8 +81,8 @@ def test_show_by_application_and_by_backend(deepbench):
     ("words", "message"),
     [
         (["--by", "colour"], "--by is application, backend or ranks, found colour"),
-        (["--against", "out.jsonl"], "--by is application, backend or ranks, found nothing"),
-        (["--by", "backend", "--against", "out.jsonl"], "--against and --price go with --by application"),
+        (["--against", "out.jsonl"], "--against and --price need --by application"),
+        (["--by", "backend", "--against", "out.jsonl"], "--against and --price need --by application"),
         (["--by", "application", "--against", "none.jsonl"], "none.jsonl"),
         (["--by", "application"], "no case comes from a suite that names applications"),
         (["--by", "backend"], "out.jsonl: no case has a time"),

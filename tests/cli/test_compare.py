@@ -50,7 +50,7 @@ def test_compare_prints_differences_means_and_each_case(deepbench, file_of):
     [
         (STEADY, 0, "no regression: 1 passed"),
         ([t * 1.3 for t in STEADY], 1, "REGRESSION: 1 regression"),
-        ([0.8, 1.4, 0.9, 1.3, 1.0], 2, "cannot tell: 1 cannot tell"),
+        ([0.8, 1.4, 0.9, 1.3, 1.0], 2, "cannot tell: 1 undecided"),
     ],
 )
 def test_the_gate_has_three_verdicts(deepbench, file_of, tmp_path, second, code, words):
@@ -108,7 +108,7 @@ def test_the_gate_does_not_pass_a_library_that_lost_a_thread(deepbench, tmp_path
     words = ["gemm m=512 n=512 k=512 f32 openblas", "--ab", "threads=2,1", "--rounds", "5", "--quick", "-o", "two"]
     done = deepbench("run", *words)
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert "both sides took turns in one run" in done.stdout
+    assert "Measured in turn" in done.stdout
     files = [tmp_path / f"two.{side}.jsonl" for side in "ab"]
     assert [5, 5] == [len(records_of(f)) for f in files]
 

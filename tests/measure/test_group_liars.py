@@ -169,9 +169,7 @@ def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
     import socket
     import threading
 
-    from deepbench.measure.group.parent import Coordinator
-
-    real = Coordinator._start
+    real = parent.Coordinator._start
 
     def start(self, listener, *rest):
         address = listener.getsockname()
@@ -185,7 +183,7 @@ def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
         threading.Thread(target=bother, daemon=True).start()
         real(self, listener, *rest)
 
-    monkeypatch.setattr(Coordinator, "_start", start)
+    monkeypatch.setattr(parent.Coordinator, "_start", start)
     record = group_liar("grouphonest")
 
     assert ("ok", None) == (record["status"], record["reason"])

@@ -54,3 +54,17 @@ def test_each_note_is_explained_once():
     loop = Note("loop", "Python loop", "Python loop: slow.")
 
     assert ["Python loop: slow."] == footnotes([loop, Note("energy", "3 J"), loop])
+
+
+def test_a_narrow_terminal_shows_fewer_columns_and_says_so():
+    columns = [Column("problem"), number("time"), number("rate", narrow=1), number("undisturbed", narrow=2)]
+    row = {"problem": "backward_weights of a layer", "time": "1.20 ms", "rate": "0.3", "undisturbed": "98 %"}
+    table = Table(columns, [row], ["rate: per second."])
+
+    lines = printed(table, 30)
+
+    assert ["problem", "time"] == lines[0].split()
+    assert "backward_weights" in lines[1], "words are whole"
+    assert "Not shown at this width: undisturbed, rate." == " ".join(line.strip() for line in lines[-2:])
+    assert "undisturbed" in printed(table, 80)[0]
+    assert printed(table, 80)[-1].startswith("rate:")

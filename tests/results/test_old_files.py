@@ -90,7 +90,7 @@ def test_a_record_of_plug_ins_can_be_read_without_them(from_elsewhere, tmp_path)
     (record,) = read_back(tmp_path / "r.jsonl", from_elsewhere)
     (summary,) = summarize([record])
 
-    assert ("cuda", False, False) == (summary.device, summary.is_framework, summary.is_group)
+    assert ("cuda", False, False) == (summary.record["device"], summary.record["framework"], summary.is_group)
     assert "twice 4 numbers order=down" == summary.problem_title
     assert "Turbo BLAS shift" == summary.library_title
     assert (6.0, "n") == (record["least_flop"], record["sweep_field"])
@@ -100,7 +100,7 @@ def test_an_old_record_of_plug_ins_is_read_by_its_names(from_elsewhere, tmp_path
     (record,) = read_back(tmp_path / "r.jsonl", samples.as_old(from_elsewhere))
     (summary,) = summarize([record])
 
-    assert "cpu" == summary.device
+    assert "cpu" == summary.record["device"]
     assert "n=4 way=shift order=down" == summary.problem_title
     assert "turbo" == summary.library_title
     assert record["least_flop"] is None

@@ -69,7 +69,7 @@ def test_a_part_of_its_name_identifies_a_machine(text, name):
 
 @pytest.mark.parametrize("text", ["titan", "H100", "", "nvidia"])
 def test_a_text_that_matches_no_machine_or_several_is_refused(text):
-    with pytest.raises(BadInput, match="deepbench reference list"):
+    with pytest.raises(BadInput, match="deepbench published list"):
         published.find(text)
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from deepbench.core.op import find_op
+from deepbench.core.case import Case
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays, find_op
 from deepbench.native.gpu import cudnn, layouts, timing
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
-    from deepbench.native.gpu.runtime import Runtime
+from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.gpu.runtime import Runtime
 
 # By direction: the operation, and its attributes for x, w, y, the convolution, alpha and beta.
 OPERATIONS = {

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
+from deepbench.core.case import Case
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn, timing
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
 from deepbench.native.gpu.runtime import Memory
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Call, Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
 
 # cudnn_adv.h
 ALGORITHMS = {"standard": 0, "persistent static": 1, "persistent dynamic": 2, "persistent static small": 3}
@@ -46,12 +43,6 @@ class CuDNNLayer(Layer):
     TYPES = cudnn.TYPES
     # cuDNN's order of the gates of a GRU: reset, update, new.
     GATES = {"vanilla": (0,), "lstm": (0, 1, 2, 3), "gru": (1, 0, 2)}  # noqa: RUF012  (ClassVar in Layer)
-    IMPLEMENTATIONS = {  # noqa: RUF012
-        "forward": "cudnnRNNForward",
-        "backward": "cudnnRNNBackwardData_v8, cudnnRNNBackwardWeights_v8",
-        "backward_data": "cudnnRNNBackwardData_v8",
-        "backward_weights": "cudnnRNNBackwardWeights_v8",
-    }
 
     def __init__(self, backend: GpuBackend, case: Case, arrays: Arrays) -> None:
         super().__init__(backend, case, arrays)
@@ -99,10 +90,7 @@ class CuDNNLayer(Layer):
             "cudnnGetRNNWeightParams", self.backend.handle, layer.rnn, 0, layer.weights, block, number, matrix,
             ctypes.byref(matrix_at), bias, ctypes.byref(bias_at),
         )  # fmt: skip
-        return (
-            matrix_at.value - block if matrix_at.value else None,
-            bias_at.value - block if bias_at.value else None,
-        )
+        return (matrix_at.value - block if matrix_at.value else None, bias_at.value - block if bias_at.value else None)
 
     def forward(self, layer: Description, spaces: Spaces) -> Call:
         at = self.address

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
 from deepbench.core.backend import kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.vendor import HIP
 
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
-
 FLOATS = ("f32", "bf16", "f16")
-DIRECTIONS = ("forward", "backward_data", "backward_weights")
 
 
 class MIOpen(GpuBackend):
@@ -34,16 +30,12 @@ class MIOpen(GpuBackend):
         self.gpu.call("miopenGetVersion", *map(ctypes.byref, numbers))
         return ".".join(str(n.value) for n in numbers)
 
-    @kernel("conv", precisions=FLOATS, directions=DIRECTIONS)
+    @kernel("conv", precisions=FLOATS, directions=("forward", "backward_data", "backward_weights"))
+    @kernel("conv", precisions=("i8",))  # integers have no gradient
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.miopen import conv
 
         return conv.prepare(self, case, arrays)
-
-    @kernel("conv", precisions=("i8",))
-    def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """Forward only: integers have no gradient."""
-        return self.conv(case, arrays)
 
     @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:

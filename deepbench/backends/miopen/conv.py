@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu import layouts, miopen, timing
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.gpu.library import GpuBackend
 
 # By direction: the common part of the functions' names, two inputs and the output.
 OPERATIONS = {
@@ -90,10 +88,10 @@ def _convolution(backend: GpuBackend, case: Case) -> ctypes.c_void_p:
 
 def _solutions(backend: GpuBackend, function: str, problem: tuple[ctypes.c_void_p, ...]) -> list[Solution]:
     """The solutions that the library proposes, probably fastest first."""
-    most, count = ctypes.c_size_t(), ctypes.c_size_t()
-    backend.gpu.call(f"{function}GetSolutionCount", backend.handle, *problem, ctypes.byref(most))
-    table = (Solution * max(most.value, 1))()
-    backend.gpu.call(f"{function}GetSolution", backend.handle, *problem, most.value, ctypes.byref(count), table)
+    count = ctypes.c_size_t()
+    most = backend.number(f"{function}GetSolutionCount", backend.handle, *problem, kind=ctypes.c_size_t)
+    table = (Solution * max(most, 1))()
+    backend.gpu.call(f"{function}GetSolution", backend.handle, *problem, most, ctypes.byref(count), table)
     if not count.value:
         raise Unsupported("MIOpen has no solution for this")
     return [table[i] for i in range(count.value)]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
-from typing import TYPE_CHECKING
 
+from deepbench.core.case import Case
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu import miopen, timing
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Call, Kernel
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
 
 # miopen.h
 ALGORITHMS = {"default": 0, "fundamental": 1}
@@ -35,12 +32,6 @@ class MIOpenLayer(Layer):
     TYPES = miopen.TYPES
     # MIOpen's order of the gates of an LSTM: input, forget, output, new.
     GATES = {"vanilla": (0,), "lstm": (0, 1, 3, 2), "gru": (0, 1, 2)}  # noqa: RUF012  (ClassVar in Layer)
-    IMPLEMENTATIONS = {  # noqa: RUF012
-        "forward": "miopenRNNForward",
-        "backward": "miopenRNNBackwardSeqData, miopenRNNBackwardWeightsSeqTensor",
-        "backward_data": "miopenRNNBackwardSeqData",
-        "backward_weights": "miopenRNNBackwardWeightsSeqTensor",
-    }
 
     def data(self, width: int) -> ctypes.c_void_p:
         p, data = self.problem, self.backend.create("miopenCreateSeqTensorDescriptor")

@@ -7,15 +7,13 @@ names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or co
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import library
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
 
 
 def _no_sycl(path: str) -> bool:
@@ -63,25 +61,19 @@ class OneDNNBackend(Backend):
         return gemm.prepare(self.dnn, case, arrays)
 
     @kernel("conv", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_data", "backward_weights"))
+    @kernel("conv", precisions=("i8u8",))
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
+        """No s8 data: oneDNN then halves the weights on CPUs without 8-bit dot products, and results are not exact."""
         from deepbench.backends.onednn import conv
 
         return conv.prepare(self.dnn, case, arrays)
 
-    @kernel("conv", precisions=("i8u8",))
-    def conv_integer(self, case: Case, arrays: Arrays) -> Kernel:
-        """No s8 data: oneDNN then halves the weights on CPUs without 8-bit dot products, and results are not exact."""
-        return self.conv(case, arrays)
-
     @kernel("recurrent", precisions=("f32", "bf16"), directions=("forward", "backward"))
+    @kernel("recurrent", precisions=("f16", "i8u8"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.onednn import recurrent
 
         return recurrent.prepare(self.dnn, case, arrays)
-
-    @kernel("recurrent", precisions=("f16", "i8u8"))
-    def recurrent_inference(self, case: Case, arrays: Arrays) -> Kernel:
-        return self.recurrent(case, arrays)
 
     @kernel("sparse_gemm", precisions=("f32", "f16"))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:

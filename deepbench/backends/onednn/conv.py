@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deepbench.core.op import find_op
+import numpy as np
+
+from deepbench.core.case import Case
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays, find_op
+from deepbench.core.operands import full
+from deepbench.core.precision import type_name
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 ARGUMENTS = {
     "forward": {"x": c.ARG_SRC, "w": c.ARG_WEIGHTS, "b": c.ARG_BIAS, "y": c.ARG_DST},
@@ -23,9 +24,6 @@ OUTPUTS = ("y", "dx", "dw", "db")
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one convolution in any direction."""
-    from deepbench.core.operands import full
-    from deepbench.core.precision import type_name
-
     p, views = case.problem, {n: _view(case, n, a) for n, a in arrays.items()}
     # With `nhwc` the library works on data in the given layout; otherwise it chooses, and data are converted.
     descs = {
@@ -63,8 +61,6 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
 
 def _view(case: Case, name: str, array: Any) -> Any:
     """The array with oneDNN's axes: channels second, and an axis of its own for groups of filters."""
-    import numpy as np
-
     if array.ndim == 1:
         return array
     view = np.moveaxis(array, -1, 1) if case.settings["layout"] == "nhwc" else array
@@ -85,24 +81,16 @@ def _backward(
     dnn: c.OneDNN, case: Case, descs: dict[str, Any], views: dict[str, Any], shape: tuple[Any, ...]
 ) -> c.Handle:
     """Backward primitives take the forward primitive as a hint."""
-    from deepbench.core.precision import type_name
-
-    x, w = descs.get("x", descs.get("dx")), descs.get("w", descs.get("dw"))
-    bias = None
-    if "db" in views:
-        bias = dnn.memory_desc((case.problem.k,), type_name(views["db"].dtype), (1,))
-    forward = descs["dy"]
+    x, w = ("dx" if "dx" in views else "x"), ("dw" if "dw" in views else "w")
+    bias, dy = descs.get("db"), descs["dy"]
     # The forward pass multiplies and stores in the type of the data, even if gradients are f32.
     hint = [
         dnn.memory_desc_any(views[name].shape, case.precision.data)
         if type_name(views[name].dtype) != case.precision.data
         else descs[name]
-        for name in (("dx" if "dx" in views else "x"), ("dw" if "dw" in views else "w"))
+        for name in (x, w)
     ]
-    hint_desc = _forward(dnn, c.FORWARD_TRAINING, hint[0], hint[1], bias, forward, shape, None)
-    tail = (*shape, hint_desc, None)
-    if case.direction == "backward_data":
-        name = "dnnl_convolution_backward_data_primitive_desc_create"
-        return dnn.create(name, dnn.engine, c.CONVOLUTION_AUTO, x, w, descs["dy"], *tail)
-    name = "dnnl_convolution_backward_weights_primitive_desc_create"
-    return dnn.create(name, dnn.engine, c.CONVOLUTION_AUTO, x, w, bias, descs["dy"], *tail)
+    hint_desc = _forward(dnn, c.FORWARD_TRAINING, hint[0], hint[1], bias, dy, shape, None)
+    tensors = [descs[x], descs[w], *([] if case.direction == "backward_data" else [bias]), dy]
+    name = f"dnnl_convolution_{case.direction}_primitive_desc_create"
+    return dnn.create(name, dnn.engine, c.CONVOLUTION_AUTO, *tensors, *shape, hint_desc, None)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from deepbench.core.case import Case
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.op import find_op
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays, find_op
+from deepbench.core.precision import type_name
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 FORWARD = {
     "x": c.ARG_SRC,
@@ -91,8 +89,6 @@ def _view(name: str, array: Any) -> Any:
 
 def _descs(dnn: c.OneDNN, views: dict[str, Any], free: set[str]) -> dict[str, c.Handle]:
     """Descriptors of all arrays; the library chooses the formats of those in `free`."""
-    from deepbench.core.precision import type_name
-
     return {
         name: dnn.memory_desc_any(view.shape, type_name(view.dtype)) if name in free else dnn.desc_of(view)
         for name, view in views.items()

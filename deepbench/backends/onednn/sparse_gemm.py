@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays
+from deepbench.core.operands import copy
 from deepbench.native import onednn as c
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Kernel
-    from deepbench.core.op import Arrays
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
@@ -48,10 +49,6 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
 
 def _by_columns(case: Case, arrays: Arrays) -> tuple[Any, Any, Any]:
     """Aᵀ as CSR: start of each column of A, rows of the non-zeros, values."""
-    import numpy as np
-
-    from deepbench.core.operands import copy
-
     lengths = np.diff(arrays["row_starts"])
     order = np.argsort(arrays["columns"], kind="stable")
     starts = np.zeros(case.problem.k + 1, np.int32)

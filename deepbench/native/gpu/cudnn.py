@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.errors import LibraryError, Unsupported
-
-if TYPE_CHECKING:
-    from deepbench.native.gpu.runtime import Runtime
+from deepbench.native.gpu.runtime import Runtime
 
 # cudnnBackendDescriptorType_t
 CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN, KNOB_CHOICE = 1, 2, 3, 4, 5, 7

@@ -17,10 +17,6 @@ from deepbench.native.gpu.vendor import Cuda
 class Gpu(Runtime):
     """One GPU; implements `core.kernel.Device`."""
 
-    def other(self, number: int) -> Gpu:
-        """Another GPU of this process."""
-        return open_gpu(self.vendor, number)
-
     def timer(self, enqueue: Callable[[int], int], calls: int) -> DeviceTimer:
         """A timer on the GPU's clock for `enqueue(repeats)`, which makes `calls` calls per repeat."""
         return DeviceTimer(self, self.sensors, enqueue, calls)
@@ -63,7 +59,7 @@ class Gpu(Runtime):
         clock, processors = self.attribute("CLOCK_KHZ"), self.attribute("PROCESSORS")
         capability = (self.attribute("CAPABILITY_MAJOR") or 0, self.attribute("CAPABILITY_MINOR") or 0)
         sensors = self.sensors
-        boost = (sensors and sensors.highest_clock_mhz()) or (clock or 0) / 1000
+        boost = (sensors and sensors.clock_mhz("highest")) or (clock or 0) / 1000
         lanes = self.vendor.F32_LANES.get(capability)
         peak = 2.0 * lanes * processors * boost * 1e6 if lanes and processors and boost else None
         memory_clock, bus = self.attribute("MEMORY_CLOCK_KHZ"), self.attribute("MEMORY_BUS_BITS")

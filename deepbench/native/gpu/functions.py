@@ -189,17 +189,15 @@ amdsmi_get_energy_count               pppp                   device count microj
 amdsmi_get_gpu_process_list           ppp                    device count processes
 """  # noqa: E501
 
+# Function name → letters of its arguments.
+FUNCTIONS = {row[0]: row[1].strip("-") for row in map(str.split, TABLE.splitlines()) if row}
+
 # Return types of functions that do not return a status.
 RETURNS: dict[str, Any] = {
-    "cudaGetErrorString": ctypes.c_char_p,
+    **{name: ctypes.c_char_p for name in FUNCTIONS if name.endswith("ErrorString")},
+    "cudnnGetLastErrorString": None,
     "cublasLtGetVersion": ctypes.c_size_t,
     "cudnnGetVersion": ctypes.c_size_t,
-    "cudnnGetErrorString": ctypes.c_char_p,
-    "cudnnGetLastErrorString": None,
-    "ncclGetErrorString": ctypes.c_char_p,
-    "cusparseLtGetErrorString": ctypes.c_char_p,
-    "miopenGetErrorString": ctypes.c_char_p,
-    "nvmlErrorString": ctypes.c_char_p,
 }
 
 
@@ -209,12 +207,7 @@ class UniqueId(ctypes.Structure):
     _fields_ = (("internal", ctypes.c_byte * 128),)
 
 
-KINDS: dict[str, Any] = {
-    "p": ctypes.c_void_p,
-    "i": ctypes.c_int,
-    "l": ctypes.c_int64,
-    "U": UniqueId,
-}
+KINDS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_int64, "U": UniqueId}
 
 # The library of a function, by the beginning of its name. The first match counts.
 PARTS = {
@@ -230,15 +223,6 @@ PARTS = {
     "miopen": "miopen",
     "amdsmi": "amdsmi",
 }
-
-
-def _parse() -> dict[str, str]:
-    """Function name → letters of its arguments."""
-    rows = (line.split() for line in TABLE.splitlines() if line)
-    return {row[0]: row[1].strip("-") for row in rows}
-
-
-FUNCTIONS = _parse()
 
 
 def part_of(name: str) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
 
 # Most workspace of an algorithm. Some unfold the whole image into more; training has no memory to spare for that.
 CONV_WORKSPACE_BYTES = 2**30

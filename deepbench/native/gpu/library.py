@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deepbench.core.backend import Backend
+from deepbench.core.case import Case
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays, find_op
 from deepbench.core.precision import dtype
+from deepbench.native.gpu.runtime import Buffers
 from deepbench.native.gpu.vendor import CUDA, Cuda
-
-if TYPE_CHECKING:
-    from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.runtime import Buffers
 
 
 class GpuBackend(Backend):
@@ -70,11 +68,11 @@ class GpuBackend(Backend):
         self.gpu.call(function, ctypes.byref(created), *arguments)
         return created
 
-    def number(self, function: str, *arguments: Any) -> int:
-        """The C int that a function returns through its last argument."""
-        number = ctypes.c_int()
+    def number(self, function: str, *arguments: Any, kind: Any = ctypes.c_int) -> int:
+        """The C int, or integer of another `kind`, that a function returns through its last argument."""
+        number = kind()
         self.gpu.call(function, *arguments, ctypes.byref(number))
-        return number.value
+        return int(number.value)
 
     def buffers(
         self,
@@ -84,9 +82,6 @@ class GpuBackend(Backend):
         views: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> Buffers:
         """The arrays of a case on the GPU; see `Buffers`."""
-        from deepbench.core.op import find_op
-        from deepbench.native.gpu.runtime import Buffers
-
         return Buffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
 
     def prepare_call(self, function: str, *arguments: Any) -> Call:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from deepbench.native.gpu.library import GpuBackend
+from deepbench.native.gpu.library import GpuBackend
 
 # miopenDataType_t
 TYPES = {"f16": 0, "f32": 1, "s32": 2, "s8": 3, "bf16": 5}

@@ -7,24 +7,20 @@ before timing starts.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.runtime import Memory
-
-if TYPE_CHECKING:
-    import ctypes
-
-    from deepbench.core.case import Case
-    from deepbench.core.kernel import Call
-    from deepbench.core.op import Arrays
-    from deepbench.native.gpu.library import GpuBackend
 
 # The same in cudnn_adv.h and miopen.h.
 CELLS = {"vanilla": 0, "lstm": 2, "gru": 3}
@@ -59,7 +55,6 @@ class Layer:
 
     GATES: ClassVar[Mapping[str, tuple[int, ...]]]
     TYPES: ClassVar[Mapping[str, int]]
-    IMPLEMENTATIONS: ClassVar[Mapping[str, str]]
 
     def __init__(self, backend: GpuBackend, case: Case, arrays: Arrays) -> None:
         if case.settings["gru_reset"] == "before":
@@ -123,7 +118,7 @@ class Layer:
         reserve = Memory(gpu, layer.reserve, "the reserve for the backward pass")
         spaces = Spaces(weights, reserve, Memory(gpu, layer.workspace, "the workspace"))
         forward = self.forward(layer, spaces)
-        calls, before = [forward], list[Any]()
+        zero, calls, before = None, [forward], list[Call]()
         if self.case.direction != "forward":
             zero = weights.allocate_gradient()
             of_data, of_weights = self.backward_data(layer, spaces), self.backward_weights(layer, spaces)
@@ -152,7 +147,7 @@ class Layer:
             private_buffers=tuple(self.arrays),
             keep=(self, spaces, *before),
             notes={
-                "implementation": self.IMPLEMENTATIONS[self.case.direction],
+                "implementation": ", ".join(call.function.__name__ for call in calls if call is not zero),
                 "algorithm": title,
                 "workspace_bytes": layer.workspace,
                 "reserve_bytes": layer.reserve,

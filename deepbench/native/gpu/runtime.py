@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from deepbench.core.errors import DeepBenchError, LibraryError, OutOfMemory, Unavailable, Unsupported
+from deepbench.core.op import Array
 from deepbench.native import library
 from deepbench.native.gpu import functions
 from deepbench.native.gpu.vendor import Cuda
-
-Array = np.ndarray[Any, Any]
 
 # Workspace of a library. cuBLAS recommends 32 MiB on Hopper; more than 64 MiB did not make it faster.
 WORKSPACE_BYTES = 64 * 2**20
@@ -327,6 +324,8 @@ class Buffers:
 
     def load(self) -> None:
         """Copy every array to the GPU."""
+        import numpy as np
+
         self._gpu.synchronize()
         for name in self._arrays:
             array = np.ascontiguousarray(self._view(name))
@@ -339,6 +338,8 @@ class Buffers:
 
     def store(self) -> None:
         """Copy the outputs back."""
+        import numpy as np
+
         self._gpu.synchronize()
         for name in self._outputs:
             array = self._arrays[name]

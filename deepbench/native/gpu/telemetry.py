@@ -5,42 +5,36 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
-
-if TYPE_CHECKING:
-    from deepbench.native.gpu.runtime import Runtime
+from deepbench.native.gpu.runtime import Runtime
 
 
 class Sensors:
     """The sensors of one GPU. Every value is None if the GPU does not report it."""
 
-    def __init__(self, gpu: Runtime, device: Any) -> None:
-        self._gpu, self._device = gpu, device
+    def __init__(self, gpu: Runtime) -> None:
+        self._gpu = gpu
+        self._device = self._find()
 
-    @classmethod
-    def find(cls, gpu: Runtime) -> Any:
+    def _find(self) -> ctypes.c_void_p:
         """The management library's handle of this GPU; raises if there is none."""
         raise NotImplementedError
 
     def conditions(self) -> dict[str, Any]:
         """The state of the GPU now."""
         return {
-            "clock_mhz": self.clock_mhz(),
-            "memory_clock_mhz": self.memory_clock_mhz(),
+            "clock_mhz": self.clock_mhz("now"),
+            "memory_clock_mhz": self.clock_mhz("memory"),
             "limited_by": self.limited_by(),
             "watts": self.watts(),
             "celsius": self.celsius(),
             "other_processes": self.other_processes(),
         }
 
-    def clock_mhz(self) -> float | None:
-        """Clock of the multiprocessors."""
-        raise NotImplementedError
-
-    def memory_clock_mhz(self) -> float | None:
-        """Clock of the memory."""
+    def clock_mhz(self, which: str) -> float | None:
+        """The clock of the multiprocessors, `now` or the `highest`, or of the `memory`."""
         raise NotImplementedError
 
     def limited_by(self) -> list[str] | None:
@@ -63,10 +57,6 @@ class Sensors:
         """Millijoules since the driver was loaded."""
         raise NotImplementedError
 
-    def highest_clock_mhz(self) -> float | None:
-        """Highest clock of the multiprocessors."""
-        raise NotImplementedError
-
     def driver_version(self) -> str | None:
         """Version of the driver."""
         return None
@@ -80,8 +70,12 @@ class Sensors:
         return status
 
 
-# nvml.h
-CLOCK_SM, CLOCK_MEMORY = 1, 2
+# nvml.h. NVML_CLOCK_SM is 1, NVML_CLOCK_MEM is 2.
+NVML_CLOCKS = {
+    "now": ("nvmlDeviceGetClockInfo", ctypes.c_uint, 1),
+    "highest": ("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, 1),
+    "memory": ("nvmlDeviceGetClockInfo", ctypes.c_uint, 2),
+}
 TEMPERATURE_GPU = 0
 MORE_PROCESSES = 7  # NVML_ERROR_INSUFFICIENT_SIZE: the count is set
 REASONS = {
@@ -102,18 +96,14 @@ HARMLESS = {"idle", "application clocks", "display clocks"}
 class Nvml(Sensors):
     """GPUs of NVIDIA."""
 
-    @classmethod
-    def find(cls, gpu: Runtime) -> Any:
-        device = ctypes.c_void_p()
+    def _find(self) -> ctypes.c_void_p:
+        gpu, device = self._gpu, ctypes.c_void_p()
         gpu.call("nvmlInit_v2")
         gpu.call("nvmlDeviceGetHandleByPciBusId_v2", gpu.bus_id.encode(), ctypes.byref(device))
         return device
 
-    def clock_mhz(self) -> float | None:
-        return self._read("nvmlDeviceGetClockInfo", ctypes.c_uint, CLOCK_SM)
-
-    def memory_clock_mhz(self) -> float | None:
-        return self._read("nvmlDeviceGetClockInfo", ctypes.c_uint, CLOCK_MEMORY)
+    def clock_mhz(self, which: str) -> float | None:
+        return self._read(*NVML_CLOCKS[which])
 
     def limited_by(self) -> list[str] | None:
         reasons = self._read("nvmlDeviceGetCurrentClocksEventReasons", ctypes.c_uint64)
@@ -128,9 +118,6 @@ class Nvml(Sensors):
 
     def energy_mj(self) -> float | None:
         return self._read("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_uint64)
-
-    def highest_clock_mhz(self) -> float | None:
-        return self._read("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, CLOCK_SM)
 
     def driver_version(self) -> str | None:
         text = ctypes.create_string_buffer(96)
@@ -164,7 +151,8 @@ class Nvml(Sensors):
 
 # amdsmi.h of ROCm 6 and 7
 AMD_GPUS = 2
-CLK_TYPE_GFX, CLK_TYPE_MEM = 0, 4
+# Kind (AMDSMI_CLK_TYPE_GFX or _MEM), and position in a structure that begins with current, lowest, highest.
+AMD_CLOCKS = {"now": (0, 0), "highest": (0, 2), "memory": (4, 0)}
 TEMPERATURE_HOTSPOT, TEMPERATURE_CURRENT = 1, 0
 OUT_OF_RESOURCES = 15
 UNKNOWN = 0xFFFFFFFF
@@ -174,21 +162,17 @@ UNKNOWN = 0xFFFFFFFF
 class AmdSmi(Sensors):
     """GPUs of AMD. `limited_by` is always None: the call that reads it takes a tenth of a second."""
 
-    @classmethod
-    def find(cls, gpu: Runtime) -> Any:
-        device = ctypes.c_void_p()
+    def _find(self) -> ctypes.c_void_p:
+        gpu, device = self._gpu, ctypes.c_void_p()
         gpu.call("amdsmi_init", AMD_GPUS)
         gpu.call("amdsmi_get_processor_handle_from_bdf", _bus_number(gpu.bus_id), ctypes.byref(device))
         return device
 
-    def clock_mhz(self) -> float | None:
-        return self._clock(CLK_TYPE_GFX, 0)
-
-    def memory_clock_mhz(self) -> float | None:
-        return self._clock(CLK_TYPE_MEM, 0)
-
-    def highest_clock_mhz(self) -> float | None:
-        return self._clock(CLK_TYPE_GFX, 2)
+    def clock_mhz(self, which: str) -> float | None:
+        kind, position = AMD_CLOCKS[which]
+        table = (ctypes.c_uint32 * 64)()
+        status = self._status("amdsmi_get_clock_info", self._device, kind, table)
+        return None if status != 0 or table[position] == UNKNOWN else table[position]
 
     def watts(self) -> float | None:
         """The first eight bytes are the socket's power (ROCm 7), or the current and the average power (ROCm 6)."""
@@ -215,12 +199,6 @@ class AmdSmi(Sensors):
         status = self._status("amdsmi_get_energy_count", self._device, *addresses)
         return count.value * microjoules.value / 1000 if status == 0 else None
 
-    def _clock(self, kind: int, position: int) -> float | None:
-        """The structure begins with three clocks: current, lowest, highest."""
-        table = (ctypes.c_uint32 * 64)()
-        status = self._status("amdsmi_get_clock_info", self._device, kind, table)
-        return None if status != 0 or table[position] == UNKNOWN else table[position]
-
 
 def _bus_number(bus_id: str) -> int:
     """`0000:3B:00.0` as 48 bits of domain, 8 of bus, 5 of device and 3 of function."""
@@ -232,7 +210,7 @@ def sensors(gpu: Runtime) -> Sensors | None:
     """The sensors of this GPU; None if their library is missing or does not know it."""
     for kind in (Nvml, AmdSmi):
         try:
-            return kind(gpu, kind.find(gpu))
+            return kind(gpu)
         except (Unavailable, Unsupported, LibraryError):
             continue
     return None

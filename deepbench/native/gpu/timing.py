@@ -11,14 +11,12 @@ import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core.errors import DeepBenchError, LibraryError, OutOfMemory, Unsupported
-
-if TYPE_CHECKING:
-    from deepbench.core.kernel import Kernel
-    from deepbench.native.gpu.runtime import Runtime
-    from deepbench.native.gpu.telemetry import Sensors
+from deepbench.core.kernel import Kernel
+from deepbench.native.gpu.runtime import Runtime
+from deepbench.native.gpu.telemetry import Sensors
 
 GRAPH_BELOW_S = 50e-6
 STALL_BELOW_S = 5e-3

@@ -78,45 +78,29 @@ class Cuda:
     }
 
     # cudaDataType of library_types.h
-    R_32F = 0
-    R_16F = 2
-    R_8I = 3
-    R_32I = 10
-    R_16BF = 14
-    R_8F_E4M3 = 28
-    R_8F_E5M2 = 29
+    R_32F, R_16F, R_8I, R_32I, R_16BF = 0, 2, 3, 10, 14
+    R_8F_E4M3, R_8F_E5M2 = 28, 29
 
     # driver_types.h
-    TO_DEVICE = 1
-    TO_HOST = 2
-    STREAM_NON_BLOCKING = 1
-    HOST_MAPPED = 2
-    CAPTURE_RELAXED = 2
+    TO_DEVICE, TO_HOST = 1, 2
+    STREAM_NON_BLOCKING, HOST_MAPPED, CAPTURE_RELAXED = 1, 2, 2
     WAIT_VALUE_GEQ = 0
     WAIT_MASK: ClassVar[tuple[int, ...]] = ()
     """Further arguments of the function that waits for a value."""
-    CLOCK_KHZ = 13
-    PROCESSORS = 16
-    MEMORY_CLOCK_KHZ = 36
-    MEMORY_BUS_BITS = 37
+    CLOCK_KHZ, PROCESSORS = 13, 16
+    MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS = 36, 37
     L2_BYTES = 38
-    CAPABILITY_MAJOR = 75
-    CAPABILITY_MINOR = 76
+    CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
 
     # cublas_api.h
-    OP_N = 0
-    OP_T = 1
-    COMPUTE_32F = 68
-    COMPUTE_32F_TF32 = 77
-    COMPUTE_16F = 64
-    COMPUTE_32I = 72
+    OP_N, OP_T = 0, 1
+    COMPUTE_32F, COMPUTE_32F_TF32, COMPUTE_16F, COMPUTE_32I = 68, 77, 64, 72
     GEMM_DEFAULT = -1
     MATH_FULL_SUMS: ClassVar[int | None] = 16
     """CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: keep partial sums of 16-bit results in f32."""
 
     # cublasLt.h
-    DESC_TRANSA = 3
-    DESC_TRANSB = 4
+    DESC_TRANSA, DESC_TRANSB = 3, 4
     PREF_MAX_WORKSPACE = 1
     PREF_REDUCTIONS: ClassVar[tuple[int, int] | None] = (3, 2)
     """The attribute for reduction schemes, and its value COMPUTE_TYPE: keep partial sums in the compute type."""
@@ -124,18 +108,14 @@ class Cuda:
     ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6))
 
     # cusparse.h; the same in hipSPARSE
-    SPARSE_OP_N = 0
-    SPARSE_OP_T = 1
-    INDEX_32I = 2
-    BASE_ZERO = 0
-    ORDER_COLUMN = 1
-    ORDER_ROW = 2
+    SPARSE_OP_N, SPARSE_OP_T = 0, 1
+    INDEX_32I, BASE_ZERO = 2, 0
+    ORDER_COLUMN, ORDER_ROW = 1, 2
     SPMM_ALGORITHMS: ClassVar[tuple[tuple[str, int], ...]] = (("CSR_ALG1", 4), ("CSR_ALG2", 6), ("CSR_ALG3", 12))
     SPMV_ALGORITHMS: ClassVar[tuple[tuple[str, int], ...]] = (("CSR_ALG1", 2), ("CSR_ALG2", 3))
 
     # cusparseLt.h
-    SPARSELT_COMPUTE_32I = 0
-    SPARSELT_COMPUTE_32F = 2
+    SPARSELT_COMPUTE_32I, SPARSELT_COMPUTE_32F = 0, 2
 
     # f32 multiply-adds per clock of one multiprocessor, by compute capability (CUDA C++ Programming Guide, "Arithmetic
     # instructions"). An f32 result above this peak used a lower precision.
@@ -162,13 +142,10 @@ class Hip(Cuda):
         "ccl": "ncclGetErrorString",
     }
     STATUSES: ClassVar[dict[str, tuple[Collection[int], Collection[int]]]] = {
-        "runtime": ((2,), (801,)),
-        "driver": ((2,), (801,)),
+        **Cuda.STATUSES,
         "blas": ((2,), (7, 8)),
         "blaslt": ((2,), (7, 8)),
         "miopen": ((4,), (6, 8)),
-        "sparse": ((2, 11), (4, 8, 10)),
-        "sparselt": ((2, 11), (4, 8, 10)),
     }
     libraries: ClassVar[dict[str, Library]] = {
         "driver": _amd("HIP runtime", "DEEPBENCH_HIP_PATH", "libamdhip64.so*"),
@@ -194,25 +171,17 @@ class Hip(Cuda):
     MISSING = ("cublasLtMatmulAlgoConfigGetAttribute", "cusparseLtGetErrorString")
     WAIT_MASK = (-1,)
 
-    CLOCK_KHZ = 5
-    PROCESSORS = 63
-    MEMORY_CLOCK_KHZ = 60
-    MEMORY_BUS_BITS = 59
+    CLOCK_KHZ, PROCESSORS = 5, 63
+    MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS = 60, 59
     L2_BYTES = 19
-    CAPABILITY_MAJOR = 23
-    CAPABILITY_MINOR = 61
+    CAPABILITY_MAJOR, CAPABILITY_MINOR = 23, 61
 
-    OP_N = 111
-    OP_T = 112
-    COMPUTE_32F = 2
-    COMPUTE_32F_TF32 = 6
-    COMPUTE_16F = 0
-    COMPUTE_32I = 9
+    OP_N, OP_T = 111, 112
+    COMPUTE_32F, COMPUTE_32F_TF32, COMPUTE_16F, COMPUTE_32I = 2, 6, 0, 9
     GEMM_DEFAULT = 160
     MATH_FULL_SUMS = None
 
-    DESC_TRANSA = 0
-    DESC_TRANSB = 1
+    DESC_TRANSA, DESC_TRANSB = 0, 1
     PREF_REDUCTIONS = None
     ALGORITHM_BYTES = 24
     ALGORITHM_CONFIG = ()

@@ -78,14 +78,6 @@ class ConvOp(Op):
         self.reset(case, arrays)
         return arrays
 
-    def reset(self, case: Case, arrays: Arrays) -> None:
-        """Poison the outputs; no kernel adds to them."""
-        from deepbench.core.operands import poison
-
-        for name in self.outputs:
-            if name in arrays:
-                poison(arrays[name])
-
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """The outputs of this direction in their stored layout."""
         from deepbench.ops.conv.reference import reference
@@ -115,10 +107,6 @@ class ConvOp(Op):
         """Padding can be skipped, and Winograd's algorithm saves multiplications where filter positions overlap."""
         overlaps = case.problem.stride == (1, 1, 1) and max(case.problem.filter) > 1
         return self.other_flop(case)["without_padding"] / (WINOGRAD_SAVING if overlaps else 1.0)
-
-    def traffic_bytes(self, case: Case) -> int:
-        """Every array of this direction once."""
-        return self.operand_bytes(case)
 
     def result_type(self, case: Case) -> str:
         """`result=narrow`: the type of the data, as the next layer reads it; `wide`: that of the accumulation."""

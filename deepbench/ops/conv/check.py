@@ -94,9 +94,8 @@ def _compare_bias_gradient(case: Case, views: Arrays) -> Comparison:
     tolerance = TOLERANCE_UNITS * case.precision.roundoff * np.sqrt(dy.size // want.size * squares)
     storage = np.abs(want) + _partial_sum_units(case) * np.sqrt(squares)
     tolerance += STORAGE_ROUNDOFF[result_type(case)] * storage
-    return Comparison(
-        "every element of db", views["db"].astype(np.float64), want, tolerance, want.size, want.size, "db"
-    )
+    got = views["db"].astype(np.float64)
+    return Comparison("every element of db", got, want, tolerance, want.size, want.size, "db")
 
 
 def _compare_mixed(case: Case, views: Arrays, mix: _Mix) -> Comparison:

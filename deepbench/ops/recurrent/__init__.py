@@ -122,14 +122,6 @@ class RecurrentOp(Op):
         rows: Array = np.take(values, np.arange(p.batch) % p.distinct_rows, axis=axis)
         return rows
 
-    def reset(self, case: Case, arrays: Arrays) -> None:
-        """Poison the outputs; no kernel adds to them."""
-        from deepbench.core.operands import poison
-
-        for name in self.outputs:
-            if name in arrays:
-                poison(arrays[name])
-
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """All outputs of this direction."""
         from deepbench.ops.recurrent.reference import reference
@@ -162,12 +154,8 @@ class RecurrentOp(Op):
             "with_input": self.flop(case) + passes * from_input,
         }
 
-    def traffic_bytes(self, case: Case) -> int:
-        """Every array of this direction once. Weights that fit no cache are in fact read at every step."""
-        return self.operand_bytes(case)
-
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
-        """Assumes that the weights are read at every step, half of them from memory."""
+        """Weights that fit no cache are read at every step, not once as in `traffic_bytes`; assumes half of them."""
         p = case.problem
         read = _passes(case) * p.timesteps * p.gates * p.hidden**2 * BITS[case.precision.weights] // 8
         return float(

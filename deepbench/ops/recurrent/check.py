@@ -51,7 +51,7 @@ def compare(case: Case, arrays: Arrays) -> Iterator[Comparison]:
     else:
         yield _compare_single_steps(case, arrays, cell)
         if p.is_large:
-            covers = p.hidden * int(sum(len(s) * n for s, n in zip(_steps_of_rows(p), _row_counts(p), strict=True)))
+            covers = p.hidden * sum(len(s) * n for s, n in zip(_steps_of_rows(p), _row_counts(p), strict=True))
     yield from _compare_repeated_rows(case, y, covers)
     if case.direction != "forward":
         if p.cell != "lstm":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -59,9 +60,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "sentences": _sentences(summaries, groups, nearest, known),
         "columns": _by_column(_rows(summaries, groups, nearest)),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
-        "samples": [
-            [_thinned(r["measurement"]["samples_s"], most) for r in s.rounds if r["measurement"]] for s in summaries
-        ],
+        "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": _limits(known, summaries),
         "applications": views.by_application(summaries).rows,
     }
@@ -83,8 +82,8 @@ def _rows(
             "command": _command(s),
             "library": s.library_title,
             "version": exported["library_version"],
-            "device": s.device,
-            "framework": s.is_framework,
+            "device": s.record["device"],
+            "framework": s.record["framework"],
             "position": positions.get(s.record["case"]),
             "family": family,
             "size": size,
@@ -177,10 +176,10 @@ def _libraries(file: ResultFile) -> list[dict[str, Any]]:
 def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """Peak rates and bandwidths by device and number of threads; where most cases ran comes first."""
     ranked = [s for s in summaries if s.is_ranked and not s.is_group]
-    counts = Counter((s.device, s.record["threads"]) for s in ranked)
+    counts = Counter((s.record["device"], s.record["threads"]) for s in ranked)
     rows = []
     for device, threads in sorted(counts, key=lambda key: (-counts[key], key[0], -key[1])):
-        records = (s.record for s in ranked if (s.device, s.record["threads"]) == (device, threads))
+        records = (s.record for s in ranked if (s.record["device"], s.record["threads"]) == (device, threads))
         precisions = dict.fromkeys(r["precision"] for r in records if r["flop"])
         peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads)) is not None}
         memory = known.levels(threads) if device == "cpu" else {}
@@ -195,7 +194,7 @@ def _sentences(
     ranked = [s for s in summaries if s.is_ranked]
     by_case = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
     of_fastest = [by_case[group.ranked[0].record["case"]] for group in groups if group.ranked]
-    devices = list(dict.fromkeys(s.device for s in ranked))
+    devices = list(dict.fromkeys(s.record["device"] for s in ranked))
     sentences = [
         *(_peak_rates(ranked, known, device, len(devices) > 1) for device in devices),
         _fastest_libraries(groups),
@@ -209,18 +208,18 @@ def _sentences(
 
 
 def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
-    on_device = [s for s in summaries if s.device == device]
+    on_device = [s for s in summaries if s.record["device"] == device]
     # The rate of a convolution may count work that its algorithm (Winograd's) saves, so products come first.
     products = [s for s in on_device if s.record["op"] == "gemm"]
-    best: dict[str, Summary] = {}
+    best: dict[str, tuple[float, Summary]] = {}
     for s in products or on_device:
-        known_best = best.get(s.record["precision"])
-        if s.flop_per_s and s.flop_per_s > ((known_best.flop_per_s if known_best else None) or 0.0):
-            best[s.record["precision"]] = s
+        rate, precision = s.flop_per_s, s.record["precision"]
+        if rate and (precision not in best or rate > best[precision][0]):
+            best[precision] = rate, s
     if not best:
         return None
-    rates = _listed([f"{_rate(s.flop_per_s)} in {p}" for p, s in best.items()])
-    top = max(best.values(), key=lambda s: s.flop_per_s or 0.0)
+    rates = _listed([f"{_rate(rate)} in {p}" for p, (rate, _) in best.items()])
+    _, top = max(best.values(), key=itemgetter(0))
     memory = known.dram(max(s.record["threads"] for s in on_device)) if device == "cpu" else None
     bandwidth = f"; memory bandwidth {units.bytes_per_s(memory)} GB/s" if memory else ""
     where = "" if not several else " on the CPU" if device == "cpu" else " on the GPU"
@@ -228,8 +227,7 @@ def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, severa
     return f"Highest rate{what}{where}: {rates} (fastest: {top.library_title}, {top.problem_title}){bandwidth}."
 
 
-def _rate(rate: float | None) -> str:
-    assert rate is not None, "the case computes something"
+def _rate(rate: float) -> str:
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
@@ -251,10 +249,8 @@ def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
     shares: dict[str, list[float]] = {}
     for limit in nearest:
         shares.setdefault(limit.name, []).append(limit.share)
-    parts = [
-        f"{name} {len(of_limit)} (median {units.percent(median(of_limit))} of peak)"
-        for name, of_limit in sorted(shares.items(), key=lambda item: -len(item[1]))
-    ]
+    most_first = sorted(shares.items(), key=lambda item: -len(item[1]))
+    parts = [f"{name} {len(found)} (median {units.percent(median(found))} of peak)" for name, found in most_first]
     far = sum(limit.share < FAR for limit in nearest)
     below = f"; {far} reach less than half of their limit" if far else ""
     return f"What limits the fastest library, by number of problems: {', '.join(parts)}{below}."

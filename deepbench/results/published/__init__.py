@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from math import exp, log
 from typing import Any
 
 from deepbench.core.case import Case, read_field
@@ -63,11 +63,8 @@ class Sheet:
     @property
     def software(self) -> str:
         """Names and versions such as `CUDA 8.0.88, cuDNN 6.0.20`, or only names of libraries."""
-        versions = [
-            f"{title} {self.facts[name].removeprefix(title).strip()}"
-            for name, title in SOFTWARE.items()
-            if name in self.facts
-        ]
+        known = [(title, self.facts[name]) for name, title in SOFTWARE.items() if name in self.facts]
+        versions = [f"{title} {version.removeprefix(title).strip()}" for title, version in known]
         return ", ".join(versions) or self.facts["libraries"]
 
 
@@ -212,7 +209,7 @@ def find(text: str) -> str:
     names = exact or ends or [name for name in known if wanted and wanted in _plain(name)]
     if len(names) != 1:
         reason = "is not a published machine" if not names else f"matches {', '.join(names)}"
-        raise BadInput(f"{shorten(text)!r} {reason}; see deepbench reference list")
+        raise BadInput(f"{shorten(text)!r} {reason}; see deepbench published list")
     return names[0]
 
 
@@ -246,8 +243,7 @@ class Match:
     @property
     def ratio(self) -> float:
         """Their time over ours: above 1, they are slower."""
-        assert self.ours.estimate is not None, "only measured cases are matched"
-        return self.theirs.time_s / self.ours.estimate.time_s
+        return self.theirs.time_s / self.ours.time_s
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -266,11 +262,8 @@ def match(summaries: Sequence[Summary], machine: str) -> list[Match]:
     """
     fastest: dict[Work, Summary] = {}
     for s in summaries:
-        if s.estimate is None or not s.is_ranked:
-            continue
         work = s.work.without("device", "threads")
-        best = fastest.get(work)
-        if best is None or best.estimate is None or s.estimate.time_s < best.estimate.time_s:
+        if s.is_ranked and (work not in fastest or s.time_s < fastest[work].time_s):
             fastest[work] = s
     published: dict[Work, Result] = {}
     for r in of_machine(machine):
@@ -296,7 +289,7 @@ def best_matches(matches: Sequence[Match]) -> list[Match]:
 
 def geometric_mean(matches: Sequence[Match]) -> float | None:
     """The geometric mean of the ratios; None without any."""
-    return exp(sum(log(m.ratio) for m in matches) / len(matches)) if matches else None
+    return statistics.geometric_mean(m.ratio for m in matches) if matches else None
 
 
 @dataclass(frozen=True)
@@ -346,21 +339,14 @@ def differences(matches: Sequence[Match], machine: str) -> list[str]:
     suites = {m.theirs.suite for m in matches}
     workbooks = [s for s in sheets() if s.machine == machine]
     lines = [f"{s.machine}: {s.software}, {s.year} ({s.suite})" for s in workbooks if s.suite in suites]
-    precisions = sorted({(m.ours.record["precision"], m.theirs.precision) for m in matches})
-    lines += [
-        f"precision: ours {ours}, published {theirs}"
-        for ours, theirs in precisions
-        if (ours, theirs) != ("f32", "float32")
-    ]
+    precisions = {(m.ours.record["precision"], m.theirs.precision) for m in matches} - {("f32", "float32")}
+    lines += [f"precision: ours {ours}, published {theirs}" for ours, theirs in sorted(precisions)]
     used = [m.theirs for m in best_matches(matches)]
     lines += [caveat.text for caveat in CAVEATS if any(caveat.applies(r, workbooks[0].vendor) for r in used)]
-    padded = sum(r.padded for r in used)
-    if padded:
+    if padded := sum(r.padded for r in used):
         lines.append(f"padded problems among the published ones: {padded}; their rates count the unpadded problem")
-    short = sum(r.time_s < 50e-6 for r in used)
-    if short:
+    if short := sum(r.time_s < 50e-6 for r in used):
         lines.append(f"published times below 50 µs, where one microsecond is over 2 %: {short}")
-    with_notes = [r.note for r in used if r.note]
-    if with_notes:
+    if with_notes := [r.note for r in used if r.note]:
         lines.append(f"published results with a note: {len(with_notes)}, such as: {with_notes[0]}")
     return lines

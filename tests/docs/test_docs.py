@@ -45,7 +45,7 @@ def test_every_field_of_the_schema_is_described():
 
 def test_every_chart_of_the_page_is_described():
     charts = (ROOT / "deepbench" / "report" / "page" / "charts.js").read_text()
-    titles = re.findall(r'\bid: "\w+", title: "([^"]+)"', charts)
+    titles = re.findall(r'\bid: "\w+",\s+title: "([^"]+)"', charts)
     first_column = re.findall(r"^\| ([^|]+) \|", (DOCS / "reports.md").read_text(), re.MULTILINE)
 
     assert len(titles) > 5

@@ -211,8 +211,8 @@ def verdict_of(difference: stats.Difference, q: float, margin: float) -> str:
     limit, effect = math.log1p(margin), abs(difference.mean)
     if q < 1 - LEVEL and effect > limit:
         return "slower" if difference.mean > 0 else "faster"
-    within = effect < limit and difference.half_width_at_most(limit - effect, LEVEL)
-    return "same" if within else "cannot tell"
+    is_same = effect < limit and difference.half_width_at_most(limit - effect, LEVEL)
+    return "same" if is_same else "cannot tell"
 
 
 def other_cpus(s: Summary) -> float | None:

@@ -100,8 +100,8 @@ def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float
     for case in common:
         logs = [[math.log(t) for t in s[case]] for s in sessions]
         if min(map(len, logs)) >= 2:
-            within = mean(variance(x) / len(x) for x in logs)
-            variances.append(variance(map(mean, logs)) - within)
+            noise = mean(variance(x) / len(x) for x in logs)
+            variances.append(variance(map(mean, logs)) - noise)
     return math.sqrt(max(0.0, mean(variances))) if variances else None
 
 

@@ -1,7 +1,7 @@
 """A session measures the cases of one result file: it creates or resumes the file, probes what the machine can do,
-measures case by case in fresh processes, judges each record and keeps it.
+measures case by case in fresh processes, judges each record and appends it.
 
-It knows no console. `progress` is called before each measurement, never during one.
+It prints nothing. `progress` is called before each measurement, never during one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
 
 @dataclass(frozen=True)
 class Step:
-    """What is measured next, and how far the work is."""
+    """What is measured next, and how much of the work is done."""
 
     text: str
     done: int = 0
@@ -50,7 +50,7 @@ Progress = Callable[[Step], None]
 
 
 def no_progress(step: Step) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True)

@@ -178,15 +178,15 @@ def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: 
     cells = dict(zip(header, map(str.strip, row), strict=True))
     fields = {f.name for f in fields_of(op.Problem)}
     problem = make_problem(op, {n: read_field(op, n, v) for n, v in cells.items() if n in fields})
-    said = {n: v for n, v in cells.items() if n in op.settings and v}
-    check_settings(op.name, said)
+    settings = {n: v for n, v in cells.items() if n in op.settings and v}
+    check_settings(op.name, settings)
     directions = cells.get("directions", "").split()
     unknown = [d for d in directions if d not in op.directions]
     if unknown:
         raise BadInput(f"{op.name} has no direction {shorten(unknown[0])!r}; it has {', '.join(op.directions)}")
     source = _source(suite, number, cells)
     chosen: list[str | None] = [*directions] or [None]
-    return [Entry(Pattern(op.name, problem, d, settings=tuple(sorted(said.items()))), source) for d in chosen]
+    return [Entry(Pattern(op.name, problem, d, settings=tuple(sorted(settings.items()))), source) for d in chosen]
 
 
 def _source(suite: str, number: int, cells: dict[str, str]) -> Source:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from deepbench.core import units
 from deepbench.judge.limits import Limits
-from deepbench.report.notes import GROUP_BANDWIDTH, ONE_PROCESS, TIE, note_texts, notes_of
+from deepbench.report.notes import DISTURBED, GROUP_BANDWIDTH, ONE_PROCESS, TIE, note_texts, notes_of
 from deepbench.report.table import Cell, Column, Note, Strong, Table, footnotes, number
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, baselines
@@ -70,6 +70,7 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
             row["notes"] = note_texts(case_notes)
             notes += case_notes + [Note("others", "", OTHERS)] * (len(ranking.ranked) > 1)
             notes += [TIE] * bool(ranking.ties)
+            notes += [DISTURBED] * any(s.estimate is not None and s.estimate.disturbed for s in ranking.ranked)
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})

@@ -126,5 +126,5 @@ def _listen(
     except subprocess.TimeoutExpired:
         return process.Ending(reason=f"it closed its connection without an answer and did not end during: {phase}")
     cause = process.exit_status(code) if code < 0 else f"it ended without an answer, {process.exit_status(code)}"
-    reason = f"{cause}{process.last_output(output)} during: {phase}"
+    reason = f"{cause} during: {phase}{process.last_output(output)}"
     return process.Ending(reason=reason, was_killed=code == -signal.SIGKILL)

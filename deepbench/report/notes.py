@@ -11,7 +11,7 @@ FEW_UNDISTURBED = 0.25
 
 TIE = Note("tie", "tie", "≈, tie: the intervals overlap, so the order is uncertain.")
 ONE_PROCESS = Note("one_process", "*", "*: one process only; its interval ignores variation between processes.")
-GROUP_BANDWIDTH = Note("bus_bandwidth", "", "GB/s of a group: bus bandwidth as nccl-tests defines it.")
+GROUP_BANDWIDTH = Note("bus_bandwidth", "", "bus GB/s: bus bandwidth as nccl-tests defines it.")
 
 MORE_RANKS = Note(
     "more_ranks_than_cores",

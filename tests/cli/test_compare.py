@@ -49,7 +49,7 @@ def test_compare_prints_differences_means_and_each_case(deepbench, file_of):
     ("second", "code", "words"),
     [
         (STEADY, 0, "no regression: 1 passed"),
-        ([t * 1.3 for t in STEADY], 1, "REGRESSION: 1 regression"),
+        ([t * 1.3 for t in STEADY], 1, "REGRESSION: 1 slower"),
         ([0.8, 1.4, 0.9, 1.3, 1.0], 2, "cannot tell: 1 undecided"),
     ],
 )

@@ -80,9 +80,9 @@ def compared(first: str, second: str, margin: float, unchecked: bool, broken: bo
 
 def print_comparison(comparison: Comparison, names: tuple[str, str], form: str | None) -> None:
     """Differences of the sides, geometric means, cases and verdict; or one of the forms for programs."""
-    from deepbench.report import compare as report
+    from deepbench.report import compare as tables
 
     if form == "json":
-        print_json(report.to_json(comparison))
+        print_json(tables.to_json(comparison))
     else:
-        print_report(report.parts(comparison, names), form)
+        print_report(tables.parts(comparison, names), form)

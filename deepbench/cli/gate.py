@@ -36,7 +36,7 @@ def gate(
     """
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
-    from deepbench.report import compare as report
+    from deepbench.report import compare as tables
 
     allowed = share("--margin", margin)
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
@@ -57,7 +57,7 @@ def gate(
         _write(junit, gates.junit(outcome))
     if markdown is not None:
         names = Path(first).name, Path(second).name
-        _write(markdown, report.gate_markdown(comparison, names, lines))
+        _write(markdown, tables.gate_markdown(comparison, names, lines))
     return outcome.exit_code
 
 

@@ -31,10 +31,10 @@ def published() -> None:
 @form_options
 def list_machines(form: str | None) -> None:
     """List the machines, newest first."""
-    from deepbench.report import published as report
+    from deepbench.report import published as tables
 
     end_with_reader()
-    print_table(report.machines(), form)
+    print_table(tables.machines(), form)
 
 
 @published.command("show", short_help="Print the results of a machine.", context_settings=HELP)
@@ -44,12 +44,12 @@ def list_machines(form: str | None) -> None:
 @form_options
 def show_machine(machine: str, op: str | None, precision: str | None, form: str | None) -> None:
     """Print the results of a machine, with rates computed from the times, and the published rate where it differs."""
-    from deepbench.report import published as report
+    from deepbench.report import published as tables
     from deepbench.results import published as data
 
     end_with_reader()
     name = data.find(machine)
-    table = report.of_machine(name, op, precision)
+    table = tables.of_machine(name, op, precision)
     if not table.rows:
         known = sorted({(r.op, r.precision) for r in data.results() if r.machine == name})
         has = ", ".join(f"{o} {p}" for o, p in known)
@@ -65,7 +65,7 @@ cli.add_command(click.Group("reference", published.commands, hidden=True, help=p
 
 def compare_with(file: str, summaries: list[Summary], machine: str, form: str | None) -> None:
     """Print the results of a file next to those of a published machine."""
-    from deepbench.report import published as report
+    from deepbench.report import published as tables
     from deepbench.results import published as data
 
     matches = data.match(summaries, machine)
@@ -73,16 +73,16 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
         suites = sorted({r.suite for r in data.results() if r.machine == machine})
         raise BadInput(f"{file} has no measured case that {machine} has; run {' or '.join(suites)} first")
     if form == "json":
-        print_json(report.to_json(matches, machine))
+        print_json(tables.to_json(matches, machine))
     else:
-        print_report(report.parts(matches, machine, file), form)
+        print_report(tables.parts(matches, machine, file), form)
 
 
 def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:
     """Print the results of a file next to those of all published machines."""
-    from deepbench.report import published as report
+    from deepbench.report import published as tables
 
-    table = report.among_all(summaries)
+    table = tables.among_all(summaries)
     if not table.rows:
         raise BadInput(
             f"{file} has no measured case that a published machine has; run deepbench/train or deepbench/server"

@@ -23,7 +23,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     from deepbench.core.case import thread_count
     from deepbench.machine import describe
     from deepbench.measure.session import measure_limits
-    from deepbench.report import limits as report
+    from deepbench.report import limits as report_limits
     from deepbench.report.progress import Bar
 
     machine = describe.describe_machine()
@@ -32,7 +32,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     print_machine(console, machine)
     with interruptible(), Bar(console) as bar:
         limits = measure_limits(machine, counts, quick, bar)
-    tables = report.tables(limits, counts, machine)
+    tables = report_limits.tables(limits, counts, machine)
     if as_json:
         print_json({name: table.rows for name, table in tables.items()})
         return

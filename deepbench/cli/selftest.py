@@ -23,7 +23,7 @@ def selftest(quick: bool, as_json: bool) -> None:
     """
     from deepbench.machine import describe, remembered
     from deepbench.measure.selftest import measure_selftest
-    from deepbench.report import selftest as report
+    from deepbench.report import selftest as tables
     from deepbench.report.progress import Bar
 
     machine = describe.describe_machine()
@@ -33,10 +33,10 @@ def selftest(quick: bool, as_json: bool) -> None:
         findings = measure_selftest(machine, FEW if quick else MANY, bar)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     path = remembered.remember(machine, "selftest", findings.as_line(now))
-    table = report.table(findings)
+    table = tables.table(findings)
     if as_json:
         content = {
-            "page": report.page(findings),
+            "page": tables.page(findings),
             "cases": table.rows,
             "cold": findings.cold,
             "between": findings.between_sessions,
@@ -45,7 +45,7 @@ def selftest(quick: bool, as_json: bool) -> None:
         print_json(content)
         return
     console.print()
-    for line in report.page(findings):
+    for line in tables.page(findings):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
     table.print(console)

@@ -146,14 +146,14 @@ def _price(text: str | None) -> float | None:
 
 def _show_fleet(file: str, form: str | None) -> None:
     from deepbench.judge.fleet import judge
-    from deepbench.report import fleet as report
+    from deepbench.report import fleet as tables
     from deepbench.results.fleet import read_fleet
 
     fleet_file = read_fleet(Path(file))
     judged = judge(fleet_file)
     if form == "json":
-        print_json(report.to_json(fleet_file, judged))
+        print_json(tables.to_json(fleet_file, judged))
     elif form is not None:
-        print_table(report.by_host(fleet_file, judged), form)
+        print_table(tables.by_host(fleet_file, judged), form)
     else:
-        report.print_fleet(make_console(), fleet_file, judged)
+        tables.print_fleet(make_console(), fleet_file, judged)

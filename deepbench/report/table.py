@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -134,6 +133,8 @@ class Table:
         return sum(map(self._least_width, columns)) + 2 * (len(columns) - 1)
 
     def __str__(self) -> str:
+        import shutil
+
         from rich.console import Console
 
         text = io.StringIO()

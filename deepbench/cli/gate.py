@@ -62,9 +62,9 @@ def gate(
 
 def _measure_again(first: Path, second: Path, flagged: list[str], margin: float, unchecked: bool) -> Comparison:
     """Measure flagged cases again: both sides in turn where the first one's libraries are still here."""
-    from deepbench.api import compare as compare_results
     import tempfile
 
+    from deepbench.api import compare as compare_results
     from deepbench.measure import session, sides
     from deepbench.plan.cases import Choices
     from deepbench.results.file import read_results

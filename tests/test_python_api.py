@@ -245,3 +245,13 @@ def test_the_page_about_python_runs(tmp_path, monkeypatch):
     assert {"ok"} == {s.status for s in variables["results"]}
     assert parse_case(variables["text"]) in variables["results"].cases
     assert (tmp_path / "out.html").exists()
+
+
+def test_the_columns_of_a_frame_keep_the_fields_of_the_problem():
+    """A column once had the name of a field, `hidden`, and replaced its value."""
+    results = deepbench.load(ROOT / "results" / "epyc-zen3-2vcpu.jsonl")
+    layers = [s.record for s in results if s.record["op"] == "recurrent"]
+
+    assert layers
+    frame = results.to_frame().set_index("case")
+    assert [r["problem"]["hidden"] for r in layers] == [frame.loc[r["case"], "hidden"] for r in layers]

@@ -57,7 +57,7 @@ def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | No
         "limit_evidence": nearest.evidence if nearest else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,
         "original_bytes_per_s": s.original_bytes_per_s,
-        "hidden": s.hidden,
+        "hidden_fraction": s.hidden,
         "deterministic": s.group.get("deterministic") if s.group else None,
         "hash": s.group.get("hash") if s.group else None,
         "error_in_tolerances": check["error"] if check else None,

@@ -2,7 +2,7 @@
 
 python benchmarks/fleet.py [FLEETS]      as root: hosts are network namespaces of this machine, measured in turn
 
-Prints a line a fleet. Equal hosts share two cores here, which is far noisier than a cluster.
+Prints one line per fleet. Equal hosts share two cores here, which is far noisier than a cluster.
 """
 
 import json

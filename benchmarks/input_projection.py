@@ -21,7 +21,7 @@ LAYERS = (("vanilla", 1, 1760, 16, 50), ("lstm", 4, 512, 16, 25), ("gru", 3, 153
 
 
 def main() -> None:
-    """Print a line a layer."""
+    """Print one line per layer."""
     pairs = [
         (
             f"recurrent cell={cell} hidden={hidden} batch={batch} timesteps={steps} forward f32 onednn",

@@ -109,7 +109,7 @@ def loop_cost(python: bool) -> float:
 
 
 def main() -> None:
-    """Print a line a shape and library."""
+    """Print one line per shape and library."""
     if len(sys.argv) == 4:
         print(json.dumps(one_process(*sys.argv[2:])))
         return

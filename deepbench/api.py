@@ -374,7 +374,7 @@ def compare(
         a: the baseline.
         b: what is compared with it.
         margin: differences below this share of the time do not matter; None: 2 %.
-        unchecked: compare times of results that nobody checked, too.
+        unchecked: also compare times whose results were not checked.
 
     """
     from deepbench.judge import selftest

@@ -23,7 +23,7 @@ DEFAULT_MARGIN = "2%"
 @click.argument("second", metavar="B", required=False)
 @click.option("--all", "among_all", is_flag=True, help="Instead of B: all published machines, one line each.")
 @click.option("--margin", metavar="P", default=DEFAULT_MARGIN, help="Ignore differences below P (default 2%).")
-@click.option("--unchecked", is_flag=True, help="Also compare times of results that nobody checked.")
+@click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
 @form_options
 def compare(first: str, second: str | None, among_all: bool, margin: str, unchecked: bool, form: str | None) -> None:
     """Say for each case in both files whether B is faster or slower than A, the same, or whether it cannot tell.

@@ -21,7 +21,7 @@ def make_console(quiet: bool = False) -> Console:
     """Standard output."""
     from rich.console import Console
 
-    # Piped output is plain and not folded to a width that nobody asked for.
+    # Piped output is plain and its lines are not wrapped.
     return Console(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="B")
 @click.option("--margin", metavar="P", default="5%", help="Ignore slowdowns below P (default 5%).")
 @click.option("--rerun", is_flag=True, help="Measure cases that look slower again, and judge them by that alone.")
-@click.option("--unchecked", is_flag=True, help="Also compare times of results that nobody checked.")
+@click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
 @click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
 def gate(

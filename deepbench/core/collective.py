@@ -6,6 +6,7 @@ without having seen the others' data. Integer data makes sums exact in any order
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -106,12 +107,9 @@ class CollectiveOp(Op):
         """Number of elements that a rank sends and number that it receives."""
         return problem.n, problem.n
 
+    @abstractmethod
     def bus_factor(self, problem: Any) -> float:
-        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md).
-
-        By default (ranks - 1) / ranks: a rank's own part is not transferred.
-        """
-        return float((problem.ranks - 1) / problem.ranks)
+        """Bus bandwidth divided by algorithm bandwidth, as defined by nccl-tests (doc/PERFORMANCE.md)."""
 
     def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
         """Elements `first` to `first + count` of what `rank` must receive, in float64.

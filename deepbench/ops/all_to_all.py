@@ -16,6 +16,10 @@ class AllToAllOp(CollectiveOp):
     Problem = Parts
     smoke = (Parts(4, 2), Parts(999, 3))
 
+    def bus_factor(self, problem: Any) -> float:
+        """(ranks - 1) / ranks: a rank's own part is not transferred."""
+        return float((problem.ranks - 1) / problem.ranks)
+
     def expected(self, problem: Any, rank: int, tiles: Tiles, first: int, count: int) -> Array:
         part = problem.n // problem.ranks
         return concatenated_slice(tiles, rank * part, part, first, count)

@@ -17,6 +17,10 @@ class ReduceScatterOp(CollectiveOp):
     reduces = True
     smoke = (Parts(4, 2), Parts(999, 3))
 
+    def bus_factor(self, problem: Any) -> float:
+        """(ranks - 1) / ranks: a rank's own part is not transferred."""
+        return float((problem.ranks - 1) / problem.ranks)
+
     def sizes(self, problem: Any) -> tuple[int, int]:
         return problem.n, problem.n // problem.ranks
 

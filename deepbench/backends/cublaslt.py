@@ -46,7 +46,7 @@ class CuBLASLt(GpuBackend):
         if packed and p.a_t:
             raise Unsupported(f"A is transposed already, which is {self.title}'s packed order; choose weights=plain")
         leading = dict.fromkeys("ab", LEADING.get(case.precision.name, 1))
-        buffers = self.buffers(case, arrays, leading, {"a": _transpose} if packed else None)
+        buffers = self.buffers(case, arrays, leading, {"a": lambda a: a.T} if packed else None)
         a_t = 1 if packed else p.a_t
         compute, scalar_type = compute_type(self.vendor, case)
         description = self.create("cublasLtMatmulDescCreate", compute, gpu.data_type(scalar_type))
@@ -122,10 +122,6 @@ class CuBLASLt(GpuBackend):
             ctypes.byref(algorithm), attribute, ctypes.byref(value), ctypes.sizeof(value), ctypes.byref(written)
         )
         return None if status else value.value
-
-
-def _transpose(array: Any) -> Any:
-    return array.T
 
 
 BACKEND = CuBLASLt()

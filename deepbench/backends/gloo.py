@@ -5,11 +5,7 @@ Its all-reduce works in place. For an out-of-place result the vector is copied f
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import socket
-import struct
 from datetime import timedelta
 from typing import Any
 
@@ -20,20 +16,7 @@ from deepbench.core.collective import FLOATS, Group, products
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
-
-SIOCGIFADDR = 0x8915  # linux/sockios.h
-
-
-def interface_of(address: str) -> str | None:
-    """The network interface that has this address; None if unknown."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            with contextlib.suppress(OSError):  # an interface without an address
-                answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFADDR, request)
-                if socket.inet_ntoa(answer[20:24]) == address:
-                    return name
-    return None
+from deepbench.machine import describe
 
 
 class Gloo(GroupBackend):
@@ -53,7 +36,7 @@ class Gloo(GroupBackend):
 
     def settle(self, group: Group) -> None:
         """Name the network interface; otherwise Gloo asks the name service for it."""
-        name = interface_of(group.address)
+        name = next((n for n, a in describe.network_addresses().items() if a == group.address), None)
         if name is not None:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
 

@@ -76,7 +76,9 @@ def fleet(
         return 0
     plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
     exactly, wait_s = whole("--runs", runs, 1000), seconds("--wait", wait) or 60.0
-    payload = [*words, *_as_words(filters), "--rounds", "1", *(["--quick"] if quick else [])]
+    given = ((name, v) for name, v in filters.items() if v)
+    options = [f"--{name}={one}" for name, v in given for one in (v if isinstance(v, tuple) else [v])]
+    payload = [*words, *options, "--rounds", "1", *(["--quick"] if quick else [])]
     if timeout is not None and seconds("--timeout", timeout):
         payload += ["--timeout", timeout]
     with ExitStack() as stack:
@@ -127,12 +129,3 @@ def _measure(session: FleetSession, exactly: int | None) -> int:
     console.print(f"\n{path} has all results. Next:", markup=False)
     console.print(f"  deepbench show {path} --host {session.hosts[0]}", markup=False)
     return code or (EXIT_WRONG if judged.stands_out else 0)
-
-
-def _as_words(filters: dict[str, Any]) -> list[str]:
-    """The options again, as they were typed."""
-    words = []
-    for name, values in filters.items():
-        for value in values if isinstance(values, tuple) else [values] if values else []:
-            words += [f"--{name}", str(value)]
-    return words

@@ -10,7 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, mean, median, stdev, variance
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
+
+Key = TypeVar("Key")
 
 # Half-width of the 95 % confidence interval of the lower quartile of n numbers, in units of `faster_half_range`.
 # From 400,000 simulated sets of normal numbers for each n; benchmarks/interval.py prints this table.
@@ -269,7 +271,7 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | No
     return Difference(mean(logs), stdev(logs) / math.sqrt(len(logs)), len(logs) - 1)
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """p-values corrected for the family-wise error rate (Holm, 1979)."""
     corrected, largest = {}, 0.0
     for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -278,10 +280,10 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     return corrected
 
 
-def benjamini_hochberg(p_values: Mapping[str, float]) -> dict[str, float]:
+def benjamini_hochberg(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """p-values corrected for the false discovery rate (Benjamini and Hochberg, 1995)."""
     corrected, smallest = {}, 1.0
-    for i, (name, p) in sorted(enumerate(sorted(p_values.items(), key=lambda item: item[1]), 1), reverse=True):
+    for i, (name, p) in reversed([*enumerate(sorted(p_values.items(), key=lambda item: item[1]), 1)]):
         smallest = min(smallest, p * len(p_values) / i)
         corrected[name] = smallest
     return corrected

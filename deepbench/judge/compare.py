@@ -107,7 +107,10 @@ class ComparedCase:
         if session_error and not stats.Difference(0.0, session_error, 1e6).half_width_at_most(half_width, LEVEL):
             return None
         count = min(len(self.a.rounds), len(self.b.rounds))
-        terms = _pair_terms if self.paired else stats.faster_half_terms
+
+        def terms(n: int) -> tuple[int, float, float]:
+            return (n, 1.0, float(n - 1)) if self.paired else stats.faster_half_terms(n)
+
         used, scale, _ = terms(count)
         own_error = math.sqrt(max(0.0, difference.standard_error**2 - session_error**2))
         spread = own_error * math.sqrt(used) / scale
@@ -248,11 +251,6 @@ def _difference(
     return difference_of(process_times_s(rounds_a), process_times_s(rounds_b), interleaved, between_sessions)
 
 
-def _pair_terms(n: int) -> tuple[int, float, float]:
-    """As `stats.faster_half_terms`, for pairs."""
-    return n, 1.0, float(n - 1)
-
-
 def _same_run(a: ResultFile, b: ResultFile) -> bool:
     side_a, side_b = (f.header["plan"].get("interleaved") for f in (a, b))
     return bool(side_a and side_b and side_a["run"] and side_a["run"] == side_b["run"])
@@ -289,7 +287,11 @@ def _differences(a: ResultFile, b: ResultFile) -> list[str]:
         facts.append((name, *(_library(f.header["libraries"].get(name)) for f in (a, b))))
     plans = [f.header["plan"] for f in (a, b)]
     facts.append(("mode", *(plan["mode"] for plan in plans)))
-    facts.append(("sampling rules", *_different_rules(*(plan["rules"] for plan in plans))))
+    rules = [dict[str, object](plan["rules"]) for plan in plans]
+    changed = [n for n in {**rules[0], **rules[1]} if rules[0].get(n) != rules[1].get(n)]
+    facts.append(
+        ("sampling rules", *(", ".join(f"{n} {r[n]}" for n in changed if n in r) or "not stated" for r in rules))
+    )
     facts.append(("threads", *(_words(sorted({r["threads"] for r in f.records})) for f in (a, b))))
     variables = [_environment(f) for f in (a, b)]
     for name in sorted(set(variables[0]) | set(variables[1])):
@@ -302,12 +304,6 @@ def _environment(file: ResultFile) -> Mapping[str, str]:
     environment: object = next((r["process"].get("environment") for r in file.records if r["process"]), None)
     known: Mapping[str, str] = environment if isinstance(environment, dict) else {}
     return {name: value for name, value in known.items() if name not in thread_variables()}
-
-
-def _different_rules(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-    names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    of_a, of_b = (", ".join(f"{n} {side[n]}" for n in names if n in side) or "not stated" for side in (a, b))
-    return of_a, of_b
 
 
 def _library(answer: Mapping[str, Any] | None) -> str:

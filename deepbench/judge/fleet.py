@@ -102,17 +102,17 @@ def judge(file: FleetFile) -> Judgement:
     overall = outliers.deviations(outliers.combined_times(by_case), outliers.KERNEL_RATIO)
     # One correction over hosts and kernels together: more questions must not accuse more hosts.
     kernels = {case: outliers.deviations(t, outliers.KERNEL_RATIO, False) for case, t in by_case.items()}
-    p_values = stats.holm({f"{case}\0{h}": s.p for case, of_case in kernels.items() for h, s in of_case.items()})
+    p_values = stats.holm({(case, h): s.p for case, of_case in kernels.items() for h, s in of_case.items()})
     by_link, by_host = link_times(file.links), dict[str, list[float]]()
     for pair, values in by_link.items():
         for host in pair:
             by_host.setdefault(host, []).extend(values)
     links = outliers.deviations(by_host, outliers.LINK_RATIO)
-    others = {"\0".join(p): v for p, v in by_link.items() if not any(links[h].slower for h in p if h in links)}
-    pairs = {_pair(key): s for key, s in outliers.deviations(others, outliers.LINK_RATIO).items()}
+    others = {pair: v for pair, v in by_link.items() if not any(links[h].slower for h in pair if h in links)}
+    pairs = outliers.deviations(others, outliers.LINK_RATIO)
     failures, verdicts = failed_cases(file.runs), []
     for host in file.hosts:
-        of_host = {case: t[host].corrected(p_values[f"{case}\0{host}"]) for case, t in kernels.items() if host in t}
+        of_host = {case: t[host].corrected(p_values[case, host]) for case, t in kernels.items() if host in t}
         runs = [r for r in file.runs if r.host == host]
         failed = [f"run {r.run}: {r.reason}" for r in runs if r.status != "ok"]
         parts = overall.get(host), of_host, links.get(host), failed, failures.get(host, [])
@@ -174,8 +174,3 @@ def differences(runs: Sequence[HostRun]) -> dict[str, dict[str, list[str]]]:
         if len(values) > 1:
             different[name] = values
     return different
-
-
-def _pair(key: str) -> Pair:
-    a, b = key.split("\0")
-    return a, b

@@ -8,7 +8,6 @@ a regression too. A case passes if the upper end of the 95 % confidence interval
 from __future__ import annotations
 
 import xml.etree.ElementTree as xml
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepbench.core import stats
@@ -57,14 +56,11 @@ class Outcome:
 def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
     """The verdict on every case that the first side measured."""
     differences = {c.case: c.difference for c in comparison.cases if c.difference is not None}
-    p_values = stats.holm({case: min(1.0, comparison.looks * _slower_p(d)) for case, d in differences.items()})
+    # One-sided: the hypothesis is that the second side is not slower.
+    one_sided = {case: d.p / 2 if d.mean > 0 else 1 - d.p / 2 for case, d in differences.items()}
+    p_values = stats.holm({case: min(1.0, comparison.looks * p) for case, p in one_sided.items()})
     broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
     return Outcome(broken + [_judge(c, p_values.get(c.case), margin) for c in comparison.cases])
-
-
-def _slower_p(difference: stats.Difference) -> float:
-    """One-sided p-value of the hypothesis that the second side is not slower."""
-    return difference.p / 2 if difference.mean > 0 else 1 - difference.p / 2
 
 
 def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
@@ -122,12 +118,8 @@ def sentences(outcome: Outcome, most: int = 20) -> list[str]:
     verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "cannot tell"}
     lines = [f"{verdicts[outcome.verdict]}: {', '.join(counts)}"]
     for verdict in (REGRESSION, CANNOT_TELL):
-        cases = _worst_first(outcome.of(verdict))
+        cases = sorted(outcome.of(verdict), key=lambda c: -(c.compared.ratio if c.compared else float("inf")))
         lines += [f"{verdict}: {c.case}: {c.reason}" for c in cases[:most]]
         if len(cases) > most:
             lines.append(f"{verdict}: {len(cases) - most} more")
     return lines
-
-
-def _worst_first(cases: Sequence[CaseOutcome]) -> list[CaseOutcome]:
-    return sorted(cases, key=lambda c: -(c.compared.ratio if c.compared else float("inf")))

@@ -158,11 +158,6 @@ def memory_probe(kind: str, size: int, threads: int) -> Probe:
     return Probe("memory", (parse_case(f"memory kind={kind} n={n} forward f32 loops threads={threads}"),))
 
 
-def call_probe(library: str, threads: int) -> Probe:
-    """The probe of the shortest call: a product of two numbers."""
-    return Probe("call", (parse_case(f"gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 {library} threads={threads}"),))
-
-
 def probes_for(cases: Iterable[Case], libraries: Sequence[str], sizes: Sequence[int] = COARSE) -> list[Probe]:
     """All probes that a run of these cases needs.
 
@@ -200,7 +195,10 @@ def _probes(
     threads = dict.fromkeys(n for _, n in calls) if "loops" in libraries else {}
     probes = [compute_probe(*peak, libraries) for peak in peaks]
     probes += [memory_probe("read", size, n) for n in threads for size in sizes]
-    probes += [call_probe(name, n) for name, n in calls if find_backend(name).supports("gemm", F32, "forward")]
+    # The shortest call is a product of two numbers.
+    shortest = "gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32"
+    supported = [(name, n) for name, n in calls if find_backend(name).supports("gemm", F32, "forward")]
+    probes += [Probe("call", (parse_case(f"{shortest} {name} threads={n}"),)) for name, n in supported]
     return [probe for probe in probes if probe.cases]
 
 
@@ -482,8 +480,13 @@ def judge_rate(
         why = "the library multiplied in a lower precision, such as TF32"
         return {**record, "status": "wrong", "reason": f"{shown} card's f32 peak of {units.flop_per_s(card)}: {why}"}
     place = precision, device, threads
+
+    def may_probe() -> bool:
+        recent = timedelta(seconds=PROBES_WITHIN_S)
+        return sum(key_of(n) == ("compute", *place) and _age(n) < recent for n in limits.lines) < MOST_PROBES
+
     peak = limits.peak(*place)
-    while peak is not None and rate > MARGIN * peak and _recent_probes(limits, *place) < MOST_PROBES:
+    while peak is not None and rate > MARGIN * peak and may_probe():
         for name in dict.fromkeys((F32, precision)):
             line = compute_probe(name, device, threads, libraries).measure(measure)
             if line is not None:
@@ -497,11 +500,6 @@ def judge_rate(
     fastest = f"measured peak of {units.flop_per_s(peak)} that the fastest library reaches in {precision}"
     why = "the kernel did not do the work, or the clock was wrong"
     return {**record, "status": "wrong", "reason": f"{shown} {fastest}: {why}"}
-
-
-def _recent_probes(limits: Limits, *place: object) -> int:
-    recent = timedelta(seconds=PROBES_WITHIN_S)
-    return sum(key_of(line) == ("compute", *place) and _age(line) < recent for line in limits.lines)
 
 
 def _any_threads(record: Record) -> Work:

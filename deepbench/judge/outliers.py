@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from deepbench.core import stats
+from deepbench.core.stats import Key
 
 # Probability that one look at a fleet of equal hosts reports any of them. There may be several looks.
 ALPHA = 0.001
@@ -62,7 +63,7 @@ class Deviation:
         return replace(self, p=max(p, self.p))
 
 
-def deviations(times: Mapping[str, Sequence[float]], limit: float, correct: bool = True) -> dict[str, Deviation]:
+def deviations(times: Mapping[Key, Sequence[float]], limit: float, correct: bool = True) -> dict[Key, Deviation]:
     """The deviation of each thing that has times, by name; empty for fewer than two of them.
 
     Without `correct`, p-values are not corrected for the number of things: callers that test more must do it.

@@ -5,10 +5,12 @@ Everything is read from files under /proc and /sys. What cannot be read is None.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 import socket
+import struct
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -66,11 +68,6 @@ def instructions(cpuinfo: str | None = None) -> list[str]:
     text = read_text("/proc/cpuinfo") or "" if cpuinfo is None else cpuinfo
     flags = set((_field(text, "flags") or _field(text, "Features") or "").split())
     return [name for name in INSTRUCTIONS if name in flags]
-
-
-def has_multiplier(precision: str, available: list[str]) -> bool:
-    """Whether a CPU with these instructions multiplies this precision in hardware; always true for f32."""
-    return precision not in MULTIPLIES or bool(MULTIPLIES[precision] & set(available))
 
 
 def cores() -> list[int]:
@@ -148,6 +145,22 @@ def interconnect() -> dict[str, Any]:
             networks[folder.name] = int(speed) if speed.isdecimal() and int(speed) else None
     devices = sorted(path.name for path in Path("/sys/class/infiniband").glob("*"))
     return {"numa_nodes": len(nodes) or None, "networks_mbit_per_s": networks, "infiniband": devices}
+
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+
+
+def network_addresses() -> dict[str, str]:
+    """The IPv4 address of each network interface that has one."""
+    import fcntl
+
+    addresses = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                addresses[name] = socket.inet_ntoa(answer[20:24])
+    return addresses
 
 
 def openmp_runtimes() -> list[str]:

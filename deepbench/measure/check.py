@@ -62,7 +62,9 @@ def verdict_of(comparisons: Iterable[Comparison]) -> Verdict:
     worst = next((v for v in verdicts if not v.passed), None) or max(verdicts, key=lambda v: v.error or 0.0)
     how = worst.how if not worst.passed else " and ".join(dict.fromkeys(v.how for v in verdicts))
     covers, of = (sum(pair[i] for pair in coverage.values()) for i in (0, 1))
-    return Verdict(worst.passed, how, _largest(verdicts), worst.got, worst.want, covers, of)
+    errors = [v.error for v in verdicts]
+    largest = None if None in errors else max(filter(None, errors), default=0.0)
+    return Verdict(worst.passed, how, largest, worst.got, worst.want, covers, of)
 
 
 def fingerprint(op: Op, arrays: Arrays) -> dict[str, int]:
@@ -96,11 +98,6 @@ def _judge(comparison: Comparison) -> Verdict:
         covers=comparison.covers,
         of=comparison.of,
     )
-
-
-def _largest(verdicts: list[Verdict]) -> float | None:
-    errors = [v.error for v in verdicts]
-    return None if None in errors else max(e for e in errors if e is not None)
 
 
 def _finite(value: Any) -> float | None:

@@ -73,7 +73,7 @@ def measure_here(words: Sequence[str]) -> dict[str, Any]:
     """Run the command on this host. Dask calls this in a worker."""
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         path = Path(folder) / "out.jsonl"
-        command = [sys.executable, "-P", "-m", "deepbench", "run", *words, "-o", str(path)]
+        command = launch.module_command("deepbench", "run", *words, "-o", str(path))
         # srun may have started the worker as one of many ranks, but the command runs alone.
         environment = launch.package_path(launcher.without_launcher(os.environ))
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
@@ -239,15 +239,8 @@ class FleetSession:
     ) -> None:
         """Create the file; `BadInput` if it exists.
 
-        Args:
-            engine: what runs commands on hosts.
-            path: the fleet file.
-            expected: the hosts that should take part.
-            addresses: of the hosts whose links can be timed, by name.
-            words: the arguments of `deepbench run` on each host.
-            library: the library that times links, or None.
-            one_by_one: whether hosts measure one after the other.
-
+        `expected` has the hosts that should take part, `addresses` those of the hosts whose links `library` can time,
+        and `words` the arguments of `deepbench run` on each host. With `one_by_one` only one host measures at a time.
         """
         header = sanitized(
             {
@@ -287,7 +280,7 @@ class FleetSession:
         """One run on all hosts in random order, then over all links."""
         hosts = random.sample(self.hosts, len(self.hosts))
         for result in run_once(self._engine, hosts, number, self._words, self._one_by_one):
-            self._store.append(result.as_line())
+            self._store.append(vars(result))
             self.file.runs.append(result)
             yield f"run {number}  {result.host} {result.status}"
         if self._link_case is None:

@@ -63,14 +63,9 @@ class Request:
         return cls(**{**message, "case": parse_case(message["case"]), "rules": Rules(**message["rules"])})
 
 
-def worker_command(descriptor: int) -> list[str]:
-    """The command of a worker; messages go through the socket with this descriptor."""
-    return [sys.executable, "-P", "-m", "deepbench.measure.worker", str(descriptor)]
-
-
-def rank_command() -> list[str]:
-    """The command of a rank, which finds the address of the coordinator in its environment."""
-    return [sys.executable, "-P", "-m", "deepbench.measure.group.rank"]
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this package; -P: files in the current folder replace no module."""
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
@@ -105,8 +100,3 @@ def worker_environment(threads: int, pin: str, cpus: list[int], inherited: Mappi
         places = ",".join(f"{{{cpu}}}" for cpu in cpus[:threads])
         environment.update(OMP_PROC_BIND="true", OMP_PLACES=places)
     return environment
-
-
-def worker_cpus(threads: int, pin: str, cpus: list[int]) -> list[int] | None:
-    """The CPUs that a pinned worker may use. None: its affinity stays as it is."""
-    return cpus[:threads] if pin == "cores" else None

@@ -88,13 +88,13 @@ def _run_worker(
 ) -> process.Ending:
     """Start a worker, send it a message, and wait for an answer of one of these kinds."""
     cores = describe.cores()
-    message = {**message, "cpus": launch.worker_cpus(threads, pin, cores)}
+    message = {**message, "cpus": cores[:threads] if pin == "cores" else None}
     environment = launch.worker_environment(threads, pin, cores, inherited) | {launch.PARENT: str(os.getpid())}
     # Output goes to a file: nobody reads while a kernel is timed, and a full pipe would stop the library.
     ours, theirs = socket.socketpair()
     with ours, tempfile.TemporaryFile() as output:
         with theirs:
-            command = launch.worker_command(theirs.fileno())
+            command = launch.module_command("deepbench.measure.worker", str(theirs.fileno()))
             worker = process.start(command, environment, output, [theirs.fileno()])
         try:
             return _listen(worker, wire.Connection(ours), message, kinds, output, timeout_s)

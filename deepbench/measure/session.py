@@ -90,19 +90,11 @@ class Options:
         rules = MODES[self.mode].rules
         return replace(rules, energy_s=ENERGY_S) if self.energy else rules
 
-    @property
-    def all_rounds(self) -> Rounds:
-        """How many processes measure each case."""
-        return self._exactly(MODES[self.mode].rounds)
-
-    @property
-    def rounds_of_sides(self) -> Rounds:
-        """The same for each side of a comparison."""
-        least, most = MODES[self.mode].rounds_of_sides
-        return self._exactly(replace(MODES[self.mode].rounds, least=least, most=most))
-
-    def _exactly(self, rounds: Rounds) -> Rounds:
-        return rounds if self.rounds is None else replace(rounds, least=self.rounds, most=self.rounds)
+    def processes(self, of_sides: bool) -> Rounds:
+        """How many processes measure each case, or each side of a comparison."""
+        mode = MODES[self.mode]
+        least, most = mode.rounds_of_sides if of_sides else (mode.rounds.least, mode.rounds.most)
+        return replace(mode.rounds, least=self.rounds or least, most=self.rounds or most)
 
     @property
     def case_timeout_s(self) -> float:
@@ -224,7 +216,9 @@ class Session:
                 record = make_record(case, number, "unavailable", self._unavailable[case.backend])
             else:
                 record = self._measure(case, number, self._rules, self._hosts)
-            record = limits.judge_rate(record, self._limits, self._libraries, self._longer, self._keep_limit)
+            record = limits.judge_rate(
+                record, self._limits, self._libraries, lambda c, n: self._measure(c, n, DEFAULT.rules), self._keep_limit
+            )
         except KeyboardInterrupt:
             self._keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
             raise
@@ -234,12 +228,6 @@ class Session:
 
     def _measure(self, case: Case, number: int, rules: Rules, hosts: Sequence[str] = ()) -> Record:
         return measure_case(case, number, rules, self._timeout_s, hosts, self._environment)
-
-    def _quick(self, case: Case, number: int) -> Record:
-        return self._measure(case, number, QUICK.rules)
-
-    def _longer(self, case: Case, number: int) -> Record:
-        return self._measure(case, number, DEFAULT.rules)
 
     def _keep(self, record: Record) -> None:
         self._store.append(record)
@@ -263,7 +251,7 @@ class Session:
             [case for case in cases if case.backend not in self._unavailable],
             self._libraries,
             self.file.header["machine"],
-            self._quick,
+            lambda case, number: self._measure(case, number, QUICK.rules),
             self._keep_limit,
             lambda title: progress(Step(title)),
             self.file.header["plan"].get("budget_s"),
@@ -275,7 +263,7 @@ class Session:
 
 def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
     """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
-    rounds = options.all_rounds if side is None else options.rounds_of_sides
+    rounds = options.processes(side is not None)
     names = {p.case.backend for p in planned}
     devices = {find_backend(name).device for name in names}
     probing = {n for n, b in all_backends().items() if b.default and b.device in devices and not b.is_group}

@@ -23,7 +23,7 @@ from deepbench.measure.clock import DeviceClock, Loop, Sample, SystemClock, meas
 from deepbench.measure.launch import Request
 from deepbench.native import callloop
 from deepbench.results import record as records
-from deepbench.results.record import Measurement, Record, make_warning
+from deepbench.results.record import Measurement, Record, RecordWarning
 
 if TYPE_CHECKING:
     from deepbench.core.op import Arrays
@@ -44,7 +44,7 @@ class Finding:
     """What any step may add to the record."""
 
     notes: dict[str, Any] = field(default_factory=dict)
-    warnings: list[records.RecordWarning] = field(default_factory=list)
+    warnings: list[RecordWarning] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -175,11 +175,12 @@ def open_library(request: Request) -> Library:
         )
     if len(runtimes := describe.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may compete for the cores"
-        warnings.append(make_warning("two_openmp_runtimes", text))
+        warnings.append(RecordWarning(code="two_openmp_runtimes", text=text))
     calculates = backend.device == "cpu" and request.op.flop(case) > 0
-    if calculates and not describe.has_multiplier(case.precision.name, describe.instructions()):
+    multipliers = describe.MULTIPLIES.get(case.precision.name)
+    if calculates and multipliers and not multipliers & set(describe.instructions()):
         text = f"this CPU has no instructions for arithmetic in {case.precision.name}; the library converts"
-        warnings.append(make_warning("converted", text))
+        warnings.append(RecordWarning(code="converted", text=text))
     return Library(facts, allowed_cpus, warnings=warnings)
 
 
@@ -241,7 +242,7 @@ def make_inputs(request: Request) -> Buffers:
     warnings = []
     if count < wanted:
         text = f"{count} sets of buffers hold {count * set_bytes} bytes, caches hold {caches}"
-        warnings.append(make_warning("not_cold", text))
+        warnings.append(RecordWarning(code="not_cold", text=text))
     copies = [{n: operands.copy(a) if n in rotating else a for n, a in arrays.items()} for _ in range(count - 1)]
     notes = {"buffer_sets": count, "buffer_bytes": count * set_bytes}
     return Buffers([arrays, *copies], checksums, notes=notes, warnings=warnings)
@@ -309,7 +310,11 @@ def timing_of(
         return Timing(measurement, outputs_are_valid)
     seen = {"before": before, "after": device.conditions(), **facts}
     measurement["device"] = cast(records.DeviceMeasurement, seen)
-    return Timing(measurement, outputs_are_valid, warnings=[make_warning(*w) for w in device.warnings(seen)])
+    return Timing(
+        measurement,
+        outputs_are_valid,
+        warnings=[RecordWarning(code=code, text=text) for code, text in device.warnings(seen)],
+    )
 
 
 def measure_energy(prepared: Prepared, timing: Timing, window_s: float) -> records.CpuEnergy:

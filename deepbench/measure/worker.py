@@ -31,13 +31,13 @@ def main() -> None:
         if message["cpus"]:
             os.sched_setaffinity(0, message["cpus"])  # before any library counts its cores
         import_numpy()
-        connection.send(_answer(message, lambda phase: connection.send({"phase": phase})))
+        if "open" in message:
+            connection.send(open_library(message["open"]))
+        else:
+            record = measure_alone(Request.of(message), lambda phase: connection.send({"phase": phase}))
+            connection.send({"record": record})
     # End without the destructors of libraries: some hang or crash there, and the answer has been sent.
     os._exit(0)
-
-
-def _answer(message: wire.Message, phase: Callable[[str], None]) -> wire.Message:
-    return open_library(message["open"]) if "open" in message else {"record": measure_alone(Request.of(message), phase)}
 
 
 def import_numpy() -> None:

@@ -148,7 +148,7 @@ def _table(library: ctypes.CDLL, calls: Sequence[Call]) -> tuple[ctypes.Array[_N
     keep: list[object] = []
     for row, call in zip(table, calls, strict=True):
         assert len(call.words) <= most_words, f"raise DEEPBENCH_MOST_WORDS to {len(call.words)}"
-        words = (ctypes.c_int64 * most_words)(*map(_signed, call.words))
+        words = (ctypes.c_int64 * most_words)(*(w - 2**64 if w >= 2**63 else w for w in call.words))
         keep.append(words)
         row.function, row.words = call.address, ctypes.addressof(words)
         row.count, row.status = len(call.words), call.status
@@ -212,7 +212,3 @@ def _python_timer(steps: Sequence[Step]) -> Timer:
 def _failure(function: object, status: object) -> LibraryError:
     name = getattr(function, "__name__", str(function))
     return LibraryError("the library", name, int(str(status)), "see its header for the meaning")
-
-
-def _signed(word: int) -> int:
-    return word - 2**64 if word >= 2**63 else word

@@ -18,13 +18,10 @@ TOOLKITS = {"CUDA_HOME": "/usr/local/cuda", "ROCM_PATH": "/opt/rocm"}
 
 
 def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
-    """Files to try, in order.
+    """Files to try, in order: if the environment variable is set, only the path in it.
 
-    Args:
-        variable: environment variable with the user's own path. If set, that path is the only candidate.
-        patterns: glob patterns such as `libdnnl.so*`, searched for in every folder of `roots`. Files of an earlier
-            pattern come first; within a pattern, the highest version in a file's real name.
-
+    Otherwise `patterns` such as `libdnnl.so*` are searched for in every folder of `roots`. Files of an earlier pattern
+    come first; within a pattern, the highest version in a file's real name.
     """
     named = os.environ.get(variable)
     if named:

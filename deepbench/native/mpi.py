@@ -198,10 +198,6 @@ class Mpi:
                 return datatype
         raise Unsupported(f"{self.flavour.title} has no datatype for {name}")
 
-    def carrier(self, name: str) -> Any:
-        """A datatype of the same width as one of our types, for messages without arithmetic."""
-        return self.MPI.FLOAT if name == "f32" else self.MPI.UINT16_T
-
     def word(self, handle: Any) -> int:
         """A handle as C passes it: an integer in MPICH and its derivatives, an address in Open MPI."""
         value = self.MPI._handleof(handle)

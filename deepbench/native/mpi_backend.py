@@ -125,7 +125,8 @@ class MPIBackend(MPIProcess):
 
     def _carrier(self, case: Case) -> tuple[int, int]:
         """A datatype of the elements' width, and the communicator, as C passes them."""
-        return self.mpi.word(self.mpi.carrier(case.precision.data)), self.mpi.word(self.world)
+        carrier = self.mpi.MPI.FLOAT if case.precision.data == "f32" else self.mpi.MPI.UINT16_T
+        return self.mpi.word(carrier), self.mpi.word(self.world)
 
     def _kernel(self, name: str, *arguments: Any) -> Kernel:
         call = self.mpi.call(name, *arguments)

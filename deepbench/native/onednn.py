@@ -149,10 +149,6 @@ class OneDNN:
         function.restype = ctypes.c_size_t
         return int(function(descriptor))
 
-    def same_format(self, one: Handle, other: Handle) -> bool:
-        """Whether two descriptors are equal."""
-        return bool(self.library.dnnl_memory_desc_equal(one, other))
-
     def query(self, primitive_desc: Handle, what: int, result: Any) -> Any:
         """Query a primitive descriptor; `result` is a ctypes object that receives the answer."""
         self.call("dnnl_primitive_desc_query", primitive_desc, what, 0, ctypes.byref(result))
@@ -247,7 +243,7 @@ class Conversions:
         plain, chosen = self.dnn.desc_of(view), self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
         memory = self.dnn.memory(plain, view)
         self.keep.append(view)
-        if not self.dnn.same_format(plain, chosen):
+        if not self.dnn.library.dnnl_memory_desc_equal(plain, chosen):
             buffer = empty((self.dnn.size_bytes(chosen),), "u8")
             converted = self.dnn.memory(chosen, buffer)
             self.keep.append(buffer)

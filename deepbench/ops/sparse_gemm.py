@@ -22,8 +22,6 @@ from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
 from deepbench.core.product import ProductOp
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
@@ -114,7 +112,9 @@ class SparseGemmOp(ProductOp):
         choices = generator(stream=5)
         if p.structure == "2_4":
             row_starts[:] = np.arange(p.m + 1) * (p.k // 2)
-            columns[:] = _two_of_four(choices, p.m * p.k // 4) + np.tile(np.arange(0, p.k, 4), p.m).repeat(2)
+            pairs = np.array(list(itertools.combinations(range(4), 2)), np.int32)  # of each group of four
+            chosen = pairs[choices.integers(0, len(pairs), p.m * p.k // 4)].ravel()
+            columns[:] = chosen + np.tile(np.arange(0, p.k, 4), p.m).repeat(2)
             return
         usual, most = p.row_non_zeros, min(p.row_non_zeros - 1, p.k - p.row_non_zeros)
         deviation = np.sqrt(p.k * p.sparsity / 100 * (1 - p.sparsity / 100))
@@ -253,14 +253,6 @@ def _row_sums(arrays: Arrays, products: Array) -> Array:
 
     sums: Array = np.add.reduceat(products, arrays["row_starts"][:-1])
     return sums
-
-
-def _two_of_four(choices: np.random.Generator, groups: int) -> Array:
-    """For each group of four, the indices of the two non-zeros in ascending order, concatenated."""
-    import numpy as np
-
-    pairs = np.array(list(itertools.combinations(range(4), 2)), np.int32)
-    return pairs[choices.integers(0, len(pairs), groups)].ravel()
 
 
 OP = SparseGemmOp()

@@ -56,8 +56,10 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     _check(choices)
     planned: dict[str, Planned] = {}
     cores = choices.most_ranks or default_threads
+    applications = {name.lower() for name in choices.applications}
     for entry in entries:
-        if not (_application_chosen(entry, choices) and _ranks_chosen(entry, choices, cores)):
+        application = (entry.source["application"] if entry.source else None) or ""
+        if (applications and application.lower() not in applications) or not _ranks_chosen(entry, choices, cores):
             continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))
@@ -75,11 +77,6 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     for text in find_op(case.op).baselines(case):
         pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_settings_text(case)}")
         yield from _cases(pattern, dataclasses.replace(unbound, device=find_backend(case.backend).device), case.threads)
-
-
-def _application_chosen(entry: Entry, choices: Choices) -> bool:
-    application = (entry.source["application"] if entry.source else None) or ""
-    return not choices.applications or application.lower() in [a.lower() for a in choices.applications]
 
 
 def _ranks_chosen(entry: Entry, choices: Choices, cores: int) -> bool:

@@ -42,12 +42,12 @@ def read_words(words: Sequence[str]) -> list[Entry]:
     """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name."""
     tokens = [token for word in words for token in (word.split() if "=" in word else [word])]
     entries: list[Entry] = []
-    position = 0
+    known, position = {*DIRECTIONS, *PRECISIONS, *all_backends()}, 0
     while position < len(tokens):
         token = tokens[position]
         if token in all_ops():
             end = position + 1
-            while end < len(tokens) and _continues_case(tokens[end]):
+            while end < len(tokens) and ("=" in tokens[end] or tokens[end] in known):
                 end += 1
             entries.append(Entry(parse_pattern(" ".join(tokens[position:end])), None))
             position = end
@@ -55,10 +55,6 @@ def read_words(words: Sequence[str]) -> list[Entry]:
             entries += read_suite(token)
             position += 1
     return entries
-
-
-def _continues_case(token: str) -> bool:
-    return "=" in token or token in DIRECTIONS or token in PRECISIONS or token in all_backends()
 
 
 @cache

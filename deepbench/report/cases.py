@@ -16,11 +16,13 @@ from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
 INTERVAL_OF_ONE = "±: 95 % confidence interval."
-UNDISTURBED = "undisturbed: share of the samples that no other program disturbed."
-OTHERS = "others: slower libraries, with their time as a multiple of the fastest."
-PEAK = (
+UNDISTURBED = Note("undisturbed", "", "undisturbed: share of the samples that no other program disturbed.")
+OTHERS = Note("others", "", "others: slower libraries, with their time as a multiple of the fastest.")
+PEAK = Note(
+    "peak",
+    "",
     "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
-    "deepbench roofline prints the limits."
+    "deepbench roofline prints the limits.",
 )
 
 
@@ -47,13 +49,8 @@ def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
     groups: dict[Work, list[Summary]] = {}
     for s in summaries:
         groups.setdefault(s.work, []).append(s)
-    return [
-        Ranking(
-            sorted((s for s in group if s.is_ranked), key=lambda s: s.time_s),
-            [s for s in group if not s.is_ranked],
-        )
-        for group in groups.values()
-    ]
+    ranked = [sorted((s for s in g if s.is_ranked), key=lambda s: s.time_s) for g in groups.values()]
+    return [Ranking(r, [s for s in g if not s.is_ranked]) for r, g in zip(ranked, groups.values(), strict=True)]
 
 
 def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
@@ -63,12 +60,16 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
     for ranking in rankings(summaries):
         first = (ranking.ranked or ranking.unranked)[0]
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"], "notes": ""}
-        others = [_ratio(s, first, s in ranking.ties) for s in ranking.ranked[1:]]
+        others = []
+        for s in ranking.ranked[1:]:
+            mark = " (disturbed)" if s.estimate and s.estimate.disturbed else ""
+            ratio = f"{'≈' * (s in ranking.ties)}{units.significant(s.time_s / first.time_s)}×"
+            others.append(f"{s.library_title} {ratio}{mark}")
         others += dict.fromkeys(map(_status, ranking.unranked))
         if first.estimate:
             case_notes = notes_of(first, compared.get(first.record["case"]))
             row["notes"] = note_texts(case_notes)
-            notes += case_notes + [Note("others", "", OTHERS)] * (len(ranking.ranked) > 1)
+            notes += case_notes + [OTHERS] * (len(ranking.ranked) > 1)
             notes += [TIE] * bool(ranking.ties)
             notes += [DISTURBED] * any(s.estimate is not None and s.estimate.disturbed for s in ranking.ranked)
         if ranking.ranked:
@@ -108,12 +109,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
             notes += case_notes
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
-        *(
-            number("time", units.seconds),
-            number("±"),
-            number("TFLOP/s", units.flop_per_s, narrow=2),
-            number("GB/s", units.bytes_per_s, narrow=3),
-        ),
+        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s, narrow=2)),
+        number("GB/s", units.bytes_per_s, narrow=3),
         *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
         Column("notes", style="yellow"),
     ]
@@ -154,11 +151,6 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
     }
 
 
-def _ratio(s: Summary, best: Summary, tie: bool) -> str:
-    mark = " (disturbed)" if s.estimate and s.estimate.disturbed else ""
-    return f"{s.library_title} {'≈' if tie else ''}{units.significant(s.time_s / best.time_s)}×{mark}"
-
-
 def _status(s: Summary) -> str:
     name = s.record["library_title"] if s.status == "unavailable" else s.library_title
     if s.status == "unchecked" and s.estimate:
@@ -168,20 +160,15 @@ def _status(s: Summary) -> str:
 
 def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     """The notes on columns and on marks in numbers, as far as they occur."""
-    notes = []
     with_interval = [s for s in summaries if s.estimate and s.estimate.half_width is not None]
-    if with_interval:
-        several = any(not s.single_process for s in with_interval)
-        notes.append(Note("interval", "", INTERVAL if several else INTERVAL_OF_ONE))
-    if any(not s.is_group and s.status == "ok" for s in summaries):
-        notes.append(Note("peak", "", PEAK))
-    if any(s.is_ranked and not s.imported for s in summaries):
-        notes.append(Note("undisturbed", "", UNDISTURBED))
-    if any(s.single_process for s in summaries):
-        notes.append(ONE_PROCESS)
-    if any(s.bus_bytes_per_s for s in summaries):
-        notes.append(GROUP_BANDWIDTH)
-    return notes
+    interval = INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE
+    return [
+        *[Note("interval", "", interval)] * bool(with_interval),
+        *[PEAK] * any(not s.is_group and s.status == "ok" for s in summaries),
+        *[UNDISTURBED] * any(s.is_ranked and not s.imported for s in summaries),
+        *[ONE_PROCESS] * any(s.single_process for s in summaries),
+        *[GROUP_BANDWIDTH] * any(s.bus_bytes_per_s for s in summaries),
+    ]
 
 
 def _reasons(summaries: Sequence[Summary]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepbench.core import units
-from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison, Mean
+from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
 # Decided cases come first.
@@ -47,12 +47,11 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
 
 def means(comparison: Comparison) -> Table:
     """Geometric means of the ratios: all cases, then by operation and application."""
-    return Table([Column("geometric mean"), number("cases"), *RATIO], list(map(_mean_row, comparison.means())))
-
-
-def _mean_row(m: Mean) -> dict[str, Cell]:
-    low, high = m.interval or (None, None)
-    return {"geometric mean": m.name, "cases": m.count, "ratio": m.ratio, "low": low, "high": high}
+    rows: list[dict[str, Cell]] = []
+    for m in comparison.means():
+        low, high = m.interval or (None, None)
+        rows.append({"geometric mean": m.name, "cases": m.count, "ratio": m.ratio, "low": low, "high": high})
+    return Table([Column("geometric mean"), number("cases"), *RATIO], rows)
 
 
 def cases(comparison: Comparison) -> Table:
@@ -60,13 +59,9 @@ def cases(comparison: Comparison) -> Table:
     columns = [
         *(Column("case"), Column("precision"), Column("library")),
         *(number("first", units.seconds), number("second", units.seconds), *RATIO),
-        *(Column("processes"), Column("verdict"), number("more rounds", _show_rounds)),
+        *(Column("processes"), Column("verdict"), number("more rounds", lambda n: f"{n}{'+' * (n >= MOST_ROUNDS)}")),
     ]
     return Table(columns, list(map(_row, ordered(comparison))))
-
-
-def _show_rounds(count: int) -> str:
-    return f"{count}+" if count >= MOST_ROUNDS else str(count)
 
 
 def ordered(comparison: Comparison) -> list[ComparedCase]:

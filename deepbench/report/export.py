@@ -15,7 +15,7 @@ from deepbench.results.file import ResultFile
 from deepbench.results.summary import Baseline, Summary, baselines
 
 # Notes of backends that are columns; times are in seconds.
-NOTES = ("algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
+NOTES = ("implementation", "algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
 def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
@@ -61,7 +61,8 @@ def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | No
         "deterministic": s.group.get("deterministic") if s.group else None,
         "hash": s.group.get("hash") if s.group else None,
         "error_in_tolerances": check["error"] if check else None,
-        **{name: _single(r["notes"].get(name)) for name in ("implementation", *NOTES)},
+        # Notes of backends may be anything; a cell holds one value.
+        **{n: v if isinstance(v := r["notes"].get(n), str | int | float | None) else str(v) for n in NOTES},
         "peak_memory_bytes": max(
             (b for p in processes if isinstance(b := p.get("peak_memory_bytes"), int | float)), default=None
         ),
@@ -73,11 +74,6 @@ def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | No
         "suite_rows": "; ".join(f"{x['suite']}:{x['row']}" for x in r["sources"]) or None,
         "notes": note_texts(notes_of(s)) or None,
     }
-
-
-def _single(value: Any) -> str | int | float | None:
-    """Notes of backends may be anything; a cell holds one value."""
-    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:

@@ -64,11 +64,7 @@ def memory(limits: Limits, threads: Sequence[int]) -> Table:
 
 def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
     """One row per library: its shortest call."""
-    shortest: dict[tuple[str, int], float] = {}
-    for limit in limits:
-        if limit["what"] == "call":
-            key = limit["backend"], limit["threads"]
-            shortest[key] = min(limit["seconds"], shortest.get(key, limit["seconds"]))
+    shortest = {(n["backend"], n["threads"]): n["seconds"] for n in limits if n["what"] == "call"}
     rows: list[dict[str, Cell]] = [
         {"library": library_name(name), **{_threads(n): shortest.get((name, n)) for n in threads}}
         for name in dict.fromkeys(name for name, _ in shortest)

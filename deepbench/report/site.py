@@ -65,14 +65,10 @@ class Built:
 def build(
     folder: Path, out: Path, with_published: bool, step: Callable[[str, int], None] = lambda name, total: None
 ) -> Built:
-    """Bring the site up to date. Files that cannot be read are left out and listed in the result.
+    """Bring the site in the folder `out` up to date with the result files in `folder` and its subfolders.
 
-    Args:
-        folder: result files, in subfolders too.
-        out: the folder of the site; new, or that of an earlier build.
-        with_published: include the machines that the original DeepBench published.
-        step: called with the name of each machine that is done, and the number of all.
-
+    Files that cannot be read are left out and listed in the result. `with_published` adds the machines that the
+    original DeepBench published. `step` is called with the name of each machine that is done, and the number of all.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder; wanted one with result files")
@@ -213,7 +209,8 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     for r in timed:
         if r["family"] and r["size"] is not None and r["position"] == "fastest":
             family = families.setdefault(r["family"], {"sweep_field": r["sweep_field"], "rows": []})
-            family["rows"].append([r["precision"], _library_and_threads(r), r["size"], r["time_s"], r["flop_per_s"]])
+            library = f"{r['library']}, {r['threads']} threads" if r.get("threads") else str(r["library"])
+            family["rows"].append([r["precision"], library, r["size"], r["time_s"], r["flop_per_s"]])
     # Convolutions count work that some algorithms avoid, so the index has rates of products.
     products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"]]
     best = {
@@ -238,10 +235,6 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
         },
         "families": families,
     }
-
-
-def _library_and_threads(row: Mapping[str, Any]) -> str:
-    return f"{row['library']}, {row['threads']} threads" if row.get("threads") else str(row["library"])
 
 
 def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[str]) -> tuple[int, int]:

@@ -174,7 +174,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         rows.append(row)
     columns = [
         *(Column("problem"), Column("precision"), *(number(name, units.seconds) for name in names)),
-        *(number(f"{name} adds", _signed_seconds) for name in frameworks),
+        *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s))) for name in frameworks),
     ]
     notes = []
     for name in names:
@@ -184,7 +184,3 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
     if frameworks:
         notes.append("adds: the framework's time minus that of the fastest library; negative: the framework is faster.")
     return Table(columns, rows, notes)
-
-
-def _signed_seconds(value: float) -> str:
-    return ("+" if value >= 0 else "−") + units.seconds(abs(value))

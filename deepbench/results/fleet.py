@@ -41,10 +41,6 @@ class HostRun:
         """The records among the lines."""
         return [line for line in self.lines if "case" in line]
 
-    def as_line(self) -> dict[str, Any]:
-        """As the file stores it."""
-        return dict(vars(self))
-
 
 @dataclass
 class FleetFile:
@@ -100,7 +96,10 @@ def read_fleet(path: Path) -> FleetFile:
                 a, b = value["link"]
                 content.links.append(((str(a), str(b)), _record(value["record"])))
             else:
-                content.runs.append(_host_run(value))
+                if value["status"] not in ("ok", "failed", "missing") or not isinstance(value["run"], int):
+                    raise ValueError("unknown status or run")
+                what = str(value["host"]), value["run"], value["status"], value["reason"] and str(value["reason"])
+                content.runs.append(HostRun(*what, check_lines(value["lines"])))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             reason = printable(str(error).strip().partition("\n")[0][:200])
             raise BadInput(f"{path}, line {number}: not a line of a fleet file ({reason})") from None
@@ -138,10 +137,3 @@ def _header(value: Any) -> dict[str, Any]:
     if not isinstance(expected, list) or not all(isinstance(host, str) for host in expected):
         raise ValueError("expected must be a list of hosts")
     return value
-
-
-def _host_run(value: dict[str, Any]) -> HostRun:
-    if value["status"] not in ("ok", "failed", "missing") or not isinstance(value["run"], int):
-        raise ValueError("unknown status or run")
-    reason = value["reason"] and str(value["reason"])
-    return HostRun(str(value["host"]), value["run"], value["status"], reason, check_lines(value["lines"]))

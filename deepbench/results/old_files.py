@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, cast
 
+from deepbench.core.backend import all_backends
 from deepbench.core.case import Case, check_settings, known_settings
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
@@ -28,26 +29,16 @@ def complete(stored: dict[str, Any]) -> Record:
     Where its operation or backend is unknown here, names serve as titles and the device is taken to be the CPU.
     """
     if not stored.keys() >= ADDED:
-        known = _op_fields(
-            stored["op"],
-            stored["direction"],
-            stored["precision"],
-            stored["threads"],
-            tuple(stored["problem"].items()),
-            tuple(stored["settings"].items()),
-        )
-        added = {"other_flop": {}, "group": None, **_backend_fields(stored["backend"]), **known}
+        what = (stored[name] for name in ("op", "direction", "precision", "threads"))
+        known = _op_fields(*what, tuple(stored["problem"].items()), tuple(stored["settings"].items()))
+        name = stored["backend"]
+        unknown: BackendFields = {"device": "cpu", "library_title": name, "framework": False}
+        of_backend = backend_fields(name) if name in all_backends() else unknown
+        added = {"other_flop": {}, "group": None, **of_backend, **known}
         added["is_group"] = known["is_group"] or bool(stored.get("group"))
         for field, value in added.items():
             stored.setdefault(field, value)
     return cast(Record, stored)
-
-
-def _backend_fields(name: str) -> BackendFields:
-    try:
-        return backend_fields(name)
-    except BadInput:
-        return {"device": "cpu", "library_title": name, "framework": False}
 
 
 @lru_cache(maxsize=2**16)

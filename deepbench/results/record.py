@@ -390,8 +390,3 @@ def op_fields(op: Op, case: Case) -> OpFields:
         "least_flop": op.least_flop(case),
         "baselines": [text.replace(" reference ", " ", 1) for text in baselines],
     }
-
-
-def make_warning(code: str, text: str) -> RecordWarning:
-    """A warning of a record that is still valid."""
-    return {"code": code, "text": text}

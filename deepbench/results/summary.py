@@ -221,11 +221,8 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
     for s in with_baselines:
         candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.record["device"]), [])]
         if candidates:
-            fastest[s.record["case"]] = min((_baseline(s, c) for c in candidates), key=lambda b: b.speed_up)
+            dense = min(candidates, key=lambda c: c.time_s)
+            speed_up, flop = dense.time_s / s.time_s, dense.record["flop"]
+            break_even = s.record["flop"] / flop * speed_up if flop else None
+            fastest[s.record["case"]] = Baseline(dense, speed_up, break_even)
     return fastest
-
-
-def _baseline(s: Summary, dense: Summary) -> Baseline:
-    speed_up = dense.time_s / s.time_s
-    share = s.record["flop"] / dense.record["flop"] if dense.record["flop"] else None
-    return Baseline(dense, speed_up, share * speed_up if share is not None else None)

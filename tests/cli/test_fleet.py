@@ -127,7 +127,7 @@ def test_a_slow_link_differs_from_a_host_whose_links_are_all_slow(lines):
 def test_a_file_is_read_back_unchanged(lines, tmp_path):
     file = fleet_of(lines, {"a": 1.0, "b": 1.0}, runs=2)
     path = tmp_path / "fleet.jsonl"
-    text = [json.dumps(file.header), *(json.dumps(r.as_line()) for r in file.runs)]
+    text = [json.dumps(file.header), *(json.dumps(vars(r)) for r in file.runs)]
     path.write_text("\n".join(text) + '\n{"host": "incomplete')
     again = fleet.read_fleet(path)
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
+from deepbench.machine import describe
 from deepbench.measure import process
 from deepbench.measure.group.link import RANK_VARIABLES, RankInfo
 from deepbench.measure.wire import Connection, Message
@@ -348,15 +349,8 @@ def _address_file(info: RankInfo) -> Path:
 
 def _addresses() -> list[str]:
     """Where this host may be reached: its name, and the address of each interface, the loopback last."""
-    import fcntl
-
-    addresses = [socket.gethostname()]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(probe, 0x8915, struct.pack("256s", name[:15].encode()))  # SIOCGIFADDR
-                addresses.append(socket.inet_ntoa(answer[20:24]))
-    return sorted(dict.fromkeys(addresses), key=lambda a: a.startswith("127."))
+    addresses = dict.fromkeys([socket.gethostname(), *describe.network_addresses().values()])
+    return sorted(addresses, key=lambda a: a.startswith("127."))
 
 
 if __name__ == "__main__":

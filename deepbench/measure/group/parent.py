@@ -30,6 +30,9 @@ from deepbench.native import mpi
 # Ranks are asked to end before they are killed, so that launchers can clean up their shared memory.
 GRACE_S = 2.0
 
+# A rank finds the address of the coordinator in its environment.
+RANK_COMMAND = launch.module_command("deepbench.measure.group.rank")
+
 # How often processes are checked while no message comes, and how long to wait for exit codes: a rank that fails before
 # it connects sends nothing.
 CHECK_S = 1.0
@@ -116,11 +119,11 @@ class Coordinator:
         if not self.hosts:
             shared["TMPDIR"] = scratch
         if self.launcher is not None:
-            self._children = [process.start([*self.launcher, *launch.rank_command()], shared, output)]
+            self._children = [process.start([*self.launcher, *RANK_COMMAND], shared, output)]
             return
         for rank in range(self.ranks):
             environment = {**shared, link.RANK: str(rank), link.RANKS: str(self.ranks)}
-            command = launch.rank_command()
+            command = RANK_COMMAND
             if self.hosts:
                 command = launch.on_host(self.hosts[rank * len(self.hosts) // self.ranks], environment, command)
             self._children.append(process.start(command, environment, output))

@@ -19,7 +19,7 @@ from deepbench.machine import describe
 from deepbench.measure.check import Verdict, verdict_of
 from deepbench.measure.clock import Sample, measure_kernel, take_sample
 from deepbench.measure.group.link import Group
-from deepbench.measure.steps import CheckResult, Finding, Timing, timing_of
+from deepbench.measure.steps import CheckResult, Timing, timing_of
 from deepbench.native import callloop
 from deepbench.plan.modes import Rules
 from deepbench.results.record import GroupFacts
@@ -98,11 +98,6 @@ class Part:
         """Prepare the kernel, and a timer for it."""
         kernel = backend.prepare_ranks(case, arrays)
         return cls(group, op, case, arrays, kernel, callloop.each_timer(kernel))
-
-    @property
-    def step(self) -> Finding:
-        """What the record says of the kernel."""
-        return Finding(notes=self.op.facts(self.case) | self.kernel.notes)
 
     def first_call(self) -> Sample:
         """Time the very first call."""

@@ -71,12 +71,13 @@ class Layer:
         self.lengths = np.full(p.batch, p.timesteps, np.int32)
         self.x_desc, self.y_desc = self.data(self.width), self.data(p.hidden)
         self.state_desc = self.state()
-        # All of them have the type of the data, as libraries require.
-        names = ["x", "h0", "c0", "y", "dy", "dx", "dh0", "dc0"]
+        # The gradient of the weights needs those of the data. All of them have the type of the data.
+        needed = {"dx": "x", "dh0": "h0", "dc0": "c0"} if case.direction == "backward_weights" else {}
+        width = dtype(self.type_name).itemsize
         self.memory = {
-            name: Memory(self.gpu, self._size_of(name) * dtype(self.type_name).itemsize, f"array {name}")
-            for name in names
-            if name in arrays or self._needs(name)
+            name: Memory(self.gpu, arrays[name if name in arrays else needed[name]].size * width, f"array {name}")
+            for name in ["x", "h0", "c0", "y", "dy", "dx", "dh0", "dc0"]
+            if name in arrays or needed.get(name) in arrays
         }
 
     # ---- calls of the library
@@ -160,15 +161,6 @@ class Layer:
     def call(self, name: str, *arguments: Any) -> Call:
         """A call in the stream; None is passed as a null pointer."""
         return self.backend.prepare_call(name, *(0 if a is None else a for a in arguments))
-
-    def _needs(self, name: str) -> bool:
-        """Whether the gradient of the weights needs this gradient of the data."""
-        gradients = ("dx", "dh0", *(("dc0",) if "c0" in self.arrays else ()))
-        return self.case.direction == "backward_weights" and name in gradients
-
-    def _size_of(self, name: str) -> int:
-        array = self.arrays[name if name in self.arrays else name.removeprefix("d")]
-        return int(array.size)
 
     def address(self, name: str) -> int | None:
         """The address of an array of data; None if this layer does not have it."""

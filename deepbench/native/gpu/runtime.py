@@ -21,13 +21,8 @@ WORKSPACE_BYTES = 64 * 2**20
 
 # Our type names → their names in `vendor.py`.
 TYPES = {
-    "f32": "R_32F",
-    "f16": "R_16F",
-    "bf16": "R_16BF",
-    "s8": "R_8I",
-    "s32": "R_32I",
-    "f8e4m3": "R_8F_E4M3",
-    "f8e5m2": "R_8F_E5M2",
+    **{"f32": "R_32F", "f16": "R_16F", "bf16": "R_16BF", "s8": "R_8I", "s32": "R_32I"},
+    **{"f8e4m3": "R_8F_E4M3", "f8e5m2": "R_8F_E5M2"},
 }
 
 
@@ -266,14 +261,10 @@ class Stall:
             return False
         return True
 
-    def release(self) -> None:
-        """Let the stream run."""
+    def release(self, for_good_because: str | None = None) -> None:
+        """Let the stream run; with a reason, never hold it back again."""
+        self.reason = for_good_because or self.reason
         self._word.value = self._turn
-
-    def give_up(self, reason: str) -> None:
-        """Let the stream run, and never hold it back again."""
-        self.reason = reason
-        self.release()
 
 
 class Memory:

@@ -165,7 +165,10 @@ class AmdSmi(Sensors):
     def _find(self) -> ctypes.c_void_p:
         gpu, device = self._gpu, ctypes.c_void_p()
         gpu.call("amdsmi_init", AMD_GPUS)
-        gpu.call("amdsmi_get_processor_handle_from_bdf", _bus_number(gpu.bus_id), ctypes.byref(device))
+        # `0000:3B:00.0` as 48 bits of domain, 8 of bus, 5 of device and 3 of function.
+        domain, bus, slot, function = (int(part, 16) for part in re.split("[:.]", gpu.bus_id))
+        number = domain << 16 | bus << 8 | slot << 3 | function
+        gpu.call("amdsmi_get_processor_handle_from_bdf", number, ctypes.byref(device))
         return device
 
     def clock_mhz(self, which: str) -> float | None:
@@ -198,12 +201,6 @@ class AmdSmi(Sensors):
         addresses = ctypes.byref(count), ctypes.byref(microjoules), ctypes.byref(timestamp)
         status = self._status("amdsmi_get_energy_count", self._device, *addresses)
         return count.value * microjoules.value / 1000 if status == 0 else None
-
-
-def _bus_number(bus_id: str) -> int:
-    """`0000:3B:00.0` as 48 bits of domain, 8 of bus, 5 of device and 3 of function."""
-    domain, bus, device, function = (int(part, 16) for part in re.split("[:.]", bus_id))
-    return domain << 16 | bus << 8 | device << 3 | function
 
 
 def sensors(gpu: Runtime) -> Sensors | None:

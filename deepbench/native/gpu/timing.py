@@ -106,7 +106,7 @@ class DeviceTimer:
         gpu.synchronize()
         reason = f"launching the calls into a stalled stream took over {STALL_MOST_S} s"
         # Started before the stall, so that the stream is released whatever happens.
-        self._watchdog = threading.Timer(STALL_MOST_S, gpu.stall.give_up, (reason,))
+        self._watchdog = threading.Timer(STALL_MOST_S, gpu.stall.release, (reason,))
         self._watchdog.daemon = True
         self._watchdog.start()
         if gpu.stall.begin():
@@ -123,7 +123,9 @@ class DeviceTimer:
                 self._gpu.function("cudaGetLastError")()
                 self.clock = "stalled events" if repeats * self._calls <= MOST_STALLED_CALLS else "events"
                 return self._between(lambda: self._enqueue(repeats))
-            self._drop_graphs()
+            for earlier in self._graphs.values():  # after warm-up every sample has the same number of calls
+                self._gpu.call("cudaGraphExecDestroy", earlier)
+            self._graphs.clear()
             self._graphs[repeats] = graph
         gpu, graph = self._gpu, self._graphs[repeats]
         return self._between(lambda: gpu.call("cudaGraphLaunch", graph, gpu.stream))
@@ -141,12 +143,6 @@ class DeviceTimer:
         gpu.call("cudaGraphUpload", executable, gpu.stream)
         gpu.synchronize()
         return executable
-
-    def _drop_graphs(self) -> None:
-        """One graph is enough: after warm-up every sample has the same number of calls."""
-        for graph in self._graphs.values():
-            self._gpu.call("cudaGraphExecDestroy", graph)
-        self._graphs.clear()
 
     def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
         """For the record: the clock, the time that a user sees, and joules per call over a window of `energy_s`.

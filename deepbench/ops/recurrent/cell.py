@@ -55,7 +55,11 @@ class Cell:
         x = x if self.is_float else self.state(x)
         from_x = (x[:, None, :] if self.w is None else x[:, :, None] * self.w) + self.b[:gates]  # (rows, G, H)
         if self.problem.cell == "gru" and not self.resets_after:
-            return self._step_reset_before(from_x, h)
+            from_h = (h @ self.r[:, : 2 * hidden]).reshape(-1, 2, hidden)
+            u, r = (_sigmoid(from_x[:, j] + from_h[:, j]) for j in (0, 1))
+            reset = self.rounded(r * h)
+            g = np.tanh(from_x[:, 2] + reset @ self.r[:, 2 * hidden :])
+            return u * h + (1 - u) * g, {"h": h, "u": u, "r": r, "g": g, "reset": reset}
         from_h = (h @ self.r).reshape(-1, gates, hidden)
         if self.problem.cell == "vanilla":
             return np.maximum(from_x[:, 0] + from_h[:, 0], 0), {"h": h}
@@ -69,15 +73,6 @@ class Cell:
         inner = from_h[:, 2] + self.b[3]
         g = np.tanh(from_x[:, 2] + r * inner)
         return u * h + (1 - u) * g, {"h": h, "u": u, "r": r, "g": g, "inner": inner}
-
-    def _step_reset_before(self, from_x: Array, h: Array) -> tuple[Array, Arrays]:
-        """A GRU that resets before its product."""
-        hidden = self.problem.hidden
-        from_h = (h @ self.r[:, : 2 * hidden]).reshape(-1, 2, hidden)
-        u, r = (_sigmoid(from_x[:, j] + from_h[:, j]) for j in (0, 1))
-        reset = self.rounded(r * h)
-        g = np.tanh(from_x[:, 2] + reset @ self.r[:, 2 * hidden :])
-        return u * h + (1 - u) * g, {"h": h, "u": u, "r": r, "g": g, "reset": reset}
 
 
 def _sigmoid(a: Array) -> Array:

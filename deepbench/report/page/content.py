@@ -284,14 +284,12 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     if not comparison.cases:
         return _no_pair(names, comparison.left_out[:3])
     ratio = next(m.ratio for m in comparison.means() if m.name == "all")
+    mean = _mean_sentence(names, ratio, len(comparison.cases), "cases")
     rows = zip(comparisons.cases(comparison).rows, comparisons.ordered(comparison), strict=True)
     return {
         "first": names[0],
         "second": names[1],
-        "heading": [
-            _mean_sentence(names, ratio, len(comparison.cases), "cases"),
-            *comparisons.heading(comparison, names),
-        ],
+        "heading": [mean, *comparisons.heading(comparison, names)],
         "means": comparisons.means(comparison).rows,
         "cases": [{**row, "title": row["case"], "case": c.case} for row, c in rows],
         "sentences": comparisons.sentences(comparison),
@@ -318,22 +316,13 @@ def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
             *(f"differs: {text}" for text in published.differences(matches, machine)),
         ],
         "means": [
-            {
-                "geometric mean": " ".join(dict.fromkeys((str(row["op"]), str(row["precision"])))),
-                "cases": row["cases"],
-                "ratio": row["ratio"],
-            }
+            {"geometric mean": " ".join(dict.fromkeys((str(row["op"]), str(row["precision"]))))}
+            | {key: row[key] for key in ("cases", "ratio")}
             for row in published_tables.means(matches).rows
         ],
         "cases": [
-            {
-                **{key: row[key] for key in same},
-                "case": m.ours.record["case"],
-                "title": row["problem"],
-                "first": row["ours"],
-                "second": row["theirs"],
-                "verdict": None,
-            }
+            {**{key: row[key] for key in same}, "case": m.ours.record["case"], "title": row["problem"]}
+            | {"first": row["ours"], "second": row["theirs"], "verdict": None}
             for row, m in rows
         ],
         "sentences": [],

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 from deepbench.core.case import Case, read_field
 from deepbench.core.collective import CollectiveOp
@@ -161,23 +161,16 @@ def sheets() -> tuple[Sheet, ...]:
 @cache
 def results() -> tuple[Result, ...]:
     """All published times, in the order of the sheets."""
+    texts = ("op", "machine", "suite", "problem", "direction", "precision", "how", "note", "sheet")
     return tuple(
         Result(
-            op=r["op"],
-            machine=r["machine"],
-            suite=r["suite"],
+            **{name: cast(Any, r[name]) for name in texts},
             row=int(r["row"]),
-            problem=r["problem"],
-            direction=r["direction"],
-            precision=r["precision"],
             time_s=float(r["time_ms"]) / 1e3,
             published_flop_per_s=float(r["published_tflops"]) * 1e12 if r["published_tflops"] else None,
             published_bytes_per_s=float(r["published_gbytes_per_s"]) * 1e9 if r["published_gbytes_per_s"] else None,
-            how=r["how"],
             padded=r["padded"] == "1",
             dense_time_s=float(r["dense_time_ms"]) / 1e3 if r["dense_time_ms"] else None,
-            note=r["note"],
-            sheet=r["sheet"],
             sheet_row=int(r["sheet_row"]),
         )
         for r in _rows("results.csv")

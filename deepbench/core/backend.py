@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from deepbench.core import registry
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+@cache
 def marks_of_every_op() -> list[Mark]:
     """The marks of a backend that supports everything that ops allow, except groups."""
     from deepbench.core.op import all_ops
@@ -72,6 +74,11 @@ def kernel(
         return method
 
     return mark
+
+
+@cache
+def _marked_methods(backend: type[Backend]) -> list[tuple[str, Mark]]:
+    return [(name, mark) for name in dir(backend) for mark in getattr(getattr(backend, name), "marks", ())]
 
 
 class Backend(ABC):
@@ -128,8 +135,7 @@ class Backend(ABC):
 
     def marks(self) -> list[Mark]:
         """What the marked methods serve."""
-        methods = (getattr(type(self), name) for name in dir(type(self)))
-        return [mark for method in methods for mark in getattr(method, "marks", ())]
+        return [mark for _, mark in _marked_methods(type(self))]
 
     def supports(self, op: str, precision: str, direction: str) -> bool:
         """Whether a method is marked for this."""
@@ -137,9 +143,8 @@ class Backend(ABC):
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         """Call the method that is marked for this case."""
-        for name in dir(type(self)):
-            marks = getattr(getattr(type(self), name), "marks", ())
-            if any(mark.serves(case.op, case.precision.name, case.direction) for mark in marks):
+        for name, mark in _marked_methods(type(self)):
+            if mark.serves(case.op, case.precision.name, case.direction):
                 kernel: Kernel | None = getattr(self, name)(case, arrays)
                 if kernel is None:
                     raise TypeError(f"{name}() of {self.title} returned None, not a Kernel")

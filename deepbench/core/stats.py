@@ -265,10 +265,13 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | No
 
     All pairs are used. None below two pairs.
     """
-    if len(a) < 2:
-        return None
-    logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
-    return Difference(mean(logs), stdev(logs) / math.sqrt(len(logs)), len(logs) - 1)
+    return difference_of_pairs([math.log(y / x) for x, y in zip(a, b, strict=True)])
+
+
+def difference_of_pairs(log_ratios: Sequence[float]) -> Difference | None:
+    """The mean of independent logarithms of ratios, with its standard error; None below two."""
+    n = len(log_ratios)
+    return Difference(mean(log_ratios), stdev(log_ratios) / math.sqrt(n), n - 1) if n >= 2 else None
 
 
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:

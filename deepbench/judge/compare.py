@@ -21,6 +21,7 @@ from typing import Any
 
 from deepbench.core import stats
 from deepbench.core.variables import thread_variables
+from deepbench.judge import heats
 from deepbench.machine import describe
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record
@@ -196,7 +197,7 @@ def compare_files(
         elif why_a or why_b:
             comparison.left_out.append(f"{text}: {why_a or why_b} in {(a if why_a else b).path.name}")
         else:
-            difference, paired = _difference(summary, other, interleaved, between_sessions)
+            difference, paired = difference_of_rounds(summary.rounds, other.rounds, interleaved, between_sessions)
             comparison.cases.append(
                 ComparedCase(text, summary, other, difference, paired, None, margin, comparison.between_sessions)
             )
@@ -241,14 +242,19 @@ def difference_of(
     return stats.faster_half_difference(a, b, 0.0 if interleaved else between_sessions), False
 
 
-def _difference(
-    a: Summary, b: Summary, interleaved: bool, between_sessions: float
+def difference_of_rounds(
+    a: Sequence[Record], b: Sequence[Record], interleaved: bool, between_sessions: float = 0.0
 ) -> tuple[stats.Difference | None, bool]:
-    rounds_a, rounds_b = a.rounds, b.rounds
+    """The difference of two cases from their rounds, and whether it comes from pairs: of heats, where they met in any.
+
+    Files that are older than heats have process times only.
+    """
+    if (in_heats := stats.difference_of_pairs(heats.log_ratios(a, b))) is not None:
+        return in_heats, True
     if interleaved:
-        both = {r["round"] for r in rounds_a} & {r["round"] for r in rounds_b}
-        rounds_a, rounds_b = ([r for r in side if r["round"] in both] for side in (rounds_a, rounds_b))
-    return difference_of(process_times_s(rounds_a), process_times_s(rounds_b), interleaved, between_sessions)
+        both = {r["round"] for r in a} & {r["round"] for r in b}
+        a, b = ([r for r in side if r["round"] in both] for side in (a, b))
+    return difference_of(process_times_s(a), process_times_s(b), interleaved, between_sessions)
 
 
 def _same_run(a: ResultFile, b: ResultFile) -> bool:

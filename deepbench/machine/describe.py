@@ -230,13 +230,16 @@ class OtherPrograms:
         self._allowed = allowed
         self._begin = self._now()
 
-    def cpus(self) -> float | None:
-        """Average number of busy CPUs, such as 0.97; None if unknown or if the interval is too short."""
+    def cpus(self, rivals_s: float = 0.0) -> float | None:
+        """Average number of busy CPUs, such as 0.97; None if unknown or if the interval is too short.
+
+        `rivals_s` are the CPU seconds of other processes that are not counted, because they belong to the measurement.
+        """
         end = self._now()
         if self._begin is None or end is None or end[0] - self._begin[0] < LEAST_INTERVAL_S:
             return None
         wall_s, busy_s, own_s = (e - b for e, b in zip(end, self._begin, strict=True))
-        return float(f"{max(0.0, busy_s - own_s) / wall_s:.3g}")
+        return float(f"{max(0.0, busy_s - own_s - rivals_s) / wall_s:.3g}")
 
     def _now(self) -> tuple[float, float, float] | None:
         """Seconds of wall time, of CPU time of all programs, and of CPU time of this process."""

@@ -24,6 +24,9 @@ BLOCK = 5
 # When it keeps more than this share twice in a row, more samples will not help.
 LEAST_SHRINKAGE = 0.9
 
+# Unmeasured calls at the start of a slice: for about this long, at least one, at most so many.
+UNMEASURED_S, MOST_UNMEASURED = 1e-3, 10_000
+
 Loop = Literal["native", "python"]
 Stopped = Literal["sure", "unstable", "time", "first_call"]
 
@@ -130,27 +133,99 @@ def take_sample(clock: Clock, turns: int) -> Sample:
     return Sample(call_s, round(cpu_s, 9), after.involuntary_switches - before.involuntary_switches, steal)
 
 
+class Sampler:
+    """The samples of one process: warmed up at the start, then taken slice by slice until a reason to stop.
+
+    Between two slices other processes may run, so each slice begins with some calls that are not measured. `first` is
+    the very first call, whose result has been checked.
+    """
+
+    def __init__(self, clock: Clock, rules: Rules, first: Sample, loop: Loop) -> None:
+        self._clock, self._rules, self._first, self._loop = clock, rules, first, loop
+        self._samples: list[Sample] = []
+        self._slices: list[int] = []
+        self._look, self._widths, self._not_shrinking = rules.least_samples, [float("inf")], 0
+        self.stopped: Stopped | None = None
+        """The reason to stop; None while there is none. Further slices may follow, to be compared with rivals."""
+        self.spent_s = 0.0
+        """Seconds of all slices."""
+        self.calls = 0
+        """Calls in all slices, those that were not measured included."""
+        if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
+            self._turns, self._warm_up_turns, self._warm_up_s = 1, 0, 0.0
+            self._samples, self._slices, self.stopped = [first], [0], "first_call"
+        else:
+            self._turns, self._warm_up_turns, self._warm_up_s = _warm_up(clock, rules, first.call_s)
+
+    def slice(self, number: int, seconds: float | None) -> None:
+        """Take samples for this many seconds, at least one; None: until there is a reason to stop."""
+        clock, before_s = self._clock, self.spent_s
+        if seconds is not None:
+            self._return_to_work(seconds)
+        begin = clock.now()
+        while True:
+            self._samples.append(take_sample(clock, self._turns))
+            self._slices.append(number)
+            self.calls += self._turns * clock.turn
+            in_slice_s = clock.now() - begin
+            self.spent_s = before_s + in_slice_s
+            self.stopped = self.stopped or self._reason_to_stop()
+            if self.stopped if seconds is None else in_slice_s >= seconds:
+                return
+
+    def _return_to_work(self, seconds: float) -> None:
+        """Make calls that are not measured: caches, branch predictors and waiting threads belonged to others."""
+        call_s = self._samples[-1].call_s if self._samples else self._first.call_s
+        turns = min(MOST_UNMEASURED, max(1, round(UNMEASURED_S / max(call_s * self._clock.turn, 1e-9))))
+        if call_s * self._clock.turn < seconds:
+            self._clock.run(turns)
+            self.calls += turns * self._clock.turn
+
+    def _reason_to_stop(self) -> Stopped | None:
+        """Looks at each doubling of the number of samples."""
+        samples, rules = self._samples, self._rules
+        if self.spent_s >= rules.most_s:
+            return "time"
+        if len(samples) < self._look or self.spent_s < rules.least_s:
+            return None
+        self._look = 2 * len(samples)
+        undisturbed = _undisturbed(samples, self._turns * self._clock.turn)
+        interval = stats.median_interval(undisturbed)
+        if interval is None:
+            return None
+        width = (interval[1] - interval[0]) / median(undisturbed)
+        if width <= rules.target:
+            return "sure"
+        self._not_shrinking = self._not_shrinking + 1 if width > LEAST_SHRINKAGE * self._widths[-1] else 0
+        self._widths.append(width)
+        return "unstable" if self._not_shrinking == 2 else None
+
+    def measurement(self) -> Measurement:
+        """What was measured."""
+        samples, turn = self._samples, self._clock.turn
+        assert self.stopped is not None, "there is a reason to stop"
+        return {
+            "samples_s": [s.call_s for s in samples],
+            "slices": self._slices,
+            "calls_per_sample": 1 if self.stopped == "first_call" else self._turns * turn,
+            "cpu_s": [s.cpu_s for s in samples],
+            "involuntary_switches": [s.involuntary_switches for s in samples],
+            "steal_s": [s.steal_s for s in samples],
+            "first_call_s": self._first.call_s,
+            "warm_up_calls": self._warm_up_turns * turn,
+            "warm_up_s": round(self._warm_up_s, 6),
+            "stopped": self.stopped,
+            "loop": self._loop,
+            "device": None,
+        }
+
+
 def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop) -> Measurement:
-    """Warm up and sample until a reason to stop. `first` is the very first call, whose result has been checked."""
-    if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
-        samples, turns, warm_up_turns, warm_up_s = [first], 1, 0, 0.0
-        stopped: Stopped = "first_call"
-    else:
-        turns, warm_up_turns, warm_up_s = _warm_up(clock, rules, first.call_s)
-        samples, stopped = _sample(clock, rules, turns)
-    return {
-        "samples_s": [s.call_s for s in samples],
-        "calls_per_sample": 1 if stopped == "first_call" else turns * clock.turn,
-        "cpu_s": [s.cpu_s for s in samples],
-        "involuntary_switches": [s.involuntary_switches for s in samples],
-        "steal_s": [s.steal_s for s in samples],
-        "first_call_s": first.call_s,
-        "warm_up_calls": warm_up_turns * clock.turn,
-        "warm_up_s": round(warm_up_s, 6),
-        "stopped": stopped,
-        "loop": loop,
-        "device": None,
-    }
+    """Warm up and sample without pause until a reason to stop."""
+    sampler = Sampler(clock, rules, first, loop)
+    if sampler.stopped is None:
+        sampler.slice(0, None)
+    return sampler.measurement()
 
 
 def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
@@ -180,32 +255,6 @@ def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int,
         turns = turns if settled else wanted
         if (flat and settled) or spent >= rules.warm_up_s:
             return turns, total, spent
-
-
-def _sample(clock: Clock, rules: Rules, turns: int) -> tuple[list[Sample], Stopped]:
-    """Take samples until the rules say stop; the samples and the reason. Looks at each doubling of their number."""
-    start, look, widths = clock.now(), rules.least_samples, [float("inf")]
-    samples: list[Sample] = []
-    not_shrinking = 0
-    while True:
-        samples.append(take_sample(clock, turns))
-        spent = clock.now() - start
-        if spent >= rules.most_s:
-            return samples, "time"
-        if len(samples) < look or spent < rules.least_s:
-            continue
-        look = 2 * len(samples)
-        undisturbed = _undisturbed(samples, turns * clock.turn)
-        interval = stats.median_interval(undisturbed)
-        if interval is None:
-            continue
-        width = (interval[1] - interval[0]) / median(undisturbed)
-        if width <= rules.target:
-            return samples, "sure"
-        not_shrinking = not_shrinking + 1 if width > LEAST_SHRINKAGE * widths[-1] else 0
-        if not_shrinking == 2:
-            return samples, "unstable"
-        widths.append(width)
 
 
 def _undisturbed(samples: list[Sample], calls: int) -> list[float]:

@@ -14,7 +14,8 @@ from deepbench.core.errors import BadInput
 from deepbench.judge import limits, selftest
 from deepbench.judge.selftest import ColdProof
 from deepbench.machine import describe, remembered
-from deepbench.measure.parent import measure_case, open_backend
+from deepbench.measure.heat import measure_case
+from deepbench.measure.parent import open_backend
 from deepbench.plan.modes import DEFAULT
 from deepbench.results.summary import process_time_s
 

@@ -32,7 +32,7 @@ from deepbench.judge.fleet import judge
 from deepbench.judge.outliers import tournament
 from deepbench.measure import launch, process
 from deepbench.measure.group import launcher
-from deepbench.measure.parent import measure_case
+from deepbench.measure.heat import measure_case
 from deepbench.measure.session import Step, open_libraries
 from deepbench.plan.modes import QUICK
 from deepbench.results.file import Store

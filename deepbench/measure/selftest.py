@@ -10,7 +10,7 @@ from deepbench.core.errors import BadInput
 from deepbench.judge import compare, selftest
 from deepbench.machine import describe, remembered
 from deepbench.measure import cold
-from deepbench.measure.parent import measure_case
+from deepbench.measure.heat import measure_case
 from deepbench.measure.session import Progress, measure_rounds
 from deepbench.native import callloop
 from deepbench.plan.cases import Choices, expand

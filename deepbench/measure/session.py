@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,8 @@ from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.measure import cold
-from deepbench.measure.parent import measure_case, open_backend
+from deepbench.measure.heat import Rival, measure_case, measure_heat
+from deepbench.measure.parent import open_backend
 from deepbench.plan.cases import Planned
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, QUICK, Rounds, Rules
@@ -84,11 +86,10 @@ class Options:
         """The same, for groups on these hosts."""
         return replace(self, hosts=tuple(hosts))
 
-    @property
-    def rules(self) -> Rules:
-        """How each process samples."""
-        rules = MODES[self.mode].rules
-        return replace(rules, energy_s=ENERGY_S) if self.energy else rules
+    def rules(self, of_sides: bool) -> Rules:
+        """How each process samples, of a run or of the sides of a comparison."""
+        mode = MODES[self.mode]
+        return replace(mode.rules_of_sides if of_sides else mode.rules, energy_s=ENERGY_S if self.energy else None)
 
     def processes(self, of_sides: bool) -> Rounds:
         """How many processes measure each case, or each side of a comparison."""
@@ -118,9 +119,9 @@ class Session:
         plan = file.header["plan"]
         self.file = file
         self._store = store
-        self._timeout_s = timeout_s or plan["timeout_s"]
-        self._rules, self._rounds = Rules(**plan["rules"]), Rounds(**plan["rounds"])
-        self._hosts = plan.get("hosts") or []
+        self.timeout_s = timeout_s or plan["timeout_s"]
+        self.rules, self._rounds = Rules(**plan["rules"]), Rounds(**plan["rounds"])
+        self.hosts = plan.get("hosts") or []
         self.planned = [Planned(parse_case(p["case"]), p["sources"]) for p in plan["cases"]]
         self._sources = {p["case"]: p["sources"] for p in plan["cases"]}
         self._unavailable = {
@@ -135,7 +136,9 @@ class Session:
         ]
         self._limits = limits.Limits(file.limits)
         """From probes alone: what a result reached does not raise the limit that judges it."""
-        self._environment = {**cold.environment(self.cases, file.header["machine"]), **(environment or {})}
+        self._sharing = [self]
+        """The sessions whose files get each new limit."""
+        self.environment = {**cold.environment(self.cases, file.header["machine"]), **(environment or {})}
 
     # ---- create and resume
 
@@ -193,56 +196,65 @@ class Session:
         plan = self.file.header["plan"]
         budget_s, seed = plan.get("budget_s"), plan["order_seed"]
         ends = None if budget_s is None else (time.monotonic() if begin is None else begin) + budget_s
-        self.probe([case for case, _ in queue(self.planned, self.file.records, self._rounds, seed)], progress)
+        next_heats = queue(self.planned, self.file.records, self._rounds, seed)
+        self.probe([case for heat in next_heats for case, _ in heat], progress)
         forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
         widths: dict[tuple[str, int], float] = {}
 
-        def batch() -> list[tuple[Case, int]]:
+        def batch() -> list[list[tuple[Case, int]]]:
             if ends is None:
                 return queue(self.planned, self.file.records, self._rounds, seed)
             left_s = ends - time.monotonic()
-            item = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
-            return [] if item is None else [item]
+            heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
+            return [heat] if heat else []
 
-        while items := batch():
-            for case, number in items:
-                progress(Step(f"round {number}  {case.text}", forecast.done, forecast.total, forecast.left_s))
-                forecast.add(self.measure(case, number))
+        while heats := batch():
+            for heat in heats:
+                names = ", ".join(dict.fromkeys(case.backend for case, _ in heat))
+                case, number = heat[0]
+                text = f"round {number}  {case.text.replace(f' {case.backend} ', f' {names} ', 1)}"
+                progress(Step(text, forecast.done, forecast.total, forecast.left_s))
+                for record in measure_together([(self, case, number) for case, number in heat]):
+                    forecast.add(record)
 
-    def measure(self, case: Case, number: int) -> Record:
-        """Measure one round of a case in a fresh process, judge the record and keep it."""
-        try:
-            if case.backend in self._unavailable:
-                record = make_record(case, number, "unavailable", self._unavailable[case.backend])
-            else:
-                record = self._measure(case, number, self._rules, self._hosts)
-            record = limits.judge_rate(
-                record, self._limits, self._libraries, lambda c, n: self._measure(c, n, DEFAULT.rules), self._keep_limit
-            )
-        except KeyboardInterrupt:
-            self._keep(make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
-            raise
-        record = {**record, "sources": self._sources[case.text]}
+    def begin(self, case: Case, number: int) -> Record | None:
+        """The record of a case whose library is not here; None for all others, which must be measured."""
+        if case.backend in self._unavailable:
+            return make_record(case, number, "unavailable", self._unavailable[case.backend])
+        return None
+
+    def finish(self, case: Case, record: Record) -> Record:
+        """Judge the rate of a measured record, and keep the record."""
+        if record["status"] != "interrupted":
+            longer = partial(self._measure, rules=DEFAULT.rules)
+            record = limits.judge_rate(record, self._limits, self._libraries, longer, self._keep_limit)
+            record = {**record, "sources": self._sources[case.text]}
         self._keep(record)
         return record
 
-    def _measure(self, case: Case, number: int, rules: Rules, hosts: Sequence[str] = ()) -> Record:
-        return measure_case(case, number, rules, self._timeout_s, hosts, self._environment)
+    def _measure(self, case: Case, number: int, rules: Rules) -> Record:
+        return measure_case(case, number, rules, self.timeout_s, (), self.environment)
 
     def _keep(self, record: Record) -> None:
         self._store.append(record)
         self.file.records.append(record)
 
     def _keep_limit(self, limit: Limit) -> None:
-        self._store.append({"limit": limit})
-        self.file.limits.append(limit)
+        for session in self._sharing:
+            session._store.append({"limit": limit})
+            session.file.limits.append(limit)
+
+    def share_limits(self, other: Session) -> None:
+        """Judge by the same limits as another new session, so that two sides of a comparison cannot differ in them."""
+        self._limits = other._limits
+        self._sharing = other._sharing = [other, self]
 
     def estimate(self, case: Case) -> float:
         """Seconds that a round of a case takes, roughly."""
         if case.backend in self._unavailable:
             return 0.0
         peak = self._limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
-        return estimated_s(case, peak, self._rules)
+        return estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
         """Measure the limits that these cases need and that are not known here yet."""
@@ -251,11 +263,36 @@ class Session:
             [case for case in cases if case.backend not in self._unavailable],
             self._libraries,
             self.file.header["machine"],
-            lambda case, number: self._measure(case, number, QUICK.rules),
+            partial(self._measure, rules=QUICK.rules),
             self._keep_limit,
             lambda title: progress(Step(title)),
             self.file.header["plan"].get("budget_s"),
         )
+
+
+def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Record]:
+    """Measure one round of rivals in one heat; judge and keep each record in its session.
+
+    On KeyboardInterrupt each case that has no record yet becomes one with the status `interrupted`.
+    """
+    records: dict[int, Record] = {}
+    try:
+        for i, (session, case, number) in enumerate(entries):
+            if (record := session.begin(case, number)) is not None:
+                records[i] = session.finish(case, record)
+        here = [i for i in range(len(entries)) if i not in records]
+        if here:
+            session, _, number = entries[here[0]]
+            rivals = [Rival(entries[i][1], entries[i][0].environment) for i in here]
+            measured = measure_heat(rivals, number, session.rules, session.timeout_s, session.hosts)
+            for i, record in zip(here, measured, strict=True):
+                records[i] = entries[i][0].finish(entries[i][1], record)
+    except KeyboardInterrupt:
+        for i, (session, case, number) in enumerate(entries):
+            if i not in records:
+                session.finish(case, make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
+        raise
+    return [records[i] for i in range(len(entries))]
 
 
 # ---- the header of a new file
@@ -276,7 +313,7 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
         "mode": options.mode,
         "order_seed": random.SystemRandom().randrange(2**31),
         "timeout_s": options.case_timeout_s,
-        "rules": asdict(options.rules),
+        "rules": asdict(options.rules(side is not None)),
         "hosts": list(options.hosts),
         "budget_s": options.budget_s,
         **({"interleaved": dict(side)} if side else {}),

@@ -23,7 +23,15 @@ from deepbench.core.errors import BadInput
 from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning
 from deepbench.judge import compare
 from deepbench.machine import describe
-from deepbench.measure.session import Options, Progress, Session, Step, no_progress, open_libraries
+from deepbench.measure.session import (
+    Options,
+    Progress,
+    Session,
+    Step,
+    measure_together,
+    no_progress,
+    open_libraries,
+)
 from deepbench.plan.cases import Choices, Planned, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import Entry, read_words
@@ -173,7 +181,7 @@ def queue(
 
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     """Whether the rounds so far show that the sides differ, or that they are the same."""
-    difference, _ = compare.difference_of(compare.process_times_s(a), compare.process_times_s(b), True)
+    difference, _ = compare.difference_of_rounds(a, b, True)
     if difference is None:
         return False
     clear = difference.p < EARLY and compare.verdict_of(difference, difference.p, margin) != "cannot tell"
@@ -203,6 +211,7 @@ class Turns:
                 path = Path(f"{stem}.{side.name}.jsonl")
                 sessions.append(stack.enter_context(Session.create(path, cases, options, mark)))
             stack.pop_all()
+        sessions[1].share_limits(sessions[0])
         return cls(sides, (sessions[0], sessions[1]), pairs)
 
     def __enter__(self) -> Turns:
@@ -221,13 +230,12 @@ class Turns:
         """Measure round after round, both sides of a pair one after the other in random order, until all is decided."""
         plan = self.files[0].header["plan"]
         rounds, seed = Rounds(**plan["rounds"]), plan["order_seed"]
-        coin, done = random.Random(seed), 0
-        for session in self.sessions:
+        done = 0
+        for session in self.sessions:  # the second one adds what the first one did not need
             session.probe(session.cases)
         while batch := queue(self.pairs, *self.files, rounds, seed, compare.MARGIN):
             for i, (pair, number) in enumerate(batch):
                 left = len(batch) * (1 + max(0, rounds.least - number)) - i
                 progress(Step(f"round {number}  {pair.a.text}", done, done + left))
-                for session in coin.sample(self.sessions, 2):
-                    session.measure(pair.a if session is self.sessions[0] else pair.b, number)
+                measure_together([(self.sessions[0], pair.a, number), (self.sessions[1], pair.b, number)])
                 done += 1

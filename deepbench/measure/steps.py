@@ -19,7 +19,7 @@ from deepbench.core.kernel import Device, Kernel, in_turn
 from deepbench.core.variables import thread_variables, tuning
 from deepbench.machine import describe, energy
 from deepbench.measure.check import Verdict, check, fingerprint
-from deepbench.measure.clock import DeviceClock, Loop, Sample, SystemClock, measure_kernel, take_sample
+from deepbench.measure.clock import DeviceClock, Loop, Sample, Sampler, SystemClock, take_sample
 from deepbench.measure.launch import Request
 from deepbench.native import callloop
 from deepbench.results import record as records
@@ -113,6 +113,8 @@ class Findings:
     timing: Timing | None = None
     energy: records.CpuEnergy | None = None
     after: CheckResult | None = None
+    waited_s: float = 0.0
+    """How long rivals had their turns."""
 
 
 def record_of(request: Request, measure: Callable[[Findings], None], where: str = "") -> Record:
@@ -144,7 +146,7 @@ def record_of(request: Request, measure: Callable[[Findings], None], where: str 
             measurement["energy"] = findings.energy
     record["process"] = {
         "started": started.isoformat(timespec="milliseconds"),
-        "duration_s": round(perf_counter() - clock, 4),
+        "duration_s": round(max(0.0, perf_counter() - clock - findings.waited_s), 4),
         "cpus": sorted(os.sched_getaffinity(0)),
         "openmp_runtimes": describe.openmp_runtimes(),
         "environment": tuning(os.environ),
@@ -279,23 +281,43 @@ def first_call(prepared: Prepared) -> Sample:
     return take_sample(_clock(prepared, prepared.first_timer), 1)
 
 
-def measure(request: Request, library: Library, buffers: Buffers, prepared: Prepared, first: Sample) -> Timing:
-    """Sample all kernels in turn."""
-    op, case, rules, kernels, device = request.op, request.case, request.rules, prepared.kernels, prepared.device
-    # The outputs that timing leaves can be checked where repeated calls leave the same as one, and where a kernel is so
-    # long that it is called once. In all other cases another call is made.
-    fresh = op.is_idempotent(case) or (first.call_s >= rules.most_s and len(kernels) == 1)
-    if fresh:
-        _reset(request, buffers.sets, kernels)
-    before = device.conditions() if device is not None else None
-    others = describe.OtherPrograms(library.allowed_cpus)
-    clock = _clock(prepared, prepared.timer, len(kernels))
-    measurement = measure_kernel(clock, request.sampling_rules, first, prepared.loop)
-    measurement["other_cpus"] = others.cpus()
-    facts = {} if device is None else prepared.timer.facts(len(kernels), rules.energy_s)
-    calls = (measurement["warm_up_calls"] or 0) + len(measurement["samples_s"]) * measurement["calls_per_sample"]
-    one_call = fresh and calls == 1 and device is None and rules.energy_s is None
-    return timing_of(measurement, device, before, facts, (op.is_idempotent(case) and kernels[0].repeats) or one_call)
+@dataclass(frozen=True)
+class Sampling:
+    """A kernel that is warmed up and sampled slice by slice, with what was read before."""
+
+    sampler: Sampler
+    request: Request
+    prepared: Prepared
+    before: dict[str, Any] | None
+    others: describe.OtherPrograms
+    fresh: bool
+    """Whether the outputs were reset before the first of these calls."""
+
+    @classmethod
+    def begin(cls, request: Request, library: Library, buffers: Buffers, prepared: Prepared, first: Sample) -> Sampling:
+        """Warm up all kernels in turn."""
+        op, case, kernels, device = request.op, request.case, prepared.kernels, prepared.device
+        # The outputs that timing leaves can be checked where repeated calls leave the same as one, and where a kernel
+        # is so long that it is called once. In all other cases another call is made.
+        fresh = op.is_idempotent(case) or (first.call_s >= request.rules.most_s and len(kernels) == 1)
+        if fresh:
+            _reset(request, buffers.sets, kernels)
+        before = device.conditions() if device is not None else None
+        others = describe.OtherPrograms(library.allowed_cpus)
+        clock = _clock(prepared, prepared.timer, len(kernels))
+        sampler = Sampler(clock, request.sampling_rules, first, prepared.loop)
+        return cls(sampler, request, prepared, before, others, fresh)
+
+    def end(self, rivals_s: float = 0.0) -> Timing:
+        """The samples; `rivals_s` are the CPU seconds of rivals since the beginning."""
+        op, case, rules, device = self.request.op, self.request.case, self.request.rules, self.prepared.device
+        measurement, count = self.sampler.measurement(), len(self.prepared.kernels)
+        measurement["other_cpus"] = self.others.cpus(rivals_s)
+        facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s)
+        calls = (measurement["warm_up_calls"] or 0) + self.sampler.calls
+        one_call = self.fresh and calls == 1 and device is None and rules.energy_s is None
+        valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or one_call
+        return timing_of(measurement, device, self.before, facts, valid)
 
 
 def timing_of(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from deepbench.measure import process, wire
 from deepbench.measure.launch import PARENT, Request
 
 if TYPE_CHECKING:
+    from deepbench.measure.clock import Sampler
     from deepbench.results.record import Record
 
 
@@ -34,8 +35,7 @@ def main() -> None:
         if "open" in message:
             connection.send(open_library(message["open"]))
         else:
-            record = measure_alone(Request.of(message), lambda phase: connection.send({"phase": phase}))
-            connection.send({"record": record})
+            connection.send({"record": measure_alone(Request.of(message), connection)})
     # End without the destructors of libraries: some hang or crash there, and the answer has been sent.
     os._exit(0)
 
@@ -66,9 +66,28 @@ def open_library(name: str) -> dict[str, Any]:
         return {"unavailable": {"reason": str(error), "remedy": "use another build of the library"}}
 
 
-def measure_alone(request: Request, phase: Callable[[str], None]) -> Record:
-    """Measure one round of a case in this process. `phase` is called with the name of each phase when it begins."""
+def take_turns(sampler: Sampler, connection: wire.Connection) -> tuple[float, float]:
+    """Sample when the parent says so; the CPU seconds of rivals meanwhile, and how long this process waited."""
+    waited_s = 0.0
+    connection.send({"ready": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+    while True:
+        begin = perf_counter()
+        message = connection.receive()
+        if message is None:
+            os._exit(1)  # the parent is gone
+        waited_s += perf_counter() - begin
+        if "slice" not in message:
+            return message["rivals_s"], waited_s
+        sampler.slice(message["slice"], message["seconds"])
+        connection.send({"sampled": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+
+
+def measure_alone(request: Request, connection: wire.Connection) -> Record:
+    """Measure one round of a case in this process. The parent is told when each phase begins."""
     from deepbench.measure import steps
+
+    def phase(name: str) -> None:
+        connection.send({"phase": name})
 
     def measure(findings: steps.Findings) -> None:
         steps.check_cores(request)
@@ -87,7 +106,9 @@ def measure_alone(request: Request, phase: Callable[[str], None]) -> Record:
             if findings.before.error is not None:
                 return
         phase("measure")
-        findings.timing = steps.measure(request, findings.library, findings.buffers, prepared, first)
+        sampling = steps.Sampling.begin(request, findings.library, findings.buffers, prepared, first)
+        rivals_s, findings.waited_s = take_turns(sampling.sampler, connection)
+        findings.timing = sampling.end(rivals_s)
         if (window_s := request.rules.energy_s) is not None and prepared.device is None:
             phase("energy")
             findings.energy = steps.measure_energy(prepared, findings.timing, window_s)

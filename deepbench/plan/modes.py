@@ -20,6 +20,8 @@ class Rules:
     """A sample makes as many calls as take about this long, at least one."""
     first_call_counts_s: float | None = None
     """A first call that takes longer than this is the only sample. None: the first call never counts."""
+    least_slices: int = 8
+    """In a heat with rivals: the number of slices of each rival, unless `most_s` is over before."""
     energy_s: float | None = None
     """How long to run for energy per call, where the CPU or the device counts energy. None: not at all."""
 
@@ -43,21 +45,24 @@ class Mode:
     rounds: Rounds
     rules: Rules
     rounds_of_sides: tuple[int, int]
-    """Least and most rounds of each side of a comparison: the interval of a ratio needs more than that of a time."""
+    """Least and most heats of the sides of a comparison: the interval of a ratio needs more than that of a time."""
+    rules_of_sides: Rules
 
 
 # A second call of a long kernel would double the time of a quick run. What the libraries concerned load in a first call
 # (`Backend.loads_at_once`) takes some 40 ms, 2 % of the two seconds above which a default run skips the second call.
 QUICK = Mode(
     Rounds(1, 1, 0.03, 0.0),
-    Rules(least_samples=10, least_s=0.02, most_s=0.05, warm_up_s=0.02, first_call_counts_s=0.25),
+    Rules(least_samples=10, least_s=0.02, most_s=0.06, warm_up_s=0.02, first_call_counts_s=0.25, least_slices=5),
     (3, 5),
+    Rules(most_s=0.3, least_slices=20),
 )
-DEFAULT = Mode(Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (5, 15))
+DEFAULT = Mode(Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (5, 15), Rules(most_s=0.6, least_slices=40))
 RIGOROUS = Mode(
     Rounds(10, 20, 0.005, 120.0),
     Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3),
     (10, 40),
+    Rules(target=0.005, most_s=1.0, warm_up_s=0.3, least_slices=60),
 )
 MODES = {"quick": QUICK, "default": DEFAULT, "rigorous": RIGOROUS}
 

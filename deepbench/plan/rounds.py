@@ -9,31 +9,48 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from deepbench.core.case import Case
+from deepbench.core.op import find_op
 from deepbench.plan.cases import Planned
 from deepbench.plan.cost import PROCESS_S
 from deepbench.plan.modes import Rounds
 from deepbench.results import summary
 from deepbench.results.record import MEASURED, Record
-from deepbench.results.work import by_case
+from deepbench.results.work import Work, by_case
+
+
+def rivals_of(case: Case) -> Work:
+    """The work that a case does: cases with equal work are rivals, and are measured in the same heat."""
+    return Work.of_case(case).without("backend", *find_op(case.op).variants)
 
 
 def queue(
     planned: Sequence[Planned], records: Sequence[Record], rounds: Rounds, order_seed: int
-) -> list[tuple[Case, int]]:
-    """The cases that the next round still lacks, in the random order of that round, each with its round number.
+) -> list[list[tuple[Case, int]]]:
+    """The heats that the next round still lacks, in the random order of that round: cases with their round number.
 
+    Rivals stay together: while one of them needs another round, all that were measured so far take part.
     Depends on the plan and the records alone: to resume a file is to call this with what the file has.
     """
     measured = by_case(records)
-    needed = ((p.case, next_round(measured.get(p.case.text, []), rounds)) for p in planned)
-    wanted = [(case, number) for case, number in needed if number is not None]
-    if not wanted:
+    works: dict[Work, list[Case]] = {}
+    for p in planned:
+        works.setdefault(rivals_of(p.case), []).append(p.case)
+    heats: list[tuple[int, list[Case]]] = []
+    for cases in works.values():
+        done = {case: measured.get(case.text, []) for case in cases}
+        needed = [n for case in cases if (n := next_round(done[case], rounds)) is not None]
+        if needed:
+            number = min(needed)
+            partners = [
+                c for c in cases if len(done[c]) == number - 1 and all(r["status"] in MEASURED for r in done[c])
+            ]
+            heats.append((number, partners))
+    if not heats:
         return []
-    first = min(number for _, number in wanted)
-    order = [p.case.text for p in planned]
-    random.Random(f"{order_seed}/{first}").shuffle(order)
-    batch = {case.text: (case, number) for case, number in wanted if number == first}
-    return [batch[text] for text in order if text in batch]
+    first = min(number for number, _ in heats)
+    batch = [[(case, number) for case in cases] for number, cases in heats if number == first]
+    random.Random(f"{order_seed}/{first}").shuffle(batch)
+    return batch
 
 
 def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
@@ -58,36 +75,44 @@ def next_within_budget(
     left_s: float,
     order_seed: int,
     widths: dict[tuple[str, int], float],
-) -> tuple[Case, int] | None:
-    """The case to measure next when time is limited, and its round; None when nothing fits into the time left.
+) -> list[tuple[Case, int]]:
+    """The heat to measure next when time is limited; empty when nothing fits into the time left.
 
     First every case is measured once: operations, precisions and libraries take turns, short cases first. Then comes
-    the case with the widest confidence interval. A case is started only if it should end in time, judged by its
-    earlier rounds or by its estimate. `widths` caches the widths of intervals between calls.
+    the case with the widest confidence interval. Its rivals with as many rounds take part as far as they fit. A case is
+    started only if it should end in time, judged by its earlier rounds or by its estimate. `widths` caches the widths
+    of intervals between calls.
     """
     measured = by_case(records)
     costs = _costs(planned, measured, estimate)
     fitting = [p.case for p in planned if costs[p.case.text] <= left_s]
+    open_cases = [c for c in fitting if all(r["status"] in MEASURED for r in measured.get(c.text, []))]
     fresh = [case for case in fitting if case.text not in measured]
     if fresh:
         kinds = [(p.case.op, p.case.precision.name, p.case.backend) for p in planned if p.case.text in measured]
         seen = {kind: kinds.count(kind) for kind in kinds}
-        return min(fresh, key=lambda c: (seen.get((c.op, c.precision.name, c.backend), 0), costs[c.text])), 1
-    again = [case for case in fitting if all(r["status"] in MEASURED for r in measured[case.text])]
-    if not again:
-        return None
-    tie_break = random.Random(f"{order_seed}/{len(records)}")
+        chosen = min(fresh, key=lambda c: (seen.get((c.op, c.precision.name, c.backend), 0), costs[c.text]))
+    elif open_cases:
+        tie_break = random.Random(f"{order_seed}/{len(records)}")
 
-    def width(case: Case) -> tuple[float, float]:
-        key = case.text, len(measured[case.text])
-        if key not in widths:
-            estimated, single_process = summary.estimate(measured[case.text])
-            half = estimated.half_width if estimated is not None and not single_process else None
-            widths[key] = math.inf if half is None else half
-        return widths[key], tie_break.random()
+        def width(case: Case) -> tuple[float, float]:
+            key = case.text, len(measured[case.text])
+            if key not in widths:
+                estimated, single_process = summary.estimate(measured[case.text])
+                half = estimated.half_width if estimated is not None and not single_process else None
+                widths[key] = math.inf if half is None else half
+            return widths[key], tie_break.random()
 
-    widest = max(again, key=width)
-    return widest, len(measured[widest.text]) + 1
+        chosen = max(open_cases, key=width)
+    else:
+        return []
+    rounds, heat, spent_s = len(measured.get(chosen.text, [])), [chosen], costs[chosen.text]
+    for case in open_cases:
+        equal = case != chosen and len(measured.get(case.text, [])) == rounds and rivals_of(case) == rivals_of(chosen)
+        if equal and spent_s + costs[case.text] <= left_s:
+            heat.append(case)
+            spent_s += costs[case.text]
+    return [(case, rounds + 1) for case in heat]
 
 
 def _costs(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from deepbench.core import units
+from deepbench.judge import heats
+from deepbench.judge.heats import Ratio
 from deepbench.judge.limits import Limits
 from deepbench.report.notes import DISTURBED, GROUP_BANDWIDTH, ONE_PROCESS, TIE, note_texts, notes_of
 from deepbench.report.table import Cell, Column, Note, Strong, Table, footnotes, number
@@ -34,14 +37,22 @@ class Ranking:
     """Those with a time that counts, the fastest first."""
     unranked: list[Summary]
 
+    @cached_property
+    def ratios(self) -> list[Ratio | None]:
+        """For each ranked library: its time over that of the first one; None where both met in too few heats."""
+        return [heats.ratio(self.ranked[0], s) for s in self.ranked]
+
     @property
     def ties(self) -> list[Summary]:
-        """Libraries whose interval overlaps that of the fastest: their order is uncertain."""
+        """Libraries whose order after the first one is uncertain: by their ratio, else by overlapping intervals."""
         best = self.ranked[0].estimate if self.ranked else None
-        if best is None or best.high_s is None:
-            return []
-        others = [(s, s.estimate.low_s) for s in self.ranked[1:] if s.estimate]
-        return [s for s, low_s in others if low_s is not None and low_s <= best.high_s]
+        ties = []
+        for s, ratio in [*zip(self.ranked, self.ratios, strict=True)][1:]:
+            low_s, high_s = s.estimate.low_s if s.estimate else None, best.high_s if best else None
+            overlaps = low_s is not None and high_s is not None and low_s <= high_s
+            if not ratio.is_certain if ratio else overlaps:
+                ties.append(s)
+        return ties
 
 
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
@@ -49,8 +60,17 @@ def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
     groups: dict[Work, list[Summary]] = {}
     for s in summaries:
         groups.setdefault(s.work, []).append(s)
-    ranked = [sorted((s for s in g if s.is_ranked), key=lambda s: s.time_s) for g in groups.values()]
-    return [Ranking(r, [s for s in g if not s.is_ranked]) for r, g in zip(ranked, groups.values(), strict=True)]
+    return [Ranking(_ordered(g), [s for s in g if not s.is_ranked]) for g in groups.values()]
+
+
+def _ordered(group: Sequence[Summary]) -> list[Summary]:
+    """The ranked ones, the fastest first: by their ratios where all met in heats, else by their times."""
+    ranked = sorted((s for s in group if s.is_ranked), key=lambda s: s.time_s)
+    ratios = [heats.ratio(ranked[0], s) for s in ranked[1:]]
+    if None in ratios:
+        return ranked
+    values = {id(s): ratio.value for s, ratio in zip(ranked[1:], ratios, strict=True) if ratio}
+    return sorted(ranked, key=lambda s: values.get(id(s), 1.0))
 
 
 def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
@@ -61,10 +81,11 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         first = (ranking.ranked or ranking.unranked)[0]
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"], "notes": ""}
         others = []
-        for s in ranking.ranked[1:]:
-            mark = " (disturbed)" if s.estimate and s.estimate.disturbed else ""
-            ratio = f"{'≈' * (s in ranking.ties)}{units.significant(s.time_s / first.time_s)}×"
-            others.append(f"{s.library_title} {ratio}{mark}")
+        for s, ratio in [*zip(ranking.ranked, ranking.ratios, strict=True)][1:] if ranking.ranked else ():
+            mark = " (disturbed)" if s.estimate and s.estimate.disturbed and ratio is None else ""
+            value = units.significant(ratio.value if ratio else s.time_s / first.time_s)
+            width = f" {units.plus_minus(ratio.half_width)}" if ratio else ""
+            others.append(f"{s.library_title} {'≈' * (s in ranking.ties)}{value}×{width}{mark}")
         others += dict.fromkeys(map(_status, ranking.unranked))
         if first.estimate:
             case_notes = notes_of(first, compared.get(first.record["case"]))

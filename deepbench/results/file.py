@@ -198,7 +198,7 @@ SHARED = (
 )
 SHARED_IN_PROCESS = ("cpus", "openmp_runtimes", "environment", "rules")
 SHARED_IN_CHECK = ("before", "after")
-SHARED_IN_MEASUREMENT = ("steal_s", "involuntary_switches")  # mostly zeros
+SHARED_IN_MEASUREMENT = ("steal_s", "involuntary_switches", "slices")  # mostly equal
 SHARED_TEXTS = (
     *("case", "op", "direction", "precision", "backend", "status"),
     *("device", "library_title", "problem_title"),

@@ -17,7 +17,7 @@ from deepbench.core.problem import make_problem
 from deepbench.results.record import BackendFields, Limit, OpFields, Record, backend_fields, op_fields
 
 # Fields that every record has in memory, but not in every file.
-ADDED = frozenset({"other_flop", "group", *BackendFields.__annotations__, *OpFields.__annotations__})
+ADDED = frozenset({"other_flop", "group", "heat", *BackendFields.__annotations__, *OpFields.__annotations__})
 
 # Fields of a `roof`.
 ROOF = ("precision", "device", "flop_per_s", "library", "case", "threads", "at")
@@ -34,7 +34,7 @@ def complete(stored: dict[str, Any]) -> Record:
         name = stored["backend"]
         unknown: BackendFields = {"device": "cpu", "library_title": name, "framework": False}
         of_backend = backend_fields(name) if name in all_backends() else unknown
-        added = {"other_flop": {}, "group": None, **of_backend, **known}
+        added = {"other_flop": {}, "group": None, "heat": None, **of_backend, **known}
         added["is_group"] = known["is_group"] or bool(stored.get("group"))
         for field, value in added.items():
             stored.setdefault(field, value)

@@ -65,6 +65,7 @@ class SamplingRules(TypedDict):
     warm_up_s: float
     sample_s: float
     first_call_counts_s: float | None
+    least_slices: NotRequired[int]
     energy_s: NotRequired[float | None]
 
 
@@ -198,6 +199,7 @@ class Measurement(TypedDict):
     """What the clock measured in one process. Times are seconds per call; lists have one entry per sample."""
 
     samples_s: Sequence[float]
+    slices: NotRequired[Sequence[int]]
     calls_per_sample: int
     cpu_s: Sequence[float | None]
     involuntary_switches: Sequence[int | None]
@@ -222,6 +224,13 @@ class Process(TypedDict):
     environment: NotRequired[object]
     peak_memory_bytes: NotRequired[object]
     rules: NotRequired[object]
+
+
+class Heat(TypedDict):
+    """The heat in which a record was measured: in equal slices of one heat, rivals ran directly one after another."""
+
+    id: str
+    rivals: list[str]
 
 
 class RecordWarning(TypedDict):
@@ -296,6 +305,7 @@ class Record(BackendFields, OpFields):
     process: Process | None
     warnings: list[RecordWarning]
     group: GroupFacts | None
+    heat: Heat | None
 
 
 class _LimitLine(TypedDict):
@@ -366,6 +376,7 @@ def make_record(case: Case, round_number: int, status: Status, reason: str | Non
         "process": None,
         "warnings": [],
         "group": None,
+        "heat": None,
         **backend_fields(case.backend),
         **op_fields(op, case),
     }

@@ -114,6 +114,8 @@ def semantic_error(line: dict[str, Any]) -> str | None:
         return None
     if line["status"] in MEASURED and not (line["measurement"] and line["process"]):
         return f"status {line['status']} without a measurement"
-    if line["measurement"] and len({len(line["measurement"][name]) for name in LISTS}) > 1:
-        return "the lists of a measurement differ in length"
+    if measurement := line["measurement"]:
+        names = (*LISTS, *(["slices"] if "slices" in measurement else []))
+        if len({len(measurement[name]) for name in names}) > 1:
+            return "the lists of a measurement differ in length"
     return None

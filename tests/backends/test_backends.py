@@ -16,7 +16,7 @@ from deepbench.core.case import Case, check_settings, known_settings
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.machine import describe
-from deepbench.measure.parent import measure_case
+from deepbench.measure.heat import measure_case
 from deepbench.plan.modes import Rules
 from tests.conftest import ROOT
 

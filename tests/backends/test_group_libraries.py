@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.parent import measure_case
+from deepbench.measure.heat import measure_case
 from deepbench.plan.modes import Rules
 from deepbench.results.summary import summarize
 

@@ -9,7 +9,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.measure import process
 from deepbench.measure.group import link, parent
-from deepbench.measure.parent import measure_case
+from deepbench.measure.heat import measure_case
 from deepbench.plan.modes import Rules
 
 CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"

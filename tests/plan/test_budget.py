@@ -23,7 +23,7 @@ def next_of(records, left_s=100.0, cost=1.0):
     assert CASES == [p.case.text for p in planned]
     costs = cost if callable(cost) else lambda case: cost
     found = next_within_budget(planned, records, costs, left_s, 1, {})
-    return (found[0].text, found[1]) if found else None
+    return (found[0][0].text, found[0][1]) if found else None
 
 
 def measured(text, seconds=(1.0,)):
@@ -47,6 +47,17 @@ def test_then_the_one_whose_interval_is_widest():
     assert (CASES[2], 4) == next_of(records)
     once = [r for r in records if r["case"] != CASES[1]] + measured(CASES[1])
     assert (CASES[1], 2) == next_of(once)  # one process has no interval at all
+
+
+def test_rivals_take_part_as_far_as_they_fit():
+    planned = expand(read_words(CASES), Choices(), 1)
+
+    def heat(left_s):
+        found = next_within_budget(planned, [], lambda case: 1.0, left_s, 1, {})
+        return [case.text for case, _ in found]
+
+    assert CASES[:2] == heat(2.5)
+    assert CASES[:1] == heat(1.5)
 
 
 def test_nothing_is_begun_that_does_not_fit():

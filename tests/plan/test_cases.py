@@ -333,20 +333,47 @@ def test_the_queue_is_what_the_records_lack_and_interrupted_counts_as_lacking():
     found = planned(["quick"])
     rounds = Rounds(2, 2, 0.03, 100.0)
     whole = queue(found, [], rounds, 7)
-    half = [record(case) for case, _ in whole[: len(whole) // 2]]
-    half.append(record(whole[-1][0], "interrupted"))
+    half = [record(case) for heat in whole[: len(whole) // 2] for case, _ in heat]
+    half.append(record(whole[-1][0][0], "interrupted"))
 
     rest = queue(found, half, rounds, 7)
 
-    assert whole[len(whole) // 2 :] == rest
-    assert {1} == {number for _, number in rest}
+    assert sorted(map(texts, whole[len(whole) // 2 :])) == sorted(map(texts, rest))
+    assert {1} == {number for heat in rest for _, number in heat}
 
 
 def test_each_round_has_its_own_random_order():
     found = planned(["quick"])
     rounds = Rounds(2, 2, 0.03, 100.0)
     first = queue(found, [], rounds, 7)
-    second = queue(found, [record(case) for case, _ in first], rounds, 7)
+    second = queue(found, [record(case) for heat in first for case, _ in heat], rounds, 7)
 
-    assert {case for case, _ in first} == {case for case, _ in second}
-    assert [case for case, _ in first] != [case for case, _ in second]
+    assert sorted(map(texts, first)) == sorted(map(texts, second))
+    assert [*map(texts, first)] != [*map(texts, second)]
+
+
+def test_libraries_of_one_problem_meet_in_a_heat():
+    found = planned(["gemm m=1 n=1 k=1 f32", "gemm m=2 n=1 k=1 f32"], backends=("mkl", "onednn"))
+    heats = queue(found, [], Rounds(3, 5, 0.03, 100.0), 7)
+
+    assert 2 == len(heats)
+    assert all(["mkl", "onednn"] == sorted(case.backend for case, _ in heat) for heat in heats)
+
+
+def test_rivals_stay_together_while_one_of_them_needs_another_round():
+    found = planned(["gemm m=1 n=1 k=1 f32"], backends=("mkl", "onednn", "openblas"))
+    sure, wide = (1.0, 1.001, 0.999), (1.0, 1.3, 0.8)
+    times = {"mkl": sure, "onednn": wide}
+    records = [
+        record(p.case, seconds=seconds) for p in found if p.case.backend in times for seconds in times[p.case.backend]
+    ]
+    failed = next(p.case for p in found if p.case.backend == "openblas")
+    records.append(record(failed, "crashed"))
+
+    (heat,) = queue(found, records, Rounds(3, 5, 0.03, 100.0), 7)
+
+    assert [("mkl", 4), ("onednn", 4)] == sorted((case.backend, number) for case, number in heat)
+
+
+def texts(heat):
+    return sorted(case.text for case, _ in heat)

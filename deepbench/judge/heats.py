@@ -1,0 +1,77 @@
+"""Ratios of rivals that met in the same heats: the most certain comparison, because both saw the same machine.
+
+In a heat, rivals run in slices of some milliseconds, one directly after the other. Each pair of equal slices gives a
+ratio, and the median of these is the one number of the heat. Samples within a heat are not independent, so the interval
+comes from the differences between heats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from deepbench.core import stats
+from deepbench.results.record import MEASURED, Record
+from deepbench.results.summary import Summary
+
+# Fewer heats give no interval.
+LEAST_HEATS = 2
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The time of one case over that of another, with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether one of both is faster: the interval does not contain 1."""
+        return self.low > 1 or self.high < 1
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval relative to the ratio: 0.01 is ±1 %."""
+        return (self.high - self.low) / 2 / self.value
+
+
+def log_ratios(a: Sequence[Record], b: Sequence[Record]) -> list[float]:
+    """For each heat in which both cases were measured: the logarithm of the time of b over that of a."""
+    of_a, of_b = _by_heat(a), _by_heat(b)
+    ratios = (_log_ratio(record, of_b[name]) for name, record in of_a.items() if name in of_b)
+    return [ratio for ratio in ratios if ratio is not None]
+
+
+def ratio(a: Summary, b: Summary) -> Ratio | None:
+    """The time of b over that of a; None where they did not meet in enough heats."""
+    difference = stats.difference_of_pairs(log_ratios(a.rounds, b.rounds))
+    if difference is None:
+        return None
+    low, high = difference.interval()
+    return Ratio(*map(math.exp, (difference.mean, low, high)))
+
+
+def _by_heat(rounds: Sequence[Record]) -> dict[str, Record]:
+    return {r["heat"]["id"]: r for r in rounds if r["heat"] and r["status"] in MEASURED}
+
+
+def _log_ratio(a: Record, b: Record) -> float | None:
+    """The median over slices; None if no slice is common to both."""
+    slices_a, slices_b = _by_slice(a), _by_slice(b)
+    common = [math.log(time_s / slices_a[i]) for i, time_s in slices_b.items() if i in slices_a]
+    return median(common) if common else None
+
+
+def _by_slice(record: Record) -> dict[int, float]:
+    """Seconds per call in each slice: the median of its samples."""
+    measurement = record["measurement"]
+    if measurement is None or "slices" not in measurement:
+        return {}
+    slices: dict[int, list[float]] = {}
+    for number, time_s in zip(measurement["slices"], measurement["samples_s"], strict=True):
+        slices.setdefault(number, []).append(time_s)
+    return {number: median(times) for number, times in slices.items()}

@@ -61,6 +61,12 @@ DISTURBED_AGE = timedelta(hours=1)
 # A cache level counts only if it is so many times faster than memory.
 FASTER_THAN_MEMORY = 1.25
 
+# A share above this is no rounding error: the evidence says why it can be above 100 %.
+ABOVE = 1.02
+
+# A limit is named only if it explains this share of the time.
+EXPLAINS, UNEXPLAINED = 0.5, "unexplained"
+
 # The fixed cost of a call limits a case that spends more than this share of its time on it.
 CALL_SHARE = 0.5
 
@@ -265,14 +271,24 @@ def remember(machine: Mapping[str, Any], limit: Limit) -> None:
 class NearestLimit:
     """The limit that a case is closest to."""
 
-    name: str
+    nearest: str
     """`compute`, `memory`, `L1`, `L2`, `L3`, `latency` (the fixed cost of a call) or `parallelism`."""
     share: float
-    """The time that the case would take at this limit, divided by its time."""
+    """The time that the case would take at this limit, divided by its time; above 1 it is faster than the limit."""
     intensity: float | None
     """Arithmetic intensity: FLOP per byte of minimum traffic; None if nothing is computed."""
     evidence: str
     """The same share for every limit, in words."""
+
+    @property
+    def name(self) -> str:
+        """The limit, if it explains at least half of the time; else `unexplained`."""
+        explains = self.share >= EXPLAINS or self.nearest == "parallelism"
+        return self.nearest if explains else UNEXPLAINED
+
+    def __str__(self) -> str:
+        share = f"{self.nearest} {units.percent(self.share)}"
+        return share if self.name == self.nearest else f"{self.name} ({share})"
 
 
 class Limits:
@@ -307,21 +323,12 @@ class Limits:
             self._dram[line["threads"]] = max(point, self._dram.get(line["threads"], point))
 
     def learn(self, s: Summary) -> None:
-        """Raise the limits to what a checked result reached, so that no case exceeds 100 %.
+        """Remember the time of a checked result, for comparison with other numbers of threads.
 
-        For reports only: a result must not raise the peak by which `judge_rate` judges it.
+        It does not raise a limit: a rate above the measured peak must be seen.
         """
-        if s.status != "ok" or s.estimate is None or s.is_group:
-            return
-        r, time_s = s.record, s.estimate.time_s
-        self._times.setdefault(_any_threads(r), {})[r["threads"]] = time_s
-        call = r["backend"], r["threads"]
-        if call in self._calls:
-            self._calls[call] = min(time_s, self._calls[call])
-        if r["least_flop"]:
-            self._raise_peak((r["precision"], r["device"], r["threads"]), r["least_flop"] / time_s)
-        if r["threads"] in self._reads and r["device"] == "cpu":
-            self._add_read(r["threads"], (r["traffic_bytes"], r["traffic_bytes"] / time_s))
+        if s.status == "ok" and s.estimate is not None and not s.is_group:
+            self._times.setdefault(_any_threads(s.record), {})[s.record["threads"]] = s.estimate.time_s
 
     def _raise_peak(self, key: tuple[str, str, int], rate: float) -> None:
         self._peaks[key] = max(rate, self._peaks.get(key, 0.0))
@@ -395,18 +402,19 @@ class Limits:
         cold = r["settings"].get("cache", "hot") != "hot"
         rate = (self.dram(threads) if cold else self.memory(size, threads)) if device == "cpu" else None
         times = {
-            "compute": r["flop"] / peak if r["flop"] and peak else None,
+            "compute": r["least_flop"] / peak if r["least_flop"] and peak else None,
             "memory" if cold else self.level(size, threads): size / rate if rate else None,
         }
         shares = {name: t / time_s for name, t in times.items() if t is not None}
         if not shares:
             return None
         name = max(shares, key=lambda n: shares[n])
-        share = min(1.0, shares[name])
-        evidence = [f"{n} {units.percent(s)}" for n, s in shares.items()]
+        above = " (the probe of this limit was slower)" if shares[name] > ABOVE else ""
+        share = shares[name]
+        evidence = [f"{n} {units.percent(s)}{above if n == name else ''}" for n, s in shares.items()]
         call_s = self._calls.get((r["backend"], threads))
         if call_s is not None:
-            call_share = min(1.0, call_s / time_s)
+            call_share = call_s / time_s
             evidence.append(f"call overhead {units.percent(call_share)}")
             if call_share > CALL_SHARE:
                 name, share = "latency", call_share
@@ -421,7 +429,7 @@ class Limits:
 
 
 def of_file(file: ResultFile, summaries: Iterable[Summary]) -> Limits:
-    """The limits that a result file contains, raised to what its checked results reached."""
+    """The limits that a result file contains, with the times of its checked results."""
     limits = Limits(file.limits, file.header["machine"])
     for s in summaries:
         limits.learn(s)

@@ -192,11 +192,11 @@ class _Heat:
 
     def _turn(self, racer: _Racer, message: dict[str, object], answer: str) -> process.Ending:
         """Let one racer run while the others are stopped."""
-        several = len(self._racers) > 1
-        if several:
+        was_stopped = len(self._rivals) > 1
+        if was_stopped:
             racer.worker.signal(signal.SIGCONT)
         ending = racer.worker.ask(message, {answer}, racer.request.timeout_s)
-        if several and ending.answer is not None and answer != "record":
+        if was_stopped and ending.answer is not None and answer != "record":
             racer.worker.signal(signal.SIGSTOP)
         return ending
 

@@ -25,7 +25,7 @@ PEAK = Note(
     "peak",
     "",
     "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
-    "deepbench roofline prints the limits.",
+    "unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
 )
 
 
@@ -167,7 +167,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
         "bus GB/s": s.bus_bytes_per_s,
-        "% of peak": f"{units.bar(nearest.share)} {nearest.name} {units.percent(nearest.share)}" if nearest else None,
+        "% of peak": f"{units.bar(min(1.0, nearest.share))} {nearest}" if nearest else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
 

@@ -1,22 +1,19 @@
 """Rivals of a heat take turns; one that fails leaves, and the others continue."""
 
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from itertools import pairwise
-from statistics import median
 
 import pytest
 
 from deepbench.core import registry
 from deepbench.core.case import parse_case
-from deepbench.judge import heats
 from deepbench.measure import heat
 from deepbench.measure.heat import Rival, measure_heat
-from deepbench.plan.modes import DEFAULT, QUICK
+from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
 
 CASE = "gemm m=33 n=17 k=9 forward f32 {} threads=1"
@@ -112,6 +109,13 @@ def test_a_rival_that_fails_leaves_and_the_others_continue(rivals_of, name, stat
     assert (status, "ok", "ok") == (failed["status"], honest["status"], other["status"]), failed["reason"]
     assert honest["heat"]["id"] == other["heat"]["id"]
     assert [other["case"]] == [text for text in honest["heat"]["rivals"] if text != failed["case"]]
+
+
+def test_the_only_rival_that_is_left_is_measured(rivals_of):
+    for names in (("honest", "lazy"), ("lazy", "honest")):
+        statuses = {r["backend"]: r["status"] for r in rivals_of(*names, timeout_s=5.0)}
+
+        assert {"honest": "ok", "lazy": "wrong"} == statuses
 
 
 def test_rivals_that_do_not_fit_together_are_measured_one_after_the_other(rivals_of, monkeypatch):

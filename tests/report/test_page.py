@@ -71,8 +71,7 @@ def test_a_cpu_and_a_gpu_do_not_compete():
     assert ["cpu", "cuda"] == data["columns"]["device"]
     assert ["fastest", "fastest"] == data["columns"]["position"]  # they do not compete
     assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in data["limits"]]
-    for place, s in zip(data["limits"], summarize(records), strict=True):
-        assert place["peaks"]["f32"] == pytest.approx(s.flop_per_s)
+    assert [{}, {}] == [place["peaks"] for place in data["limits"]]  # no probe, so no limit
     text = " ".join(data["sentences"])
     assert "on the CPU: " in text
     assert "on the GPU: " in text

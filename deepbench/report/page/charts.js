@@ -61,7 +61,7 @@ function hoverText(row) {
     `${row.library}, ${row.precision}${threadsOf(row)}`,
     row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}`,
     row.flop_per_s != null && `${format.tera(row.flop_per_s)} TFLOP/s`,
-    row.limit && `${row.limit}: ${format.percent(row.share_of_limit)} of peak`,
+    row.limit && `${row.limit}: ${format.percent(row.share_of_limit)} of the nearest limit`,
     row.command,
   ]);
 }

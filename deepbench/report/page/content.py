@@ -39,9 +39,6 @@ EXPORTED = (
 # Samples in a page, at most: of all processes, and of one process. More enlarge the page without a better picture.
 MOST_SAMPLES, MOST_OF_PROCESS, LEAST_OF_PROCESS = 60_000, 40, 4
 
-# A case below this share of its limit is counted as far from it.
-FAR = 0.5
-
 
 def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     """The data of one result file."""
@@ -251,9 +248,7 @@ def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
         shares.setdefault(limit.name, []).append(limit.share)
     most_first = sorted(shares.items(), key=lambda item: -len(item[1]))
     parts = [f"{name} {len(found)} (median {units.percent(median(found))} of peak)" for name, found in most_first]
-    far = sum(limit.share < FAR for limit in nearest)
-    below = f"; {far} reach less than half of their limit" if far else ""
-    return f"What limits the fastest library, by number of problems: {', '.join(parts)}{below}."
+    return f"What limits the fastest library, by number of problems: {', '.join(parts)}."
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -174,7 +174,7 @@ function addTable() {
       if (name === "library" && row.position === "fastest") td.classList.add("first");
       if (name === "status" && !MEASURED.includes(row.status)) td.classList.add("bad");
       if (name === "share_of_limit" && row.share_of_limit != null)
-        td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * row.share_of_limit)}px` }));
+        td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * Math.min(1, row.share_of_limit))}px` }));
     },
   });
 }
@@ -206,7 +206,7 @@ function factsOf(row) {
     row.bus_bytes_per_s && `${format.giga(row.bus_bytes_per_s)} GB/s bus bandwidth`,
   ];
   const flop = row.flop ? `${format.significant(row.flop / 1e9)} GFLOP, ` : "";
-  const share = `${format.percent(row.share_of_limit)} of peak`;
+  const share = `${format.percent(row.share_of_limit)} of the nearest limit`;
   return [
     ["Status", statusText(row)],
     ["Time per call", timeText(row)],

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
@@ -330,7 +331,7 @@ class Results:
     @property
     def _heading(self) -> str:
         count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
-        return f"{self.path}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
+        return f"{printable(str(self.path))}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
 
 
 def plain_record(record: Record) -> Record:

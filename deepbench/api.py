@@ -175,8 +175,9 @@ def measure(
         output: the result file, which must not exist; by default a file in the folder for temporary files.
         progress: True shows a progress bar; a function is called with a `Step` before each measurement.
 
-    Raises `BadInput` for words that cannot be used, and where none of the libraries is here. A library that crashes,
-    hangs or is wrong raises nothing: its record says so. On KeyboardInterrupt the file keeps what was measured.
+    Raises `BadInput` for words that cannot be used, where none of the libraries is here, and where nothing fits into
+    the budget. A library that crashes, hangs or is wrong raises nothing: its record says so. On KeyboardInterrupt the
+    file keeps what was measured.
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,

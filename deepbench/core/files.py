@@ -6,8 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +35,9 @@ def replacing(path: Path, may_be_results: bool = False) -> Iterator[Path]:
     After an error `path` is as it was. `NotWritten` where it cannot be written, `BadInput` where it is a result file
     and must not be one. A device or a pipe has no content to lose, so it is written directly.
     """
+    import shutil
+    import tempfile
+
     try:
         if not may_be_results:
             require_no_results(path)

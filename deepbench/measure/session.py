@@ -6,6 +6,7 @@ It prints nothing. `progress` is called before each measurement, never during on
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -123,6 +124,7 @@ class Session:
         self._hosts = plan.get("hosts") or []
         self.planned = [Planned(parse_case(p["case"]), p["sources"]) for p in plan["cases"]]
         self._sources = {p["case"]: p["sources"] for p in plan["cases"]}
+        self._is_new = False
         self._unavailable = {
             name: f"{answer['unavailable']['reason']}; {answer['unavailable']['remedy']}"
             for name, answer in file.header["libraries"].items()
@@ -150,7 +152,9 @@ class Session:
         header = new_header(planned, options, side)
         cold.require([p.case for p in planned], header["machine"])
         store = Store.create(path, sanitized(header))
-        return cls(read_results(path), store, environment=side["environment"] if side else None)
+        session = cls(read_results(path), store, environment=side["environment"] if side else None)
+        session._is_new = True
+        return session
 
     @classmethod
     def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
@@ -167,6 +171,16 @@ class Session:
             raise
         store.append_after(file)
         return cls(file, store, timeout_s)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is still where it was opened."""
+        return self._store.is_in_place
+
+    def discard(self) -> None:
+        """Remove the file if this session has created it and measured nothing."""
+        if self._is_new and not self.file.records:
+            self._store.discard()
 
     def close(self) -> None:
         """Close the file; everything measured is in it."""
@@ -188,11 +202,13 @@ class Session:
     def run(self, progress: Progress = no_progress, begin: float | None = None) -> None:
         """Measure what the plan still lacks. `begin` is when a budget began (monotonic clock); None: now.
 
-        On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`.
+        On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`. `BadInput` if no case
+        fits into the budget; then a new file is removed.
         """
         plan = self.file.header["plan"]
         budget_s, seed = plan.get("budget_s"), plan["order_seed"]
-        ends = None if budget_s is None else (time.monotonic() if begin is None else begin) + budget_s
+        begin = time.monotonic() if begin is None else begin
+        ends = None if budget_s is None else begin + budget_s
         self.probe([case for case, _ in queue(self.planned, self.file.records, self._rounds, seed)], progress)
         forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
         widths: dict[tuple[str, int], float] = {}
@@ -208,6 +224,14 @@ class Session:
             for case, number in items:
                 progress(Step(f"round {number}  {case.text}", forecast.done, forecast.total, forecast.left_s))
                 forecast.add(self.measure(case, number))
+        if budget_s is not None and not self.file.records:
+            before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
+            self.discard()
+            raise BadInput(
+                f"no case fits into the budget of {budget_s:g} s: the start, with probes of the machine, took "
+                f"{before_s:.1f} s, and one round of the cheapest case takes about {cheapest_s:.1f} s; "
+                f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
+            )
 
     def measure(self, case: Case, number: int) -> Record:
         """Measure one round of a case in a fresh process, judge the record and keep it."""

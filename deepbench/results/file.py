@@ -7,7 +7,6 @@ executed.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.files import NotWritten
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
 from deepbench.results.old_files import complete, read_limit
 from deepbench.results.record import SCHEMA, Header, Limit, Record
@@ -65,14 +65,13 @@ class Store:
                 f"{path} already exists; continue it with --resume, or choose another name with -o"
             ) from None
         except OSError as error:
-            raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
+            raise NotWritten(path, error) from None
         store = cls(file, path)
         store._lock()
         try:
             store.append(header)
         except BadInput:
-            store.close()
-            path.unlink(missing_ok=True)  # the file is empty, so nothing is lost
+            store.discard()
             raise
         return store
 
@@ -107,16 +106,24 @@ class Store:
             raise
         except OSError as error:
             self._truncate(start)
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            remedy = "free some space" if full else "fix the cause"
-            raise BadInput(
-                f"cannot write {self.path}: {error.strerror}; everything measured so far is saved; "
-                f"{remedy}, then continue with: deepbench run --resume -o {self.path}"
-            ) from None
+            raise NotWritten(self.path, error) from None
 
     def _truncate(self, size: int) -> None:
         self._file.truncate(size)
         self._file.seek(size)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is still where it was opened: nobody has moved, removed or replaced it."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except OSError:
+            return False
+
+    def discard(self) -> None:
+        """Close and remove a new file in which nothing is measured yet: it would only block its name."""
+        self.path.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         """Close the file."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
@@ -174,8 +175,9 @@ def measure(
         output: the result file, which must not exist; by default a file in the folder for temporary files.
         progress: True shows a progress bar; a function is called with a `Step` before each measurement.
 
-    Raises `BadInput` for words that cannot be used, and where none of the libraries is here. A library that crashes,
-    hangs or is wrong raises nothing: its record says so. On KeyboardInterrupt the file keeps what was measured.
+    Raises `BadInput` for words that cannot be used, where none of the libraries is here, and where nothing fits into
+    the budget. A library that crashes, hangs or is wrong raises nothing: its record says so. On KeyboardInterrupt the
+    file keeps what was measured.
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
@@ -330,7 +332,7 @@ class Results:
     @property
     def _heading(self) -> str:
         count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
-        return f"{self.path}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
+        return f"{printable(str(self.path))}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
 
 
 def plain_record(record: Record) -> Record:

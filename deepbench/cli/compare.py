@@ -9,8 +9,9 @@ import click
 
 from deepbench.cli.console import print_json, print_report, warn_if_truncated
 from deepbench.cli.options import form_options, share
-from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
@@ -37,14 +38,13 @@ def compare(first: str, second: str | None, among_all: bool, margin: str, unchec
       deepbench compare mine.jsonl --all
       deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2    # both sides in turn: more certain
     """
-    end_with_reader()
     if second is None or among_all or not Path(second).exists():
         if unchecked or margin != DEFAULT_MARGIN:
             raise BadInput("--margin and --unchecked are for two files: published times have no confidence interval")
         _compare_published(first, second, among_all, form)
         return
     comparison = compared(first, second, share("--margin", margin), unchecked)
-    print_comparison(comparison, (Path(first).name, Path(second).name), form)
+    print_comparison(comparison, (printable(Path(first).name), printable(Path(second).name)), form)
 
 
 def _compare_published(first: str, second: str | None, among_all: bool, form: str | None) -> None:
@@ -54,13 +54,14 @@ def _compare_published(first: str, second: str | None, among_all: bool, form: st
 
     if (second is None) != among_all:
         raise BadInput("compare wants two files, a file and a published machine, or a file and --all")
+    name = printable(Path(first).name)
     if second is None:
-        compare_with_all(Path(first).name, load(first).summaries, form)
+        compare_with_all(name, load(first).summaries, form)
         return
     if "/" in second or second.endswith(".jsonl"):
         raise BadInput(f"{second} does not exist; wanted a result file, or a machine of deepbench published list")
     machine = published.find(second)
-    compare_with(Path(first).name, load(first).summaries, machine, form)
+    compare_with(name, load(first).summaries, machine, form)
 
 
 def compared(first: str, second: str, margin: float, unchecked: bool, broken: bool = False) -> Comparison:

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from deepbench.cli.streams import print_for_programs, printable_lines, warn
 from deepbench.core import units
+from deepbench.core.json_lines import sanitized
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,17 +20,21 @@ if TYPE_CHECKING:
 
 
 def make_console(quiet: bool = False) -> Console:
-    """Standard output."""
+    """Standard output. Control characters in texts, which file names may have, are replaced."""
     from rich.console import Console
 
+    class PrintableConsole(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(*(printable_lines(o) if isinstance(o, str) else o for o in objects), **options)
+
     # Piped output is plain and its lines are not wrapped.
-    return Console(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
+    return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
 
 
 def warn_if_truncated(file: ResultFile) -> None:
     """Say on standard error that the last line of a file is incomplete."""
     if file.truncated:
-        print(f"deepbench: {file.path}: the last line is incomplete and was ignored", file=sys.stderr)
+        warn(f"{file.path}: the last line is incomplete and was ignored")
 
 
 def print_head(console: Console, file: ResultFile) -> None:
@@ -97,7 +103,7 @@ def print_card(console: Console, card: dict[str, Any]) -> None:
 def print_table(table: Table, form: str | None) -> None:
     """A table in the form that was asked for; None: for people."""
     if form is not None:
-        print({"json": table.json, "csv": table.csv, "markdown": table.markdown}[form](), end="")
+        print_for_programs({"json": table.json, "csv": table.csv, "markdown": table.markdown}[form]())
     else:
         table.print(make_console())
 
@@ -109,11 +115,11 @@ def print_report(parts: Sequence[Part], form: str | None) -> None:
     if form == "csv":
         print_table([part for part in parts if isinstance(part, Table)][-1], form)
     elif form == "markdown":
-        print(markdown_of(parts), end="")
+        print_for_programs(markdown_of(parts))
     else:
         print_parts(parts, make_console())
 
 
 def print_json(content: Any) -> None:
     """Any value, for programs."""
-    print(json.dumps(content, ensure_ascii=False, indent=1))
+    print_for_programs(json.dumps(sanitized(content), ensure_ascii=False, indent=1) + "\n")

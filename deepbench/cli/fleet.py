@@ -13,7 +13,9 @@ from deepbench.cli.console import make_console
 from deepbench.cli.launch import hosts_of_file, launched
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
+from deepbench.cli.streams import go_on_without_output
 from deepbench.core.errors import BadInput
+from deepbench.core.shell import command
 
 if TYPE_CHECKING:
     from deepbench.measure.fleet import FleetSession
@@ -105,8 +107,9 @@ def fleet(
         stack.callback(session.close)
         joined, missing = len(engine.hosts), ", ".join(session.missing)
         console = make_console()
+        go_on_without_output(f"all results still go to {path}")
         console.print(f"hosts      {joined} joined{', missing: ' if missing else ''}{missing}", markup=False)
-        console.print(f"each runs  deepbench run {' '.join(payload)}", markup=False, soft_wrap=True)
+        console.print(f"each runs  {command('run', *payload)}", markup=False, soft_wrap=True)
         console.print(f"links      {library or 'not timed'}", markup=False)
         return _measure(session, exactly)
 
@@ -127,5 +130,5 @@ def _measure(session: FleetSession, exactly: int | None) -> int:
     judged = judge(session.file)
     print_fleet(console, session.file, judged)
     console.print(f"\n{path} has all results. Next:", markup=False)
-    console.print(f"  deepbench show {path} --host {session.hosts[0]}", markup=False)
+    console.print(f"  {command('show', path, '--host', session.hosts[0])}", markup=False, soft_wrap=True)
     return code or (EXIT_WRONG if judged.stands_out else 0)

@@ -11,7 +11,10 @@ import click
 from deepbench.cli.compare import compared
 from deepbench.cli.options import share
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say
 from deepbench.core.errors import BadInput
+from deepbench.core.files import replacing, require_no_results
+from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
@@ -37,13 +40,15 @@ def gate(
     from deepbench.judge.compare import MARGIN
     from deepbench.report import compare as tables
 
+    for output in filter(None, (junit, markdown)):
+        require_no_results(Path(output))  # now, and not after measuring again
     allowed = share("--margin", margin)
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
     comparison = compared(first, second, same, unchecked, broken=True)
     outcome = gates.judge(comparison, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
     if rerun and flagged:
-        print(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
+        say(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
         again = _measure_again(Path(first), Path(second), flagged, same, unchecked)
         outcome = gates.after_rerun(outcome, gates.judge(again, allowed))
     lines = gates.sentences(outcome)
@@ -51,11 +56,11 @@ def gate(
     others = [text for text in comparison.left_out if not (broken and text.startswith(broken))]
     lines_below = [f"differs: {text}" for text in comparison.differences]
     lines_below += [f"not compared: {text}" for text in others[:5]]
-    print("\n".join([*lines, *lines_below]))
+    say("\n".join([*lines, *lines_below]))
     if junit is not None:
         _write(junit, gates.junit(outcome))
     if markdown is not None:
-        names = Path(first).name, Path(second).name
+        names = printable(Path(first).name), printable(Path(second).name)
         _write(markdown, tables.gate_markdown(comparison, names, lines))
     return outcome.exit_code
 
@@ -86,7 +91,5 @@ def _measure_again(first: Path, second: Path, flagged: list[str], margin: float,
 
 
 def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None
+    with replacing(Path(path)) as draft:
+        draft.write_text(text, encoding="utf-8", errors="replace")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say, warn
+from deepbench.core.shell import command
 
 
 @cli.command("import", context_settings=HELP, short_help="Convert results of other benchmark programs.")
@@ -39,12 +40,11 @@ def import_file(
     """
     from deepbench import formats
     from deepbench.core.case import thread_count
-    from deepbench.core.json_lines import printable
 
     path = Path(file)
     options = formats.ImportOptions(machine, library, backend, thread_count(threads) if threads else 1, case)
     target = Path(output) if output else Path(f"{path.stem}.jsonl")
     imported, count = formats.import_file(path, target, options)
     for reason in dict.fromkeys(imported.left_out):
-        print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
-    print(f"wrote {target}: {count} results of {imported.program}; to see them: deepbench show {target}")
+        warn(f"left out: {reason}")
+    say(f"wrote {target}: {count} results of {imported.program}; to see them: {command('show', target)}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from deepbench.cli.console import make_console, print_card, print_json, print_library, print_machine
-from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.cli.root import HELP, cli
 
 DEFAULT_DEVICE = "cpu"
 
@@ -28,7 +28,6 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     \b
     Example: deepbench info --matrix
     """
-    end_with_reader()
     if doctor:
         _examine(as_json)
         return

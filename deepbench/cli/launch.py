@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.root import interruptible
+from deepbench.cli.streams import warn
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -40,10 +40,9 @@ def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
     elif not groups:
         if place.rank:
             raise click.exceptions.Exit(0)
-        print(
-            f"deepbench: {place.launcher} started {place.ranks} processes; this one measures and the others have ended "
-            "(deepbench fleet measures on all hosts)",
-            file=sys.stderr,
+        warn(
+            f"{place.launcher} started {place.ranks} processes; this one measures and the others have ended "
+            "(deepbench fleet measures on all hosts)"
         )
         yield []
     elif place.rank:
@@ -78,4 +77,4 @@ def check_environment() -> None:
         return
     if not re.fullmatch(r"[0-9]{1,6}(,[0-9]{1,6})*", text):
         raise BadInput(f"OMP_NUM_THREADS is {text[:60]!r}, wanted a whole number; unset it and use --threads N")
-    print(f"deepbench: OMP_NUM_THREADS={text} is ignored; use --threads N", file=sys.stderr)
+    warn(f"OMP_NUM_THREADS={text} is ignored; use --threads N")

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from deepbench.cli.options import case_options, choices_of
-from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import print_for_programs
+from deepbench.core.json_lines import sanitized
 
 
 @cli.command(name="list", context_settings=HELP)
@@ -25,12 +27,14 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
     from deepbench.api import plan_cases
     from deepbench.plan.suites import read_suite, suite_files
 
-    end_with_reader()
     if suites:
         for name in suite_files():
             rows = {(e.pattern.op, e.source["row"]) for e in read_suite(name) if e.source}
             print(f"{name:24} {len(rows):4} problems")
         return
     for planned in plan_cases(words or "quick", choices_of(filters)):
-        line = {"case": planned.case.text, "sources": planned.sources}
-        print(json.dumps(line, ensure_ascii=False) if as_json else planned.case.text)
+        if as_json:
+            line = sanitized({"case": planned.case.text, "sources": planned.sources})
+            print_for_programs(json.dumps(line, ensure_ascii=False) + "\n")
+        else:
+            print(planned.case.text)

@@ -46,18 +46,31 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-FORMS = (
-    click.option("--json", "form", flag_value="json", help="Print JSON, for programs."),
-    click.option("--csv", "form", flag_value="csv", help="Print CSV, for spreadsheets."),
-    click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table."),
+def one_of(argument: str, **helps: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Flags of which one may be given: its name, or None, becomes an argument of the command."""
+
+    def choose(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+        chosen = ctx.params.setdefault(argument, None)
+        if value and chosen:
+            raise BadInput(f"--{chosen} and --{option.name} exclude each other; choose one of them")
+        if value:
+            ctx.params[argument] = option.name
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name, text in reversed(helps.items()):
+            command = click.option(f"--{name}", is_flag=True, expose_value=False, callback=choose, help=text)(command)
+        return command
+
+    return add
+
+
+form_options = one_of(
+    "form",
+    json="Print JSON, for programs.",
+    csv="Print CSV, for spreadsheets.",
+    markdown="Print a Markdown table.",
 )
-
-
-def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose a form for programs."""
-    for option in reversed(FORMS):
-        command = option(command)
-    return command
+"""The options that choose a form for programs."""
 
 
 def choices_of(filters: dict[str, Any]) -> Choices:

@@ -8,7 +8,7 @@ import click
 
 from deepbench.cli.console import print_json, print_report, print_table
 from deepbench.cli.options import form_options
-from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def list_machines(form: str | None) -> None:
     """List the machines, newest first."""
     from deepbench.report import published as tables
 
-    end_with_reader()
     print_table(tables.machines(), form)
 
 
@@ -47,7 +46,6 @@ def show_machine(machine: str, op: str | None, precision: str | None, form: str 
     from deepbench.report import published as tables
     from deepbench.results import published as data
 
-    end_with_reader()
     name = data.find(machine)
     table = tables.of_machine(name, op, precision)
     if not table.rows:

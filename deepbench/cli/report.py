@@ -6,6 +6,7 @@ import click
 
 from deepbench.cli.console import warn_if_truncated
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say
 
 
 @cli.command(context_settings=HELP)
@@ -27,4 +28,4 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
 
     for file in write_report(files, output, against=against, title=title):
         warn_if_truncated(file)
-    print(f"wrote {output}")
+    say(f"wrote {output}")

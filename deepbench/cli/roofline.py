@@ -7,6 +7,7 @@ import click
 from deepbench.cli.console import make_console, print_json, print_machine
 from deepbench.cli.options import comma_list
 from deepbench.cli.root import HELP, cli, interruptible
+from deepbench.cli.streams import go_on_without_output
 
 
 @cli.command(context_settings=HELP, short_help="Measure the limits of this machine.")
@@ -29,6 +30,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     machine = describe.describe_machine()
     counts = [thread_count(t) for t in threads] or sorted({1, describe.default_threads()})
     console = make_console(quiet=as_json)
+    go_on_without_output("the limits are remembered all the same")
     print_machine(console, machine)
     with interruptible(), Bar(console) as bar:
         limits = measure_limits(machine, counts, quick, bar)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,6 +11,8 @@ from typing import NoReturn
 
 import click
 
+from deepbench.cli import streams
+from deepbench.cli.streams import warn
 from deepbench.core.errors import BadInput
 from deepbench.core.version import VERSION
 
@@ -23,46 +25,41 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 def main() -> NoReturn:
     """Run the command and exit with its code. Bad input is one sentence on standard error."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without µ prints a ?
+    streams.prepare()
+    sys.exit(streams.exit_code(_run()))
+
+
+def _run() -> int:
     try:
         code = cli.main(standalone_mode=False, prog_name="deepbench")
-        sys.stdout.flush()
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.ctx.get_help() if error.ctx else "")
-        sys.exit(0)
+        return 0
     except click.UsageError as error:
         hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
-        _fail(f"{error.format_message().rstrip('.')}{hint}")
+        sentence = f"{error.format_message().rstrip('.')}{hint}"
     except click.ClickException as error:
-        _fail(error.format_message())
+        sentence = error.format_message()
     except BadInput as error:
-        _fail(str(error))
+        sentence = str(error)
     except (click.Abort, KeyboardInterrupt):
-        print("deepbench: interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
-    except OSError as error:
-        # Only output gets here: errors of other files are reported where they occur.
-        drop_output()
-        _fail(f"cannot write the output: {error.strerror or error}")
+        warn("interrupted")
+        return EXIT_INTERRUPTED
+    except OSError as error:  # errors of files that a person names are reported where they occur
+        sentence = system_error(error)
+    warn(sentence)
+    return EXIT_BAD_INPUT
 
 
-def drop_output() -> None:
-    """Discard buffered output that cannot be written: Python would try again at exit and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def end_with_reader() -> None:
-    """Let `| head` end this command silently, as it ends other programs. Not while measuring: a run keeps its file."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-
-def _fail(sentence: str) -> NoReturn:
-    from deepbench.core.json_lines import printable
-
-    print(f"deepbench: {printable(sentence)}", file=sys.stderr)
-    sys.exit(EXIT_BAD_INPUT)
+def system_error(error: OSError) -> str:
+    """What the system refused, and what to do about it."""
+    reason = error.strerror or str(error)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{reason}; raise the limit: ulimit -n 1024"
+    if reason.startswith("No usable temporary directory"):
+        return "no folder for temporary files can be written; set TMPDIR to a folder with free space"
+    return f"{error.filename}: {reason}" if error.filename else reason
 
 
 @click.group(context_settings=HELP)

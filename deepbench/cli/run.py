@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
-from deepbench.cli.options import case_options, choices_of, duration, seconds, whole
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
+from deepbench.cli.options import case_options, choices_of, duration, one_of, seconds, whole
+from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible, system_error
+from deepbench.cli.streams import go_on_without_output, say
 from deepbench.core.errors import BadInput
+from deepbench.core.files import NotWritten
+from deepbench.core.shell import command
 
 if TYPE_CHECKING:
     from deepbench.measure.session import Options, Session
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 @cli.command(context_settings=HELP, short_help="Measure cases and print a table.")
 @click.argument("words", nargs=-1, metavar="[SUITE|FILE|CASE]...")
 @case_options
-@click.option("--quick", "mode", flag_value="quick", help="One process per case, short samples.")
-@click.option("--rigorous", "mode", flag_value="rigorous", help="Ten to twenty processes per case, ±0.5 %.")
+@one_of(
+    "mode",
+    quick="One process per case, short samples.",
+    rigorous="Ten to twenty processes per case, ±0.5 %.",
+)
 @click.option("--rounds", metavar="N", help="Exactly N processes per case.")
 @click.option("--energy", is_flag=True, help="Energy per call, where the CPU or the device counts it (2 s more each).")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
@@ -116,17 +122,15 @@ def measure_and_print(session: Session, full: bool, begin: float | None = None) 
     from deepbench.report.progress import Bar
 
     console, path = make_console(), session.file.path
+    go_on_without_output(f"all results still go to {path}")
     print_head(console, session.file)
     code = 0
     try:
         with Bar(console) as bar, interruptible():
             session.run(bar, begin)
-    except BrokenPipeError:
-        drop_output()
-        raise BadInput(
-            f"the output was closed; {path} has everything measured so far; "
-            f"continue with: deepbench run --resume -o {path}"
-        ) from None
+    except (NotWritten, OSError) as error:
+        reason = system_error(error) if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{reason}. {_to_continue(session)}") from None
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
         console.print()
@@ -135,12 +139,19 @@ def measure_and_print(session: Session, full: bool, begin: float | None = None) 
         console.print()
         Results(session.file).table(full).print(console)
     if code:
-        text = f"interrupted; {path} has everything measured so far. To continue:\n  deepbench run --resume -o {path}"
-    else:
-        text = f"\n{path} has every sample. To see one line per library:\n  deepbench show {path} --full"
-        code = EXIT_WRONG if any(r["status"] == "wrong" for r in records) else 0
-    console.print(text, markup=False, highlight=False)
-    return code
+        say(f"interrupted; {_to_continue(session)}")
+        return code
+    if not session.is_in_place:
+        raise BadInput(_to_continue(session))
+    say(f"\n{path} has every sample. To see one line per library:\n  {command('show', path, '--full')}")
+    return EXIT_WRONG if any(r["status"] == "wrong" for r in records) else 0
+
+
+def _to_continue(session: Session) -> str:
+    path = session.file.path
+    if not session.is_in_place:
+        return f"{path} was moved, removed or replaced while it was measured: look for it before you measure again"
+    return f"{path} has everything measured so far. To continue: {command('run', '--resume', '-o', path)}"
 
 
 def _run_sides(
@@ -168,6 +179,7 @@ def _run_sides(
         both, cases = sides.sides_of_file(file), tuple(file.order)
     stem = Path(output.removesuffix(".jsonl")) if output else Path(f"deepbench-{_stamp()}")
     console = make_console()
+    go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
     with sides.Turns.create(both, cases, choices_of(filters), options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
         for name, side, file in zip(("first", "second"), both, turns.files, strict=True):
@@ -187,8 +199,7 @@ def _run_sides(
             print_comparison(comparison, (both[0].words, both[1].words), None)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
-        paths = " ".join(str(file.path) for file in turns.files)
-        console.print(f"\nTo compare again:\n  deepbench compare {paths}", markup=False, highlight=False)
+        say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")
         wrong = any(r["status"] == "wrong" for file in turns.files for r in file.records)
         return code or (EXIT_WRONG if wrong else 0)
 

@@ -6,7 +6,7 @@ import click
 
 from deepbench.cli.console import print_table
 from deepbench.cli.options import comma_list, form_options
-from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput
 
 
@@ -24,7 +24,6 @@ def scale(file: str, ranks: tuple[str, ...], form: str | None) -> None:
     from deepbench.core.case import whole_number
     from deepbench.report import groups
 
-    end_with_reader()
     wanted = [whole_number("--ranks", n) for n in ranks] or groups.DEFAULT_RANKS
     if not all(2 <= n <= 10**6 for n in wanted):
         raise BadInput("--ranks must be from 2 to 1000000")

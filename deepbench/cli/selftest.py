@@ -8,6 +8,7 @@ import click
 
 from deepbench.cli.console import make_console, print_json, print_machine
 from deepbench.cli.root import HELP, cli, interruptible
+from deepbench.cli.streams import go_on_without_output
 
 # Processes per case: enough to deal out two sides of five in many ways.
 MANY, FEW = 24, 12
@@ -28,6 +29,7 @@ def selftest(quick: bool, as_json: bool) -> None:
 
     machine = describe.describe_machine()
     console = make_console(quiet=as_json)
+    go_on_without_output("the findings are remembered all the same")
     print_machine(console, machine)
     with interruptible(), Bar(console) as bar:
         findings = measure_selftest(machine, FEW if quick else MANY, bar)

@@ -9,8 +9,10 @@ import click
 
 from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_if_truncated
 from deepbench.cli.options import form_options, number, require_suffix
-from deepbench.cli.root import HELP, cli, end_with_reader
+from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import print_for_programs, say
 from deepbench.core.errors import BadInput
+from deepbench.core.shell import command
 
 if TYPE_CHECKING:
     from deepbench.api import Results
@@ -58,11 +60,10 @@ def show(
     from deepbench.report import export
     from deepbench.results.fleet import is_fleet, read_fleet
 
-    end_with_reader()
     of_fleet = is_fleet(Path(file))
     if of_fleet and host is None:
         if xlsx or parquet or sqlite or plot or full or by is not None or against is not None:
-            raise BadInput(f"{file} is of a fleet; choose one of its hosts: deepbench show {file} --host NAME")
+            raise BadInput(f"{file} is of a fleet; choose one of its hosts: {command('show', Path(file))} --host NAME")
         _show_fleet(file, form)
         return
     if host is not None and not of_fleet:
@@ -77,10 +78,12 @@ def show(
         print_table(_table_by(results, by, against, price), form)
     elif form is not None:
         convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
-        print(convert(results.file, results.summaries), end="")
+        print_for_programs(convert(results.file, results.summaries))
     else:
         console = make_console()
         print_head(console, results.file)
+        if results.file.incomplete:
+            console.print(results.file.incomplete, style="bold red", markup=False)
         console.print()
         results.table(full).print(console)
 
@@ -97,7 +100,7 @@ def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str 
         if path:
             require_suffix(option, path, suffixes)
             write(results.file, results.summaries, Path(path))
-            print(f"wrote {path}")
+            say(f"wrote {path}")
 
 
 def _plot(results: Results) -> None:
@@ -128,7 +131,7 @@ def _table_by(results: Results, by: str | None, against: str | None, price: str 
         reason = "no all-reduce has a time; run all_reduce n=100000 ranks=2"
     else:
         table = views.by_backend(results.summaries)
-        reason = f"no case has a time; see deepbench show {results.path}"
+        reason = f"no case has a time; see {command('show', results.path)}"
     if not table.rows:
         raise BadInput(f"{results.path}: {reason}")
     return table

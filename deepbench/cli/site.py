@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 
 import click
 
 from deepbench.cli.console import make_console
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
+from deepbench.cli.streams import say, warn
 
 
 @cli.command(context_settings=HELP)
@@ -24,7 +24,6 @@ def site(folder: str, output: str, no_published: bool) -> int:
     \b
     Example: deepbench site results -o public
     """
-    from deepbench.core.json_lines import printable
     from deepbench.measure.session import Step
     from deepbench.report import site as sites
     from deepbench.report.progress import Bar
@@ -36,8 +35,8 @@ def site(folder: str, output: str, no_published: bool) -> int:
             Path(folder), Path(output), not no_published, lambda name, total: bar(Step(name, next(done) + 1, total))
         )
     for reason in built.refused:
-        print(f"deepbench: left out: {printable(reason)}", file=sys.stderr)
-    print(
+        warn(f"left out: {reason}")
+    say(
         f"wrote {output}: {built.machines} machines ({len(built.fresh)} rebuilt, {len(built.removed)} removed), "
         f"{built.families} families of problems ({built.written} rebuilt); open {Path(output) / 'index.html'}"
     )

@@ -287,6 +287,7 @@ MACHINE = (*describe.IDENTITY[1:], "cpu_quota", "governor", "turbo_off", "huge_p
 
 def _differences(a: ResultFile, b: ResultFile) -> list[str]:
     """What differs between the sides: `cpu: Intel Xeon Gold 6148 and AMD EPYC 7763`."""
+    lacks = [f"{f.path.name}: {f.incomplete}" for f in (a, b) if f.incomplete]
     machines = [f.header["machine"] for f in (a, b)]
     facts = [(name.replace("_", " "), *(_words(m.get(name)) for m in machines)) for name in ("host", *MACHINE)]
     for name in sorted({r["backend"] for f in (a, b) for r in f.records}):
@@ -302,7 +303,7 @@ def _differences(a: ResultFile, b: ResultFile) -> list[str]:
     variables = [_environment(f) for f in (a, b)]
     for name in sorted(set(variables[0]) | set(variables[1])):
         facts.append((name, *(_words(v.get(name)) for v in variables)))
-    return [f"{name}: {of_a} and {of_b}" for name, of_a, of_b in facts if of_a != of_b]
+    return lacks + [f"{name}: {of_a} and {of_b}" for name, of_a, of_b in facts if of_a != of_b]
 
 
 def _environment(file: ResultFile) -> Mapping[str, str]:

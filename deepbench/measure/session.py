@@ -6,6 +6,7 @@ It prints nothing. `progress` is called before each measurement, never during on
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -124,6 +125,7 @@ class Session:
         self.hosts = plan.get("hosts") or []
         self.planned = [Planned(parse_case(p["case"]), p["sources"]) for p in plan["cases"]]
         self._sources = {p["case"]: p["sources"] for p in plan["cases"]}
+        self._is_new = False
         self._unavailable = {
             name: f"{answer['unavailable']['reason']}; {answer['unavailable']['remedy']}"
             for name, answer in file.header["libraries"].items()
@@ -153,7 +155,9 @@ class Session:
         header = new_header(planned, options, side)
         cold.require([p.case for p in planned], header["machine"])
         store = Store.create(path, sanitized(header))
-        return cls(read_results(path), store, environment=side["environment"] if side else None)
+        session = cls(read_results(path), store, environment=side["environment"] if side else None)
+        session._is_new = True
+        return session
 
     @classmethod
     def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
@@ -170,6 +174,16 @@ class Session:
             raise
         store.append_after(file)
         return cls(file, store, timeout_s)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is still where it was opened."""
+        return self._store.is_in_place
+
+    def discard(self) -> None:
+        """Remove the file if this session has created it and measured nothing."""
+        if self._is_new and not self.file.records:
+            self._store.discard()
 
     def close(self) -> None:
         """Close the file; everything measured is in it."""
@@ -191,11 +205,13 @@ class Session:
     def run(self, progress: Progress = no_progress, begin: float | None = None) -> None:
         """Measure what the plan still lacks. `begin` is when a budget began (monotonic clock); None: now.
 
-        On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`.
+        On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`. `BadInput` if no case
+        fits into the budget; then a new file is removed.
         """
         plan = self.file.header["plan"]
         budget_s, seed = plan.get("budget_s"), plan["order_seed"]
-        ends = None if budget_s is None else (time.monotonic() if begin is None else begin) + budget_s
+        begin = time.monotonic() if begin is None else begin
+        ends = None if budget_s is None else begin + budget_s
         next_heats = queue(self.planned, self.file.records, self._rounds, seed)
         self.probe([case for heat in next_heats for case, _ in heat], progress)
         forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
@@ -216,8 +232,16 @@ class Session:
                 progress(Step(text, forecast.done, forecast.total, forecast.left_s))
                 for record in measure_together([(self, case, number) for case, number in heat]):
                     forecast.add(record)
+        if budget_s is not None and not self.file.records:
+            before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
+            self.discard()
+            raise BadInput(
+                f"no case fits into the budget of {budget_s:g} s: the start, with probes of the machine, took "
+                f"{before_s:.1f} s, and one round of the cheapest case takes about {cheapest_s:.1f} s; "
+                f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
+            )
 
-    def begin(self, case: Case, number: int) -> Record | None:
+    def unavailable(self, case: Case, number: int) -> Record | None:
         """The record of a case whose library is not here; None for all others, which must be measured."""
         if case.backend in self._unavailable:
             return make_record(case, number, "unavailable", self._unavailable[case.backend])
@@ -278,7 +302,7 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
     records: dict[int, Record] = {}
     try:
         for i, (session, case, number) in enumerate(entries):
-            if (record := session.begin(case, number)) is not None:
+            if (record := session.unavailable(case, number)) is not None:
                 records[i] = session.finish(case, record)
         here = [i for i in range(len(entries)) if i not in records]
         if here:

@@ -203,13 +203,16 @@ class Turns:
         threads = describe.default_threads()
         planned = [expand(entries, side.applied(choices), threads) for side in sides]
         pairs, run = pair_up(planned[0], planned[1], set(sides[0].choices)), secrets.token_hex(8)
+        paths = [Path(f"{stem}.{side.name}.jsonl") for side in sides]
+        if taken := [str(path) for path in paths if os.path.lexists(path)]:
+            raise BadInput(f"{' and '.join(taken)} already exist{'s' * (len(taken) == 1)}; choose another name with -o")
         sessions = []
         with ExitStack() as stack:
-            for side in sides:
+            for side, path in zip(sides, paths, strict=True):
                 cases = [Planned(getattr(p, side.name), p.sources) for p in pairs]
                 mark = {"run": run, "side": side.name, "choices": side.choices, "environment": side.environment}
-                path = Path(f"{stem}.{side.name}.jsonl")
                 sessions.append(stack.enter_context(Session.create(path, cases, options, mark)))
+                stack.callback(sessions[-1].discard)  # if the other side cannot be measured
             stack.pop_all()
         sessions[1].share_limits(sessions[0])
         return cls(sides, (sessions[0], sessions[1]), pairs)

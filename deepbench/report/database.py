@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.files import replacing
 from deepbench.report import export
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
@@ -38,10 +40,8 @@ def parquet(results: ResultFile, summaries: Sequence[Summary], path: Path) -> No
         except (pyarrow.ArrowException, OverflowError):  # an integer of more than 64 bits
             columns[name] = pyarrow.array([None if v is None else str(v) for v in values])
     table = pyarrow.table(columns).replace_schema_metadata({"deepbench_header": json.dumps(results.header)})
-    try:
-        writer.write_table(table, path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}; choose another name") from None
+    with replacing(path) as draft:
+        writer.write_table(table, draft)
 
 
 def sqlite(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
@@ -50,11 +50,9 @@ def sqlite(results: ResultFile, summaries: Sequence[Summary], path: Path) -> Non
         raise BadInput(f"{path} exists; choose another name")
     cases = export.table(results, summaries)
     names, rows = [column.name for column in cases.columns], cases.rows
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
     quoted = ['"' + name.replace('"', '""') + '"' for name in _unique(names)]
     try:
-        with sqlite3.connect(draft) as database:
+        with replacing(path) as draft, closing(sqlite3.connect(draft)) as database, database:
             database.execute("create table header (json text)")
             database.execute("insert into header values (?)", (json.dumps(results.header, ensure_ascii=False),))
             database.execute(f"create table cases ({', '.join(quoted) or 'no_cases'})")
@@ -73,11 +71,8 @@ def sqlite(results: ResultFile, summaries: Sequence[Summary], path: Path) -> Non
                     for i, seconds in enumerate(r["measurement"]["samples_s"])
                 ),
             )
-        database.close()
-        draft.replace(path)
-    except (sqlite3.Error, OSError) as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {path}: {error}") from None
+    except sqlite3.Error as error:
+        raise BadInput(f"cannot write {path}: {error}; free some space or choose another name") from None
 
 
 def _unique(names: Sequence[str]) -> list[str]:

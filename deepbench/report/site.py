@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.files import NotWritten, replacing
 from deepbench.core.json_lines import from_line, to_bytes
 from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
@@ -79,7 +80,9 @@ def build(
     try:
         return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step)
     except OSError as error:
-        raise BadInput(f"cannot write the site: {error.filename}: {error.strerror}") from None
+        reason = error.strerror or str(error)
+        where = f"{error.filename}: " if error.filename else ""
+        raise BadInput(f"cannot write the site: {where}{reason}") from None
 
 
 def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
@@ -105,8 +108,11 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
                 title = path.relative_to(folder).with_suffix("").as_posix()
                 data = content.of_file(read_results(path), title)
                 digest = _write_machine(out, name, data, stamp, f"../data/{name}.jsonl")
-                shutil.copyfile(path, out / "data" / f"{name}.jsonl")
+                with replacing(out / "data" / f"{name}.jsonl", may_be_results=True) as draft:
+                    shutil.copyfile(path, draft)
                 built.fresh.append(name)
+        except NotWritten:
+            raise
         except BadInput as error:
             built.refused.append(str(error))
             continue
@@ -228,6 +234,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
             "hardware": hardware,
             "date": data["machine"]["date"],
             "cases": len(timed),
+            "incomplete": data["incomplete"],
             **best,
             "memory": max((limits["memory"].get("memory", 0.0) for limits in data["limits"]), default=0.0) or None,
             "ops": ", ".join(dict.fromkeys(str(r["op"]) for r in timed)),
@@ -325,6 +332,5 @@ def _write(path: Path, new: bytes) -> None:
     """Replace a file as a whole, and only if it changes."""
     if path.is_file() and path.stat().st_size == len(new) and path.read_bytes() == new:
         return
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_bytes(new)
-    draft.replace(path)
+    with replacing(path, may_be_results=True) as draft:
+        draft.write_bytes(new)

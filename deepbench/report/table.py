@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
+from deepbench.core.json_lines import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -210,7 +212,8 @@ def _text(column: Column, row: Mapping[str, Cell]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape the characters that Markdown gives a meaning."""
+    """Escape the characters that Markdown gives a meaning, and replace those that a terminal would obey."""
+    text = printable(text)
     for character in "\\|`*_<>[]":
         text = text.replace(character, "\\" + character)
     return text

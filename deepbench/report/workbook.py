@@ -6,12 +6,14 @@ Cells hold values, not formulas.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.files import replacing
 from deepbench.plan.suites import read_suite
 from deepbench.report import export
 from deepbench.report.table import Table, not_a_formula
@@ -95,10 +97,11 @@ def write(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None
             _inference(_sheet(book, name), ranked, suite, unit)
     _specs(_sheet(book, "Specs"), results)
     _all_cases(_sheet(book, "All cases"), export.table(results, summaries))
-    try:
-        book.save(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None
+    with replacing(path) as draft:
+        # In memory first: openpyxl tries to end a file that could not be written and prints a traceback.
+        content = io.BytesIO()
+        book.save(content)
+        draft.write_bytes(content.getvalue())
 
 
 def _sheet(book: Any, name: str) -> Any:

@@ -7,7 +7,6 @@ executed.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import sys
@@ -18,10 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.files import NotWritten
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
 from deepbench.results.old_files import complete, read_limit
-from deepbench.results.record import SCHEMA, Header, Limit, Record
+from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, Record
 from deepbench.results.schema import schema_error, semantic_error
+from deepbench.results.work import by_case
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
@@ -47,6 +48,20 @@ class ResultFile:
         """The texts of the planned cases, in the order of the plan. Rounds are measured in random order."""
         return [planned["case"] for planned in self.header["plan"]["cases"]]
 
+    @property
+    def incomplete(self) -> str | None:
+        """What the file lacks of its plan, as a sentence; None if nothing."""
+        plan, done = self.header["plan"], by_case(self.records)
+        if plan["mode"] == "imported":
+            return None
+        least = 1 if plan.get("budget_s") else plan["rounds"]["least"]
+        missing = sum(text not in done for text in self.order)
+        # A case that failed needs no further round.
+        few = sum(len(rounds) < least and all(r["status"] in MEASURED for r in rounds) for rounds in done.values())
+        parts = [f"{missing:,} of {len(self.order):,} planned cases not measured"] if missing else []
+        parts += [f"cases with fewer than {least} rounds: {few:,}"] if few else []
+        return f"INCOMPLETE: {'; '.join(parts)}" if parts else None
+
 
 class Store:
     """A result file opened for appending by one process at a time."""
@@ -65,14 +80,13 @@ class Store:
                 f"{path} already exists; continue it with --resume, or choose another name with -o"
             ) from None
         except OSError as error:
-            raise BadInput(f"cannot write {path}: {error.strerror}; choose another name with -o") from None
+            raise NotWritten(path, error) from None
         store = cls(file, path)
         store._lock()
         try:
             store.append(header)
         except BadInput:
-            store.close()
-            path.unlink(missing_ok=True)  # the file is empty, so nothing is lost
+            store.discard()
             raise
         return store
 
@@ -107,16 +121,24 @@ class Store:
             raise
         except OSError as error:
             self._truncate(start)
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            remedy = "free some space" if full else "fix the cause"
-            raise BadInput(
-                f"cannot write {self.path}: {error.strerror}; everything measured so far is saved; "
-                f"{remedy}, then continue with: deepbench run --resume -o {self.path}"
-            ) from None
+            raise NotWritten(self.path, error) from None
 
     def _truncate(self, size: int) -> None:
         self._file.truncate(size)
         self._file.seek(size)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is still where it was opened: nobody has moved, removed or replaced it."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except OSError:
+            return False
+
+    def discard(self) -> None:
+        """Close and remove a new file in which nothing is measured yet: it would only block its name."""
+        self.path.unlink(missing_ok=True)
+        self.close()
 
     def close(self) -> None:
         """Close the file."""

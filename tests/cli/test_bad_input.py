@@ -146,7 +146,7 @@ def test_a_full_disk_loses_no_record_and_resume_continues(deepbench, tmp_path):
     )
 
     assert 64 == limited.returncode, limited.stderr
-    assert "everything measured so far is saved" in limited.stderr
+    assert "out.jsonl has everything measured so far. To continue: deepbench run --resume" in limited.stderr
     assert "Traceback" not in limited.stderr
     before = records_of(tmp_path / "out.jsonl")
     assert 0 < len(before) < len(cases)

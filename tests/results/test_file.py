@@ -11,7 +11,7 @@ from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.judge.limits import Limits
 from deepbench.results import summary
-from deepbench.results.file import ARRAYS, Store, default_path, read_results
+from deepbench.results.file import ARRAYS, ResultFile, Store, default_path, read_results
 from deepbench.results.record import STATUSES, make_record
 from deepbench.results.schema import schema_error
 from tests import samples
@@ -219,3 +219,34 @@ def test_files_of_real_machines_can_be_read(path):
         for s in summaries
         if s.flop_per_s
     )
+
+
+def planned_file(records, least=3, **plan):
+    texts = [samples.TEXT.format(backend=name) for name in ("mkl", "onednn", "openblas")]
+    header = samples.header(texts)
+    header["plan"] |= {"rounds": {"least": least, "most": 5, "target": 0.03, "most_s": 3.0}, **plan}
+    return ResultFile(Path("mine.jsonl"), header, records)
+
+
+def test_a_file_says_what_it_lacks_of_its_plan():
+    three = [samples.measured(name, round_number=n) for name in ("mkl", "onednn") for n in (1, 2, 3)]
+    failed = samples.failed("crashed", "killed", "openblas")
+
+    assert planned_file([*three, failed]).incomplete is None  # what failed needs no further round
+    assert "INCOMPLETE: 1 of 3 planned cases not measured" == planned_file(three).incomplete
+    found = planned_file([*three[:4], failed]).incomplete
+    assert "INCOMPLETE: cases with fewer than 3 rounds: 1" == found
+
+
+def test_a_budget_or_another_program_decides_how_many_rounds_there_are():
+    once = [samples.measured(name) for name in ("mkl", "onednn", "openblas")]
+
+    assert planned_file(once, budget_s=60.0).incomplete is None
+    assert planned_file(once[:1], mode="imported").incomplete is None
+    assert "not measured" in planned_file(once[:1], budget_s=60.0).incomplete
+
+
+def test_an_interrupted_case_counts_as_not_measured():
+    once = [samples.measured("mkl"), samples.failed("interrupted", "stopped", "onednn")]
+
+    assert "2 of 3 planned cases not measured" in planned_file(once, least=1).incomplete

@@ -52,6 +52,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     return {
         "name": printable(name),  # a file name may be any text
         "kind": "imported" if imported else "measured",
+        "incomplete": file.incomplete,
         "machine": _machine(file, imported),
         "libraries": _libraries(file),
         "sentences": _sentences(summaries, groups, nearest, known),
@@ -339,6 +340,7 @@ def of_machine(machine: str) -> dict[str, Any]:
     return {
         "name": machine,
         "kind": "published",
+        "incomplete": None,
         "machine": {
             **dict.fromkeys(("cores", "memory", "mode", "host")),
             **{"date": years, "started": years, "system": facts.get("os")},

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from deepbench.core.errors import BadInput
+from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
 from deepbench.report.page import content, render
 from deepbench.results.file import ResultFile
@@ -20,15 +19,6 @@ def write_report(files: Sequence[ResultFile], machines: Sequence[str], path: Pat
     pairs = [content.of_pair(files[0], file, (labels[0], label)) for file, label in labelled[1:]]
     pairs += [content.of_published(file, label, machine) for file, label in labelled for machine in machines]
     data = {"files": [content.of_file(file, label) for file, label in labelled], "pairs": pairs}
-    _replace(path, render.page(data, printable(title or f"DeepBench: {', '.join(labels)}")))
-
-
-def _replace(path: Path, page: bytes) -> None:
-    """All of the page is written, or the old file stays as it was."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    page = render.page(data, printable(title or f"DeepBench: {', '.join(labels)}"))
+    with replacing(path) as draft:
         draft.write_bytes(page)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise BadInput(f"cannot write {path}: {error.strerror}; choose another name") from None

@@ -37,6 +37,7 @@ function indexPage() {
     column("hardware", "Hardware"),
     column("date", "Measured"),
     number("cases", "Cases"),
+    column("incomplete", "Complete", (r) => r.incomplete ?? ""),
     rate("f32", "TFLOP/s f32"),
     rate("bits16", "TFLOP/s 16 bits"),
     rate("bits8", "TFLOP/s 8 bits"),

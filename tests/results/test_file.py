@@ -222,7 +222,7 @@ def test_files_of_real_machines_can_be_read(path):
 
 
 def planned_file(records, least=3, **plan):
-    texts = [samples.TEXT.format(backend=name) for name in ("mkl", "onednn", "openblas")]
+    texts = [parse_case(samples.TEXT.format(backend=name)).text for name in ("mkl", "onednn", "openblas")]
     header = samples.header(texts)
     header["plan"] |= {"rounds": {"least": least, "most": 5, "target": 0.03, "most_s": 3.0}, **plan}
     return ResultFile(Path("mine.jsonl"), header, records)

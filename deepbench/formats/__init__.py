@@ -18,6 +18,7 @@ from typing import Any
 from deepbench.core import registry
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.files import read_regular
 from deepbench.core.json_lines import sanitized
 from deepbench.core.op import find_op
 from deepbench.core.version import VERSION
@@ -123,19 +124,18 @@ def read(text: str, options: ImportOptions) -> ImportedFile:
 
 def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[ImportedFile, int]:
     """Convert a file of another program to the new result file `target`. The contents, and the number of records."""
-    try:
-        if not path.is_file():
-            raise BadInput(f"{path} is not a file; name one that another program wrote")
-        if path.stat().st_size > LARGEST_BYTES:
-            raise BadInput(f"{path} is larger than {LARGEST_BYTES} bytes; benchmarks do not write such files")
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    imported = read(text, options)
+    content = read_regular(path, LARGEST_BYTES, "a file that another program wrote")
+    imported = read(content.decode("utf-8", errors="replace"), options)
     header, records = to_results(imported, options, ["import", path.name])
     with closing(Store.create(target, header)) as store:
-        for record in records:
-            store.append(record)
+        try:
+            for record in records:
+                store.append(record)
+        except BaseException as error:
+            target.unlink()  # part of a file would be in the way of the next attempt
+            if isinstance(error, BadInput):
+                raise BadInput(f"cannot write all of {target}, so it was removed; free some space") from None
+            raise
     return imported, len(records)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import difflib
 import io
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from deepbench.core.backend import all_backends
 from deepbench.core.case import DIRECTIONS, Pattern, check_settings, parse_pattern, read_field
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.files import read_regular
 from deepbench.core.op import Op, all_ops
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import fields_of, make_problem, required_fields
@@ -92,17 +92,9 @@ def _read_file(path: Path, suite: str) -> list[Entry]:
     return entries
 
 
-def text_of(path: Path) -> str:
-    """What is in a file that a person named; `BadInput` says what is wrong with it."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise BadInput(f"{path} is no regular file; wanted a list of problems")
-        if path.stat().st_size > MOST_SUITE_BYTES:
-            raise BadInput(f"{path} is larger than {MOST_SUITE_BYTES} bytes; is it a list of problems?")
-        content = path.read_bytes()
-    except (OSError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) else error
-        raise BadInput(f"cannot read {shorten(str(path))}: {text}") from None
+def text_of(path: Path, wanted: str = "a list of problems") -> str:
+    """What is in a file that a person named; `BadInput` says what is wrong with it, and what was wanted."""
+    content = read_regular(path, MOST_SUITE_BYTES, wanted)
     if b"\0" in content:
         raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
     try:

@@ -141,7 +141,9 @@ def is_trusted(file: str | None, trust: str | None) -> bool:
     """Whether `--trust` names the file whose libraries would be loaded; `BadInput` if it names another one."""
     if trust is not None and (file is None or os.path.realpath(trust) != os.path.realpath(file)):
         wanted = f"--trust {file}" if file is not None else "no --trust"
-        raise BadInput(f"--trust must name the file whose libraries are loaded: wanted {wanted}, found {shorten(trust)}")
+        raise BadInput(
+            f"--trust must name the file whose libraries are loaded: wanted {wanted}, found {shorten(trust)}"
+        )
     return trust is not None
 
 

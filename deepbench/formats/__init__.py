@@ -8,7 +8,7 @@ reported and skipped.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,6 +29,9 @@ from deepbench.results.record import SCHEMA, Header, LibraryFacts, Record, Sourc
 from deepbench.results.schema import schema_error
 
 LARGEST_BYTES = 256 * 2**20
+
+# Of programs that write lines of text; the longest of real outputs have some hundreds of characters.
+MOST_CHARACTERS = 10_000
 
 # Times outside these bounds are not those of a kernel, and the schema of result files rejects them.
 SHORTEST_S, LONGEST_S = 1e-12, 1e9
@@ -251,6 +254,14 @@ def _record(
 
 
 # ---- helpers for formats
+
+
+def text_lines(text: str, program: str) -> Iterator[str]:
+    """The lines of a text; `BadInput` for one that is longer than any program writes."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > MOST_CHARACTERS:
+            raise BadInput(f"{program}: line {number} has {len(line)} characters; a line has at most {MOST_CHARACTERS}")
+        yield line
 
 
 def json_object(text: str, program: str) -> dict[str, Any]:

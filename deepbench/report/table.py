@@ -211,7 +211,7 @@ def _text(column: Column, row: Mapping[str, Cell]) -> str:
 
 def escape_markdown(text: str) -> str:
     """Escape the characters that Markdown gives a meaning."""
-    for character in "\\|`*_<>[]":
+    for character in "\\|`*_<>[]~&":
         text = text.replace(character, "\\" + character)
     return text
 

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import SAFELY, open_regular
@@ -221,6 +221,22 @@ def _compact(record: Any, shared: dict[bytes, Any]) -> Record:
                 if name in owner:
                     owner[name] = shared.setdefault(to_bytes(owner[name]), owner[name])
     return record  # type: ignore[no-any-return]
+
+
+def plain_record(record: Record) -> Record:
+    """The same record with lists where the reader keeps arrays."""
+    measurement = record["measurement"]
+    if not measurement:
+        return record
+    lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
+    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+
+
+def lines_of(file: ResultFile) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file with this content: the header, all limits, all records."""
+    yield file.header
+    yield from ({"limit": limit} for limit in file.limits)
+    yield from map(plain_record, file.records)
 
 
 def _check_schema_name(path: Path, value: Any) -> None:

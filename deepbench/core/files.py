@@ -10,16 +10,19 @@ import stat
 from pathlib import Path
 from typing import IO
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 
 # The system returns at once from opening a FIFO, and a terminal does not become that of this process.
 SAFELY = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+# Characters of a name in a message.
+MOST_OF_NAME = 300
+
 
 def open_regular(path: Path, most_bytes: int, wanted: str) -> IO[bytes]:
     """Open a regular file of at most so many bytes to read it. `wanted` is what it should be, for `BadInput`."""
-    name = printable(str(path))
+    name = shorten(printable(str(path)), MOST_OF_NAME)
     try:
         descriptor = os.open(path, os.O_RDONLY | SAFELY)
     except FileNotFoundError:

@@ -174,7 +174,7 @@ def _precision(settings: dict[str, str]) -> str:
 
 
 def _conv_sizes(problem: str) -> str:
-    text, quote, name = problem.partition('n"')  # such as n"alexnet:conv1" at the end
+    text, _, name = problem.partition('n"')  # such as n"alexnet:conv1" at the end
     text = (text if name.endswith('"') else problem).replace("_", "")
     if re.search(r"[io]d\d", text):
         raise ValueError("three-dimensional convolutions are not supported")

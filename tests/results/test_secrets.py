@@ -56,10 +56,14 @@ def test_values_outside_the_list_are_hidden_when_a_file_is_read(old):
         }
     ] * 2 == [r["process"]["environment"] for r in read.records]
     assert {"NVIDIA_API_KEY": HIDDEN, "OMP_WAIT_POLICY": "passive"} == read.header["plan"]["interleaved"]["environment"]
-    assert ["run", "--ab", f"NVIDIA_API_KEY={HIDDEN}", f"--ab=MY_TOKEN={HIDDEN}", "gemm", "m=4"] == read.header["command"]
+    assert ["run", "--ab", f"NVIDIA_API_KEY={HIDDEN}", f"--ab=MY_TOKEN={HIDDEN}", "gemm", "m=4"] == read.header[
+        "command"
+    ]
 
 
-@pytest.mark.parametrize("environment", [[SECRET], SECRET, {"OMP_STACKSIZE": [SECRET]}, {"OMP_STACKSIZE": {"a": SECRET}}])
+@pytest.mark.parametrize(
+    "environment", [[SECRET], SECRET, {"OMP_STACKSIZE": [SECRET]}, {"OMP_STACKSIZE": {"a": SECRET}}]
+)
 def test_an_environment_of_another_type_is_hidden(tmp_path, environment):
     record = samples.measured()
     record["process"]["environment"] = environment

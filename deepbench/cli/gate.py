@@ -39,7 +39,7 @@ def gate(
     """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: cannot tell.
 
     \b
-    Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
+    Example: deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl --junit gate.xml
     """
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN

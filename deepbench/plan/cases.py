@@ -64,8 +64,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
             continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))
-            key = (case.text, *entry.source.items()) if entry.source is not None else None
-            if entry.source is not None and key not in known:
+            if entry.source is not None and (key := (case.text, *entry.source.items())) not in known:
                 known.add(key)
                 slot.sources.append(entry.source)
             # A case typed in full is that case alone.

@@ -276,14 +276,13 @@ SLOW = {
     "blanks": "m n k time (usec)" + " " * 9_000,
     "letters": PERF.format("a" * 9_000),
     "quotes": PERF.format('n"' * 4_500 + "x"),
-    "all-reduce": "1 1 1" + " " * 9_000 + "x",
 }
 
 
 @pytest.mark.parametrize("line", SLOW.values(), ids=SLOW)
 def test_the_time_to_read_a_line_grows_with_its_length_alone(line):
     """A regular expression that backtracks took half a second for each of these lines."""
-    text = "\n".join([PERF.format("mb1ic8ih9oc8oh9kh3ph1"), *[line] * 20])
+    text = "\n".join([PERF.format("mb1ic8ih9oc8oh9kh3ph1"), *[line] * 100])
     for program in (formats.formats()["benchdnn"], formats.formats()["DeepBench"]):
         begin = time.process_time()
         program.matches(text)

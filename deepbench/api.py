@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
@@ -268,6 +267,8 @@ class Results:
     @property
     def records(self) -> list[Record]:
         """Every line of the file that measured something, as plain values that `json.dumps` takes."""
+        from deepbench.results.file import plain_record
+
         return [plain_record(record) for record in self.file.records]
 
     @property
@@ -333,15 +334,6 @@ class Results:
     def _heading(self) -> str:
         count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
         return f"{printable(str(self.path))}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
-
-
-def plain_record(record: Record) -> Record:
-    """The same record with lists where the reader keeps arrays."""
-    measurement = record["measurement"]
-    if not measurement:
-        return record
-    lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
-    return cast("Record", {**record, "measurement": {**measurement, **lists}})
 
 
 def _fits(pattern: Pattern, record: Record) -> bool:

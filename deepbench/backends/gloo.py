@@ -25,7 +25,7 @@ class Gloo(GroupBackend):
     framework = True
     default = False
     overlaps = True
-    tuning_prefixes = ("GLOO_",)
+    tuning_variables = ("GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT")
 
     def open(self) -> dict[str, Any]:
         self.torch = torch = import_torch()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.compare import compared
-from deepbench.cli.options import share
+from deepbench.cli.options import is_trusted, print_libraries, share
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
 from deepbench.core.errors import BadInput
@@ -25,16 +25,24 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="B")
 @click.option("--margin", metavar="P", default="5%", help="Ignore slowdowns below P (default 5%).")
 @click.option("--rerun", is_flag=True, help="Measure cases that look slower again, and judge them by that alone.")
+@click.option("--trust", metavar="A", help="With --rerun: load the libraries whose paths A names.")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
 @click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
 def gate(
-    first: str, second: str, margin: str, rerun: bool, unchecked: bool, junit: str | None, markdown: str | None
+    first: str,
+    second: str,
+    margin: str,
+    rerun: bool,
+    trust: str | None,
+    unchecked: bool,
+    junit: str | None,
+    markdown: str | None,
 ) -> int:
     """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: cannot tell.
 
     \b
-    Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
+    Example: deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl --junit gate.xml
     """
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
@@ -42,14 +50,14 @@ def gate(
 
     for output in filter(None, (junit, markdown)):
         require_no_results(Path(output))  # now, and not after measuring again
-    allowed = share("--margin", margin)
+    allowed, trusted = share("--margin", margin), is_trusted(first, trust)
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
     comparison = compared(first, second, same, unchecked, broken=True)
     outcome = gates.judge(comparison, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
     if rerun and flagged:
         say(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
-        again = _measure_again(Path(first), Path(second), flagged, same, unchecked)
+        again = _measure_again(Path(first), Path(second), flagged, same, unchecked, trusted)
         outcome = gates.after_rerun(outcome, gates.judge(again, allowed))
     lines = gates.sentences(outcome)
     broken = tuple(comparison.broken)
@@ -65,7 +73,9 @@ def gate(
     return outcome.exit_code
 
 
-def _measure_again(first: Path, second: Path, flagged: list[str], margin: float, unchecked: bool) -> Comparison:
+def _measure_again(
+    first: Path, second: Path, flagged: list[str], margin: float, unchecked: bool, trusted: bool
+) -> Comparison:
     """Measure flagged cases again: both sides in turn where the first one's libraries are still here."""
     import tempfile
 
@@ -80,11 +90,14 @@ def _measure_again(first: Path, second: Path, flagged: list[str], margin: float,
     session.require_same_machine(after)
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         try:
-            both = sides.sides_of_file(before, after.header["libraries"], after)
+            both = sides.sides_of_file(before, after.header["libraries"], after, trusted=trusted)
+        except sides.NotTrusted:
+            raise
         except BadInput:  # the libraries of the first side are gone
             fresh = session.remeasure(after, flagged, Path(folder) / "again.jsonl")
             old = replace(before, records=[r for r in before.records if r["case"] in flagged])
             return compare_results(old, fresh, margin=margin, unchecked=unchecked)
+        print_libraries(both[0].libraries, str(first))
         with sides.Turns.create(both, flagged, Choices(), session.Options(), Path(folder) / "again") as turns:
             turns.run()
             return compare_results(*turns.files, margin=margin, unchecked=unchecked)

@@ -110,8 +110,11 @@ class Backend(ABC):
     """Removed, because they would override the threads of the case."""
     fixed_variables: ClassVar[Mapping[str, str]] = {}
     """Set to these values, such as `MKL_DYNAMIC` to `FALSE`."""
-    tuning_prefixes: ClassVar[tuple[str, ...]] = ()
-    """Variables that begin so may change the speed: they are recorded, and passed on to other hosts."""
+    tuning_variables: ClassVar[tuple[str, ...]] = ()
+    """They may change the speed: they are recorded, and passed on to other hosts.
+
+    A name that ends in `*` stands for all that begin so: only where nothing but this library uses that beginning.
+    """
 
     @abstractmethod
     def open(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,8 +31,13 @@ def printable(text: str) -> str:
 
 
 def sanitized(value: Any) -> Any:
-    """A JSON value with every string in it made printable. Apply it to all untrusted input."""
-    if isinstance(value, float | int):
+    """A JSON value with every string in it made printable, and without NaN and infinity, which JSON does not have.
+
+    Apply it to all untrusted input.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
         return value
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)

@@ -95,6 +95,8 @@ def _load(kind: str, path: Path) -> ModuleType:
     name = f"deepbench_plugins.{kind}.{digest}.{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
+    if not path.is_file():
+        raise BadInput(f"{PLUGINS}: {path} is not a regular file; see {GUIDES[kind]}")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, f"{path} is a .py file"
     assert spec.loader is not None, f"{path} is a .py file"

@@ -20,7 +20,7 @@ from statistics import correlation, mean
 from typing import Any
 
 from deepbench.core import stats
-from deepbench.core.variables import thread_variables
+from deepbench.core.variables import is_tuning, thread_variables
 from deepbench.machine import describe
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record
@@ -303,7 +303,7 @@ def _environment(file: ResultFile) -> Mapping[str, str]:
     """Variables that change how libraries run, from the first record that has them."""
     environment: object = next((r["process"].get("environment") for r in file.records if r["process"]), None)
     known: Mapping[str, str] = environment if isinstance(environment, dict) else {}
-    return {name: value for name, value in known.items() if name not in thread_variables()}
+    return {name: value for name, value in known.items() if is_tuning(name) and name not in thread_variables()}
 
 
 def _library(answer: Mapping[str, Any] | None) -> str:

@@ -13,11 +13,14 @@ from typing import Any
 from deepbench.core.backend import Backend, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.op import Op, find_op
-from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning_prefixes
+from deepbench.core.variables import fixed_variables, is_tuning, override_variables, thread_variables
 from deepbench.plan.modes import Rules
 
 # Variables that a command on another host needs, besides those that tune libraries.
-CARRIED_PREFIXES = ("DEEPBENCH_", "PYTHON", "LD_LIBRARY_PATH", "MPI4PY_", "DASK_")
+CARRIED_PREFIXES = (
+    *("DEEPBENCH_", "PYTHON", "LD_LIBRARY_PATH", "MPI4PY_", "DASK_"),
+    *("CUDA_HOME", "FI_PROVIDER_PATH", "I_MPI_ROOT"),
+)
 
 PARENT = "DEEPBENCH_PARENT"
 """The process number of the parent: a worker ends with it."""
@@ -70,7 +73,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
     """The command that runs another command on a host, with the variables that it needs."""
-    carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + tuning_prefixes())}
+    carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES) or is_tuning(k)}
     variables = [f"{k}={v}" for k, v in sorted(carried.items()) if k != REMOTE_SHELL]
     shell = environment.get(REMOTE_SHELL) or "ssh"
     return [shell, host, shlex.join(["env", *variables, *command])]

@@ -14,17 +14,19 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from deepbench.core.errors import BadInput
-from deepbench.core.files import NotWritten
+from deepbench.core.files import SAFELY, NotWritten, open_regular
 from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
-from deepbench.results.old_files import complete, read_limit
+from deepbench.results.old_files import complete, read_limit, without_secrets
 from deepbench.results.record import SCHEMA, Header, Limit, Record
 from deepbench.results.schema import schema_error, semantic_error
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
+
+WANTED = "a result file that `deepbench run` wrote"
 
 
 @dataclass
@@ -78,12 +80,9 @@ class Store:
     @classmethod
     def reopen(cls, path: Path) -> Store:
         """Lock an existing file. Read it only after that, then call `append_after`."""
+        open_regular(path, LARGEST_FILE_BYTES, WANTED).close()
         try:
-            file = open(path, "r+b", buffering=0)  # noqa: SIM115
-        except FileNotFoundError:
-            raise BadInput(
-                f"{printable(str(path))} does not exist; expected a file that `deepbench run` wrote"
-            ) from None
+            file = open(os.open(path, os.O_RDWR | SAFELY), "r+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise BadInput(f"cannot write {printable(str(path))}: {error.strerror}") from None
         store = cls(file, path)
@@ -163,20 +162,13 @@ def read_results(path: Path) -> ResultFile:
 
 def file_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file; `BadInput` if it cannot be read or is too large for a result file."""
-    try:
-        if not path.is_file():
-            kind = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
-            raise BadInput(f"{path} {kind}; expected a result file that `deepbench run` wrote")
-        size = path.stat().st_size
-        if size > LARGEST_FILE_BYTES:
-            raise BadInput(f"{path} has {size} bytes; a result file has at most {LARGEST_FILE_BYTES} bytes")
-        if size == 0:
-            raise BadInput(f"{path} is empty; expected a result file that `deepbench run` wrote")
-        with open(path, "rb") as file:
+    with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise BadInput(f"{printable(str(path))} is empty; expected {WANTED}")
+        try:
             yield from file
-    except (OSError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) else error
-        raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
+        except OSError as error:
+            raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}") from None
 
 
 def _parse(path: Path, number: int, line: bytes) -> Any:
@@ -195,7 +187,7 @@ def _parse(path: Path, number: int, line: bytes) -> Any:
     reason = schema_error(value) or semantic_error(value)
     if reason:
         raise BadInput(f"{path}, line {number}: {reason}; see docs/results.md")
-    return value
+    return without_secrets(value)
 
 
 # Parts that many of the up to 100,000 records of a file have in common. Equal ones are kept once.
@@ -235,6 +227,22 @@ def _compact(record: Any, shared: dict[bytes, Any]) -> Record:
                 if name in owner:
                     owner[name] = shared.setdefault(to_bytes(owner[name]), owner[name])
     return record  # type: ignore[no-any-return]
+
+
+def plain_record(record: Record) -> Record:
+    """The same record with lists where the reader keeps arrays."""
+    measurement = record["measurement"]
+    if not measurement:
+        return record
+    lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
+    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+
+
+def lines_of(file: ResultFile) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file with this content: the header, all limits, all records."""
+    yield file.header
+    yield from ({"limit": limit} for limit in file.limits)
+    yield from map(plain_record, file.records)
 
 
 def _check_schema_name(path: Path, value: Any) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deepbench.core.errors import BadInput
+from deepbench.core.files import open_regular
 from deepbench.core.json_lines import from_line, printable, sanitized
-from deepbench.results.file import ResultFile, file_lines
-from deepbench.results.old_files import complete, read_limit
+from deepbench.results.file import LARGEST_FILE_BYTES, WANTED, ResultFile, file_lines
+from deepbench.results.old_files import complete, read_limit, without_secrets
 from deepbench.results.record import Record
 from deepbench.results.schema import schema_error, semantic_error
 
@@ -73,9 +74,9 @@ class FleetFile:
 def is_fleet(path: Path) -> bool:
     """Whether the first line of a file is the header of a fleet file."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
             value = json.loads(file.readline(1 << 20))
-    except (OSError, ValueError, RecursionError):
+    except (BadInput, OSError, ValueError, RecursionError):
         return False
     return isinstance(value, dict) and value.get("schema") == SCHEMA
 
@@ -120,6 +121,7 @@ def _checked(line: Any) -> Any:
     error = schema_error(line) or semantic_error(line)
     if error:
         raise ValueError(error)
+    line = without_secrets(line)
     return complete(line) if "case" in line else line
 
 
@@ -136,4 +138,5 @@ def _header(value: Any) -> dict[str, Any]:
     expected = value.get("expected")
     if not isinstance(expected, list) or not all(isinstance(host, str) for host in expected):
         raise ValueError("expected must be a list of hosts")
-    return value
+    header: dict[str, Any] = without_secrets(value)
+    return header

@@ -362,7 +362,7 @@ def test_scale_names_the_missing_results(deepbench):
         ("h0\n", ["gemm m=4 n=4 k=4"], "--hostfile is for operations in which several processes take part"),
         ("# nobody\n", ["all_reduce n=4 ranks=2"], "names no host"),
         ("-x; rm\n", ["all_reduce n=4 ranks=2"], "wanted one host per line, found '-x;'"),
-        (None, ["all_reduce n=4 ranks=2"], "cannot read hosts"),
+        (None, ["all_reduce n=4 ranks=2"], "hosts does not exist; expected one host per line"),
     ],
 )
 def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content, words, expected):

@@ -60,6 +60,11 @@ def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+skip_damaged_option = click.option(
+    "--skip-damaged", is_flag=True, help="Read files with damaged lines, without these lines."
+)
+
+
 def choices_of(filters: dict[str, Any]) -> Choices:
     """The case options as filters; `BadInput` for words that are none."""
     from deepbench.api import make_choices

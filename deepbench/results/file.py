@@ -1,7 +1,7 @@
 """Result files: JSON Lines, one file per run. Each line is appended and flushed as soon as it is known.
 
-A result file may come from anyone: it is parsed as strict JSON and checked against the schema, and nothing in it is
-executed.
+A result file may come from anyone: each line is compared with its checksum, parsed as strict JSON and checked against
+the schema, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,34 @@ import fcntl
 import os
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
+from deepbench.core.json_lines import (
+    from_line,
+    printable,
+    sanitized,
+    to_bytes,
+    to_line,
+    with_checksum,
+    without_checksum,
+)
+from deepbench.results.consistency import Consistency
 from deepbench.results.old_files import complete, read_limit
 from deepbench.results.record import SCHEMA, Header, Limit, Record
-from deepbench.results.schema import schema_error, semantic_error
+from deepbench.results.schema import schema_error
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
+
+# The value of `checksums` in the header of a file whose lines have checksums.
+CHECKSUMS = "crc32"
+
+# Numbers of damaged lines that a sentence names.
+MOST_NUMBERS = 10
 
 
 @dataclass
@@ -41,6 +56,8 @@ class ResultFile:
     """Length up to the end of the last complete line."""
     truncated: bool = False
     """Whether an incomplete last line was ignored."""
+    damaged: list[int] = field(default_factory=list)
+    """The numbers of the lines that were left out because they are damaged; the header is line 1."""
 
     @property
     def order(self) -> list[str]:
@@ -54,6 +71,7 @@ class Store:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
         self.path = path
+        self._checksums = True
 
     @classmethod
     def create(cls, path: Path, header: Mapping[str, Any]) -> Store:
@@ -69,7 +87,7 @@ class Store:
         store = cls(file, path)
         store._lock()
         try:
-            store.append(header)
+            store.append({**header, "checksums": CHECKSUMS})
         except BadInput:
             store.close()
             path.unlink(missing_ok=True)  # the file is empty, so nothing is lost
@@ -92,13 +110,20 @@ class Store:
         return store
 
     def append_after(self, content: ResultFile) -> None:
-        """Append after the last complete line; an incomplete one is removed."""
+        """Append after the last complete line; an incomplete one is removed.
+
+        Lines get checksums if those of the file have them: files of earlier versions have none.
+        """
+        self._checksums = "checksums" in content.header
         self._truncate(content.complete_bytes)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Write one line and flush it. An error leaves no part of the line in the file."""
         start = self._file.tell()
-        content = memoryview(to_line(line).encode())
+        whole = to_line(line).encode()
+        if self._checksums:
+            whole = with_checksum(whole.removesuffix(b"\n")) + b"\n"
+        content = memoryview(whole)
         try:
             while content:
                 content = content[self._file.write(content) :]
@@ -132,26 +157,57 @@ class Store:
             pass  # some network file systems have no locks
 
 
-def read_results(path: Path) -> ResultFile:
-    """Read and check a result file; `BadInput` names the line and what is wrong with it."""
+def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
+    """Read and check a result file; `BadInput` names the damaged lines and what is wrong with the first.
+
+    With `skip_damaged` they are left out instead. A record that contradicts itself or the limits in the file gets the
+    status `inconsistent`.
+    """
     content: ResultFile | None = None
     shared: dict[bytes, Any] = {}
+    damaged: dict[int, str] = {}
     for number, line in enumerate(file_lines(path), 1):
         if not line.endswith(b"\n"):
             if content is not None:
                 content.truncated = True
             break
-        value = _parse(path, number, line[:-1])
         if content is None:
-            content = ResultFile(path, value)
-        elif limit := read_limit(value):
-            content.limits.append(limit)
+            content = ResultFile(path, _header(path, line[:-1]))
         else:
-            content.records.append(_compact(complete(value), shared))
+            try:
+                value = _parse(line[:-1], "checksums" in content.header)
+            except _Damaged as error:
+                damaged[number] = str(error)
+            else:
+                if "schema" in value:
+                    raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
+                if limit := read_limit(value):
+                    content.limits.append(limit)
+                else:
+                    content.records.append(_compact(complete(value), shared))
         content.complete_bytes += len(line)
     if content is None:
         raise BadInput(f"{path} has no complete line: it is not a result file, or it was truncated")
+    if damaged and not skip_damaged:
+        raise refused(path, damaged)
+    content.damaged = list(damaged)
+    content.records = Consistency().marked(content.records, content.limits)
     return content
+
+
+def refused(path: Path, damaged: Mapping[int, str]) -> BadInput:
+    """The error of a file with damaged lines, by their number and what is wrong with each."""
+    number, reason = next(iter(damaged.items()))
+    what = f"{path}, line {number}: {reason}"
+    if len(damaged) > 1:
+        what = f"{path}: {damage_text(damaged)}; line {number}: {reason}"
+    return BadInput(f"{what}; to read the other lines: --skip-damaged (in Python: skip_damaged=True)")
+
+
+def damage_text(numbers: Collection[int]) -> str:
+    """Such as `3 damaged lines (12, 40, 41)`."""
+    named = ", ".join(map(str, sorted(numbers)[:MOST_NUMBERS])) + ", …" * (len(numbers) > MOST_NUMBERS)
+    return f"{len(numbers)} damaged line{'s' if len(numbers) > 1 else ''} ({named})"
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
@@ -172,23 +228,48 @@ def file_lines(path: Path) -> Iterator[bytes]:
         raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
 
 
-def _parse(path: Path, number: int, line: bytes) -> Any:
-    """The checked value of one line; line 1 is the header."""
+class _Damaged(Exception):
+    """What is wrong with a line."""
+
+
+def _header(path: Path, line: bytes) -> Header:
+    """The checked header; without it no line can be read."""
+    try:
+        value = _json(line, False, "not a result file of deepbench")
+        _check_schema_name(path, value)
+        if "checksums" in value:
+            without_checksum(line, True)
+        _check_schema(value)
+    except (_Damaged, ValueError) as error:
+        raise BadInput(f"{path}, line 1: {error}; nothing was read") from None
+    return value  # type: ignore[no-any-return]
+
+
+def _parse(line: bytes, with_checksums: bool) -> Any:
+    """The checked value of a line after the header."""
+    value = _json(line, with_checksums, "binary or damaged")
+    _check_schema(value)
+    return value
+
+
+def _json(line: bytes, with_checksum: bool, cause: str) -> Any:
+    try:
+        line = without_checksum(line, with_checksum)
+    except ValueError as error:
+        raise _Damaged(str(error)) from None
     try:
         value = from_line(line)
         if b"\\" in line or not line.decode().isprintable():
             value = sanitized(value)
     except (ValueError, RecursionError):
-        cause = "binary or damaged" if number > 1 else "not a result file of deepbench"
-        raise BadInput(f"{path}, line {number}: not JSON ({cause}); nothing was read") from None
-    if number == 1:
-        _check_schema_name(path, value)
-    elif isinstance(value, dict) and "schema" in value:
-        raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
-    reason = schema_error(value) or semantic_error(value)
-    if reason:
-        raise BadInput(f"{path}, line {number}: {reason}; see docs/results.md")
+        raise _Damaged(f"not JSON ({cause})") from None
     return value
+
+
+def _check_schema(value: Any) -> None:
+    reason = schema_error(value)
+    if reason:
+        raise _Damaged(f"{reason}; see docs/results.md")
 
 
 # Parts that many of the up to 100,000 records of a file have in common. Equal ones are kept once.

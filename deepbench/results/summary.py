@@ -115,6 +115,8 @@ class Summary:
 
         The median over rounds of (all-reduce alone + product alone - both together) / all-reduce alone.
         """
+        if not self.is_ranked:
+            return None
         shares = []
         for r in self.rounds:
             reduce_s, gemm_s = (r["notes"].get(f"{part}_alone_s") for part in ("all_reduce", "gemm"))

@@ -290,7 +290,7 @@ class FleetSession:
         linked = [host for host in hosts if host not in lost and host in self._addresses]
         for pair, record in time_links(linked, self._addresses, self._link_case, number, self._one_by_one):
             self._store.append({"link": pair, "record": record})
-            self.file.links.append((pair, *self._consistency.marked([record], [])))
+            self.file.links.append((pair, self._consistency.marked([record], [])[0]))
             yield f"run {number}  {pair[0]} – {pair[1]} {record['status']}"
 
 

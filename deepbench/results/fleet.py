@@ -122,9 +122,8 @@ def read_fleet(path: Path, skip_damaged: bool = False) -> FleetFile:
                 what = str(value["host"]), value["run"], value["status"], value["reason"] and str(value["reason"])
                 content.runs.append(HostRun(*what, check_lines(value["lines"])).marked(consistency))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            damaged[number] = (
-                f"not a line of a fleet file ({printable(str(error).strip().partition(chr(10))[0][:200])})"
-            )
+            reason = printable(str(error).strip().partition("\n")[0][:200])
+            damaged[number] = f"not a line of a fleet file ({reason})"
             if content is None:
                 raise BadInput(f"{path}, line {number}: {damaged[number]}") from None
     if content is None:

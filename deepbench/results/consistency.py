@@ -30,6 +30,8 @@ OF_CASE = itemgetter(
     *("flop", "least_flop", "traffic_bytes", "other_flop", "device", "is_group"),
 )
 
+OF_SAMPLES = itemgetter(*LISTS)
+
 
 class Consistency:
     """Marks the records of result files. Of each case only the first record is compared with its operation."""
@@ -64,20 +66,18 @@ def _case_error(record: Record) -> str | None:
 
     Operations and libraries of plug-ins may be unknown here. Then only the text is compared with the fields.
     """
-    if (error := _text_error(record)) is not None:
-        return error
     backend = all_backends().get(record["backend"])
     if backend is not None and record["device"] != backend.device:
         return f"its device is {shorten(record['device'])}, but {backend.title} runs on {backend.device}"
     op = all_ops().get(record["op"])
     if op is None:
-        return None
+        return _text_error(record)
     try:
         case = _case_of(op, record)
     except BadInput as error:
         return f"its fields describe no case: {error}"
     if case.text != record["case"]:
-        return f"its text and its fields differ: the fields describe {case.text}"
+        return _text_error(record) or f"its text differs from its fields, which describe {case.text}"
     if record["is_group"] != op.is_group:
         return f"is_group is {record['is_group']}, but for {op.name} it is {op.is_group}"
     counted = {"flop": op.flop(case), "least_flop": op.least_flop(case), "traffic_bytes": op.traffic_bytes(case)}
@@ -123,7 +123,7 @@ def _case_of(op: Op, record: Record) -> Case:
 def _result_error(record: Record) -> str | None:
     """What the status claims and the measurement and the checks do not show."""
     measurement, check = record["measurement"], record["check"]
-    if measurement is not None and len({len(measurement[name]) for name in LISTS}) > 1:  # type: ignore[literal-required]
+    if measurement is not None and len(set(map(len, OF_SAMPLES(measurement)))) > 1:
         return "its lists of samples differ in length"
     if record["status"] not in MEASURED:
         return None
@@ -132,10 +132,9 @@ def _result_error(record: Record) -> str | None:
     shortest = min(measurement["samples_s"])
     if shortest < SHORTEST_CALL_S:
         return f"a call cannot take {units.seconds(shortest)}: that is less than a cycle of any clock"
-    when = {"before": "before timing", "after": "after timing"}
-    for name, verdict in (("before", check["before"]), ("after", check["after"])):
+    for when, verdict in (("before", check["before"]), ("after", check["after"])):
         if verdict is not None and (error := _check_error(verdict)) is not None:
-            return f"its check {when[name]} {error}"
+            return f"its check {when} timing {error}"
     return _missing_check(record, measurement) if record["status"] == "ok" else None
 
 

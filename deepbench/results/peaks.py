@@ -37,8 +37,8 @@ class Peaks:
 
     def of(self, precision: str, device: str, threads: int) -> float | None:
         """FLOP/s, at least those of f32; None if unknown."""
-        keys = [(p, device, threads) for p in (precision, F32)]
-        return max((self._rates[key] for key in keys if key in self._rates), default=None)
+        rates = self._rates
+        return max(rates.get((precision, device, threads), 0.0), rates.get((F32, device, threads), 0.0)) or None
 
     def excess(self, record: Record) -> str | None:
         """Why the rate of a checked record is impossible on this machine; None if it is not."""

@@ -54,7 +54,7 @@ def sentences(file: FleetFile, judged: Judgement) -> list[str]:
     lines += [f"the link between {a} and {b} failed: {reason}" for (a, b), reason in judged.failed_pairs.items()]
     lines += [f"the link between {a} and {b} is slow: {_times(s)}" for (a, b), s in judged.slow_pairs.items()]
     if file.damaged:
-        lines.append(f"{damage_text(file.damaged)} of the file were left out")
+        lines.append(f"left out: {damage_text(file.damaged)} of the file")
     if unexpected := [host for host in file.hosts if host not in file.header["expected"]]:
         lines.append(f"unexpected hosts: {', '.join(unexpected)}")
     if undecided := [v.host for v in judged.hosts if v.is_undecided]:

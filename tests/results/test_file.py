@@ -1,6 +1,5 @@
 """Result files: writing, reading, damage, and summaries of their records."""
 
-import json
 from pathlib import Path
 
 import pytest

@@ -59,7 +59,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "libraries": _libraries(file),
         "sentences": [
             *_sentences(summaries, groups, nearest, known),
-            *[f"The file has {damage_text(file.damaged)}, which were left out."] * bool(file.damaged),
+            *[f"Left out: {damage_text(file.damaged)} of the file."] * bool(file.damaged),
         ],
         "columns": _by_column(_rows(summaries, groups, nearest)),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),

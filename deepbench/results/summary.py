@@ -138,6 +138,8 @@ class Summary:
     @property
     def joules_per_call(self) -> float | None:
         """The lowest energy per call of all rounds with a valid window."""
+        if self.estimate is None:
+            return None
         windows = [m["energy"] for r in self.rounds if (m := r["measurement"]) and "energy" in m]
         joules = [window["joules_per_call"] for window in windows if window["valid"] is True]
         return min((j for j in joules if j is not None), default=None)

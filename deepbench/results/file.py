@@ -120,10 +120,8 @@ class Store:
     def append(self, line: Mapping[str, Any]) -> None:
         """Write one line and flush it. An error leaves no part of the line in the file."""
         start = self._file.tell()
-        whole = to_line(line).encode()
-        if self._checksums:
-            whole = with_checksum(whole.removesuffix(b"\n")) + b"\n"
-        content = memoryview(whole)
+        text = to_line(line).encode()
+        content = memoryview(with_checksum(text[:-1]) + b"\n" if self._checksums else text)
         try:
             while content:
                 content = content[self._file.write(content) :]
@@ -176,7 +174,7 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
         else:
             try:
                 value = _parse(line[:-1], "checksums" in content.header)
-            except _Damaged as error:
+            except ValueError as error:
                 damaged[number] = str(error)
             else:
                 if "schema" in value:
@@ -201,7 +199,8 @@ def refused(path: Path, damaged: Mapping[int, str]) -> BadInput:
     what = f"{path}, line {number}: {reason}"
     if len(damaged) > 1:
         what = f"{path}: {damage_text(damaged)}; line {number}: {reason}"
-    return BadInput(f"{what}; to read the other lines: --skip-damaged (in Python: skip_damaged=True)")
+    readers = "show, compare, gate, report and site read the other lines with --skip-damaged"
+    return BadInput(f"{what}; {readers} (Python: skip_damaged=True)")
 
 
 def damage_text(numbers: Collection[int]) -> str:
@@ -228,48 +227,39 @@ def file_lines(path: Path) -> Iterator[bytes]:
         raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
 
 
-class _Damaged(Exception):
-    """What is wrong with a line."""
-
-
 def _header(path: Path, line: bytes) -> Header:
     """The checked header; without it no line can be read."""
     try:
         value = _json(line, False, "not a result file of deepbench")
         _check_schema_name(path, value)
-        if "checksums" in value:
-            without_checksum(line, True)
+        without_checksum(line, "checksums" in value)
         _check_schema(value)
-    except (_Damaged, ValueError) as error:
+    except ValueError as error:
         raise BadInput(f"{path}, line 1: {error}; nothing was read") from None
     return value  # type: ignore[no-any-return]
 
 
-def _parse(line: bytes, with_checksums: bool) -> Any:
-    """The checked value of a line after the header."""
-    value = _json(line, with_checksums, "binary or damaged")
+def _parse(line: bytes, has_checksum: bool) -> Any:
+    """The checked value of a line after the header; `ValueError` says what is wrong with it."""
+    value = _json(line, has_checksum, "binary or damaged")
     _check_schema(value)
     return value
 
 
-def _json(line: bytes, with_checksum: bool, cause: str) -> Any:
-    try:
-        line = without_checksum(line, with_checksum)
-    except ValueError as error:
-        raise _Damaged(str(error)) from None
+def _json(line: bytes, has_checksum: bool, cause: str) -> Any:
+    line = without_checksum(line, has_checksum)
     try:
         value = from_line(line)
         if b"\\" in line or not line.decode().isprintable():
             value = sanitized(value)
     except (ValueError, RecursionError):
-        raise _Damaged(f"not JSON ({cause})") from None
+        raise ValueError(f"not JSON ({cause})") from None
     return value
 
 
 def _check_schema(value: Any) -> None:
-    reason = schema_error(value)
-    if reason:
-        raise _Damaged(f"{reason}; see docs/results.md")
+    if reason := schema_error(value):
+        raise ValueError(f"{reason}; see docs/results.md")
 
 
 # Parts that many of the up to 100,000 records of a file have in common. Equal ones are kept once.

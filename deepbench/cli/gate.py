@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.compare import compared
-from deepbench.cli.options import is_trusted, print_libraries, share
+from deepbench.cli.options import is_trusted, print_libraries, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
 from deepbench.core.errors import BadInput
@@ -18,6 +18,7 @@ from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
+    from deepbench.results.file import ResultFile
 
 
 @cli.command(context_settings=HELP, short_help="Fail if any case is slower in B than in A.")
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--rerun", is_flag=True, help="Measure cases that look slower again, and judge them by that alone.")
 @click.option("--trust", metavar="A", help="With --rerun: load the libraries whose paths A names.")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
+@skip_damaged_option
 @click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
 def gate(
@@ -36,6 +38,7 @@ def gate(
     rerun: bool,
     trust: str | None,
     unchecked: bool,
+    skip_damaged: bool,
     junit: str | None,
     markdown: str | None,
 ) -> int:
@@ -47,17 +50,19 @@ def gate(
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
     from deepbench.report import compare as tables
+    from deepbench.results.file import read_results
 
     for output in filter(None, (junit, markdown)):
         require_no_results(Path(output))  # now, and not after measuring again
     allowed, trusted = share("--margin", margin), is_trusted(first, trust)
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
-    comparison = compared(first, second, same, unchecked, broken=True)
+    comparison = compared(first, second, same, unchecked, skip_damaged, broken=True)
     outcome = gates.judge(comparison, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
     if rerun and flagged:
         say(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
-        again = _measure_again(Path(first), Path(second), flagged, same, unchecked, trusted)
+        before, after = (read_results(Path(path), skip_damaged) for path in (first, second))
+        again = _measure_again(before, after, flagged, same, unchecked, trusted)
         outcome = gates.after_rerun(outcome, gates.judge(again, allowed))
     lines = gates.sentences(outcome)
     broken = tuple(comparison.broken)
@@ -74,7 +79,7 @@ def gate(
 
 
 def _measure_again(
-    first: Path, second: Path, flagged: list[str], margin: float, unchecked: bool, trusted: bool
+    before: ResultFile, after: ResultFile, flagged: list[str], margin: float, unchecked: bool, trusted: bool
 ) -> Comparison:
     """Measure flagged cases again: both sides in turn where the first one's libraries are still here."""
     import tempfile
@@ -82,9 +87,7 @@ def _measure_again(
     from deepbench.api import compare as compare_results
     from deepbench.measure import session, sides
     from deepbench.plan.cases import Choices
-    from deepbench.results.file import read_results
 
-    before, after = read_results(first), read_results(second)
     if after.header["plan"].get("interleaved") or not set(flagged) <= set(after.order):
         raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
     session.require_same_machine(after)
@@ -97,7 +100,7 @@ def _measure_again(
             fresh = session.remeasure(after, flagged, Path(folder) / "again.jsonl")
             old = replace(before, records=[r for r in before.records if r["case"] in flagged])
             return compare_results(old, fresh, margin=margin, unchecked=unchecked)
-        print_libraries(both[0].libraries, str(first))
+        print_libraries(both[0].libraries, str(before.path))
         with sides.Turns.create(both, flagged, Choices(), session.Options(), Path(folder) / "again") as turns:
             turns.run()
             return compare_results(*turns.files, margin=margin, unchecked=unchecked)

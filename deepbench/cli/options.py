@@ -75,6 +75,11 @@ form_options = one_of(
 """The options that choose a form for programs."""
 
 
+skip_damaged_option = click.option(
+    "--skip-damaged", is_flag=True, help="Read files with damaged lines, without these lines."
+)
+
+
 def choices_of(filters: dict[str, Any]) -> Choices:
     """The case options as filters; `BadInput` for words that are none."""
     from deepbench.api import make_choices

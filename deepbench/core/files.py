@@ -77,21 +77,22 @@ class NotWritten(BadInput):
 
 
 @contextmanager
-def replacing(path: Path, may_be_results: bool = False) -> Iterator[Path]:
+def replacing(path: Path, ours: bool = False) -> Iterator[Path]:
     """Yield the path of a draft in the same folder, which takes the place of `path` at the end.
 
     After an error `path` is as it was. `NotWritten` where it cannot be written, `BadInput` where it is a result file
-    and must not be one. A device or a pipe has no content to lose, so it is written directly.
+    that it must not replace. A device or a pipe has no content to lose, so it is written directly. In a folder of ours
+    (`ours`) anything is replaced.
     """
     import shutil
     import tempfile
 
     try:
-        if not may_be_results:
+        if not ours:
             require_no_results(path)
-        if path.exists() and not path.is_file():
-            yield path
-            return
+            if path.exists() and not path.is_file():
+                yield path
+                return
         target = path.resolve()
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

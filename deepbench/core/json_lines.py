@@ -1,13 +1,17 @@
-"""JSON Lines, and untrusted text made safe to print."""
+"""JSON Lines, their checksums, and untrusted text made safe to print."""
 
 from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
+
+# The last member of a line with a checksum, up to its value of eight hexadecimal digits.
+CHECKSUM = b',"crc32":"'
 
 
 def to_line(line: Mapping[str, Any]) -> str:
@@ -23,6 +27,29 @@ def from_line(text: str | bytes) -> Any:
 def to_bytes(value: Any) -> bytes:
     """Compact JSON; equal values give equal bytes."""
     return orjson.dumps(value)
+
+
+def with_checksum(line: bytes) -> bytes:
+    """A JSON object with one more member, the last: the CRC-32 of the bytes before the comma of that member."""
+    body = line.removesuffix(b"}")
+    return body + _checksum(body)
+
+
+def without_checksum(line: bytes, required: bool) -> bytes:
+    """The object before `with_checksum`; `ValueError` if its bytes have changed, or if a `required` checksum lacks."""
+    at = len(line) - len(_checksum(b""))
+    if not line.startswith(CHECKSUM, max(at, 0)):
+        if required:
+            raise ValueError("no checksum: the line is damaged")
+        return line
+    body = line[:at]
+    if line[at:] != _checksum(body):
+        raise ValueError("its checksum does not match: the line is damaged")
+    return body + b"}"
+
+
+def _checksum(body: bytes) -> bytes:
+    return b'%s%08x"}' % (CHECKSUM, zlib.crc32(body))
 
 
 def printable(text: str) -> str:

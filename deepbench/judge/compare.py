@@ -22,7 +22,7 @@ from typing import Any
 from deepbench.core import stats
 from deepbench.core.variables import is_tuning, thread_variables
 from deepbench.machine import describe
-from deepbench.results.file import ResultFile
+from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.summary import Summary, process_time_s, summarize
 from deepbench.results.work import Work
@@ -191,7 +191,7 @@ def compare_files(
             comparison.broken[text] = why_b
         if other is None:
             comparison.left_out.append(f"{text}: not in {b.path.name}")
-        elif why_a and why_b:
+        elif why_a and why_b and "inconsistent" not in (summary.status, other.status):
             comparison.unmeasured += 1
         elif why_a or why_b:
             comparison.left_out.append(f"{text}: {why_a or why_b} in {(a if why_a else b).path.name}")
@@ -292,6 +292,7 @@ def _differences(a: ResultFile, b: ResultFile) -> list[str]:
     facts.append(
         ("sampling rules", *(", ".join(f"{n} {r[n]}" for n in changed if n in r) or "not stated" for r in rules))
     )
+    facts.append(("left out", *(damage_text(f.damaged) if f.damaged else "nothing" for f in (a, b))))
     facts.append(("threads", *(_words(sorted({r["threads"] for r in f.records})) for f in (a, b))))
     variables = [_environment(f) for f in (a, b)]
     for name in sorted(set(variables[0]) | set(variables[1])):

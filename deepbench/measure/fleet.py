@@ -26,7 +26,7 @@ from typing import Any
 
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import from_line, printable, sanitized
+from deepbench.core.json_lines import printable, sanitized
 from deepbench.core.version import VERSION
 from deepbench.judge.fleet import judge
 from deepbench.judge.outliers import tournament
@@ -35,8 +35,9 @@ from deepbench.measure.group import launcher
 from deepbench.measure.parent import measure_case
 from deepbench.measure.session import Step, open_libraries
 from deepbench.plan.modes import QUICK
+from deepbench.results.consistency import Consistency
 from deepbench.results.file import Store
-from deepbench.results.fleet import SCHEMA, FleetFile, HostRun, Pair, check_lines
+from deepbench.results.fleet import SCHEMA, FleetFile, HostRun, Pair, lines_of
 from deepbench.results.record import Record
 
 # Runs of every host, and the most there are while one of them could still be slow.
@@ -256,7 +257,7 @@ class FleetSession:
         )
         self._engine, self._addresses, self._words, self._one_by_one = engine, addresses, words, one_by_one
         self._link_case = parse_case(LINK_CASE.format(library=library)) if library else None
-        self._store = Store.create(path, header)
+        self._store, self._consistency = Store.create(path, header), Consistency()
         self.file = FleetFile(path, header)
         self.hosts = list(dict.fromkeys([*expected, *engine.hosts]))
         self.missing = [host for host in self.hosts if host not in engine.hosts]
@@ -281,7 +282,7 @@ class FleetSession:
         hosts = random.sample(self.hosts, len(self.hosts))
         for result in run_once(self._engine, hosts, number, self._words, self._one_by_one):
             self._store.append(vars(result))
-            self.file.runs.append(result)
+            self.file.runs.append(result.marked(self._consistency))
             yield f"run {number}  {result.host} {result.status}"
         if self._link_case is None:
             return
@@ -289,7 +290,7 @@ class FleetSession:
         linked = [host for host in hosts if host not in lost and host in self._addresses]
         for pair, record in time_links(linked, self._addresses, self._link_case, number, self._one_by_one):
             self._store.append({"link": pair, "record": record})
-            self.file.links.append((pair, record))
+            self.file.links.append((pair, self._consistency.marked([record], [])[0]))
             yield f"run {number}  {pair[0]} – {pair[1]} {record['status']}"
 
 
@@ -348,7 +349,7 @@ def _measure_host(engine: Engine, host: str, run: int, words: Sequence[str]) -> 
     except Lost as lost:
         return HostRun(host, run, "failed", str(lost), [])
     try:
-        lines = check_lines(sanitized(from_line(line)) for line in answer["lines"].splitlines())
+        lines = lines_of(answer["lines"])
     except (ValueError, RecursionError) as error:
         return HostRun(host, run, "failed", f"it returned no result file: {_first_line(error)}", [])
     if not lines or answer["exit_code"] not in (0, 1):

@@ -16,11 +16,11 @@ from typing import Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, read_regular, replacing
-from deepbench.core.json_lines import from_line, to_bytes, to_line
+from deepbench.core.json_lines import from_line, to_bytes
 from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
 from deepbench.results import published
-from deepbench.results.file import lines_of, read_results
+from deepbench.results.file import damage_text, lines_of, read_results
 
 INDEX = "index.json"
 STATE = ".state"
@@ -62,15 +62,22 @@ class Built:
     """Pages of families written."""
     refused: list[str] = field(default_factory=list)
     """Files that could not be read, each with the reason."""
+    damaged: list[str] = field(default_factory=list)
+    """Files that were read without their damaged lines, with the numbers of these."""
 
 
 def build(
-    folder: Path, out: Path, with_published: bool, step: Callable[[str, int], None] = lambda name, total: None
+    folder: Path,
+    out: Path,
+    with_published: bool,
+    step: Callable[[str, int], None] = lambda name, total: None,
+    skip_damaged: bool = False,
 ) -> Built:
     """Bring the site in the folder `out` up to date with the result files in `folder` and its subfolders.
 
     Files that cannot be read are left out and listed in the result. `with_published` adds the machines that the
     original DeepBench published. `step` is called with the name of each machine that is done, and the number of all.
+    With `skip_damaged`, files with damaged lines are read without these lines.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder; wanted one with result files")
@@ -79,14 +86,21 @@ def build(
     if out.is_dir() and any(out.iterdir()) and not (out / INDEX).is_file():
         raise BadInput(f"{out} contains files that are not from a deepbench site; choose an empty folder")
     try:
-        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step)
+        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step, skip_damaged)
     except OSError as error:
         reason = error.strerror or str(error)
         where = f"{error.filename}: " if error.filename else ""
         raise BadInput(f"cannot write the site: {where}{reason}") from None
 
 
-def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
+def _build(
+    folder: Path,
+    out: Path,
+    with_published: bool,
+    plotly: str,
+    step: Callable[[str, int], None],
+    skip_damaged: bool,
+) -> Built:
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
     if not (out / INDEX).is_file():  # an interrupted first build can be continued
@@ -95,7 +109,8 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, sources[name].encode())
     # Pages of another version are written again, and so is the cache.
-    version = hashlib.sha256("".join([VERSION, *sources.values()]).encode()).hexdigest()[:16]
+    how = "without damaged lines" if skip_damaged else ""
+    version = hashlib.sha256("".join([VERSION, how, *sources.values()]).encode()).hexdigest()[:16]
     cached = {path.stem: path for path in (out / STATE).glob("*.json")}
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
     machines = published.machines() if with_published else []
@@ -107,11 +122,13 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
             digest = _unchanged(cached.get(name), stamp)
             if digest is None:
                 title = path.relative_to(folder).with_suffix("").as_posix()
-                file = read_results(path)
+                file = read_results(path, skip_damaged)
+                if file.damaged:
+                    built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
                 data = content.of_file(file, title)
                 digest = _write_machine(out, name, data, stamp, f"../data/{name}.jsonl")
                 # Not a copy: what was read has no values that may be secrets.
-                _write(out / "data" / f"{name}.jsonl", "".join(map(to_line, lines_of(file))).encode())
+                _write(out / "data" / f"{name}.jsonl", b"".join(lines_of(file)))
                 built.fresh.append(name)
         except NotWritten:
             raise
@@ -367,5 +384,5 @@ def _write(path: Path, new: bytes) -> None:
     """Replace a file as a whole, and only if it changes."""
     if path.is_file() and path.stat().st_size == len(new) and path.read_bytes() == new:
         return
-    with replacing(path, may_be_results=True) as draft:
+    with replacing(path, ours=True) as draft:
         draft.write_bytes(new)

@@ -8,6 +8,7 @@ import pytest
 from deepbench.core.errors import BadInput
 from deepbench.judge.fleet import judge
 from deepbench.results import fleet
+from tests import samples
 from tests.conftest import lines_of, run_command
 
 
@@ -45,7 +46,8 @@ def lines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     run_command(folder, "run", "gemm m=4 n=4 k=4 i8 null threads=1", "--quick", "-o", "out.jsonl")
     header, record = lines_of(folder / "out.jsonl")
-    return [header, {**record, "status": "ok"}]  # only its times matter here; `null` computes nothing
+    checks = {"before": samples.check(), "after": samples.check()}
+    return [header, {**record, "status": "ok", "check": checks}]  # only its times matter; `null` computes nothing
 
 
 def with_times(lines, factor, **facts):

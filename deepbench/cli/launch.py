@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.root import interruptible
+from deepbench.cli.interrupts import interruptible
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
 from deepbench.cli.options import case_options, choices_of, duration, seconds, whole
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, drop_output, interruptible
+from deepbench.cli.root import EXIT_WRONG, HELP, cli, drop_output
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:

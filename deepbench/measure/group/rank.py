@@ -62,7 +62,9 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         arrays = {rank: op.rank_operands(case, rank, integers) for rank in ranks}
         group.phase("prepare")
         part = Part.prepare(group, op, backend, case, arrays)
-        findings.prepared = steps.Finding(notes=op.facts(case) | part.kernel.notes)
+        findings.prepared = steps.Finding(
+            notes=op.facts(case) | part.kernel.notes, warnings=steps.loop_warnings(part.kernel)
+        )
         group.phase("first call")
         first = part.first_call()
         group.phase("check")

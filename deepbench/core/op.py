@@ -86,7 +86,8 @@ class Op(ABC):
         from deepbench.core.problem import BaseProblem
 
         problem: Any = self.Problem
-        if not (issubclass(problem, BaseProblem) and is_dataclass(problem)):
+        is_problem = issubclass(problem, BaseProblem) and is_dataclass(problem)
+        if not is_problem:
             return f"Problem must be a frozen dataclass that derives from BaseProblem, found {problem.__name__}"
         plain = [f.name for f in fields(problem) if not {"least", "words"} & set(f.metadata)]
         if plain:

@@ -89,7 +89,7 @@ class Scratch:
 
     def add(self, pid: int) -> None:
         """A process has been started that may register itself under its number."""
-        if pid not in self._pids:
+        if pid not in self._pids and _registration(pid) not in self._before:
             self._pids.add(pid)
             self._write({"pid": pid})
 
@@ -104,7 +104,7 @@ class Scratch:
     def clean(self) -> None:
         """Remove everything. The processes have ended."""
         remove(self._files)
-        remove(_ours({_registration(pid) for pid in self._pids} - self._before))
+        remove(_ours({_registration(pid) for pid in self._pids}))
         _remove_folder(self.folder)
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -176,18 +176,21 @@ def _remove_if_abandoned(folder: Path) -> None:
                 lines.append(json.loads(text))
         entries = [line for line in lines if isinstance(line, dict)]
         if {"place": _place()} in entries:
-            for entry in entries:
-                _remove_listed(entry)
+            pids = {entry["pid"] for entry in entries if isinstance(entry.get("pid"), int)}
+            if any(_runs(pid) for pid in pids if _ours({_registration(pid)})):
+                return  # a worker that is just ending, or another process with the same number
+            remove(_ours({_registration(pid) for pid in pids}))
+            for files in (entry.get("files") for entry in entries):
+                if isinstance(files, dict):
+                    remove({name: inode for name, inode in files.items() if "/" not in name})
         _remove_folder(folder)
 
 
-def _remove_listed(entry: Mapping[str, Any]) -> None:
-    """Remove what one line of a journal lists, except files of a process that lives."""
-    pid, files = entry.get("pid"), entry.get("files")
-    if isinstance(pid, int) and not Path(f"/proc/{pid}").exists():
-        remove(_ours({_registration(pid)}))
-    if isinstance(files, dict):
-        remove({name: inode for name, inode in files.items() if "/" not in name})
+def _runs(pid: int) -> bool:
+    """Whether this process exists and has not ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    return False
 
 
 def _remove_folder(folder: Path) -> None:

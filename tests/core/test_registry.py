@@ -42,7 +42,11 @@ BACKEND = MyBackend()
         ("ops", OP.format(change="outputs = 'y'"), "outputs must be a tuple of texts, found 'y'"),
         ("ops", OP.format(change="settings = ('beta',)"), "settings must be a dict"),
         ("ops", OP.format(change="smoke = (1,)"), "smoke must be a tuple of Sizes objects"),
-        ("ops", OP.replace("int = size()", "int = 3").format(change=""), "the field n of Problem must be made with"),
+        (
+            "ops",
+            OP.replace("int = size()", "int = 3").replace("(Sizes(1),)", "()").format(change=""),
+            "the field n of Problem must be made with size() or choice()",
+        ),
         ("backends", BACKEND.format(change="title = None"), "title must be a text, found None"),
         ("backends", BACKEND.format(change="device = 'gpu'"), "device must be one of cpu, cuda, hip, found 'gpu'"),
         ("backends", BACKEND.format(change="thread_variables = 'T'"), "thread_variables must be a tuple of texts"),

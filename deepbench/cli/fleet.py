@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepbench.cli.console import make_console
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import hosts_of_file, launched
 from deepbench.cli.options import case_options, choices_of, seconds, whole
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
+from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
 from deepbench.core.errors import BadInput
 from deepbench.core.shell import command

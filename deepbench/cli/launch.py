@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.root import interruptible
+from deepbench.cli.interrupts import interruptible
 from deepbench.cli.streams import warn
 from deepbench.core.errors import BadInput
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
 from deepbench.cli.options import (
     case_options,
@@ -20,7 +21,7 @@ from deepbench.cli.options import (
     seconds,
     whole,
 )
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible, system_error
+from deepbench.cli.root import EXIT_WRONG, HELP, cli, system_error
 from deepbench.cli.streams import go_on_without_output, say
 from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -13,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+from deepbench.core.errors import Unavailable
 from deepbench.core.json_lines import printable
 from deepbench.measure.wire import Message
 from deepbench.results.record import Status
@@ -24,6 +27,9 @@ LARGEST_OUTPUT_BYTES = 2**30
 
 # How much of the end of the output is read to quote its last line, and how much of that line is quoted.
 TAIL_BYTES, LONGEST_QUOTE = 600, 200
+
+# What libraries print before they end themselves because an allocation failed.
+NO_MEMORY = re.compile(r"bad_alloc|cannot allocate memory|out of memory|memory allocation|memoryerror", re.IGNORECASE)
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -42,16 +48,28 @@ class Ending:
 def start(
     command: Sequence[str], environment: Mapping[str, str], output: IO[Any] | int, pass_fds: Sequence[int] = ()
 ) -> Child:
-    """Start a command as the leader of a new process group, so that `end` reaches everything it starts."""
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        env=environment,
-        pass_fds=pass_fds,
-        start_new_session=True,
-    )
+    """Start a command as the leader of a new process group, so that `end` reaches everything it starts.
+
+    `Unavailable` where the system does not start it.
+    """
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except BlockingIOError:
+        raise Unavailable(
+            f"the system lets this user start no further process ({command[0]})",
+            "end other programs, or raise the limit (ulimit -u, or pids.max of the container)",
+        ) from None
+    except OSError as error:
+        remedy = "free some memory" if error.errno == errno.ENOMEM else "check that this program exists and runs"
+        raise Unavailable(f"cannot start {command[0]}: {error.strerror}", remedy) from None
 
 
 def end(children: Iterable[Child], grace_s: float = 0.0) -> None:
@@ -75,9 +93,19 @@ def exit_status(code: int) -> str:
 
 def last_output(output: IO[bytes]) -> str:
     """`, last output: …` with the last line that a process printed; empty if it printed nothing."""
-    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
-    lines = output.read().decode(errors="replace").strip().splitlines()
+    lines = _tail(output).splitlines()
     return f", last output: {printable(lines[-1][:LONGEST_QUOTE])}" if lines else ""
+
+
+def failure(reason: str, output: IO[bytes], was_killed: bool = False) -> Ending:
+    """How a process ended that gave no answer: `crashed`, or `out_of_memory` if it said so before."""
+    status: Status = "out_of_memory" if NO_MEMORY.search(_tail(output)) else "crashed"
+    return Ending(status=status, reason=reason + last_output(output), was_killed=was_killed)
+
+
+def _tail(output: IO[bytes]) -> str:
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+    return output.read().decode(errors="replace").strip()
 
 
 def die_with_parent(parent: int) -> None:

@@ -22,7 +22,7 @@ from deepbench.core.backend import GroupBackend, find_backend
 from deepbench.core.errors import Unsupported
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
-from deepbench.measure import launch, process
+from deepbench.measure import launch, leftovers, process
 from deepbench.measure.group import link
 from deepbench.measure.wire import Connection, Message
 from deepbench.native import mpi
@@ -75,6 +75,15 @@ class Rank:
     is_waiting: bool = False
     """Whether it waits for the values of all ranks."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine: in another namespace the number may belong to any process."""
+        if self.host != socket.gethostname() or self.pid <= 1:
+            return False
+        with contextlib.suppress(OSError):
+            return b"deepbench.measure.group.rank" in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        return False
+
 
 @dataclass
 class Coordinator:
@@ -101,23 +110,22 @@ class Coordinator:
         try:
             with (
                 socket.create_server((self.address, 0), backlog=max(128, self.ranks)) as listener,
-                # Launchers that are killed leave the folders of their sessions behind.
-                tempfile.TemporaryDirectory(prefix="deepbench-", ignore_cleanup_errors=True) as scratch,
+                leftovers.scratch() as scratch,
                 tempfile.TemporaryFile() as output,
             ):
                 try:
                     self._start(listener, token, scratch, output)
-                    return self._serve(listener, token, output)
+                    return self._serve(listener, token, scratch, output)
                 finally:
-                    self._end()
+                    self._end(scratch)
         except OSError as error:
             return process.Ending(reason=f"cannot start a group from {self.address}: {error}")
 
-    def _start(self, listener: socket.socket, token: str, scratch: str, output: IO[bytes]) -> None:
+    def _start(self, listener: socket.socket, token: str, scratch: leftovers.Scratch, output: IO[bytes]) -> None:
         """Start one launcher, or every rank by itself."""
         shared = {**self.environment, link.COORDINATOR: f"{self.address}:{listener.getsockname()[1]}:{token}"}
         if not self.hosts:
-            shared["TMPDIR"] = scratch
+            shared["TMPDIR"] = str(scratch.folder)  # launchers that are killed leave folders behind
         if self.launcher is not None:
             self._children = [process.start([*self.launcher, *RANK_COMMAND], shared, output)]
             return
@@ -128,7 +136,9 @@ class Coordinator:
                 command = launch.on_host(self.hosts[rank * len(self.hosts) // self.ranks], environment, command)
             self._children.append(process.start(command, environment, output))
 
-    def _serve(self, listener: socket.socket, token: str, output: IO[bytes]) -> process.Ending:
+    def _serve(
+        self, listener: socket.socket, token: str, scratch: leftovers.Scratch, output: IO[bytes]
+    ) -> process.Ending:
         self._last_sign = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
@@ -145,6 +155,8 @@ class Coordinator:
                     rank: Rank = key.data
                     messages = rank.connection.receive_available()
                     accepted, ending = self._handle(rank, messages or [], token)
+                    if rank.phase == link.JOINED and rank.is_local:
+                        scratch.look(rank.pid)
                     if ending is None and messages is None and rank.number in self._ranks:
                         ending = self._ended(f"{_name(rank)} ended during: {rank.phase}", output, rank.number)
                     if ending is not None:
@@ -243,28 +255,23 @@ class Coordinator:
         code = next((child.returncode for child in children if child.returncode), None)
         if code is not None:
             reason += f", {process.exit_status(code)}"
-        return process.Ending(reason=reason + process.last_output(output), was_killed=True)
+        return process.failure(reason, output, was_killed=True)
 
-    def _end(self) -> None:
+    def _end(self, scratch: leftovers.Scratch) -> None:
         """End all ranks: those on this machine at once, others through the closed connection."""
+        local = [rank for rank in self._ranks.values() if rank.is_local]
+        for rank in local:
+            scratch.look(rank.pid)
         for rank in self._ranks.values():
             rank.connection.close()
-            if rank.host == socket.gethostname() and rank.pid > 1 and _is_rank(rank.pid):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(rank.pid, signal.SIGKILL)
+        for rank in local:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(rank.pid, signal.SIGKILL)
         process.end(self._children, GRACE_S if self.launcher else 0.0)
 
 
 def _name(rank: Rank) -> str:
     return f"rank {rank.number} on {rank.host}"
-
-
-def _is_rank(pid: int) -> bool:
-    """Whether this process is a rank: in another namespace the number may belong to any process."""
-    try:
-        return b"deepbench.measure.group.rank" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def _send(rank: Rank, message: Message) -> None:

@@ -256,10 +256,10 @@ class Listener:
             stream, _ = listening.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                if self._deadlines:
-                    self._drop_oldest()
-                else:
+                if not self._deadlines:
                     time.sleep(RETRY_S)  # the connection keeps waiting, and would wake the selector again at once
+                while self._deadlines:  # this process may need descriptors for something else
+                    self._drop_oldest()
             return
         try:
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -122,7 +122,7 @@ class Backend(ABC):
         types: dict[str, type | tuple[type, ...]] = {
             **{"title": str, "path_variable": (str, NoneType)},
             **dict.fromkeys(("is_group", "framework", "loads_at_once", "computes"), bool),
-            **dict.fromkeys(("thread_variables", "override_variables", "tuning_prefixes"), tuple),
+            **dict.fromkeys(("thread_variables", "override_variables", "tuning_variables"), tuple),
         }
         if wrong := registry.wrong_attribute(self, types):
             return wrong

@@ -28,6 +28,9 @@ PARENT = "DEEPBENCH_PARENT"
 REMOTE_SHELL = "DEEPBENCH_REMOTE_SHELL"
 """Names a program to call instead of ssh: `PROGRAM HOST COMMAND`."""
 
+SECRET = "DEEPBENCH_SECRET"
+"""What the ranks of a launcher know and nobody else. Never part of a command line, which every user can read."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -74,7 +77,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
     """The command that runs another command on a host, with the variables that it needs."""
     carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES) or is_tuning(k)}
-    variables = [f"{k}={v}" for k, v in sorted(carried.items()) if k != REMOTE_SHELL]
+    variables = [f"{k}={v}" for k, v in sorted(carried.items()) if k not in (REMOTE_SHELL, SECRET)]
     shell = environment.get(REMOTE_SHELL) or "ssh"
     return [shell, host, shlex.join(["env", *variables, *command])]
 

@@ -50,7 +50,7 @@ BACKEND = MyBackend()
         ("backends", BACKEND.format(change="title = None"), "title must be a text, found None"),
         ("backends", BACKEND.format(change="device = 'gpu'"), "device must be one of cpu, cuda, hip, found 'gpu'"),
         ("backends", BACKEND.format(change="thread_variables = 'T'"), "thread_variables must be a tuple of texts"),
-        ("backends", BACKEND.format(change="tuning_prefixes = ('T', 5)"), "tuning_prefixes must be a tuple of texts"),
+        ("backends", BACKEND.format(change="tuning_variables = ('T', 5)"), "tuning_variables must be a tuple of texts"),
         ("backends", BACKEND.format(change="path_variable = 5"), "path_variable must be a text or None, found 5"),
         ("backends", BACKEND.format(change="fixed_variables = {'A': 1}"), "fixed_variables must map texts to texts"),
         ("backends", BACKEND.format(change="is_group = True"), "is_group is for classes that derive from GroupBackend"),

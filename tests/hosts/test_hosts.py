@@ -71,6 +71,10 @@ def test_large_messages_fill_the_link(count, elements, share):
     assert share * plain < bus < 1.05 * plain
 
 
+# Where rank 0 is, by the name of its host, and the secret of the job.
+GIVEN = {"DEEPBENCH_RENDEZVOUS": "h0:7002", "DEEPBENCH_SECRET": "sixteen or more characters"}
+
+
 def _until(condition, most_s=30.0):
     end = time.monotonic() + most_s
     while not condition():
@@ -115,7 +119,8 @@ def test_a_rank_killed_on_another_host_is_reported_and_the_run_continues():
     assert "rank 1 on h1 ended during" in records[0]["reason"]
 
 
-def test_a_run_inside_mpirun_starts_its_ranks_on_the_hosts_of_mpirun():
+@pytest.mark.parametrize("given", [{}, GIVEN], ids=["file", "given"])
+def test_a_run_inside_mpirun_starts_its_ranks_on_the_hosts_of_mpirun(given):
     """Without ssh: the processes that mpirun started launch the ranks on their hosts."""
     from deepbench.native import mpi
 
@@ -123,10 +128,12 @@ def test_a_run_inside_mpirun_starts_its_ranks_on_the_hosts_of_mpirun():
         hosts = ",".join(lab.address(n) for n in lab.names)
         words = ["all_reduce n=1000 ranks=4", "--rounds", "1", "--backend", "mpich,ring", "-o", "out.jsonl"]
         launcher = [mpi.find(mpi.MPICH).mpiexec, "-hosts", hosts, "-ppn", "2", "-n", "4"]
-        process = lab.start([*launcher, sys.executable, "-m", "deepbench", "run", *words], PYTHONPATH=str(ROOT))
+        command = [*launcher, sys.executable, "-m", "deepbench", "run", *words]
+        process = lab.start(command, PYTHONPATH=str(ROOT), **given)
         text = process.communicate(timeout=120)[0]
         records = records_of(lab.folder / "out.jsonl")
         _until(lambda: not lab.ranks("h0") and not lab.ranks("h1"))
 
     assert ["ok", "ok"] == [r["status"] for r in records], text
+    assert "sixteen or more" not in str(records)
     assert [{"h0": 2, "h1": 2}] * 2 == [r["group"]["hosts"] for r in records]

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from deepbench.measure import leftovers
-from deepbench.measure.wire import Connection, Message
+from deepbench.measure.wire import Connection, Message, connect
 
-# Where the coordinator is: `host:port:token`.
+# Where the coordinator is, and the secret that proves that a process is a rank of it: `host:port:secret`.
 COORDINATOR = "DEEPBENCH_COORDINATOR"
 # The rank of a process that the coordinator has started itself, and the number of ranks.
 RANK, RANKS = "DEEPBENCH_RANK", "DEEPBENCH_RANKS"
@@ -146,16 +146,13 @@ class Group:
 
 def join(environment: Mapping[str, str]) -> Group:
     """Connect to the coordinator that the environment names, and introduce this rank."""
-    address, _, token = environment[COORDINATOR].rpartition(":")
+    address, _, secret = environment[COORDINATOR].rpartition(":")
     host, _, port = address.rpartition(":")
     info = rank_info(environment)
     if info is None:
         raise RuntimeError(f"no launcher gives the rank of this process; it should set {RANK} or a similar variable")
-    stream = socket.create_connection((host, int(port)), timeout=CONNECT_S)
-    stream.settimeout(None)
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     here = socket.gethostname()
-    group = Group(Connection(stream), info, here)
+    group = Group(connect((host, int(port)), secret, CONNECT_S), info, here)
     hello = {"rank": info.rank, "ranks": info.ranks, "launcher": info.launcher}
-    group.send({"hello": {**hello, "token": token, "host": here, "pid": os.getpid()}})
+    group.send({"hello": {**hello, "host": here, "pid": os.getpid()}})
     return group

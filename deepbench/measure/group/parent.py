@@ -24,7 +24,7 @@ from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
 from deepbench.measure import launch, leftovers, process
 from deepbench.measure.group import link
-from deepbench.measure.wire import Connection, Message
+from deepbench.measure.wire import Connection, Listener, Message
 from deepbench.native import mpi
 
 # Ranks are asked to end before they are killed, so that launchers can clean up their shared memory.
@@ -106,7 +106,7 @@ class Coordinator:
 
     def run(self) -> process.Ending:
         """Start the ranks, carry messages until one sends a record, and end them."""
-        token = secrets.token_hex(16)
+        secret = secrets.token_hex(32)
         try:
             with (
                 socket.create_server((self.address, 0), backlog=max(128, self.ranks)) as listener,
@@ -114,16 +114,16 @@ class Coordinator:
                 tempfile.TemporaryFile() as output,
             ):
                 try:
-                    self._start(listener, token, scratch, output)
-                    return self._serve(listener, token, scratch, output)
+                    self._start(listener, secret, scratch, output)
+                    return self._serve(listener, secret, scratch, output)
                 finally:
                     self._end(scratch)
         except OSError as error:
             return process.Ending(reason=f"cannot start a group from {self.address}: {error}")
 
-    def _start(self, listener: socket.socket, token: str, scratch: leftovers.Scratch, output: IO[bytes]) -> None:
+    def _start(self, listener: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]) -> None:
         """Start one launcher, or every rank by itself."""
-        shared = {**self.environment, link.COORDINATOR: f"{self.address}:{listener.getsockname()[1]}:{token}"}
+        shared = {**self.environment, link.COORDINATOR: f"{self.address}:{listener.getsockname()[1]}:{secret}"}
         if not self.hosts:
             shared["TMPDIR"] = str(scratch.folder)  # launchers that are killed leave folders behind
         if self.launcher is not None:
@@ -137,24 +137,18 @@ class Coordinator:
             self._children.append(process.start(command, environment, output))
 
     def _serve(
-        self, listener: socket.socket, token: str, scratch: leftovers.Scratch, output: IO[bytes]
+        self, listening: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]
     ) -> process.Ending:
-        self._last_sign = time.monotonic()
-        with selectors.DefaultSelector() as selector:
+        self._last_sign = checked = time.monotonic()
+        with Listener([listening], secret, self.ranks) as listener, selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
             while True:
                 left_s = self._last_sign + self.request.timeout_s - time.monotonic()
                 events = selector.select(max(0.0, min(CHECK_S, left_s)))
-                for key, _ in events:
-                    if key.fileobj is listener:
-                        stream, _ = listener.accept()
-                        stream.settimeout(self.request.timeout_s)
-                        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                        selector.register(stream, selectors.EVENT_READ, Rank(Connection(stream)))
-                        continue
-                    rank: Rank = key.data
+                heard: list[Rank] = [key.data for key, _ in events if key.fileobj is not listener]
+                for rank in heard:
                     messages = rank.connection.receive_available()
-                    accepted, ending = self._handle(rank, messages or [], token)
+                    accepted, ending = self._handle(rank, messages or [])
                     if rank.phase == link.JOINED and rank.is_local:
                         scratch.look(rank.pid)
                     if ending is None and messages is None and rank.number in self._ranks:
@@ -164,24 +158,33 @@ class Coordinator:
                     if messages is None or not accepted:
                         selector.unregister(rank.connection.stream)
                         rank.connection.close()
-                ending = (None if events else self._check_processes(output)) or self._check_limits(output)
+                if (connection := listener.accept()) is not None:
+                    connection.stream.settimeout(self.request.timeout_s)
+                    selector.register(connection.stream, selectors.EVENT_READ, Rank(connection))
+                now = time.monotonic()
+                if heard:
+                    checked = now
+                ending = None
+                if not events or now - checked > CHECK_S:  # strangers may cause events all the time
+                    ending, checked = self._check_processes(output), now
+                ending = ending or self._check_limits(output)
                 if ending is not None:
                     return ending
 
-    def _handle(self, rank: Rank, messages: Sequence[Message], token: str) -> tuple[bool, process.Ending | None]:
+    def _handle(self, rank: Rank, messages: Sequence[Message]) -> tuple[bool, process.Ending | None]:
         """Do what messages ask for: whether the sender belongs to the group, and how the case ends, if it does."""
         for message in map(sanitized, messages):
-            if rank.number not in self._ranks and not self._accept(rank, message, token):
+            if rank.number not in self._ranks and not self._accept(rank, message):
                 return False, None
             self._last_sign = time.monotonic()
             if (ending := self._answer(rank, message)) is not None:
                 return True, ending
         return True, None
 
-    def _accept(self, rank: Rank, message: Message, token: str) -> bool:
-        """Whether the first message of a connection comes from a rank of this group."""
+    def _accept(self, rank: Rank, message: Message) -> bool:
+        """Whether the first message of a connection makes it a rank of this group."""
         hello = message.get("hello")
-        if not isinstance(hello, dict) or hello.get("token") != token:
+        if not isinstance(hello, dict):
             return False
         number, pid = hello.get("rank"), hello.get("pid")
         if not isinstance(number, int) or not isinstance(pid, int) or not number >= 0 or number in self._ranks:

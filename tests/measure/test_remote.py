@@ -3,6 +3,7 @@
 Hosts are processes of this machine: a program replaces ssh and runs the command here.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -77,14 +78,15 @@ def start(tmp_path, plugins):
         process.kill()
         process.wait()
     for pid in processes_with(run.mark):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 FLEET = ("fleet", "gemm m=33 n=17 k=9 i8 hanger threads=1", "--links", "none")
 GROUP = ("run", "all_reduce n=40 ranks=2 f32 groupstopper", "--rounds", "1")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize(("words", "module"), [(FLEET, b"deepbench.measure.worker"), (GROUP, b"measure.group.rank")])
 def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how):
     """Also stopped processes, and those that a library has started."""
@@ -99,7 +101,7 @@ def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how
 
     eventually(are_busy)
     command.send_signal(how)
-    command.wait()
+    command.wait(20)
     eventually(lambda: not processes_with(start.mark), 10.0)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from deepbench.core.json_lines import to_line
+from deepbench.core.json_lines import printable, to_line
 from deepbench.measure import process
 from deepbench.measure.group.launcher import without_launcher
 
@@ -39,18 +39,20 @@ def main() -> int:
     process.die_with_parent(0)
     process.adopt_orphans()
     line = sys.stdin.buffer.readline(LONGEST_REQUEST_BYTES)
-    if not line.endswith(b"\n"):
-        found = f"{len(line)} bytes without an end" if line else "nothing"
-        print(f"deepbench: expected one line of JSON on standard input, found {found}", file=sys.stderr)
-        return 64
-    request = json.loads(line)
-    environment = without_launcher(os.environ) | request["environment"]
     try:
-        if request["returns_file"]:
-            return _return_file(request["command"], environment)
-        with _running(request["command"], environment, None) as child:
+        request = json.loads(line if line.endswith(b"\n") else b"")
+        command, environment = request["command"], without_launcher(os.environ) | request["environment"]
+        returns_file = request["returns_file"]
+    except (ValueError, KeyError, TypeError):
+        found = f"{len(line)} bytes: {printable(line[:60].decode(errors='replace'))}" if line else "nothing"
+        print(f"deepbench: expected a request of another host on standard input, found {found}", file=sys.stderr)
+        return 64
+    try:
+        if returns_file:
+            return _return_file(command, environment)
+        with _running(command, environment, None) as child:
             return _exit_code(child)
-    except (NearEndGone, BrokenPipeError):
+    except NearEndGone:
         return 1
 
 
@@ -117,8 +119,12 @@ def _send(message: Mapping[str, Any]) -> None:
 
 
 def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[os.write(sys.stdout.fileno(), left) :]
+    except OSError:
+        raise NearEndGone from None
 
 
 if __name__ == "__main__":

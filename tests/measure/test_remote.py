@@ -208,12 +208,15 @@ def test_a_file_comes_back_with_signs_of_life_before(far_end):
     assert 0 == process.wait(20)
 
 
-def test_a_request_that_is_incomplete_starts_nothing(far_end):
-    process = far_end([], request=b'{"command": ["echo", "yes"]')
+@pytest.mark.parametrize("request_line", [b'{"command": ["echo", "yes"]', b"hello\n", b"[1]\n", b"{}\n"])
+def test_a_request_that_is_none_starts_nothing(far_end, request_line):
+    process = far_end([], request=request_line)
     output, errors = process.communicate(timeout=20)
 
     assert (64, b"") == (process.returncode, output)
-    assert errors.startswith(b"deepbench: expected one line of JSON on standard input, found 27 bytes")
+    found = f"found {len(request_line)} bytes: {request_line[:5].decode().strip()}"
+    assert errors.decode().startswith(f"deepbench: expected a request of another host on standard input, {found}")
+    assert 1 == len(errors.splitlines())
 
 
 def test_a_request_without_end_is_refused(far_end):

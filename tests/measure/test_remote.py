@@ -41,6 +41,13 @@ def processes_with(mark):
     return found
 
 
+def is_stopped(pid):
+    try:
+        return ") T " in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
 def listening(pids):
     """The sockets on which these processes wait for connections."""
     sockets = set()
@@ -95,9 +102,8 @@ def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how
     def are_busy():
         found = processes_with(start.mark)
         busy = [pid for pid, line in found.items() if module in line]
-        stopped = [p for p in busy if ") T " in Path(f"/proc/{p}/stat").read_text()]
         children = [line for line in found.values() if line.startswith(b"sleep\0")]
-        return len(busy) >= 2 and (len(children) == 2 if words == FLEET else stopped)
+        return len(busy) >= 2 and (len(children) == 2 if words == FLEET else any(map(is_stopped, busy)))
 
     eventually(are_busy)
     command.send_signal(how)

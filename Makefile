@@ -30,7 +30,6 @@ test-wheel: .venv/test
 
 # Collectives and fleets over several hosts, simulated by network namespaces. Skipped without root and iproute2.
 test-hosts: .venv/test
-	$(PIP) --editable '.[fleet]'
 	$(BIN)/python -m pytest -m hosts
 
 # Kernels of PyTorch. Its build for CPUs is used where the package index has one; others are several gigabytes.

@@ -66,6 +66,32 @@ def test_a_command_ends_with_the_process_that_asked_for_it(shell, tmp_path):
         time.sleep(0.02)
 
 
+def test_standard_input_reaches_the_command_and_its_end_does_not_end_the_command(shell):
+    done = subprocess.run(
+        [*shell, "127.0.0.1", "read one; sleep 0.5; echo got $one"], input=b"first\nsecond\n", capture_output=True
+    )
+
+    assert (0, b"got first\n") == (done.returncode, done.stdout)
+
+
+def test_a_command_ends_with_the_process_that_asked_for_it_although_input_is_unread(shell, tmp_path):
+    mark = tmp_path / "pid"
+    words = [*shell, "127.0.0.1", f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 100"]
+    asker = subprocess.Popen(words, stdin=subprocess.PIPE)
+    asker.stdin.write(b"nobody reads this\n")
+    asker.stdin.close()
+    while not mark.exists():
+        time.sleep(0.02)
+    time.sleep(0.2)
+    assert os.path.exists(f"/proc/{int(mark.read_text())}")
+    asker.kill()
+    asker.wait()
+    end = time.monotonic() + 20
+    while os.path.exists(f"/proc/{int(mark.read_text())}"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def test_a_process_without_the_key_starts_nothing(shell, tmp_path):
     facts = json.loads((tmp_path / "facts.json").read_text())
     facts["servers"]["127.0.0.1"][1] = "another key"

@@ -114,6 +114,30 @@ def test_a_failed_allocation_is_recognized_by_what_the_library_prints(text, stat
     assert ending.reason.startswith("exit code 1")
 
 
+@pytest.mark.parametrize("length", [7, 300_000])
+def test_the_standard_input_ends_only_with_the_parent_or_at_the_end(length):
+    """It may be longer than a pipe usually holds, and no other child keeps it open."""
+    with tempfile.TemporaryFile() as output:
+        start = time.monotonic()
+        idle = process.start(["sleep", "1000"], os.environ, output, request=b"x" * length)
+        reader = process.start(["sh", "-c", "wc -c; exit 5"], os.environ, output, request=b"x" * length)
+        other = process.start(["sleep", "1000"], os.environ, output)
+        assert time.monotonic() - start < 10
+        assert reader.poll() is None
+        process.end([reader, idle], grace_s=1.0)
+
+        assert (5, f", last output: {length}") == (reader.returncode, process.last_output(output))
+        process.end([other])
+
+
+def test_a_command_that_ends_without_reading_its_standard_input_is_no_error():
+    with tempfile.TemporaryFile() as output:
+        child = process.start(["true"], os.environ, output, request=b"x" * 300_000)
+        process.end([child], grace_s=10.0)
+
+    assert 0 == child.returncode
+
+
 def _runs(pid):
     try:
         os.kill(pid, 0)

@@ -17,19 +17,21 @@ import hashlib
 import json
 import os
 import secrets
+import select
 import selectors
 import shlex
 import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, Unavailable
 from deepbench.machine import describe
 from deepbench.measure import process
 from deepbench.measure.group.link import RANK_VARIABLES, RankInfo
@@ -68,6 +70,12 @@ LOCAL_RANKS = {
     "torchrun": "LOCAL_WORLD_SIZE",
     "hydra": "MPI_LOCALNRANKS",
 }
+
+# What precedes the output of a command. After it, the connection carries the standard input of the command.
+READY = b"\0"
+
+# How long a command may take to end when the process that asked for it is gone.
+GRACE_S = 1.0
 
 # What follows the output of a command: a mark and its exit code.
 TRAILER = struct.Struct(">4sB")
@@ -289,22 +297,42 @@ class _Command:
     connection: Connection
     child: process.Child
     pidfd: int
+    hangup: select.epoll
+    """Readable when the other end of the connection is gone. What it sends is the standard input of the command."""
+
+    @classmethod
+    def start(cls, connection: Connection, words: str) -> _Command:
+        """Start a command. The connection carries its standard input and its output."""
+        connection.stream.sendall(READY)
+        environment, descriptor = without_launcher(os.environ), connection.stream.fileno()
+        child = process.start(["sh", "-c", words], environment, descriptor, standard_input=descriptor)
+        hangup = select.epoll()
+        hangup.register(descriptor, select.EPOLLRDHUP)
+        return cls(connection, child, os.pidfd_open(child.pid), hangup)
 
     def finish(self) -> None:
         """End the command, and send its exit code."""
-        process.end([self.child])
+        with contextlib.suppress(OSError):
+            self.connection.stream.shutdown(socket.SHUT_RD)  # `remote.py` ends with its standard input
+        process.end([self.child], GRACE_S)
         with contextlib.suppress(OSError):
             self.connection.stream.sendall(TRAILER.pack(MARK, self.child.returncode & 0xFF))
             self.connection.stream.shutdown(socket.SHUT_RDWR)
+        self.hangup.close()
         self.connection.close()
         os.close(self.pidfd)
+
+
+def _finish_all(commands: set[_Command]) -> None:
+    for command in commands:
+        command.finish()
 
 
 def _run_commands(rank_zero: Connection, listener: Listener) -> None:
     """Run commands, each until it or the process that asked for it ends; return when rank 0 is gone."""
     running: set[_Command] = set()
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        stack.callback(lambda: process.end(command.child for command in running))
+        stack.callback(_finish_all, running)
         selector.register(rank_zero.stream, selectors.EVENT_READ)
         selector.register(listener, selectors.EVENT_READ)
         while True:
@@ -313,7 +341,7 @@ def _run_commands(rank_zero: Connection, listener: Listener) -> None:
                     return
                 if event.data in running:  # else both events came at once, or `listener` has something to do
                     running.remove(event.data)
-                    selector.unregister(event.data.connection.stream)
+                    selector.unregister(event.data.hangup)
                     selector.unregister(event.data.pidfd)
                     event.data.finish()
             connection = listener.accept()
@@ -323,11 +351,13 @@ def _run_commands(rank_zero: Connection, listener: Listener) -> None:
             if message is None:
                 connection.close()
                 continue
-            environment, stream = without_launcher(os.environ), connection.stream
-            child = process.start(["sh", "-c", message["command"]], environment, stream.fileno())
-            command = _Command(connection, child, os.pidfd_open(child.pid))
+            try:
+                command = _Command.start(connection, message["command"])
+            except (OSError, Unavailable):  # the process that asked is gone, or there are too many processes
+                connection.close()
+                continue
             running.add(command)
-            selector.register(stream, selectors.EVENT_READ, command)
+            selector.register(command.hangup, selectors.EVENT_READ, command)
             selector.register(command.pidfd, selectors.EVENT_READ, command)
 
 
@@ -354,6 +384,9 @@ def main(arguments: Sequence[str]) -> int:
         return 255
     with connection.stream as stream:
         connection.send({"command": command})
+        stream.settimeout(None)
+        stream.recv(len(READY))
+        threading.Thread(target=_forward_input, args=(stream,), daemon=True).start()
         tail = b""
         while chunk := stream.recv(65536):
             tail += chunk
@@ -364,6 +397,13 @@ def main(arguments: Sequence[str]) -> int:
         return int(TRAILER.unpack(tail)[1])
     sys.stdout.buffer.write(tail)
     return 255
+
+
+def _forward_input(stream: socket.socket) -> None:
+    """Send the standard input to the command. Its end is not sent: the launchers of MPI start this without any."""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(sys.stdin.fileno(), 65536):
+            stream.sendall(chunk)
 
 
 # ---- messages, CPUs and addresses

@@ -27,7 +27,7 @@ from deepbench.measure.group import link
 from deepbench.measure.wire import Connection, Listener, Message
 from deepbench.native import mpi
 
-# Ranks are asked to end before they are killed, so that launchers can clean up their shared memory.
+# Launchers and remote shells are asked to end before they are killed, so that they can clean up.
 GRACE_S = 2.0
 
 # A rank finds the address of the coordinator in its environment.
@@ -131,10 +131,13 @@ class Coordinator:
             return
         for rank in range(self.ranks):
             environment = {**shared, link.RANK: str(rank), link.RANKS: str(self.ranks)}
-            command = RANK_COMMAND
             if self.hosts:
-                command = launch.on_host(self.hosts[rank * len(self.hosts) // self.ranks], environment, command)
-            self._children.append(process.start(command, environment, output))
+                host = self.hosts[rank * len(self.hosts) // self.ranks]
+                command, request = launch.on_host(host, environment, RANK_COMMAND)
+                child = process.start(command, environment, output, request=request)
+            else:
+                child = process.start(RANK_COMMAND, environment, output)
+            self._children.append(child)
 
     def _serve(
         self, listening: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]
@@ -270,7 +273,7 @@ class Coordinator:
         for rank in local:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(rank.pid, signal.SIGKILL)
-        process.end(self._children, GRACE_S if self.launcher else 0.0)
+        process.end(self._children, GRACE_S if self.launcher or self.hosts else 0.0)
 
 
 def _name(rank: Rank) -> str:

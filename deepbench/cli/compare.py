@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def compare(
       deepbench compare mine.jsonl --all
       deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2    # both sides in turn: more certain
     """
-    if second is None or among_all or not Path(second).exists():
+    if second is None or among_all or not os.path.exists(second):
         if unchecked or margin != DEFAULT_MARGIN:
             raise BadInput("--margin and --unchecked are for two files: published times have no confidence interval")
         _compare_published(first, second, among_all, form, skip_damaged)

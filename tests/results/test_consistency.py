@@ -11,7 +11,7 @@ from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops
 from deepbench.judge import compare, gate, limits
-from deepbench.measure.fleet import FleetSession
+from deepbench.measure import fleet as measuring
 from deepbench.report import cases, export, views
 from deepbench.report.page import content
 from deepbench.results import fleet
@@ -286,19 +286,15 @@ def test_an_inconsistent_record_of_a_host_does_not_count_in_its_fleet(tmp_path):
     assert samples.header() == file.runs[0].lines[0]
 
 
-def test_a_fleet_file_keeps_what_a_host_returned(tmp_path):
+def test_a_fleet_file_keeps_what_a_host_returned(tmp_path, monkeypatch):
     """Its verdict does not use an inconsistent record, but the file has the record as it came."""
-
-    class Engine:
-        hosts = ("a",)
-
-        def measure(self, host, words):
-            return {"lines": path.read_text(), "exit_code": 0, "last_output": ""}
 
     record = samples.measured() | {"flop": 1}
     path = samples.write(tmp_path / "of-host.jsonl", [record])
     file = tmp_path / "fleet.jsonl"
-    session = FleetSession(Engine(), file, expected=["a"], addresses={}, words=[], library=None, one_by_one=True)
+    answer = {"lines": path.read_text(), "exit_code": 0, "last_output": ""}
+    monkeypatch.setattr(measuring, "run_once", lambda *_: [measuring._host_run("a", 1, answer)])
+    session = measuring.FleetSession(file, addresses={"a": "a"}, words=[], library=None, one_by_one=True, wait_s=1.0)
     list(session.measure(1))
     session.close()
 

@@ -9,7 +9,7 @@ run: .venv/run
 	$(BIN)/deepbench run
 
 # Before a commit, under a minute: format, lint, strict types, and all tests but those that measure.
-MEASURING := backends cli docs hosts measure native/gpu test_python_api.py
+MEASURING := attacks backends cli docs hosts measure native/gpu test_python_api.py
 check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -30,7 +30,6 @@ test-wheel: .venv/test
 
 # Collectives and fleets over several hosts, simulated by network namespaces. Skipped without root and iproute2.
 test-hosts: .venv/test
-	$(PIP) --editable '.[fleet]'
 	$(BIN)/python -m pytest -m hosts
 
 # Kernels of PyTorch. Its build for CPUs is used where the package index has one; others are several gigabytes.

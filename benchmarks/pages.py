@@ -19,9 +19,17 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from deepbench.core.case import parse_case  # noqa: E402
 from deepbench.report.page import render  # noqa: E402
+from deepbench.results.record import make_record  # noqa: E402
 
 ROUNDS, SAMPLES = 3, 30
+
+# The fields of a record that depend on the sizes of its problem.
+OF_SIZES = (
+    *("case", "round", "problem", "problem_title", "baselines"),
+    *("flop", "least_flop", "other_flop", "traffic_bytes"),
+)
 
 
 def multiplied(source: Path, count: int, target: Path) -> None:
@@ -38,15 +46,15 @@ def multiplied(source: Path, count: int, target: Path) -> None:
             record = copy.deepcopy(products[case % len(products)])
             m, n = 64 + case % 997, 1 + case // 997 * 7
             words = record["case"].split()
-            record["case"] = " ".join([words[0], f"m={m}", f"n={n}", *words[3:]])
-            record["problem"] |= {"m": m, "n": n}
-            if "problem_title" in record:
-                record["problem_title"] = f"{m} × {n}"
-            record |= {"round": 1 + i % ROUNDS, "sources": []}
+            text = " ".join([words[0], f"m={m}", f"n={n}", *words[3:]])
+            fields = make_record(parse_case(text), 1 + i % ROUNDS, "ok")
+            longer = fields["flop"] / record["flop"]  # at the same rate: none may exceed the peak of the file
+            record |= {name: fields[name] for name in OF_SIZES if name in record} | {"sources": []}
             for check in filter(None, record["check"].values()):
                 check["error"] = case / 1e6  # of other numbers: every case has its own
             for name in ("samples_s", "cpu_s", "involuntary_switches", "steal_s"):
-                record["measurement"][name] = record["measurement"][name][:SAMPLES]
+                scale = longer if name in ("samples_s", "cpu_s") else 1
+                record["measurement"][name] = [scale * value for value in record["measurement"][name][:SAMPLES]]
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 

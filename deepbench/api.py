@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
@@ -228,11 +227,14 @@ def _temporary() -> Path:
 # ---- results
 
 
-def load(path: str | Path) -> Results:
-    """Read a result file; `BadInput` in one sentence for anything else. Nothing in a file is executed."""
+def load(path: str | Path, *, skip_damaged: bool = False) -> Results:
+    """Read a result file; `BadInput` in one sentence for anything else. Nothing in a file is executed.
+
+    With `skip_damaged`, damaged lines are left out; `results.file.damaged` has their numbers.
+    """
     from deepbench.results.file import read_results
 
-    return Results(read_results(Path(path)))
+    return Results(read_results(Path(path), skip_damaged))
 
 
 class Results:
@@ -268,6 +270,8 @@ class Results:
     @property
     def records(self) -> list[Record]:
         """Every line of the file that measured something, as plain values that `json.dumps` takes."""
+        from deepbench.results.file import plain_record
+
         return [plain_record(record) for record in self.file.records]
 
     @property
@@ -331,17 +335,12 @@ class Results:
 
     @property
     def _heading(self) -> str:
+        from deepbench.results.file import damage_text
+
         count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
-        return f"{printable(str(self.path))}: {count} case{'s' if count != 1 else ''}, {timed} with a time"
-
-
-def plain_record(record: Record) -> Record:
-    """The same record with lists where the reader keeps arrays."""
-    measurement = record["measurement"]
-    if not measurement:
-        return record
-    lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
-    return cast("Record", {**record, "measurement": {**measurement, **lists}})
+        damage = f"; {damage_text(self.file.damaged)} left out" if self.file.damaged else ""
+        count_text = f"{count} case{'s' if count != 1 else ''}"
+        return f"{printable(str(self.path))}: {count_text}, {timed} with a time{damage}"
 
 
 def _fits(pattern: Pattern, record: Record) -> bool:
@@ -392,6 +391,7 @@ def report(
     *,
     against: Sequence[str] = (),
     title: str | None = None,
+    skip_damaged: bool = False,
 ) -> list[ResultFile]:
     """Write one HTML page about results; the first is compared with each of the others.
 
@@ -400,6 +400,7 @@ def report(
         output: the page; a page that exists is replaced.
         against: published machines to compare with, such as `V100`.
         title: the heading of the page.
+        skip_damaged: leave out damaged lines of files; the page says so.
 
     Returns the result files that were read.
     """
@@ -417,7 +418,7 @@ def report(
     paused = gc.isenabled()
     gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
     try:
-        files = [_file_of(source) for source in sources]
+        files = [_file_of(source, skip_damaged) for source in sources]
         page.write_report(files, machines, Path(output), title)
     finally:
         if paused:
@@ -425,7 +426,7 @@ def report(
     return files
 
 
-def _file_of(source: Results | ResultFile | str | Path) -> ResultFile:
+def _file_of(source: Results | ResultFile | str | Path, skip_damaged: bool = False) -> ResultFile:
     if isinstance(source, Results):
         return source.file
-    return load(source).file if isinstance(source, str | Path) else source
+    return load(source, skip_damaged=skip_damaged).file if isinstance(source, str | Path) else source

@@ -47,6 +47,18 @@ def peak(flop_per_s=1e9, precision="f32", threads=1):
     return {"what": "compute", "device": "cpu", **roof(flop_per_s, precision), "threads": threads, "seconds": 1e-3}
 
 
+def check(passed=True):
+    return {
+        "passed": passed,
+        "how": "every element",
+        "error": 0.1 if passed else 5.0,
+        "got": 1.0,
+        "want": 1.0 if passed else 2.0,
+        "covers": 6,
+        "of": 6,
+    }
+
+
 def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT):
     record = make_record(parse_case(text.format(backend=backend)), round_number, status)
     n = 10
@@ -62,6 +74,8 @@ def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT
         "stopped": "sure",
         "loop": "native",
     }
+    if status in ("ok", "wrong"):
+        record["check"] = {"before": check(), "after": check(status == "ok")}
     record["library"] = {"name": backend.upper(), "version": "1.0", "path": f"/lib/{backend}.so"}
     record["process"] = {"duration_s": 0.5}
     return record

@@ -22,7 +22,7 @@ class CuBLAS(GpuBackend):
     name = "cublas"
     title = "cuBLAS"
     part = "blas"
-    tuning_prefixes: ClassVar[tuple[str, ...]] = ("CUBLAS_",)
+    tuning_variables: ClassVar[tuple[str, ...]] = ("CUBLAS_*",)
 
     def start(self) -> None:
         self.handle = self.create("cublasCreate_v2")

@@ -29,7 +29,7 @@ class CuBLASLt(GpuBackend):
     name = "cublaslt"
     title = "cuBLASLt"
     part = "blaslt"
-    tuning_prefixes = ("CUBLASLT_",)
+    tuning_variables = ("CUBLASLT_*",)
 
     def start(self) -> None:
         self.handle = self.create("cublasLtCreate")

@@ -21,7 +21,7 @@ class CuSPARSE(GpuBackend):
     name = "cusparse"
     title = "cuSPARSE"
     part = "sparse"
-    tuning_prefixes = ("CUSPARSE_",)
+    tuning_variables = ("CUSPARSE_*",)
 
     def start(self) -> None:
         self.handle = self.create("cusparseCreate")

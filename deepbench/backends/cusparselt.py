@@ -35,7 +35,7 @@ class CuSPARSELt(GpuBackend):
     name = "cusparselt"
     title = "cuSPARSELt"
     part = "sparselt"
-    tuning_prefixes = ("CUSPARSELT_",)
+    tuning_variables = ("CUSPARSELT_*",)
 
     def start(self) -> None:
         self._descriptors: list[Any] = []

@@ -6,6 +6,7 @@ Its all-reduce works in place. For an out-of-place result the vector is copied f
 from __future__ import annotations
 
 import os
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,7 @@ class Gloo(GroupBackend):
     framework = True
     default = False
     overlaps = True
-    tuning_prefixes = ("GLOO_",)
+    tuning_variables = ("GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT")
 
     def open(self) -> dict[str, Any]:
         self.torch = torch = import_torch()
@@ -43,15 +44,18 @@ class Gloo(GroupBackend):
     def join(self, group: Group, case: Case) -> None:
         store = None
         if group.rank == 0:
-            store = self._store(group.address, 0, True)
+            # A store listens on all interfaces, unless it is given a socket, which its older server can use.
+            listener = socket.create_server((group.address, 0), backlog=max(128, group.ranks))
+            port = listener.getsockname()[1]
+            store = self._store(
+                group.address, port, is_master=True, use_libuv=False, master_listen_fd=listener.detach()
+            )
         host, port = group.gather([group.address, store.port] if store else None)[0]
-        store = store or self._store(host, port, False)
+        store = store or self._store(host, port, is_master=False)
         self.distributed.init_process_group("gloo", store=store, rank=group.rank, world_size=group.ranks)
 
-    def _store(self, host: str, port: int, serves: bool) -> Any:
-        return self.distributed.TCPStore(
-            "0.0.0.0" if serves else host, port, is_master=serves, wait_for_workers=False, timeout=timedelta(minutes=1)
-        )
+    def _store(self, host: str, port: int, **options: Any) -> Any:
+        return self.distributed.TCPStore(host, port, wait_for_workers=False, timeout=timedelta(minutes=1), **options)
 
     @kernel("all_reduce", precisions=FLOATS)
     def all_reduce(self, case: Case, arrays: Arrays) -> Kernel:

@@ -9,7 +9,7 @@ from deepbench.native.gpu.vendor import HIP
 class HipBLAS(CuBLAS):
     name = "hipblas"
     title = "hipBLAS"
-    tuning_prefixes = ("HIPBLAS_", "ROCBLAS_")
+    tuning_variables = ("HIPBLAS_*", "ROCBLAS_*")
     device = "hip"
     vendor = HIP
 

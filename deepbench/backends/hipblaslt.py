@@ -9,7 +9,7 @@ from deepbench.native.gpu.vendor import HIP
 class HipBLASLt(CuBLASLt):
     name = "hipblaslt"
     title = "hipBLASLt"
-    tuning_prefixes = ("HIPBLASLT_",)
+    tuning_variables = ("HIPBLASLT_*",)
     device = "hip"
     vendor = HIP
 

@@ -16,7 +16,12 @@ class IntelMPI(MPIBackend):
     title = "Intel MPI"
     flavour = mpi.INTEL_MPI
     algorithms = ALGORITHMS
-    tuning_prefixes = ("I_MPI_",)
+    # Not the variables of its launcher (I_MPI_HYDRA_…), which describe the job.
+    tuning_variables = (
+        *("I_MPI_ADJUST_*", "I_MPI_ASYNC_PROGRESS*", "I_MPI_CBWR", "I_MPI_COLL_*", "I_MPI_EAGER*", "I_MPI_FABRICS*"),
+        *("I_MPI_INTRANODE_*", "I_MPI_MALLOC*", "I_MPI_OFFLOAD*", "I_MPI_OFI_*", "I_MPI_PIN*", "I_MPI_PLATFORM*"),
+        *("I_MPI_SHM*", "I_MPI_SPIN_COUNT", "I_MPI_THREAD_*", "I_MPI_TUNING*", "I_MPI_WAIT_MODE"),
+    )
 
     def environment(self, case: Case) -> dict[str, str]:
         """The first variable tells it where its files are; the second stops it from pinning ranks."""

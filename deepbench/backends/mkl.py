@@ -59,7 +59,7 @@ class MKL(Backend):
     thread_variables = ("MKL_NUM_THREADS",)
     override_variables = ("MKL_DOMAIN_NUM_THREADS", "MKL_THREADING_LAYER", "MKL_INTERFACE_LAYER")
     fixed_variables: ClassVar[Mapping[str, str]] = {"MKL_DYNAMIC": "FALSE"}
-    tuning_prefixes = ("MKL_",)
+    tuning_variables = ("MKL_*",)
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(

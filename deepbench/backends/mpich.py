@@ -26,7 +26,7 @@ class MPICH(MPIBackend):
     name = "mpich"
     title = "MPICH"
     algorithms = ALGORITHMS
-    tuning_prefixes = ("MPIR_", "MPICH_")
+    tuning_variables = ("MPIR_CVAR_*", "MPICH_*")
 
 
 BACKEND = MPICH()

@@ -35,7 +35,7 @@ class NCCL(GroupBackend, GpuBackend):
     name = "nccl"
     title = "NCCL"
     part = "ccl"
-    tuning_prefixes = ("NCCL_",)
+    tuning_variables = ("NCCL_*",)
     algorithms = ALGORITHMS
 
     def processes(self, case: Case) -> int:

@@ -54,7 +54,7 @@ class OneCCL(GroupBackend):
     name = "oneccl"
     title = "oneCCL"
     algorithms = ALGORITHMS
-    tuning_prefixes = ("CCL_",)
+    tuning_variables = ("CCL_*",)
 
     @property
     def default(self) -> bool:  # type: ignore[override]  # an attribute elsewhere

@@ -26,7 +26,10 @@ class OpenBLAS(Backend):
     path_variable = "DEEPBENCH_OPENBLAS_PATH"
     thread_variables = ("OPENBLAS_NUM_THREADS",)
     override_variables = ("GOTO_NUM_THREADS", "OPENBLAS_MAIN_FREE")
-    tuning_prefixes = ("OPENBLAS_",)
+    tuning_variables = (
+        *("OPENBLAS_CORETYPE", "OPENBLAS_VERBOSE", "OPENBLAS_THREAD_TIMEOUT", "OPENBLAS_DEFAULT_NUM_THREADS"),
+        *("OPENBLAS_BLOCK_FACTOR", "OPENBLAS_L2_SIZE"),
+    )
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(

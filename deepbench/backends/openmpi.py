@@ -41,7 +41,12 @@ class OpenMPI(MPIBackend):
     title = "Open MPI"
     flavour = mpi.OPEN_MPI
     algorithms = ALGORITHMS
-    tuning_prefixes = ("OMPI_", "PRTE_", "PMIX_MCA_")
+    # By framework: other parameters of MCA describe the job, and one is its key.
+    tuning_variables = (
+        *(f"OMPI_MCA_{name}*" for name in ("accelerator", "bml", "btl", "coll", "hwloc", "mpi_", "mpool", "mtl")),
+        *(f"OMPI_MCA_{name}*" for name in ("op_", "opal_", "osc", "pml", "rcache", "rmaps", "smsc")),
+        *("PRTE_MCA_hwloc*", "PRTE_MCA_rmaps*"),
+    )
 
     def launcher(self, ranks: int, hosts: Sequence[str]) -> list[str] | None:
         """PRTE_MCA_plm_ssh_agent names a replacement for ssh."""

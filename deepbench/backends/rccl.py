@@ -9,7 +9,7 @@ from deepbench.native.gpu.vendor import HIP
 class RCCL(NCCL):
     name = "rccl"
     title = "RCCL"
-    tuning_prefixes = ("RCCL_",)
+    tuning_variables = ("RCCL_*",)
     device = "hip"
     vendor = HIP
 

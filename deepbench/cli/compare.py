@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import print_json, print_report, warn_if_truncated
-from deepbench.cli.options import form_options, share
+from deepbench.cli.console import print_json, print_report, warn_of_gaps
+from deepbench.cli.options import form_options, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
@@ -25,8 +26,17 @@ DEFAULT_MARGIN = "2%"
 @click.option("--all", "among_all", is_flag=True, help="Instead of B: all published machines, one line each.")
 @click.option("--margin", metavar="P", default=DEFAULT_MARGIN, help="Ignore differences below P (default 2%).")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
+@skip_damaged_option
 @form_options
-def compare(first: str, second: str | None, among_all: bool, margin: str, unchecked: bool, form: str | None) -> None:
+def compare(
+    first: str,
+    second: str | None,
+    among_all: bool,
+    margin: str,
+    unchecked: bool,
+    skip_damaged: bool,
+    form: str | None,
+) -> None:
     """Say for each case in both files whether B is faster or slower than A, the same, or whether it cannot tell.
 
     B may be a machine whose results the original DeepBench published: see deepbench published list.
@@ -38,41 +48,44 @@ def compare(first: str, second: str | None, among_all: bool, margin: str, unchec
       deepbench compare mine.jsonl --all
       deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2    # both sides in turn: more certain
     """
-    if second is None or among_all or not Path(second).exists():
+    if second is None or among_all or not os.path.exists(second):
         if unchecked or margin != DEFAULT_MARGIN:
             raise BadInput("--margin and --unchecked are for two files: published times have no confidence interval")
-        _compare_published(first, second, among_all, form)
+        _compare_published(first, second, among_all, form, skip_damaged)
         return
-    comparison = compared(first, second, share("--margin", margin), unchecked)
+    comparison = compared(first, second, share("--margin", margin), unchecked, skip_damaged)
     print_comparison(comparison, (printable(Path(first).name), printable(Path(second).name)), form)
 
 
-def _compare_published(first: str, second: str | None, among_all: bool, form: str | None) -> None:
+def _compare_published(first: str, second: str | None, among_all: bool, form: str | None, skip_damaged: bool) -> None:
     from deepbench.api import load
     from deepbench.cli.published import compare_with, compare_with_all
     from deepbench.results import published
 
     if (second is None) != among_all:
         raise BadInput("compare wants two files, a file and a published machine, or a file and --all")
-    name = printable(Path(first).name)
-    if second is None:
-        compare_with_all(name, load(first).summaries, form)
-        return
-    if "/" in second or second.endswith(".jsonl"):
+    if second is not None and ("/" in second or second.endswith(".jsonl")):
         raise BadInput(f"{second} does not exist; wanted a result file, or a machine of deepbench published list")
-    machine = published.find(second)
-    compare_with(name, load(first).summaries, machine, form)
+    machine = published.find(second) if second is not None else None
+    name, results = printable(Path(first).name), load(first, skip_damaged=skip_damaged)
+    warn_of_gaps(results.file)
+    if machine is None:
+        compare_with_all(name, results.summaries, form)
+    else:
+        compare_with(name, results.summaries, machine, form)
 
 
-def compared(first: str, second: str, margin: float, unchecked: bool, broken: bool = False) -> Comparison:
+def compared(
+    first: str, second: str, margin: float, unchecked: bool, skip_damaged: bool, broken: bool = False
+) -> Comparison:
     """Read and compare two files; `BadInput` without a common case (or, with `broken`, without one that failed)."""
     from deepbench.api import compare as compare_results
     from deepbench.results.file import read_results
 
-    files = read_results(Path(first)), read_results(Path(second))
+    files = read_results(Path(first), skip_damaged), read_results(Path(second), skip_damaged)
     comparison = compare_results(*files, margin=margin, unchecked=unchecked)
     for file in files:
-        warn_if_truncated(file)
+        warn_of_gaps(file)
     if not comparison.cases and not (broken and comparison.broken):
         reason = f" ({comparison.left_out[0]})" if comparison.left_out else ""
         raise BadInput(f"{first} and {second} have no measured case in common{reason}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from deepbench.report.table import Part, Table
     from deepbench.results.file import ResultFile
+    from deepbench.results.fleet import FleetFile
 
 
 def make_console(quiet: bool = False) -> Console:
@@ -31,8 +32,12 @@ def make_console(quiet: bool = False) -> Console:
     return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
 
 
-def warn_if_truncated(file: ResultFile) -> None:
-    """Say on standard error that the last line of a file is incomplete."""
+def warn_of_gaps(file: ResultFile | FleetFile) -> None:
+    """Say on standard error which lines of a file were left out."""
+    from deepbench.results.file import damage_text
+
+    if file.damaged:
+        print(f"deepbench: {file.path}: left out {damage_text(file.damaged)}", file=sys.stderr)
     if file.truncated:
         warn(f"{file.path}: the last line is incomplete and was ignored")
 
@@ -40,6 +45,7 @@ def warn_if_truncated(file: ResultFile) -> None:
 def print_head(console: Console, file: ResultFile) -> None:
     """Machine, libraries and number of cases: a reader of a log must know which library it was."""
     from deepbench.report.limits import library_name
+    from deepbench.results.file import damage_text
 
     header = file.header
     print_machine(console, header["machine"])
@@ -60,6 +66,8 @@ def print_head(console: Console, file: ResultFile) -> None:
     count, measured = len(plan["cases"]), len({r["case"] for r in file.records})
     cases = f"{count}" if measured in (0, count) else f"{measured} of {count} measured"
     console.print(f"cases      {cases}, {how}, file {file.path}", markup=False)
+    if file.damaged:
+        console.print(f"left out   {damage_text(file.damaged)}", markup=False)
 
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:

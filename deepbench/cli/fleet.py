@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepbench.cli.console import make_console
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import hosts_of_file, launched
 from deepbench.cli.options import case_options, choices_of, seconds, whole
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible
+from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
 from deepbench.core.errors import BadInput
 from deepbench.core.shell import command
@@ -26,20 +27,16 @@ if TYPE_CHECKING:
 @case_options
 @click.option("--quick", is_flag=True, help="Short samples.")
 @click.option("--hostfile", metavar="FILE", help="Hosts, one per line, reached by ssh.")
-@click.option("--scheduler", metavar="ADDRESS", help="Use the workers of this Dask scheduler, one per host.")
-@click.option("--expect", metavar="FILE", help="With --scheduler: the expected hosts, one per line.")
 @click.option("--runs", metavar="N", help="Number of runs (default: 5, and up to 30 while a host is undecided).")
 @click.option("--one-by-one", is_flag=True, help="One host after the other, for hosts that share hardware.")
 @click.option("--links", metavar="LIBRARY", help="Library that times links, or none (default: mpich, else gloo).")
-@click.option("--wait", metavar="S", help="Seconds to wait for hosts to join (default 60).")
+@click.option("--wait", metavar="S", help="Seconds to wait for the answer of a host (default 60).")
 @click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The fleet file (default: deepbench-fleet-<time>.jsonl).")
 def fleet(
     words: tuple[str, ...],
     quick: bool,
     hostfile: str | None,
-    scheduler: str | None,
-    expect: str | None,
     runs: str | None,
     one_by_one: bool,
     links: str | None,
@@ -50,8 +47,8 @@ def fleet(
 ) -> int:
     """Measure the same cases on many hosts and name those that are slow, wrong or missing.
 
-    The hosts come from a file, from a Dask scheduler, or from the srun or mpirun that started this command on them. The
-    default suite is `fleet`. The exit code is 1 if a host or a link stands out.
+    The hosts come from a file, or from the srun or mpirun that started this command on them. The default suite is
+    `fleet`. The exit code is 1 if a host or a link stands out.
 
     \b
     Examples:
@@ -61,17 +58,14 @@ def fleet(
     """
     from deepbench.api import plan_cases
     from deepbench.measure import fleet as fleets
-    from deepbench.measure.group import launcher, parent
+    from deepbench.measure.group import launcher
     from deepbench.results.file import default_path
 
     words = words or ("fleet",)
     where = launched()
-    sources = sum([where is not None, hostfile is not None, scheduler is not None])
-    if sources != 1:
-        raise BadInput(
-            "expected one source of hosts: --hostfile FILE, --scheduler ADDRESS, or a start by srun or mpirun "
-            f"(found {sources or 'none'})"
-        )
+    if (where is None) == (hostfile is None):
+        found = "both" if hostfile else "neither"
+        raise BadInput(f"expected one source of hosts: --hostfile FILE, or a start by srun or mpirun (found {found})")
     if where is not None and where.rank:
         with interruptible():
             launcher.serve_rank_zero(where)
@@ -88,27 +82,17 @@ def fleet(
             addresses = stack.enter_context(launcher.gather_hosts(where)).hosts
         else:
             addresses = {h: h for h in hosts_of_file(hostfile)} if hostfile else {}
-        expected = list(addresses) or (hosts_of_file(expect) if expect else [])
-        if expected and len(expected) < 2:
-            raise BadInput(f"a fleet needs two or more hosts, found only {expected[0]}")
-        library = fleets.link_library(links, len(addresses))
+        if len(addresses) < 2:
+            raise BadInput(f"a fleet needs two or more hosts, found only {next(iter(addresses))}")
+        library = fleets.link_library(links)
         path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
-        if scheduler is not None:
-            engine = fleets.connect(scheduler, wait_s, len(expected) or None)
-        else:
-            engine = fleets.start(addresses, parent.reachable_address(list(addresses.values())), wait_s)
-        stack.callback(engine.close)
-        expected = expected or engine.hosts
-        if len({*expected, *engine.hosts}) < 2:
-            raise BadInput(f"a fleet needs two or more hosts, found only {expected[0]}; wait longer: --wait S")
         session = fleets.FleetSession(
-            engine, path, expected=expected, addresses=addresses, words=payload, library=library, one_by_one=one_by_one
+            path, addresses=addresses, words=payload, library=library, one_by_one=one_by_one, wait_s=wait_s
         )
         stack.callback(session.close)
-        joined, missing = len(engine.hosts), ", ".join(session.missing)
         console = make_console()
         go_on_without_output(f"all results still go to {path}")
-        console.print(f"hosts      {joined} joined{', missing: ' if missing else ''}{missing}", markup=False)
+        console.print(f"hosts      {len(addresses)}", markup=False)
         console.print(f"each runs  {command('run', *payload)}", markup=False, soft_wrap=True)
         console.print(f"links      {library or 'not timed'}", markup=False)
         return _measure(session, exactly)

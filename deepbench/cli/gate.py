@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.compare import compared
-from deepbench.cli.options import share
+from deepbench.cli.options import is_trusted, print_libraries, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
 from deepbench.core.errors import BadInput
@@ -18,6 +18,7 @@ from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
+    from deepbench.results.file import ResultFile
 
 
 @cli.command(context_settings=HELP, short_help="Fail if any case is slower in B than in A.")
@@ -25,31 +26,43 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="B")
 @click.option("--margin", metavar="P", default="5%", help="Ignore slowdowns below P (default 5%).")
 @click.option("--rerun", is_flag=True, help="Measure cases that look slower again, and judge them by that alone.")
+@click.option("--trust", metavar="A", help="With --rerun: load the libraries whose paths A names.")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
+@skip_damaged_option
 @click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI system.")
 @click.option("--markdown", metavar="FILE", help="Write a summary for a pull request.")
 def gate(
-    first: str, second: str, margin: str, rerun: bool, unchecked: bool, junit: str | None, markdown: str | None
+    first: str,
+    second: str,
+    margin: str,
+    rerun: bool,
+    trust: str | None,
+    unchecked: bool,
+    skip_damaged: bool,
+    junit: str | None,
+    markdown: str | None,
 ) -> int:
     """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: cannot tell.
 
     \b
-    Example: deepbench gate main.jsonl branch.jsonl --rerun --junit gate.xml
+    Example: deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl --junit gate.xml
     """
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
     from deepbench.report import compare as tables
+    from deepbench.results.file import read_results
 
     for output in filter(None, (junit, markdown)):
         require_no_results(Path(output))  # now, and not after measuring again
-    allowed = share("--margin", margin)
+    allowed, trusted = share("--margin", margin), is_trusted(first, trust)
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
-    comparison = compared(first, second, same, unchecked, broken=True)
+    comparison = compared(first, second, same, unchecked, skip_damaged, broken=True)
     outcome = gates.judge(comparison, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
     if rerun and flagged:
         say(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
-        again = _measure_again(Path(first), Path(second), flagged, same, unchecked)
+        before, after = (read_results(Path(path), skip_damaged) for path in (first, second))
+        again = _measure_again(before, after, flagged, same, unchecked, trusted)
         outcome = gates.after_rerun(outcome, gates.judge(again, allowed))
     lines = gates.sentences(outcome)
     broken = tuple(comparison.broken)
@@ -65,26 +78,29 @@ def gate(
     return outcome.exit_code
 
 
-def _measure_again(first: Path, second: Path, flagged: list[str], margin: float, unchecked: bool) -> Comparison:
+def _measure_again(
+    before: ResultFile, after: ResultFile, flagged: list[str], margin: float, unchecked: bool, trusted: bool
+) -> Comparison:
     """Measure flagged cases again: both sides in turn where the first one's libraries are still here."""
     import tempfile
 
     from deepbench.api import compare as compare_results
     from deepbench.measure import session, sides
     from deepbench.plan.cases import Choices
-    from deepbench.results.file import read_results
 
-    before, after = read_results(first), read_results(second)
     if after.header["plan"].get("interleaved") or not set(flagged) <= set(after.order):
         raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
     session.require_same_machine(after)
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         try:
-            both = sides.sides_of_file(before, after.header["libraries"], after)
+            both = sides.sides_of_file(before, after.header["libraries"], after, trusted=trusted)
+        except sides.NotTrusted:
+            raise
         except BadInput:  # the libraries of the first side are gone
             fresh = session.remeasure(after, flagged, Path(folder) / "again.jsonl")
             old = replace(before, records=[r for r in before.records if r["case"] in flagged])
             return compare_results(old, fresh, margin=margin, unchecked=unchecked)
+        print_libraries(both[0].libraries, str(before.path))
         with sides.Turns.create(both, flagged, Choices(), session.Options(), Path(folder) / "again") as turns:
             turns.run()
             return compare_results(*turns.files, margin=margin, unchecked=unchecked)

@@ -54,8 +54,15 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     cards = [answer.get("library", {}).get("card") for answer in libraries.values()]
     for card in {card["bus_id"]: card for card in cards if card}.values():
         print_card(console, card)
+    missing: dict[tuple[str, str], list[str]] = {}
     for name, answer in libraries.items():
-        print_library(console, find_backend(name).title, answer)
+        if "library" in answer:
+            print_library(console, find_backend(name).title, answer)
+        else:
+            why = answer["unavailable"]["reason"], answer["unavailable"]["remedy"]
+            missing.setdefault(why, []).append(find_backend(name).title)
+    for (reason, remedy), titles in missing.items():
+        print_library(console, ", ".join(titles), {"unavailable": {"reason": reason, "remedy": remedy}})
 
 
 def _examine(as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.root import interruptible
+from deepbench.cli.interrupts import interruptible
 from deepbench.cli.streams import warn
 from deepbench.core.errors import BadInput
 
@@ -60,7 +60,7 @@ def hosts_of_file(path: str) -> list[str]:
     from deepbench.measure.group import launcher
     from deepbench.plan.suites import text_of
 
-    lines = (line.partition("#")[0].split() for line in text_of(Path(path)).splitlines())
+    lines = (line.partition("#")[0].split() for line in text_of(Path(path), "one host per line").splitlines())
     hosts = [re.split("[: ]", words[0])[0] for words in lines if words]
     wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)
     if not hosts or wrong is not None:

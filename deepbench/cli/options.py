@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,6 +73,11 @@ form_options = one_of(
     markdown="Print a Markdown table.",
 )
 """The options that choose a form for programs."""
+
+
+skip_damaged_option = click.option(
+    "--skip-damaged", is_flag=True, help="Read files with damaged lines, without these lines."
+)
 
 
 def choices_of(filters: dict[str, Any]) -> Choices:
@@ -146,6 +153,24 @@ def share(name: str, text: str) -> float:
     if not 0 < value < 1:
         raise BadInput(f"{name} must be a share such as 2% or 0.02, found {text[:60]!r}")
     return value
+
+
+def is_trusted(file: str | None, trust: str | None) -> bool:
+    """Whether `--trust` names the file whose libraries would be loaded; `BadInput` if it names another one."""
+    if trust is not None and (file is None or os.path.realpath(trust) != os.path.realpath(file)):
+        wanted = f"--trust {file}" if file is not None else "no --trust"
+        raise BadInput(
+            f"--trust must name the file whose libraries are loaded: wanted {wanted}, found {shorten(trust)}"
+        )
+    return trust is not None
+
+
+def print_libraries(libraries: Mapping[str, str], file: str) -> None:
+    """Say which libraries are loaded because a file names them."""
+    from deepbench.core.json_lines import printable
+
+    for variable, path in libraries.items():
+        print(f"deepbench: loading {printable(path)} ({variable}), as {printable(file)} says", file=sys.stderr)
 
 
 def require_suffix(option: str, path: str, suffixes: tuple[str, ...]) -> None:

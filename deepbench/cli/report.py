@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from deepbench.cli.console import warn_if_truncated
+from deepbench.cli.console import warn_of_gaps
+from deepbench.cli.options import skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
 
@@ -14,7 +15,10 @@ from deepbench.cli.streams import say
 @click.option("--against", multiple=True, metavar="MACHINE", help="Also compare with a published machine. Repeatable.")
 @click.option("--output", "-o", metavar="FILE", default="report.html", help="The page (default: report.html).")
 @click.option("--title", metavar="TEXT", help="The heading of the page.")
-def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title: str | None) -> None:
+@skip_damaged_option
+def report(
+    files: tuple[str, ...], against: tuple[str, ...], output: str, title: str | None, skip_damaged: bool
+) -> None:
     """Write a page of one or more result files. It needs no other file and no network.
 
     The first file is compared with each of the others.
@@ -26,6 +30,6 @@ def report(files: tuple[str, ...], against: tuple[str, ...], output: str, title:
     """
     from deepbench.api import report as write_report
 
-    for file in write_report(files, output, against=against, title=title):
-        warn_if_truncated(file)
+    for file in write_report(files, output, against=against, title=title, skip_damaged=skip_damaged):
+        warn_of_gaps(file)
     say(f"wrote {output}")

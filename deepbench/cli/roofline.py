@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from deepbench.cli.console import make_console, print_json, print_machine
+from deepbench.cli.interrupts import interruptible
 from deepbench.cli.options import comma_list
-from deepbench.cli.root import HELP, cli, interruptible
+from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output
 
 

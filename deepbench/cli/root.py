@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import errno
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn
 
 import click
 
 from deepbench.cli import streams
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, handled
 from deepbench.cli.streams import warn
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import DeepBenchError
 from deepbench.core.version import VERSION
 
 EXIT_WRONG = 1
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+@handled()
 def main() -> NoReturn:
     """Run the command and exit with its code. Bad input is one sentence on standard error."""
     streams.prepare()
@@ -41,7 +39,7 @@ def _run() -> int:
         sentence = f"{error.format_message().rstrip('.')}{hint}"
     except click.ClickException as error:
         sentence = error.format_message()
-    except BadInput as error:
+    except DeepBenchError as error:
         sentence = str(error)
     except (click.Abort, KeyboardInterrupt):
         warn("interrupted")
@@ -73,17 +71,3 @@ def cli() -> None:
     deepbench run gemm m=1760 n=128 k=1760 f32    measure one problem
     deepbench show FILE                           print the table of a result file
     """
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

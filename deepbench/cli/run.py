@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
-from deepbench.cli.options import case_options, choices_of, duration, one_of, seconds, whole
-from deepbench.cli.root import EXIT_INTERRUPTED, EXIT_WRONG, HELP, cli, interruptible, system_error
+from deepbench.cli.options import (
+    case_options,
+    choices_of,
+    duration,
+    is_trusted,
+    one_of,
+    print_libraries,
+    seconds,
+    whole,
+)
+from deepbench.cli.root import EXIT_WRONG, HELP, cli, system_error
 from deepbench.cli.streams import go_on_without_output, say
 from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Measure the cases of FILE, alternating between its libraries and the current ones.",
 )
+@click.option("--trust", metavar="FILE", help="With --against FILE: load the libraries whose paths FILE names.")
 @click.option(
     "--budget",
     metavar="TIME",
@@ -59,6 +70,7 @@ def run(
     hostfile: str | None,
     ab: str | None,
     against: str | None,
+    trust: str | None,
     budget: str | None,
     timeout: str | None,
     output: str | None,
@@ -84,7 +96,7 @@ def run(
     check_environment()
     timeout_s = seconds("--timeout", timeout)
     if resume:
-        given = [*words, *filter(None, (mode, rounds, energy, hostfile, ab, against, budget, *filters.values()))]
+        given = [*words, *filter(None, (mode, rounds, energy, hostfile, ab, against, trust, budget, *filters.values()))]
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
         with taking_place(launched(), True) as hosts, Session.resume(Path(output), hosts, timeout_s) as session:
@@ -101,7 +113,9 @@ def run(
     if ab or against:
         if (ab and against) or hostfile or budget or place is not None:
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
-        return _run_sides(words, filters, ab, against, options, output)
+        return _run_sides(words, filters, ab, against, trust, options, output)
+    if trust is not None:
+        raise BadInput("--trust FILE belongs to --against FILE")
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
     planned = plan_cases(words or "quick", choices_of(filters))
@@ -159,6 +173,7 @@ def _run_sides(
     filters: dict[str, Any],
     ab: str | None,
     against: str | None,
+    trust: str | None,
     options: Options,
     output: str | None,
 ) -> int:
@@ -170,13 +185,15 @@ def _run_sides(
     from deepbench.report.progress import Bar
     from deepbench.results.file import read_results
 
+    trusted = is_trusted(against, trust)
     if ab is not None:
         both, cases = sides.parse_sides(ab), words or ("quick",)
     elif words or any(filters.values()):
         raise BadInput("--against takes its cases from the file; leave out words and filters")
     else:
         file = read_results(Path(str(against)))
-        both, cases = sides.sides_of_file(file), tuple(file.order)
+        both, cases = sides.sides_of_file(file, trusted=trusted), tuple(file.order)
+        print_libraries(both[0].libraries, str(against))
     stem = Path(output.removesuffix(".jsonl")) if output else Path(f"deepbench-{_stamp()}")
     console = make_console()
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import click
 
 from deepbench.cli.console import make_console, print_json, print_machine
-from deepbench.cli.root import HELP, cli, interruptible
+from deepbench.cli.interrupts import interruptible
+from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output
 
 # Processes per case: enough to deal out two sides of five in many ways.

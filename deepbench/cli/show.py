@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_if_truncated
-from deepbench.cli.options import form_options, number, require_suffix
+from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_of_gaps
+from deepbench.cli.options import form_options, number, require_suffix, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say
 from deepbench.core.errors import BadInput
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 @click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
 @click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
+@skip_damaged_option
 def show(
     file: str,
     form: str | None,
@@ -47,6 +48,7 @@ def show(
     against: str | None,
     price: str | None,
     host: str | None,
+    skip_damaged: bool,
 ) -> None:
     """Print the table of a result file. Every line of the file is checked first.
 
@@ -64,18 +66,21 @@ def show(
     if of_fleet and host is None:
         if xlsx or parquet or sqlite or plot or full or by is not None or against is not None:
             raise BadInput(f"{file} is of a fleet; choose one of its hosts: {command('show', Path(file))} --host NAME")
-        _show_fleet(file, form)
+        _show_fleet(file, form, skip_damaged)
         return
     if host is not None and not of_fleet:
         raise BadInput(f"--host is for files of a fleet, and {file} is of one machine")
-    results = Results(read_fleet(Path(file)).results_of(host)) if host is not None else load(file)
-    warn_if_truncated(results.file)
+    if host is not None:
+        results = Results(read_fleet(Path(file), skip_damaged).results_of(host))
+    else:
+        results = load(file, skip_damaged=skip_damaged)
+    warn_of_gaps(results.file)
     if xlsx or parquet or sqlite:
         _write(results, xlsx, parquet, sqlite)
     elif plot:
         _plot(results)
     elif by is not None or against is not None or price is not None:
-        print_table(_table_by(results, by, against, price), form)
+        print_table(_table_by(results, by, against, price, skip_damaged), form)
     elif form is not None:
         convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
         print_for_programs(convert(results.file, results.summaries))
@@ -114,7 +119,7 @@ def _plot(results: Results) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _table_by(results: Results, by: str | None, against: str | None, price: str | None) -> Table:
+def _table_by(results: Results, by: str | None, against: str | None, price: str | None, skip_damaged: bool) -> Table:
     from deepbench.api import load
     from deepbench.report import groups, views
 
@@ -123,8 +128,10 @@ def _table_by(results: Results, by: str | None, against: str | None, price: str 
     if by not in ("application", "backend", "ranks"):
         raise BadInput(f"--by is application, backend or ranks, found {by}")
     if by == "application":
-        others = load(against).summaries if against is not None else None
-        table = views.by_application(results.summaries, others, _price(price))
+        other = load(against, skip_damaged=skip_damaged) if against is not None else None
+        if other is not None:
+            warn_of_gaps(other.file)
+        table = views.by_application(results.summaries, other.summaries if other else None, _price(price))
         reason = "no case comes from a suite that names applications; run deepbench/server"
     elif by == "ranks":
         table = groups.by_ranks(results.summaries)
@@ -147,12 +154,13 @@ def _price(text: str | None) -> float | None:
     return value
 
 
-def _show_fleet(file: str, form: str | None) -> None:
+def _show_fleet(file: str, form: str | None, skip_damaged: bool) -> None:
     from deepbench.judge.fleet import judge
     from deepbench.report import fleet as tables
     from deepbench.results.fleet import read_fleet
 
-    fleet_file = read_fleet(Path(file))
+    fleet_file = read_fleet(Path(file), skip_damaged)
+    warn_of_gaps(fleet_file)
     judged = judge(fleet_file)
     if form == "json":
         print_json(tables.to_json(fleet_file, judged))

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from deepbench.cli.console import make_console
+from deepbench.cli.options import skip_damaged_option
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import say, warn
 
@@ -16,7 +17,8 @@ from deepbench.cli.streams import say, warn
 @click.argument("folder", metavar="DIR")
 @click.option("--output", "-o", metavar="DIR", required=True, help="A new folder, or that of an earlier build.")
 @click.option("--no-published", is_flag=True, help="Leave out the machines that the original DeepBench published.")
-def site(folder: str, output: str, no_published: bool) -> int:
+@skip_damaged_option
+def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> int:
     """Build a static results site from a folder of result files. Only what has changed is built again.
 
     Exit code 1 when a file could not be read: the site has the others.
@@ -32,8 +34,14 @@ def site(folder: str, output: str, no_published: bool) -> int:
     with Bar(make_console()) as bar:
         done = iter(range(10**9))
         built = sites.build(
-            Path(folder), Path(output), not no_published, lambda name, total: bar(Step(name, next(done) + 1, total))
+            Path(folder),
+            Path(output),
+            not no_published,
+            lambda name, total: bar(Step(name, next(done) + 1, total)),
+            skip_damaged,
         )
+    for text in built.damaged:
+        warn(text)
     for reason in built.refused:
         warn(f"left out: {reason}")
     say(

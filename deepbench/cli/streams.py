@@ -63,9 +63,6 @@ def prepare() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
     sys.stderr = _text(_Stream(2, "w", closefd=False), sys.stderr)
-    # An object that cannot be destroyed properly, such as a file on a full disk, would print a traceback after the
-    # sentence that says what happened.
-    sys.unraisablehook = lambda _: None
 
 
 def _text(raw: _Stream, former: TextIO | None) -> io.TextIOWrapper:

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from deepbench.core import registry
@@ -110,8 +111,29 @@ class Backend(ABC):
     """Removed, because they would override the threads of the case."""
     fixed_variables: ClassVar[Mapping[str, str]] = {}
     """Set to these values, such as `MKL_DYNAMIC` to `FALSE`."""
-    tuning_prefixes: ClassVar[tuple[str, ...]] = ()
-    """Variables that begin so may change the speed: they are recorded, and passed on to other hosts."""
+    tuning_variables: ClassVar[tuple[str, ...]] = ()
+    """They may change the speed: they are recorded, and passed on to other hosts.
+
+    A name that ends in `*` stands for all that begin so: only where nothing but this library uses that beginning.
+    """
+
+    def defect(self) -> str | None:
+        """Why this backend cannot be used: the first attribute that is missing or wrong."""
+        types: dict[str, type | tuple[type, ...]] = {
+            **{"title": str, "path_variable": (str, NoneType)},
+            **dict.fromkeys(("is_group", "framework", "loads_at_once", "computes"), bool),
+            **dict.fromkeys(("thread_variables", "override_variables", "tuning_variables"), tuple),
+        }
+        if wrong := registry.wrong_attribute(self, types):
+            return wrong
+        if self.device not in DEVICES:
+            return f"device must be one of {', '.join(DEVICES)}, found {self.device!r:.60}"
+        fixed = self.fixed_variables
+        if not isinstance(fixed, Mapping) or not all(isinstance(word, str) for item in fixed.items() for word in item):
+            return f"fixed_variables must map texts to texts, found {fixed!r:.60}"
+        if self.is_group != isinstance(self, GroupBackend):
+            return "is_group is for classes that derive from GroupBackend, and only for these"
+        return None
 
     @abstractmethod
     def open(self) -> dict[str, Any]:

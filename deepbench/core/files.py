@@ -1,4 +1,8 @@
-"""Output files: each is written as a whole or not at all, and none takes the place of a result file."""
+"""Files that people name: read without waiting for anything, and written as a whole or not at all.
+
+A name may belong to anything: opening a FIFO waits for a writer, and reading a device may never end. An output never
+takes the place of a result file.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,55 @@ import contextlib
 import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
+
+# The system returns at once from opening a FIFO, and a terminal does not become that of this process.
+SAFELY = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+# Characters of a name in a message.
+MOST_OF_NAME = 300
+
+
+def open_regular(path: Path, most_bytes: int, wanted: str) -> IO[bytes]:
+    """Open a regular file of at most so many bytes to read it. `wanted` is what it should be, for `BadInput`."""
+    name = shorten(printable(str(path)), MOST_OF_NAME)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | SAFELY)
+    except FileNotFoundError:
+        raise BadInput(f"{name} does not exist; expected {wanted}") from None
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"cannot read {name}: {text}; expected {wanted}") from None
+    facts = os.fstat(descriptor)
+    if stat.S_ISREG(facts.st_mode) and facts.st_size <= most_bytes:
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    what = f"has {facts.st_size} bytes, and at most {most_bytes} are read"
+    if not stat.S_ISREG(facts.st_mode):
+        what = "is a folder" if stat.S_ISDIR(facts.st_mode) else "is not a regular file"
+    raise BadInput(f"{name} {what}; expected {wanted}")
+
+
+def read_regular(path: Path, most_bytes: int, wanted: str) -> bytes:
+    """The content of a regular file of at most so many bytes; `BadInput` for anything else."""
+    with open_regular(path, most_bytes, wanted) as file:
+        try:
+            content = file.read(most_bytes + 1)  # the size of a file may be stated as 0, or grow meanwhile
+        except OSError as error:
+            raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}; expected {wanted}") from None
+    if len(content) > most_bytes:
+        raise BadInput(f"{printable(str(path))} has more than {most_bytes} bytes; expected {wanted}")
+    return content
+
+
+# ---- outputs
 
 # The header of a result file or a fleet file, even of a damaged one.
 HEADER = re.compile(rb'"schema"\s*:\s*"deepbench(-fleet)?/')
@@ -29,21 +77,22 @@ class NotWritten(BadInput):
 
 
 @contextmanager
-def replacing(path: Path, may_be_results: bool = False) -> Iterator[Path]:
+def replacing(path: Path, ours: bool = False) -> Iterator[Path]:
     """Yield the path of a draft in the same folder, which takes the place of `path` at the end.
 
     After an error `path` is as it was. `NotWritten` where it cannot be written, `BadInput` where it is a result file
-    and must not be one. A device or a pipe has no content to lose, so it is written directly.
+    that it must not replace. A device or a pipe has no content to lose, so it is written directly. In a folder of ours
+    (`ours`) anything is replaced.
     """
     import shutil
     import tempfile
 
     try:
-        if not may_be_results:
+        if not ours:
             require_no_results(path)
-        if path.exists() and not path.is_file():
-            yield path
-            return
+            if path.exists() and not path.is_file():
+                yield path
+                return
         target = path.resolve()
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

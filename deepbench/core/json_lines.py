@@ -1,12 +1,17 @@
-"""JSON Lines, and untrusted text made safe to print."""
+"""JSON Lines, their checksums, and untrusted text made safe to print."""
 
 from __future__ import annotations
 
 import json
+import math
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
+
+# The last member of a line with a checksum, up to its value of eight hexadecimal digits.
+CHECKSUM = b',"crc32":"'
 
 
 def to_line(line: Mapping[str, Any]) -> str:
@@ -24,14 +29,42 @@ def to_bytes(value: Any) -> bytes:
     return orjson.dumps(value)
 
 
+def with_checksum(line: bytes) -> bytes:
+    """A JSON object with one more member, the last: the CRC-32 of the bytes before the comma of that member."""
+    body = line.removesuffix(b"}")
+    return body + _checksum(body)
+
+
+def without_checksum(line: bytes, required: bool) -> bytes:
+    """The object before `with_checksum`; `ValueError` if its bytes have changed, or if a `required` checksum lacks."""
+    at = len(line) - len(_checksum(b""))
+    if not line.startswith(CHECKSUM, max(at, 0)):
+        if required:
+            raise ValueError("no checksum: the line is damaged")
+        return line
+    body = line[:at]
+    if line[at:] != _checksum(body):
+        raise ValueError("its checksum does not match: the line is damaged")
+    return body + b"}"
+
+
+def _checksum(body: bytes) -> bytes:
+    return b'%s%08x"}' % (CHECKSUM, zlib.crc32(body))
+
+
 def printable(text: str) -> str:
     """`text` with control characters replaced, because a terminal would obey them."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def sanitized(value: Any) -> Any:
-    """A JSON value with every string in it made printable. Apply it to all untrusted input."""
-    if isinstance(value, float | int):
+    """A JSON value with every string in it made printable, and without NaN and infinity, which JSON does not have.
+
+    Apply it to all untrusted input.
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
         return value
     if isinstance(value, str):
         return value if value.isprintable() else printable(value)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from deepbench.core import registry
@@ -73,6 +74,29 @@ class Op(ABC):
     """Problems that run close to peak and so measure the machine's peak rate."""
     device_probes: ClassVar[tuple[BaseProblem, ...]] = ()
     """The same for accelerators, which need larger problems."""
+
+    def defect(self) -> str | None:
+        """Why this operation cannot be used: the first attribute that is missing or wrong."""
+        types: dict[str, type | tuple[type, ...]] = {
+            **dict.fromkeys(("directions", "outputs", "weights", "variants"), tuple),
+            **{"Problem": type, "settings": dict, "sweep_field": (str, NoneType), "is_group": bool},
+        }
+        if wrong := registry.wrong_attribute(self, types):
+            return wrong
+        from deepbench.core.problem import BaseProblem
+
+        problem: Any = self.Problem
+        is_problem = issubclass(problem, BaseProblem) and is_dataclass(problem)
+        if not is_problem:
+            return f"Problem must be a frozen dataclass that derives from BaseProblem, found {problem.__name__}"
+        plain = [f.name for f in fields(problem) if not {"least", "words"} & set(f.metadata)]
+        if plain:
+            return f"the field {plain[0]} of Problem must be made with size() or choice()"
+        for name in ("smoke", "probes", "device_probes"):
+            problems: object = getattr(self, name, None)
+            if not isinstance(problems, tuple) or not all(isinstance(p, problem) for p in problems):
+                return f"{name} must be a tuple of {problem.__name__} objects"
+        return None
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """Whether this combination exists. By default, gradients need floats, and 8-bit floats are for products."""

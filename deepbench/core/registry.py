@@ -14,9 +14,10 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any
 
 from deepbench.core.errors import BadInput
@@ -25,11 +26,36 @@ PLUGINS = "DEEPBENCH_PLUGINS"
 
 ATTRIBUTES = {"ops": "OP", "backends": "BACKEND", "formats": "FORMAT"}
 
+# The base classes whose `defect` checks what a file defines.
+BASES = {"ops": "Op", "backends": "Backend"}
+
+WORDS = {
+    str: "a text",
+    bool: "True or False",
+    tuple: "a tuple of texts",
+    dict: "a dict",
+    type: "a class",
+    NoneType: "None",
+}
+
 GUIDES = {
     "ops": "docs/adding-an-operation.md",
     "backends": "docs/adding-a-library.md",
     "formats": "docs/architecture.md",
 }
+
+
+def wrong_attribute(thing: object, types: Mapping[str, type | tuple[type, ...]]) -> str | None:
+    """Which attribute is missing or not of its type, in a sentence; None if all are right.
+
+    A `tuple` must contain texts only.
+    """
+    for name, wanted in types.items():
+        value = getattr(thing, name, None)
+        if not isinstance(value, wanted) or (isinstance(value, tuple) and not all(isinstance(v, str) for v in value)):
+            words = " or ".join(WORDS[kind] for kind in (wanted if isinstance(wanted, tuple) else (wanted,)))
+            return f"{name} must be {words}, found {value!r:.60}"
+    return None
 
 
 @cache
@@ -49,6 +75,10 @@ def registered(kind: str) -> dict[str, Any]:
         name = getattr(thing, "name", None)
         if not isinstance(name, str):
             raise BadInput(f"{module.__file__}: {attribute} has no name; see {guide}")
+        if kind in BASES and not hasattr(thing, "defect"):
+            raise BadInput(f"{module.__file__}: {attribute} is no object of a subclass of {BASES[kind]}; see {guide}")
+        if kind in BASES and (defect := thing.defect()) is not None:
+            raise BadInput(f"{module.__file__}: {defect}; see {guide}")
         if name in objects:
             raise BadInput(f"{module.__file__}: the name {name!r} is taken by {files[name]}; choose another name")
         for mark in thing.marks() if kind == "backends" else ():
@@ -85,7 +115,9 @@ def _modules(kind: str) -> list[ModuleType]:
 def _import(kind: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(f"deepbench.{kind}.{name}")
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit
         text = f"deepbench/{kind}/{name} does not load: {type(error).__name__}: {error}; see {GUIDES[kind]}"
         raise BadInput(text) from error
 
@@ -95,6 +127,8 @@ def _load(kind: str, path: Path) -> ModuleType:
     name = f"deepbench_plugins.{kind}.{digest}.{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
+    if not path.is_file():
+        raise BadInput(f"{PLUGINS}: {path} is not a regular file; see {GUIDES[kind]}")
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, f"{path} is a .py file"
     assert spec.loader is not None, f"{path} is a .py file"
@@ -102,8 +136,10 @@ def _load(kind: str, path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up while it runs
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:  # also SystemExit
         del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise BadInput(
             f"{PLUGINS}: {path} does not load: {type(error).__name__}: {error}; see {GUIDES[kind]}"
         ) from error

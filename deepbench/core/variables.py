@@ -1,14 +1,18 @@
-"""Environment variables that change how libraries run.
+"""Environment variables that change how libraries run, and what a result file may keep of them.
 
-Those of shared runtimes are listed here; each backend declares those of its own library.
+Those of shared runtimes are listed here; each backend declares those of its own library. Nothing else of the
+environment is stored: an environment also holds passwords, and result files are published.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import chain
 
 from deepbench.core.backend import all_backends
+from deepbench.core.errors import shorten
 
 # OpenMP.
 THREADS = ("OMP_NUM_THREADS",)
@@ -18,8 +22,60 @@ OVERRIDES = (
     *("KMP_AFFINITY", "KMP_HW_SUBSET", "KMP_DEVICE_THREAD_LIMIT", "KMP_ALL_THREADS", "GOMP_CPU_AFFINITY"),
 )
 FIXED = {"OMP_DYNAMIC": "false"}
-# OpenMP and the C library, network libraries under MPI and oneCCL, the runtimes of GPUs.
-PREFIXES = ("OMP_", "GOMP_", "KMP_", "MALLOC_", "FI_", "UCX_", "CUDA_", "NVIDIA_", "HIP_", "ROCR_")
+
+# Variables of shared runtimes that may change the speed. A name that ends in * stands for all that begin so. Names are
+# listed one by one where other programs use the same beginning, such as NVIDIA_API_KEY.
+TUNING = (
+    # OpenMP and the C library
+    *("OMP_*", "GOMP_*", "KMP_*"),
+    *("MALLOC_ARENA_*", "MALLOC_MMAP_*", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_PERTURB_", "MALLOC_CONF"),
+    # networks under MPI and oneCCL: libfabric by provider, UCX
+    *("FI_PROVIDER", "FI_UNIVERSE_SIZE", "FI_FORK_UNSAFE", "FI_MR_*", "FI_HMEM*", "FI_OFI_*", "FI_SHM_*", "FI_SM2_*"),
+    *(
+        "FI_TCP_*",
+        "FI_UDP_*",
+        "FI_SOCKETS_*",
+        "FI_VERBS_*",
+        "FI_PSM2_*",
+        "FI_PSM3_*",
+        "FI_OPX_*",
+        "FI_EFA_*",
+        "FI_CXI_*",
+    ),
+    *("FI_GNI_*", "FI_MLX_*", "FI_UCX_*", "FI_LNX_*", "UCX_*"),
+    # runtimes of GPUs
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"),
+    *("CUDA_LAUNCH_BLOCKING", "CUDA_SCALE_LAUNCH_QUEUES", "CUDA_GRAPHS_USE_NODE_PRIORITY", "CUDA_AUTO_BOOST"),
+    *("CUDA_MODULE_LOADING", "CUDA_MODULE_DATA_LOADING", "CUDA_BINARY_LOADER_THREAD_COUNT", "CUDA_DISABLE_PERF_BOOST"),
+    *("CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_FORCE_JIT", "CUDA_DISABLE_JIT", "CUDA_FORCE_PTX_JIT"),
+    *("CUDA_DISABLE_PTX_JIT", "CUDA_MANAGED_FORCE_DEVICE_ALLOC", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+    *("CUDA_MPS_CLIENT_PRIORITY", "CUDA_DEVICE_DEFAULT_PERSISTING_L2_CACHE_PERCENTAGE_LIMIT"),
+    *("NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES"),
+    *(
+        "HIP_VISIBLE_DEVICES",
+        "HIP_LAUNCH_BLOCKING",
+        "HIP_FORCE_DEV_KERNARG",
+        "HIP_HOST_COHERENT",
+        "HIP_INITIAL_DM_SIZE",
+    ),
+    *("HIP_MEM_POOL_SUPPORT", "ROCR_VISIBLE_DEVICES"),
+)
+
+# A name with one of these words is taken for that of a secret, whatever the lists say.
+SECRET = re.compile(
+    r"(?:^|_)(?:(?:API)?KEYS?|TOKENS?|SECRETS?|PASS|PASSWORDS?|PASSWD|PASSPHRASE|PWD|CREDENTIALS?|CREDS?|AUTH|COOKIES?)"
+    r"(?:_|$)",
+    re.IGNORECASE,
+)
+
+# A value that names a file or a folder: a path often contains the name of a person.
+A_PATH = re.compile(r"(?:^|[\s:;,=])(?:~|\.{0,2}/)")
+
+HIDDEN = "(hidden)"
+"""Stands in a result file for a value that it does not keep."""
+
+MOST_CHARACTERS = 200
+"""Of a value that is kept; a longer one is cut."""
 
 
 def thread_variables() -> tuple[str, ...]:
@@ -37,15 +93,37 @@ def fixed_variables() -> dict[str, str]:
     return dict(chain(FIXED.items(), *(b.fixed_variables.items() for b in all_backends().values())))
 
 
-def tuning_prefixes() -> tuple[str, ...]:
-    """Beginnings of the names of variables that may change the speed of a library."""
-    return _declared(PREFIXES, "tuning_prefixes")
+def path_variables() -> set[str]:
+    """Variables that name a library to load."""
+    return {b.path_variable for b in all_backends().values() if b.path_variable is not None}
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name may hold a secret."""
+    return SECRET.search(name) is not None
+
+
+@lru_cache(maxsize=2**12)
+def is_tuning(name: str) -> bool:
+    """Whether a variable of this name may change the speed of a library and holds no secret."""
+    listed = (*_declared(TUNING, "tuning_variables"), *thread_variables(), *override_variables(), *fixed_variables())
+    beginnings = tuple(entry[:-1] for entry in listed if entry.endswith("*"))
+    return (name in listed or name.startswith(beginnings)) and not is_secret(name)
 
 
 def tuning(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that may change the speed of a library, for the record."""
-    prefixes = tuning_prefixes()
-    return {name: value for name, value in sorted(environment.items()) if name.startswith(prefixes)}
+    """What a record keeps of an environment: the variables that may change the speed of a library."""
+    return {name: kept(value) for name, value in sorted(environment.items()) if is_tuning(name)}
+
+
+def kept(value: str) -> str:
+    """What is kept of the value of a tuning variable."""
+    return HIDDEN if A_PATH.search(value) else shorten(value, MOST_CHARACTERS)
+
+
+def is_whole(value: str) -> bool:
+    """Whether a value that was kept is the value that was set."""
+    return value != HIDDEN and len(value) < MOST_CHARACTERS
 
 
 def _declared(shared: tuple[str, ...], attribute: str) -> tuple[str, ...]:

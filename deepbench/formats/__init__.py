@@ -8,7 +8,7 @@ reported and skipped.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from typing import Any
 from deepbench.core import registry
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.files import read_regular
 from deepbench.core.json_lines import sanitized
 from deepbench.core.op import find_op
 from deepbench.core.version import VERSION
@@ -28,6 +29,9 @@ from deepbench.results.record import SCHEMA, Header, LibraryFacts, Record, Sourc
 from deepbench.results.schema import schema_error
 
 LARGEST_BYTES = 256 * 2**20
+
+# Of programs that write lines of text; the longest of real outputs have some hundreds of characters.
+MOST_CHARACTERS = 10_000
 
 # Times outside these bounds are not those of a kernel, and the schema of result files rejects them.
 SHORTEST_S, LONGEST_S = 1e-12, 1e9
@@ -123,19 +127,18 @@ def read(text: str, options: ImportOptions) -> ImportedFile:
 
 def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[ImportedFile, int]:
     """Convert a file of another program to the new result file `target`. The contents, and the number of records."""
-    try:
-        if not path.is_file():
-            raise BadInput(f"{path} is not a file; name one that another program wrote")
-        if path.stat().st_size > LARGEST_BYTES:
-            raise BadInput(f"{path} is larger than {LARGEST_BYTES} bytes; benchmarks do not write such files")
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    imported = read(text, options)
+    content = read_regular(path, LARGEST_BYTES, "a file that another program wrote")
+    imported = read(content.decode("utf-8", errors="replace"), options)
     header, records = to_results(imported, options, ["import", path.name])
     with closing(Store.create(target, header)) as store:
-        for record in records:
-            store.append(record)
+        try:
+            for record in records:
+                store.append(record)
+        except BaseException as error:
+            target.unlink()  # part of a file would be in the way of the next attempt
+            if isinstance(error, BadInput):
+                raise BadInput(f"cannot write all of {target}, so it was removed; free some space") from None
+            raise
     return imported, len(records)
 
 
@@ -251,6 +254,14 @@ def _record(
 
 
 # ---- helpers for formats
+
+
+def text_lines(text: str, program: str) -> Iterator[str]:
+    """The lines of a text; `BadInput` for one that is longer than any program writes."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > MOST_CHARACTERS:
+            raise BadInput(f"{program}: line {number} has {len(line)} characters; a line has at most {MOST_CHARACTERS}")
+        yield line
 
 
 def json_object(text: str, program: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from deepbench.core.errors import shorten
-from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, text_lines
 
 TEMPLATE = re.compile(r"^(?:Output template|Template entries): (perf,.*)$", re.M)
 DEFAULT_TEMPLATE = "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%"
@@ -53,7 +53,7 @@ class Benchdnn(Format):
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         imported = ImportedFile(self.name, "oneDNN")
         template = DEFAULT_TEMPLATE.split(",")
-        for line in text.splitlines():
+        for line in text_lines(text, self.name):
             if match := TEMPLATE.match(line):
                 template = match[1].split(",")
             elif line.startswith("perf,") and not line.startswith("perf,engine,"):
@@ -174,10 +174,12 @@ def _precision(settings: dict[str, str]) -> str:
 
 
 def _conv_sizes(problem: str) -> str:
-    text = re.sub(r"n\".*\"$", "", problem).replace("_", "")
+    text, _, name = problem.partition('n"')  # such as n"alexnet:conv1" at the end
+    text = (text if name.endswith('"') else problem).replace("_", "")
     if re.search(r"[io]d\d", text):
         raise ValueError("three-dimensional convolutions are not supported")
-    sizes = {name: int(value) for name, value in re.findall(r"([a-z]+)(\d+)", text)}
+    # Without (?<![a-z]) a long word without digits takes minutes.
+    sizes = {name: int(value) for name, value in re.findall(r"(?<![a-z])([a-z]+)(\d+)", text)}
     h, r = sizes["ih"], sizes["kh"]
     pad, stride, dilation = sizes.get("ph", 0), sizes.get("sh", 1), sizes.get("dh", 0)
     # The default batch is 2, and the width defaults to the height.

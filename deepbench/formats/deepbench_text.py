@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deepbench.core.errors import BadInput, shorten
-from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions
+from deepbench.formats import MOST_CHARACTERS, Format, ImportedCase, ImportedFile, ImportOptions, text_lines
 
 # Precisions by their printed name. Products in "half" are different; see `_table_cases`.
 PRECISIONS = {"float": "f32", "half": "f16", "int8": "i8", "uint8_t": "i8"}
@@ -48,7 +48,7 @@ class DeepBenchText(Format):
         suites: tuple[str, ...] = ()
         all_reduce: tuple[str, int] | None = None
         program = ""
-        for line in text.splitlines():
+        for line in text_lines(text, self.name):
             if names := _columns(line):
                 columns = names
             elif match := BENCHMARK.search(line):
@@ -74,9 +74,9 @@ class DeepBenchText(Format):
 
 def _columns(line: str) -> list[str] | None:
     """The columns of a table of times, such as `time:usec`; None if the line is not a header."""
-    if not re.search(r"\((usec|msec)\)", line) or "# of floats" in line:
+    if len(line) > MOST_CHARACTERS or not re.search(r"\((usec|msec)\)", line) or "# of floats" in line:
         return None
-    text = re.sub(r"\s*\((usec|msec)\)", r":\1", line)
+    text = re.sub(r"(?<!\s)\s*\((usec|msec)\)", r":\1", line)  # without (?<!\s) a line of blanks takes minutes
     text = re.sub(r"\b(sparse|dense) time", r"\1_time", text)
     return text.split()
 

@@ -85,7 +85,9 @@ class NcclTests(Format):
             words = [op, f"n={n} ranks={ranks} forward {precision}", options.backend or "nccl"]
             text = " ".join(filter(None, [*words, f"threads={options.threads}", place, settings]))
             bandwidth, wrong = times.get("bus_bw"), times.get("nwrong")
-            notes = {"their_bus_bytes_per_s": bandwidth * 1e9} if isinstance(bandwidth, int | float) else {}
+            notes = {}
+            if isinstance(bandwidth, int | float) and math.isfinite(bandwidth):
+                notes["their_bus_bytes_per_s"] = bandwidth * 1e9
             if isinstance(wrong, int | float) and wrong > 0:
                 reason = f"nccl-tests found {wrong:g} wrong elements"
                 imported.cases.append(ImportedCase(text, [], notes, reason, wrong=True))

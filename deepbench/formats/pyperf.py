@@ -11,6 +11,9 @@ from typing import Any
 from deepbench.core.errors import BadInput
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, case_text, json_object
 
+# pyperf itself writes about thirty.
+MOST_METADATA = 1000
+
 
 class Pyperf(Format):
     name = "pyperf"
@@ -35,7 +38,7 @@ class Pyperf(Format):
         processes = []
         for run in benchmark.get("runs") or []:
             if isinstance(run, dict):
-                metadata = {**metadata, **_metadata(run)}
+                metadata |= _metadata(run)
                 values = run.get("values") or []  # calibration runs have none
                 processes.append([v for v in values if isinstance(v, int | float) and math.isfinite(v) and v > 0])
         name = str(metadata.get("name") or "")
@@ -53,7 +56,11 @@ class Pyperf(Format):
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     metadata = value.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
+    if not isinstance(metadata, dict):
+        return {}
+    if len(metadata) > MOST_METADATA:
+        raise BadInput(f"pyperf: {len(metadata)} entries of metadata; a benchmark has at most {MOST_METADATA}")
+    return metadata
 
 
 FORMAT = Pyperf()

@@ -20,10 +20,10 @@ from statistics import correlation, mean
 from typing import Any
 
 from deepbench.core import stats
-from deepbench.core.variables import thread_variables
+from deepbench.core.variables import is_tuning, thread_variables
 from deepbench.judge import heats
 from deepbench.machine import describe
-from deepbench.results.file import ResultFile
+from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.summary import Summary, process_time_s, summarize
 from deepbench.results.work import Work
@@ -192,7 +192,7 @@ def compare_files(
             comparison.broken[text] = why_b
         if other is None:
             comparison.left_out.append(f"{text}: not in {b.path.name}")
-        elif why_a and why_b:
+        elif why_a and why_b and "inconsistent" not in (summary.status, other.status):
             comparison.unmeasured += 1
         elif why_a or why_b:
             comparison.left_out.append(f"{text}: {why_a or why_b} in {(a if why_a else b).path.name}")
@@ -299,6 +299,7 @@ def _differences(a: ResultFile, b: ResultFile) -> list[str]:
     facts.append(
         ("sampling rules", *(", ".join(f"{n} {r[n]}" for n in changed if n in r) or "not stated" for r in rules))
     )
+    facts.append(("left out", *(damage_text(f.damaged) if f.damaged else "nothing" for f in (a, b))))
     facts.append(("threads", *(_words(sorted({r["threads"] for r in f.records})) for f in (a, b))))
     variables = [_environment(f) for f in (a, b)]
     for name in sorted(set(variables[0]) | set(variables[1])):
@@ -310,7 +311,7 @@ def _environment(file: ResultFile) -> Mapping[str, str]:
     """Variables that change how libraries run, from the first record that has them."""
     environment: object = next((r["process"].get("environment") for r in file.records if r["process"]), None)
     known: Mapping[str, str] = environment if isinstance(environment, dict) else {}
-    return {name: value for name, value in known.items() if name not in thread_variables()}
+    return {name: value for name, value in known.items() if is_tuning(name) and name not in thread_variables()}
 
 
 def _library(answer: Mapping[str, Any] | None) -> str:

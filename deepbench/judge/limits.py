@@ -25,9 +25,10 @@ from deepbench.core.precision import PRECISIONS
 from deepbench.machine import remembered
 from deepbench.results.file import ResultFile
 from deepbench.results.old_files import read_limit
+from deepbench.results.peaks import F32, Peaks, excess_over_card
 from deepbench.results.record import Limit, Record
 from deepbench.results.schema import schema_error
-from deepbench.results.summary import Summary, process_number, process_time_s
+from deepbench.results.summary import Summary, process_number
 from deepbench.results.work import Work
 
 Measure = Callable[[Case, int], Record]
@@ -37,18 +38,7 @@ Measure = Callable[[Case, int], Record]
 COARSE = tuple(2**e for e in (14, 16, 18, 20, 22, 24, 26, 28, 29))
 FINE = tuple(2**e for e in range(14, 30))
 
-# Any library can multiply smaller types by converting them to f32. For large matrices the conversion costs almost
-# nothing, so no peak is below that of f32.
-F32 = "f32"
-
-# A rate is compared with the fastest sample of a probe, so it should stay below the peak. The margin allows for clocks
-# that rise after the probe, and for shared machines on which a whole probe ran slowly.
-MARGIN = 1.25
-
-# The same for the theoretical f32 peak of a card, which no clock or reading error exceeds by more.
-CARD_MARGIN = 1.02
-
-# A rate above the margin causes further probes before it is judged, but at most so many per precision in so many
+# A rate above the peak causes further probes before it is judged, but at most so many per precision in so many
 # seconds. Later ones may follow: a machine can be slow for minutes while other programs run.
 MOST_PROBES, PROBES_WITHIN_S = 5, 60.0
 
@@ -300,7 +290,7 @@ class Limits:
     def __init__(self, lines: Iterable[Limit] = (), machine: Mapping[str, Any] | None = None) -> None:
         self.lines: list[Limit] = []
         self._caches = (machine or {}).get("caches") or []
-        self._peaks: dict[tuple[str, str, int], float] = {}
+        self.peaks = Peaks()
         self._reads: dict[int, list[tuple[int, float]]] = {}
         self._sorted_reads: dict[int, tuple[list[int], list[float]]] = {}
         self._dram: dict[int, tuple[int, float]] = {}
@@ -313,7 +303,7 @@ class Limits:
         """Include a limit that was just measured."""
         self.lines.append(line)
         if line["what"] == "compute":
-            self._raise_peak((line["precision"], line["device"], line["threads"]), line["flop_per_s"])
+            self.peaks.include(line["precision"], line["device"], line["threads"], line["flop_per_s"])
         elif line["what"] == "call":
             key = line["backend"], line["threads"]
             self._calls[key] = min(line["seconds"], self._calls.get(key, line["seconds"]))
@@ -330,17 +320,13 @@ class Limits:
         if s.status == "ok" and s.estimate is not None and not s.is_group:
             self._times.setdefault(_any_threads(s.record), {})[s.record["threads"]] = s.estimate.time_s
 
-    def _raise_peak(self, key: tuple[str, str, int], rate: float) -> None:
-        self._peaks[key] = max(rate, self._peaks.get(key, 0.0))
-
     def _add_read(self, threads: int, point: tuple[int, float]) -> None:
         self._reads.setdefault(threads, []).append(point)
         self._sorted_reads.pop(threads, None)
 
     def peak(self, precision: str, device: str, threads: int) -> float | None:
         """FLOP/s, at least those of f32; None if unknown."""
-        keys = [(p, device, threads) for p in (precision, F32)]
-        return max((self._peaks[key] for key in keys if key in self._peaks), default=None)
+        return self.peaks.of(precision, device, threads)
 
     def memory(self, size: int, threads: int) -> float | None:
         """Bytes per second for a working set of `size` bytes: the highest rate of any as large or larger."""
@@ -477,37 +463,25 @@ def judge_rate(
 
     `limits` must come from probes alone; further probes are added to it and given to `keep`.
     """
-    if record["status"] != "ok" or record["is_group"] or record["least_flop"] is None:
-        return record
-    precision, device, threads = record["precision"], record["device"], record["threads"]
-    rate = record["least_flop"] / process_time_s(record)
-    facts: Any = record["library"] or {}
-    card = (facts.get("card") or {}).get("peak_f32_flop_per_s")
-    shown = f"{units.flop_per_s(rate)} TFLOP/s is above the"
-    if card and precision == F32 and rate > CARD_MARGIN * card:
-        why = "the library multiplied in a lower precision, such as TF32"
-        return {**record, "status": "wrong", "reason": f"{shown} card's f32 peak of {units.flop_per_s(card)}: {why}"}
-    place = precision, device, threads
+    place = precision, device, threads = record["precision"], record["device"], record["threads"]
 
     def may_probe() -> bool:
         recent = timedelta(seconds=PROBES_WITHIN_S)
         return sum(key_of(n) == ("compute", *place) and _age(n) < recent for n in limits.lines) < MOST_PROBES
 
-    peak = limits.peak(*place)
-    while peak is not None and rate > MARGIN * peak and may_probe():
-        for name in dict.fromkeys((F32, precision)):
-            line = compute_probe(name, device, threads, libraries).measure(measure)
-            if line is not None:
-                limits.add(line)
-                keep(line)
-        peak = limits.peak(*place)
-        if line is None:
-            break  # no library can be probed in this precision any more
-    if peak is None or rate <= MARGIN * peak:
-        return record
-    fastest = f"measured peak of {units.flop_per_s(peak)} that the fastest library reaches in {precision}"
-    why = "the kernel did not do the work, or the clock was wrong"
-    return {**record, "status": "wrong", "reason": f"{shown} {fastest}: {why}"}
+    excess = excess_over_card(record)
+    if excess is None:
+        excess = limits.peaks.excess(record)
+        while excess is not None and may_probe():
+            for name in dict.fromkeys((F32, precision)):
+                line = compute_probe(name, device, threads, libraries).measure(measure)
+                if line is not None:
+                    limits.add(line)
+                    keep(line)
+            excess = limits.peaks.excess(record)
+            if line is None:
+                break  # no library can be probed in this precision any more
+    return record if excess is None else {**record, "status": "wrong", "reason": excess}
 
 
 def _any_threads(record: Record) -> Work:

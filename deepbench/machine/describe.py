@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import re
+import resource
 import socket
 import struct
 import time
@@ -86,20 +87,42 @@ def default_threads() -> int:
     return max(1, min(count, int(quota))) if quota else count
 
 
-def cpu_quota() -> float | None:
-    """The container's CPU quota in CPUs (cgroup version 2); None if there is none."""
-    words = (read_text(f"{_cgroup()}/cpu.max") or "max").split()
-    return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """The container's CPU quota in CPUs; None if there is none."""
+    quotas = []
+    for folder in _cgroups("cpu", root):
+        words = (read_text(folder / "cpu.max") or "").split()  # version 2, else version 1
+        words = words or [read_text(folder / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+        if len(words) == 2 and all(word.isdecimal() and int(word) for word in words):
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
 
 
-def memory_available() -> int | None:
-    """Bytes that can be allocated without swapping, within the container's limit; None if unknown."""
-    free = [meminfo("MemAvailable")]
-    limit, used = read_text(f"{_cgroup()}/memory.max"), read_text(f"{_cgroup()}/memory.current")
-    if limit and used and limit != "max":
-        free.append(int(limit) - int(used))
-    known = [f for f in free if f is not None]
-    return min(known) if known else None
+def memory_available(root: Path = Path("/")) -> int | None:
+    """Bytes that this process can allocate without swapping, within all limits; None if unknown.
+
+    Limits are those of the container and that of the address space (`ulimit -v`).
+    """
+    free = [meminfo("MemAvailable", root), _address_space_available(root)]
+    for folder in _cgroups("memory", root):
+        for limit_file, used_file, cached in (
+            ("memory.max", "memory.current", "inactive_file"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ):
+            limit, used = read_text(folder / limit_file) or "", read_text(folder / used_file) or ""
+            if limit.isdecimal() and used.isdecimal():
+                # The kernel counts files that it keeps in memory, and drops them when memory is needed.
+                line = re.search(rf"^{cached} (\d+)$", read_text(folder / "memory.stat") or "", re.MULTILINE)
+                free.append(max(0, int(limit) - int(used) + (int(line[1]) if line else 0)))
+    return min((f for f in free if f is not None), default=None)
+
+
+def _address_space_available(root: Path) -> int | None:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    pages = (read_text(root / "proc/self/statm") or "").split()[:1]
+    if limit == resource.RLIM_INFINITY or not pages:
+        return None
+    return max(0, limit - int(pages[0]) * resource.getpagesize())
 
 
 def kills_for_memory() -> int | None:
@@ -198,10 +221,21 @@ def huge_pages(root: Path = Path("/")) -> str | None:
     return mode[1] if mode else None
 
 
-def _cgroup() -> str:
-    name = re.search(r"^0::(.*)$", read_text("/proc/self/cgroup") or "", re.MULTILINE)
-    path = f"/sys/fs/cgroup{name[1]}" if name else ""
-    return path if path and Path(path, "memory.max").exists() else "/sys/fs/cgroup"
+def _cgroups(controller: str, root: Path) -> list[Path]:
+    """The folders of the control groups that limit this process, in version 2 and in version 1, the innermost first.
+
+    The limits of every outer group count too. A container may see its own group as the root, although
+    /proc/self/cgroup names it as the host does.
+    """
+    mount, folders = root / "sys/fs/cgroup", []
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, name = rest.partition(":")
+        if number == "0" or controller in controllers.split(","):
+            base = mount if number == "0" else mount / controller
+            inner = base / name.strip("/")
+            folders += [inner, *(p for p in inner.parents if p == base or base in p.parents)]
+    return list(dict.fromkeys([*folders, mount]))
 
 
 def _field(cpuinfo: str, name: str) -> str | None:

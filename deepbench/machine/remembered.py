@@ -9,13 +9,19 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deepbench.core.errors import BadInput
+from deepbench.core.files import SAFELY, read_regular
 from deepbench.core.json_lines import from_line, sanitized, to_line
 
 STATE = "DEEPBENCH_STATE"
+
+# A larger file is not ours: a self-test writes some kilobytes.
+MOST_BYTES = 64 * 2**20
 
 # What identifies a kind of machine. The host name does not, because every container has a new one.
 IDENTITY = ("cpu", "cpu_ids", "instructions", "cores_allowed", "cpu_quota", "memory_bytes", "hypervisor")
@@ -40,8 +46,10 @@ def remember(machine: Mapping[str, Any], name: str, line: Mapping[str, Any]) -> 
     path = folder() / fingerprint(machine) / f"{name}.jsonl"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(to_line(dict(line)))
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | SAFELY, 0o666), "ab", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            file.write(to_line(dict(line)).encode())
     except OSError:
         return None
     return path
@@ -49,12 +57,14 @@ def remember(machine: Mapping[str, Any], name: str, line: Mapping[str, Any]) -> 
 
 def remembered(machine: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """All lines in the file `name` of a machine, the oldest first. Invalid lines are skipped."""
-    lines = []
-    with contextlib.suppress(OSError):
-        path = folder() / fingerprint(machine) / f"{name}.jsonl"
-        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(ValueError, RecursionError):
-                value = sanitized(from_line(text))
-                if isinstance(value, dict):
-                    lines.append(value)
+    path, lines = folder() / fingerprint(machine) / f"{name}.jsonl", []
+    try:
+        content = read_regular(path, MOST_BYTES, "what deepbench remembers of this machine")
+    except BadInput:
+        return []
+    for text in content.splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            value = sanitized(from_line(text))
+            if isinstance(value, dict):
+                lines.append(value)
     return lines

@@ -47,10 +47,10 @@ def require(cases: Iterable[Case], machine: Mapping[str, Any]) -> None:
     ]
     proof = proofs[-1] if proofs else prove(machine, workers)
     if proof is not None and not proof["cold_is_cold"]:
-        rates = [float(proof.get(f"{name}_bytes_per_s") or 0.0) for name in ("small_cold", "large_hot")]  # type: ignore[arg-type]
+        cold, memory = (_giga(proof.get(f"{name}_bytes_per_s")) for name in ("small_cold", "large_hot"))
         raise BadInput(
             "cache=cold and cache=weights are refused: a measurement here showed that caches stay warm "
-            f"({rates[0] / 1e9:.1f} GB/s with cache=cold, {rates[1] / 1e9:.1f} GB/s from memory); "
+            f"({cold} with cache=cold, {memory} from memory); "
             f"name the size of the caches in {describe.MEASURED_CACHES}, and run deepbench selftest again"
         )
 
@@ -78,6 +78,10 @@ def prove(machine: Mapping[str, Any], workers: Mapping[str, str]) -> ColdProof |
     if proof is not None:
         remembered.remember(machine, "cold", {"at": datetime.now(UTC).isoformat(timespec="seconds"), **proof})
     return proof
+
+
+def _giga(bytes_per_s: object) -> str:
+    return f"{bytes_per_s / 1e9:.1f} GB/s" if isinstance(bytes_per_s, float) else "an unknown rate"
 
 
 def _cache_bytes(workers: Mapping[str, str]) -> int:

@@ -1,42 +1,38 @@
 """Many hosts at once: every run measures the same cases on each of them, and times the links between them.
 
-`FleetSession` measures and writes the fleet file; `Engine` starts commands on hosts.
-
-On each host an ordinary `deepbench run` does the work. Dask distributed only carries its words there and its file back:
-it starts on any host that has Python, and reports hosts that are lost.
+On each host an ordinary `deepbench run` does the work. It is started over ssh, and `remote.py` sends its file back over
+the same connection, so nothing listens for others. `FleetSession` writes the fleet file.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
-import re
-import socket
+import selectors
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.case import Case, parse_case
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, Unavailable
 from deepbench.core.json_lines import from_line, printable, sanitized
 from deepbench.core.version import VERSION
 from deepbench.judge.fleet import judge
 from deepbench.judge.outliers import tournament
 from deepbench.measure import launch, process
-from deepbench.measure.group import launcher
 from deepbench.measure.heat import measure_case
+from deepbench.measure.remote import SIGN_S
 from deepbench.measure.session import Step, open_libraries
 from deepbench.plan.modes import QUICK
-from deepbench.results.file import Store
-from deepbench.results.fleet import SCHEMA, FleetFile, HostRun, Pair, check_lines
+from deepbench.results.consistency import Consistency
+from deepbench.results.file import LARGEST_FILE_BYTES, Store
+from deepbench.results.fleet import SCHEMA, FleetFile, HostRun, Pair, lines_of
 from deepbench.results.record import Record
 
 # Runs of every host, and the most there are while one of them could still be slow.
@@ -51,176 +47,11 @@ MOST_ROUNDS = 15
 # The messages of a pair take about a second; a link that does not carry them is found soon.
 LINK_TIMEOUT_S = 30.0
 
-# Where the number of hosts is unknown, it is taken as final when no host has joined for this long.
-SETTLE_S = 3.0
+# A host that has begun and then sends nothing for this long is lost.
+LOST_S = 3 * SIGN_S
 
-# A worker of Dask that gives no sign of life for this long is lost.
-LOST_S = 15.0
-
-# For our scheduler and workers. The task of a lost host must not go to another, and nothing may poll while others
-# measure.
-DASK = {
-    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{LOST_S:g}s",
-    "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",
-    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
-    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
-    "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error",
-}
-
-
-def measure_here(words: Sequence[str]) -> dict[str, Any]:
-    """Run the command on this host. Dask calls this in a worker."""
-    with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
-        path = Path(folder) / "out.jsonl"
-        command = launch.module_command("deepbench", "run", *words, "-o", str(path))
-        # srun may have started the worker as one of many ranks, but the command runs alone.
-        environment = launch.package_path(launcher.without_launcher(os.environ))
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment)
-        lines = path.read_text(encoding="utf-8") if path.exists() else ""
-        output = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return {"lines": lines, "exit_code": done.returncode, "last_output": output[-1][:300] if output else ""}
-
-
-class Lost(Exception):
-    """A host returned no answer."""
-
-
-class Engine:
-    """Workers of Dask on hosts."""
-
-    def __init__(self, client: Any, addresses: dict[str, str], children: Sequence[process.Child]) -> None:
-        self._client, self._addresses, self._children = client, addresses, children
-
-    @property
-    def hosts(self) -> list[str]:
-        """The hosts whose worker has joined; it may have been lost since."""
-        return list(self._addresses)
-
-    def measure(self, host: str, words: Sequence[str]) -> dict[str, Any]:
-        """Run the command on a host, and wait for what `measure_here` returns there; `Lost` if the worker is gone."""
-        address = self._addresses[host]
-        self._check_worker(address)
-        future = self._client.submit(
-            measure_here, list(words), workers=[address], allow_other_workers=False, retries=0, pure=False
-        )
-        while True:
-            try:
-                answer: dict[str, Any] = future.result(timeout=LOST_S)
-            except TimeoutError:  # another's scheduler may wait forever for a worker that is gone
-                self._check_worker(address)
-            except Exception as error:  # anything may have happened there
-                raise Lost(f"{type(error).__name__}: {_first_line(error)}") from None
-            else:
-                return answer
-
-    def _check_worker(self, address: str) -> None:
-        if address not in self._client.scheduler_info(n_workers=-1)["workers"]:
-            raise Lost("its worker has left")
-
-    def close(self) -> None:
-        """Disconnect, and end the scheduler and workers that were started from here."""
-        if self._children:
-            with contextlib.suppress(Exception):
-                self._client.shutdown()
-        with contextlib.suppress(Exception):
-            self._client.close(timeout=2)
-        process.end(self._children, grace_s=3.0)
-
-
-def connect(address: str, wait_s: float, expected: int | None) -> Engine:
-    """Use the workers of a scheduler that runs already, one per host."""
-    _check_scheduler(address)
-    client, known = _client(address), 0
-    deadline = time.monotonic() + wait_s
-    while True:
-        workers = client.scheduler_info(n_workers=-1)["workers"]
-        names = {w: str(info.get("host") or info["name"]) for w, info in workers.items()}
-        try:
-            host_names = client.run(socket.gethostname, workers=list(workers)) if workers else {}
-        except Exception as error:  # anything may have happened there
-            reason = f"a worker of {address} cannot be used: {_first_line(error)}"
-            raise BadInput(f"{reason}; check that deepbench is installed there") from None
-        hosts = {str(host_names.get(w) or name): w for w, name in sorted(names.items())}
-        settled = expected is None and len(hosts) >= 2 and len(hosts) == known
-        if settled or (expected is not None and len(hosts) >= expected) or time.monotonic() > deadline:
-            break
-        known = len(hosts)
-        time.sleep(0.2 if expected is not None else SETTLE_S)
-    if not hosts:
-        reason = f"no worker has joined {address} within {wait_s:g} s"
-        raise BadInput(f"{reason}; start one per host: dask worker {address}")
-    return Engine(client, hosts, ())
-
-
-def start(hosts: dict[str, str], address: str, wait_s: float) -> Engine:
-    """Start a scheduler here and, by ssh, a worker on each host. `hosts` has addresses by name."""
-    _distributed()
-    environment, nothing = {**launch.package_path(os.environ), **DASK}, subprocess.DEVNULL
-    children: list[process.Child] = []
-    try:
-        with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
-            file = Path(folder) / "scheduler.json"
-            command = [sys.executable, "-P", "-m", "distributed.cli.dask_scheduler", "--host", address, "--port", "0"]
-            command += ["--no-dashboard", "--no-show", "--scheduler-file", str(file)]
-            children.append(process.start(command, environment, nothing))
-            deadline = time.monotonic() + 60
-            while not file.exists():
-                if children[0].poll() is not None or time.monotonic() > deadline:
-                    reason = f"Dask's scheduler does not start at {address}"
-                    raise BadInput(f"{reason}; try it by hand: dask scheduler --host {address}")
-                time.sleep(0.05)
-            scheduler = json.loads(file.read_text())["address"]
-        worker = [sys.executable, "-P", "-m", "distributed.cli.dask_worker", scheduler, "--nthreads", "1"]
-        worker += ["--no-nanny", "--no-dashboard", "--death-timeout", "60", "--memory-limit", "0"]
-        for name, host in hosts.items():
-            command = launch.on_host(host, environment, [*worker, "--name", name])
-            children.append(process.start(command, environment, nothing))
-        client, joined = _client(scheduler), dict[str, str]()
-        deadline = time.monotonic() + wait_s
-        while len(joined) < len(hosts) and time.monotonic() < deadline:
-            workers = client.scheduler_info(n_workers=-1)["workers"]
-            joined = {str(info["name"]): w for w, info in workers.items() if info["name"] in hosts}
-            time.sleep(0.1)
-        return Engine(client, {name: joined[name] for name in hosts if name in joined}, children)
-    except BaseException:
-        process.end(children, grace_s=3.0)
-        raise
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise BadInput(f"a fleet needs Dask distributed ({error}); install it: pip install distributed") from None
-    return distributed
-
-
-def _client(address: str) -> Any:
-    import logging
-
-    distributed = _distributed()
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `Lost` reports lost workers
-    try:
-        return distributed.Client(address, timeout=20, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise BadInput(f"no Dask scheduler answers at {address}: {_first_line(error)}") from None
-
-
-def _check_scheduler(address: str) -> None:
-    """`BadInput` at once where nothing listens: Dask itself would try for a long time."""
-    parts = re.fullmatch(r"(?:tcp://|tls://)?(\[[0-9a-fA-F:]+\]|[^:/]+):([0-9]{1,5})/?", address)
-    if parts is None:
-        raise BadInput(f"--scheduler wants an address such as tcp://10.0.0.1:8786, found {address[:60]!r}")
-    try:
-        socket.create_connection((parts[1].strip("[]"), int(parts[2])), timeout=10).close()
-    except (OSError, OverflowError) as error:
-        raise BadInput(f"no Dask scheduler answers at {address}: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return printable(lines[0][:200]) if lines else "no reason given"
+# How long the connections that are left may take to end.
+GRACE_S = 2.0
 
 
 class FleetSession:
@@ -228,19 +59,19 @@ class FleetSession:
 
     def __init__(
         self,
-        engine: Engine,
         path: Path,
         *,
-        expected: Sequence[str],
         addresses: dict[str, str],
         words: Sequence[str],
         library: str | None,
         one_by_one: bool,
+        wait_s: float,
     ) -> None:
         """Create the file; `BadInput` if it exists.
 
-        `expected` has the hosts that should take part, `addresses` those of the hosts whose links `library` can time,
-        and `words` the arguments of `deepbench run` on each host. With `one_by_one` only one host measures at a time.
+        `addresses` has the address of each host by its name, and `words` the arguments of `deepbench run` there.
+        `library` times the links. With `one_by_one` only one host measures at a time. A host that does not answer
+        within `wait_s` is missing, and is not asked again.
         """
         header = sanitized(
             {
@@ -248,18 +79,19 @@ class FleetSession:
                 "tool": f"deepbench {VERSION}",
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "command": sys.argv[1:],
-                "expected": list(expected),
+                "expected": list(addresses),
                 "words": list(words),
                 "links": library,
                 "one_by_one": one_by_one,
             }
         )
-        self._engine, self._addresses, self._words, self._one_by_one = engine, addresses, words, one_by_one
+        self._addresses, self._words, self._one_by_one, self._wait_s = addresses, words, one_by_one, wait_s
+        self._missing: dict[str, str] = {}
+        """Why hosts are not asked again."""
         self._link_case = parse_case(LINK_CASE.format(library=library)) if library else None
-        self._store = Store.create(path, header)
+        self._store, self._consistency = Store.create(path, header), Consistency()
         self.file = FleetFile(path, header)
-        self.hosts = list(dict.fromkeys([*expected, *engine.hosts]))
-        self.missing = [host for host in self.hosts if host not in engine.hosts]
+        self.hosts = list(addresses)
 
     def close(self) -> None:
         """Close the file."""
@@ -273,34 +105,44 @@ class FleetSession:
             for text in self._run(number):
                 done += 1
                 yield Step(text, done, max(runs or LEAST_RUNS, number) * per_run)
-            if runs is None and number >= LEAST_RUNS and not judge(self.file).needs_runs:
+            is_settled = runs is None and number >= LEAST_RUNS and not judge(self.file).needs_runs
+            if is_settled or len(self._missing) == len(self.hosts):
                 break
 
     def _run(self, number: int) -> Iterator[str]:
         """One run on all hosts in random order, then over all links."""
         hosts = random.sample(self.hosts, len(self.hosts))
-        for result in run_once(self._engine, hosts, number, self._words, self._one_by_one):
+        for result in self._measure_hosts(hosts, number):
             self._store.append(vars(result))
-            self.file.runs.append(result)
+            self.file.runs.append(result.marked(self._consistency))
             yield f"run {number}  {result.host} {result.status}"
         if self._link_case is None:
             return
         lost = {r.host for r in self.file.runs if r.run == number and r.status != "ok"}
-        linked = [host for host in hosts if host not in lost and host in self._addresses]
+        linked = [host for host in hosts if host not in lost]
         for pair, record in time_links(linked, self._addresses, self._link_case, number, self._one_by_one):
             self._store.append({"link": pair, "record": record})
-            self.file.links.append((pair, record))
+            self.file.links.append((pair, self._consistency.marked([record], [])[0]))
             yield f"run {number}  {pair[0]} – {pair[1]} {record['status']}"
 
+    def _measure_hosts(self, hosts: Sequence[str], run: int) -> Iterator[HostRun]:
+        """One run on every host, all at the same time unless one by one; yields each when it ends."""
+        for host in self._missing:
+            yield HostRun(host, run, "missing", self._missing[host], [])
+        asked = {host: self._addresses[host] for host in hosts if host not in self._missing}
+        for group in [{host: asked[host]} for host in asked] if self._one_by_one else [asked]:
+            for result in run_once(group, run, self._words, self._wait_s):
+                if result.status == "missing":
+                    self._missing[result.host] = str(result.reason)
+                yield result
 
-def link_library(wanted: str | None, hosts: int) -> str | None:
-    """The library that times links between so many hosts with known addresses, or None.
+
+def link_library(wanted: str | None) -> str | None:
+    """The library that times links between hosts, or None.
 
     `wanted` names it, or is `none`. By default it is the first of MPICH and Gloo that is installed.
     """
-    if wanted == "none" or hosts < 2:
-        if wanted not in (None, "none"):
-            raise BadInput("--links needs the addresses of the hosts; use --hostfile, or start with srun or mpirun")
+    if wanted == "none":
         return None
     names = [wanted] if wanted else ["mpich", "gloo"]
     for name in names:
@@ -313,16 +155,101 @@ def link_library(wanted: str | None, hosts: int) -> str | None:
     return available
 
 
-def run_once(
-    engine: Engine, hosts: Sequence[str], run: int, words: Sequence[str], one_by_one: bool
-) -> Iterator[HostRun]:
-    """One run on every host, all at the same time unless `one_by_one`; yields each when it ends."""
-    threads = ThreadPoolExecutor(max_workers=1 if one_by_one else max(1, len(hosts)))
-    try:
-        for future in as_completed([threads.submit(_measure_host, engine, host, run, words) for host in hosts]):
-            yield future.result()
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C, do not wait for other hosts
+def run_once(addresses: Mapping[str, str], run: int, words: Sequence[str], wait_s: float) -> Iterator[HostRun]:
+    """One run on all these hosts at the same time; yields each when it ends."""
+    environment = launch.package_path(os.environ)
+    command = launch.module_command("deepbench", "run", *words, "-o")
+    asked: list[_Asked] = []
+    with selectors.DefaultSelector() as selector:
+        try:
+            for host, address in addresses.items():
+                shell, request = launch.on_host(address, environment, command, returns_file=True)
+                try:
+                    child = process.start(shell, environment, subprocess.PIPE, request=request)
+                except Unavailable as error:
+                    yield HostRun(host, run, "missing", str(error), [])
+                    continue
+                asked.append(_Asked(host, child, time.monotonic() + wait_s))
+                selector.register(asked[-1].output, selectors.EVENT_READ, asked[-1])
+            while asked:
+                left_s = min(one.lost_at for one in asked) - time.monotonic()
+                for key, _ in selector.select(max(0.0, left_s)):
+                    key.data.read()
+                for one in [one for one in asked if one.has_ended or one.lost_at < time.monotonic()]:
+                    selector.unregister(one.output)
+                    result = one.result(run, wait_s)
+                    asked.remove(one)
+                    yield result
+        finally:
+            process.end((one.child for one in asked), GRACE_S)
+
+
+@dataclass
+class _Asked:
+    """A host that was asked to measure, and what it has sent."""
+
+    host: str
+    child: process.Child
+    lost_at: float
+    """When it is given up, in seconds of `time.monotonic`."""
+    has_begun: bool = False
+    has_ended: bool = False
+    answer: dict[str, Any] | None = None
+    last_line: bytes = b""
+    """The last one that is no message: an error of ssh or of Python."""
+    _received_bytes: int = 0
+    _incomplete: bytearray = field(default_factory=bytearray)
+
+    @property
+    def output(self) -> int:
+        """The descriptor to read from."""
+        assert self.child.stdout is not None
+        return self.child.stdout.fileno()
+
+    def read(self) -> None:
+        """Read once."""
+        chunk = os.read(self.output, 2**20)
+        self._received_bytes += len(chunk)
+        self._incomplete += chunk
+        self.has_ended = not chunk or self._received_bytes > LARGEST_FILE_BYTES
+        if b"\n" in chunk or not chunk:
+            *lines, self._incomplete = self._incomplete.split(b"\n") if chunk else [self._incomplete, bytearray()]
+            for line in filter(None, map(bytes.strip, map(bytes, lines))):
+                self._take(line)
+        if self.has_begun:
+            self.lost_at = time.monotonic() + LOST_S
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = from_line(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            self.last_line = line[: process.LONGEST_QUOTE]
+        elif "started" in message:
+            self.has_begun = True
+        elif isinstance(message.get("lines"), str):
+            self.answer, self.has_ended = message, True
+
+    def result(self, run: int, wait_s: float) -> HostRun:
+        """What came of it. Ends the connection."""
+        process.end([self.child], GRACE_S if self.has_ended and self.answer is None else 0.0)
+        if self.answer is not None:
+            return _host_run(self.host, run, self.answer)
+        if self._received_bytes > LARGEST_FILE_BYTES:
+            return HostRun(self.host, run, "failed", f"it sent more than {LARGEST_FILE_BYTES} bytes", [])
+        if self.has_ended:
+            reason = f"the connection ended without a result, {process.exit_status(self.child.returncode)}"
+        else:
+            reason = f"no sign of life for {LOST_S if self.has_begun else wait_s:g} s"
+        quote = printable(self.last_line.decode(errors="replace"))
+        return HostRun(
+            self.host,
+            run,
+            "failed" if self.has_begun else "missing",
+            reason + (f", last output: {quote}" if quote else ""),
+            [],
+        )
 
 
 def time_links(
@@ -340,18 +267,16 @@ def time_links(
                 yield future.result()
 
 
-def _measure_host(engine: Engine, host: str, run: int, words: Sequence[str]) -> HostRun:
-    if host not in engine.hosts:
-        return HostRun(host, run, "missing", "no worker has joined from there", [])
+def _host_run(host: str, run: int, answer: Mapping[str, Any]) -> HostRun:
+    """The result that a host returned, which may be anything."""
+    *complete, _ = answer["lines"].split("\n")
     try:
-        answer = engine.measure(host, words)
-    except Lost as lost:
-        return HostRun(host, run, "failed", str(lost), [])
-    try:
-        lines = check_lines(sanitized(from_line(line)) for line in answer["lines"].splitlines())
+        lines = lines_of("".join(f"{line}\n" for line in complete))
     except (ValueError, RecursionError) as error:
-        return HostRun(host, run, "failed", f"it returned no result file: {_first_line(error)}", [])
-    if not lines or answer["exit_code"] not in (0, 1):
-        reason = printable(answer["last_output"]) or f"exit code {answer['exit_code']}"
+        reason = printable(str(error).strip().partition("\n")[0][:200])
+        return HostRun(host, run, "failed", f"it returned no result file: {reason}", [])
+    code, last_line = answer.get("exit_code"), answer.get("last_output")
+    if not lines or code not in (0, 1):
+        reason = printable(str(last_line)[: process.LONGEST_QUOTE]) if last_line else f"exit code {str(code)[:20]}"
         return HostRun(host, run, "failed", reason, lines)
     return HostRun(host, run, "ok", None, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -13,17 +14,34 @@ from typing import Any
 from deepbench.core.backend import Backend, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.op import Op, find_op
-from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning_prefixes
+from deepbench.core.variables import fixed_variables, is_tuning, override_variables, thread_variables
 from deepbench.plan.modes import Rules
 
 # Variables that a command on another host needs, besides those that tune libraries.
-CARRIED_PREFIXES = ("DEEPBENCH_", "PYTHON", "LD_LIBRARY_PATH", "MPI4PY_", "DASK_")
+CARRIED_PREFIXES = (
+    *("DEEPBENCH_", "PYTHON", "LD_LIBRARY_PATH", "MPI4PY_"),
+    *("CUDA_HOME", "FI_PROVIDER_PATH", "I_MPI_ROOT"),
+)
+
+# What Python needs to start there. Only these are in the command line, which every user of the host can read.
+START_VARIABLES = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 
 PARENT = "DEEPBENCH_PARENT"
 """The process number of the parent: a worker ends with it."""
 
 REMOTE_SHELL = "DEEPBENCH_REMOTE_SHELL"
-"""Names a program to call instead of ssh: `PROGRAM HOST COMMAND`."""
+"""Names a program to call instead of ssh: `PROGRAM HOST COMMAND`. Its standard input goes to the command."""
+
+SSH_OPTIONS = (
+    "-T",
+    *("-o", "BatchMode=yes"),  # never asks for a password
+    *("-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),  # ends with its link
+    *("-o", "ControlPath=none"),  # a connection of its own: a shared one outlives this process
+    *("-o", "LogLevel=INFO"),  # more would mix with the output of the command
+)
+
+SECRET = "DEEPBENCH_SECRET"
+"""What the ranks of a launcher know and nobody else. Never part of a command line, which every user can read."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +86,24 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def on_host(host: str, environment: Mapping[str, str], command: Sequence[str]) -> list[str]:
-    """The command that runs another command on a host, with the variables that it needs."""
-    carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES + tuning_prefixes())}
-    variables = [f"{k}={v}" for k, v in sorted(carried.items()) if k != REMOTE_SHELL]
+def on_host(
+    host: str, environment: Mapping[str, str], command: Sequence[str], *, returns_file: bool = False
+) -> tuple[list[str], bytes]:
+    """The command that runs another command on a host, and what to write to its standard input.
+
+    `remote.py` reads it there. The command gets the variables that it needs, and ends with this standard input. With
+    `returns_file` the path of a new file becomes its last argument, and the content of the file is sent back.
+    """
+    carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES) or is_tuning(k)}
+    for name in (REMOTE_SHELL, SECRET):
+        carried.pop(name, None)
+    start = [f"{name}={carried[name]}" for name in START_VARIABLES if name in carried]
     shell = environment.get(REMOTE_SHELL) or "ssh"
-    return [shell, host, shlex.join(["env", *variables, *command])]
+    options = SSH_OPTIONS if Path(shell).name == "ssh" else ()
+    far_end = shlex.join(["env", *start, *module_command("deepbench.measure.remote")])
+    request = {"environment": carried, "command": list(command), "returns_file": returns_file}
+    # `json` rather than `to_line`: it also carries values that are not UTF-8.
+    return [shell, *options, host, far_end], json.dumps(request).encode() + b"\n"
 
 
 def with_variables(environment: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,6 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,7 +25,7 @@ from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.measure import cold
 from deepbench.measure.heat import Rival, measure_case, measure_heat
-from deepbench.measure.parent import open_backend
+from deepbench.measure.parent import open_backends
 from deepbench.plan.cases import Planned
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, QUICK, Rounds, Rules
@@ -363,9 +362,7 @@ def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None =
 
     `environment` has variables to set for these processes; an empty text removes one.
     """
-    with ThreadPoolExecutor() as threads:  # each thread waits for a process
-        answers = threads.map(lambda name: open_backend(name, OPEN_TIMEOUT_S, environment), names)
-        return dict(zip(names, answers, strict=True))
+    return open_backends(names, OPEN_TIMEOUT_S, environment)
 
 
 def require_same_machine(file: ResultFile, hosts: Sequence[str] = ()) -> None:

@@ -20,7 +20,15 @@ from typing import Any
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, thread_count
 from deepbench.core.errors import BadInput
-from deepbench.core.variables import fixed_variables, override_variables, thread_variables, tuning
+from deepbench.core.variables import (
+    fixed_variables,
+    is_secret,
+    is_whole,
+    override_variables,
+    path_variables,
+    thread_variables,
+    tuning,
+)
 from deepbench.judge import compare
 from deepbench.machine import describe
 from deepbench.measure.session import (
@@ -39,8 +47,8 @@ from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record, Source
 from deepbench.results.work import Work, by_case
 
-# Variables that make a library load a program: a file from elsewhere must not set one.
-LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|TOOL|_FILE|=", re.IGNORECASE)
+# Variables that make a library load a program, run one, or write a file: a file from elsewhere must not set one.
+LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|COMMAND|TOOL|_FILE|DEST|MAIL|=", re.I)
 
 # The p-value below which no further round is needed. It is looked at after every round, so it is smaller than for one
 # look; compare.LOOKS is the other half of that correction.
@@ -57,6 +65,11 @@ class Side:
     """`threads`, `backend`, or a setting of cases."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the workers; an empty text removes the variable."""
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The files that its workers load instead of what they would find, by variable."""
+        return {n: v for n, v in self.environment.items() if v and n in path_variables()}
 
     @property
     def words(self) -> str:
@@ -88,16 +101,23 @@ def parse_sides(text: str) -> tuple[Side, Side]:
         raise BadInput("the number of threads is a setting of the case: --ab threads=1,2")
     if name in (*override_variables(), *fixed_variables()):
         raise BadInput(f"deepbench sets {name} itself (see --set pin=cores), so both sides would be equal")
+    if is_secret(name):
+        raise BadInput(f"--ab stores the values of {name}, and this is the name of a secret; choose another variable")
     return Side("a", environment={name: values[0]}), Side("b", environment={name: values[1]})
 
 
+class NotTrusted(BadInput):
+    """A file names libraries to load, and nobody said that it may."""
+
+
 def sides_of_file(
-    file: ResultFile, here: Mapping[str, Any] | None = None, other: ResultFile | None = None
+    file: ResultFile, here: Mapping[str, Any] | None = None, other: ResultFile | None = None, *, trusted: bool
 ) -> tuple[Side, Side]:
     """The libraries and the environment of a file against today's.
 
     `here` has today's facts about libraries, as a header has them; None: they are looked for. With another file, its
-    environment stands for today's. `BadInput` where nothing differs, or where a library of the file is gone.
+    environment stands for today's. `trusted`: the file may name libraries to load, which run with the user's rights;
+    `NotTrusted` where it does and may not. `BadInput` where nothing differs, or where a library of the file is gone.
     """
     names = sorted({r["backend"] for r in file.records})
     here = open_libraries(names) if here is None else here
@@ -113,8 +133,15 @@ def sides_of_file(
                 "compare the files instead: deepbench compare"
             )
         environment[variable] = path
+    if environment and not trusted:
+        libraries = ", ".join(f"{name}={path}" for name, path in environment.items())
+        raise NotTrusted(
+            f"{file.path} names libraries to load: {libraries}; a library can do all that you can, so look at these "
+            f"files first; if you trust them, add --trust {file.path}"
+        )
     then_set, now_set = _tuning_of(file), _tuning_of(other) if other is not None else _set_by_users(os.environ)
-    changed = [n for n in {**then_set, **now_set} if then_set.get(n) != now_set.get(n)]
+    both = {**then_set, **now_set}
+    changed = [n for n in both if then_set.get(n) != now_set.get(n) and _is_known(n, then_set, now_set)]
     environment |= {n: then_set.get(n, "") for n in changed}
     if not environment:
         raise BadInput(
@@ -134,6 +161,11 @@ def _tuning_of(file: ResultFile) -> dict[str, str]:
 def _set_by_users(environment: Mapping[str, str]) -> dict[str, str]:
     set_by_us = {*thread_variables(), *fixed_variables()}
     return {n: v for n, v in tuning(environment).items() if v and n not in set_by_us and not LOADS_CODE.search(n)}
+
+
+def _is_known(name: str, *environments: Mapping[str, str]) -> bool:
+    """Whether all values of a variable were kept in full."""
+    return all(is_whole(environment.get(name, "")) for environment in environments)
 
 
 @dataclass(frozen=True)

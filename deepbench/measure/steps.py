@@ -263,7 +263,14 @@ def prepare(request: Request, buffers: Buffers) -> Prepared:
     _reset(request, sets, kernels)
     first_timer, loop = callloop.timer(first)
     timer = first_timer if len(kernels) == 1 else callloop.timer(in_turn(kernels))[0]
-    return Prepared(kernels, first_timer, timer, cast(Loop, loop), notes=op.facts(case) | first.notes)
+    notes, warnings = op.facts(case) | first.notes, loop_warnings(first)
+    return Prepared(kernels, first_timer, timer, cast(Loop, loop), notes=notes, warnings=warnings)
+
+
+def loop_warnings(kernel: Kernel) -> list[RecordWarning]:
+    """A warning if calls of this kernel are slower than they need to be."""
+    text = "the call loop is not compiled, so calls are made from Python"
+    return [RecordWarning(code="loop_not_compiled", text=text)] if callloop.lacks_compiler(kernel) else []
 
 
 def _reset(request: Request, sets: list[Arrays], kernels: list[Kernel]) -> None:

@@ -7,6 +7,7 @@ Standard output and standard error are left to the libraries; messages go throug
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from time import perf_counter
@@ -24,6 +25,7 @@ def main() -> None:
     """Serve one request. The argument is the descriptor of the socket."""
     process.die_with_parent(int(os.environ.get(PARENT, "0")))
     process.limit_output()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # OpenBLAS ends itself with it, after a message worth quoting
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # a process that a library starts must not keep the socket open
     connection = wire.Connection(socket.socket(fileno=descriptor))

@@ -95,6 +95,12 @@ class EachTimer:
         return perf_counter_ns() - start
 
 
+def lacks_compiler(kernel: Kernel) -> bool:
+    """Whether this kernel is called from Python only because the loop is not compiled."""
+    kernels = [kernel, kernel.barrier] if kernel.barrier is not None else [kernel]
+    return native_library() is None and all(k.run is None for k in kernels)
+
+
 def each_timer(kernel: Kernel) -> Any:
     """An `EachTimer`, or its counterpart on the kernel's device."""
     return EachTimer(kernel) if kernel.device is None else kernel.device.each_timer(kernel)

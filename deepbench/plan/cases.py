@@ -55,6 +55,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     """Every case that the entries, the choices and the support table allow, each once."""
     _check(choices)
     planned: dict[str, Planned] = {}
+    known: set[tuple[object, ...]] = set()
     cores = choices.most_ranks or default_threads
     applications = {name.lower() for name in choices.applications}
     for entry in entries:
@@ -63,7 +64,8 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
             continue
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))
-            if entry.source is not None and entry.source not in slot.sources:
+            if entry.source is not None and (key := (case.text, *entry.source.items())) not in known:
+                known.add(key)
                 slot.sources.append(entry.source)
             # A case typed in full is that case alone.
             for baseline in _baselines(case, choices) if entry.pattern.backend is None else ():

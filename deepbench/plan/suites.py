@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
-import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from pathlib import Path
 from deepbench.core.backend import all_backends
 from deepbench.core.case import DIRECTIONS, Pattern, check_settings, parse_pattern, read_field
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.files import read_regular
 from deepbench.core.op import Op, all_ops
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import fields_of, make_problem, required_fields
@@ -27,6 +28,7 @@ SOURCE_COLUMNS = ("row", "application", "label", "note", "needed")
 
 # A list longer than this is a mistake; the largest suite has some hundreds of lines.
 MOST_LINES = 100_000
+MOST_COLUMNS = 1000
 MOST_SUITE_BYTES = 32 * 2**20
 
 
@@ -92,17 +94,9 @@ def _read_file(path: Path, suite: str) -> list[Entry]:
     return entries
 
 
-def text_of(path: Path) -> str:
-    """What is in a file that a person named; `BadInput` says what is wrong with it."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise BadInput(f"{path} is no regular file; wanted a list of problems")
-        if path.stat().st_size > MOST_SUITE_BYTES:
-            raise BadInput(f"{path} is larger than {MOST_SUITE_BYTES} bytes; is it a list of problems?")
-        content = path.read_bytes()
-    except (OSError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) else error
-        raise BadInput(f"cannot read {shorten(str(path))}: {text}") from None
+def text_of(path: Path, wanted: str = "a list of problems") -> str:
+    """What is in a file that a person named; `BadInput` says what is wrong with it, and what was wanted."""
+    content = read_regular(path, MOST_SUITE_BYTES, wanted)
     if b"\0" in content:
         raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
     try:
@@ -118,6 +112,7 @@ def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
         if words:
             with _located(path, number):
                 entries.append(Entry(parse_pattern(words), _source(suite, number, {})))
+            _require_few(entries, path)
     return entries
 
 
@@ -133,11 +128,15 @@ def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
                 with _located(path, reader.line_num):
                     lines += 1
                     entries += _csv_entries(op, header, row, suite, lines)
-            if len(entries) > MOST_LINES:
-                raise BadInput(f"{path} has more than {MOST_LINES} lines; is it a list of problems?")
+            _require_few(entries, path)
     except csv.Error as error:
         raise BadInput(f"{path}, line {reader.line_num}: {error}") from None
     return entries
+
+
+def _require_few(entries: Sequence[Entry], path: Path) -> None:
+    if len(entries) > MOST_LINES:
+        raise BadInput(f"{path} has more than {MOST_LINES} lines; is it a list of problems?")
 
 
 def _op_of(header: list[str], path: Path) -> Op:
@@ -145,7 +144,9 @@ def _op_of(header: list[str], path: Path) -> Op:
 
     `BadInput` says what was wanted.
     """
-    doubled = next((n for n in header if header.count(n) > 1), None)
+    if len(header) > MOST_COLUMNS:
+        raise BadInput(f"{path}: the header has {len(header)} columns; a list of problems has at most {MOST_COLUMNS}")
+    doubled = next((n for n, count in Counter(header).items() if count > 1), None)
     if doubled is not None:
         raise BadInput(f"{path}: the header has {shorten(doubled)!r} twice")
     fitting, reasons = [], []

@@ -91,7 +91,12 @@ def table(results: ResultFile, summaries: Sequence[Summary]) -> Table:
 def to_json(results: ResultFile, summaries: Sequence[Summary]) -> str:
     """An object with the file's header, its limits, and one row per case."""
     cases = rows(summaries, limits.of_file(results, summaries))
-    content = {"header": results.header, "limits": results.limits, "cases": cases}
+    content = {
+        "header": results.header,
+        "damaged_lines": results.damaged,
+        "limits": results.limits,
+        "cases": cases,
+    }
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 

@@ -10,6 +10,7 @@ from deepbench.core.stats import lower_quartile
 from deepbench.judge.fleet import HostVerdict, Judgement, differences, times
 from deepbench.judge.outliers import Deviation
 from deepbench.report.table import Cell, Column, Table, number
+from deepbench.results.file import damage_text
 from deepbench.results.fleet import FleetFile
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def sentences(file: FleetFile, judged: Judgement) -> list[str]:
     lines += [f"{v.host} is slow: {_evidence(v)}" for v in judged.hosts if v.is_slow]
     lines += [f"the link between {a} and {b} failed: {reason}" for (a, b), reason in judged.failed_pairs.items()]
     lines += [f"the link between {a} and {b} is slow: {_times(s)}" for (a, b), s in judged.slow_pairs.items()]
+    if file.damaged:
+        lines.append(f"left out: {damage_text(file.damaged)} of the file")
     if unexpected := [host for host in file.hosts if host not in file.header["expected"]]:
         lines.append(f"unexpected hosts: {', '.join(unexpected)}")
     if undecided := [v.host for v in judged.hosts if v.is_undecided]:

@@ -154,7 +154,14 @@ def _range(bound: int | None, i: int, count: int) -> str:
 
 
 def _measured(summaries: Sequence[Summary]) -> list[Summary]:
-    return [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None and s.is_ranked]
+    """The all-reduces with a time. A file from elsewhere may have some without a size or ranks: they are left out."""
+    ranked = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None and s.is_ranked]
+    return [s for s in ranked if _size(s, "n") >= 1 and _size(s, "ranks") >= 2 and s.record["traffic_bytes"] >= 1]
+
+
+def _size(s: Summary, name: str) -> int:
+    value = s.record["problem"].get(name)
+    return value if isinstance(value, int) else 0
 
 
 def _bus_bytes_per_s(ranks: int, count: int, time_s: float) -> float:

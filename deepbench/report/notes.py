@@ -19,11 +19,7 @@ MORE_RANKS = Note(
     "more ranks than cores: ranks share cores, so the time includes waiting for a core.",
 )
 FIRST_CALL = Note("first_call", "first call", "first call: a call takes so long that the first one is the only sample.")
-PYTHON_LOOP = Note(
-    "python_loop",
-    "Python loop",
-    "Python loop: calls are made from Python, which adds 0.5 µs per call (`deepbench info`: is the loop compiled?).",
-)
+PYTHON_LOOP = Note("python_loop", "Python loop", "Python loop: calls are made from Python, which adds 0.5 µs per call.")
 DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.")
 FEW_SAMPLES = Note(
     "few_undisturbed",
@@ -43,6 +39,11 @@ WARNINGS = {
         "two_openmp_runtimes",
         "two OpenMP runtimes",
         "two OpenMP runtimes: the process loaded both, and their threads may compete for cores.",
+    ),
+    "loop_not_compiled": Note(
+        "loop_not_compiled",
+        "loop not compiled",
+        "loop not compiled: install a C compiler, then DeepBench again, and calls are no longer made from Python.",
     ),
     "not_cold": Note("not_cold", "not cold", "not cold: the buffers fit in the caches, so some data was cached."),
 }

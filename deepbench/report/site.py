@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.files import NotWritten, replacing
+from deepbench.core.files import NotWritten, read_regular, replacing
 from deepbench.core.json_lines import from_line, to_bytes
 from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
 from deepbench.results import published
-from deepbench.results.file import read_results
+from deepbench.results.file import damage_text, lines_of, read_results
 
 INDEX = "index.json"
 STATE = ".state"
+MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
 TEMPLATES = ("head.html", "report.html", "index.html")
 SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "site.js")
@@ -61,15 +62,22 @@ class Built:
     """Pages of families written."""
     refused: list[str] = field(default_factory=list)
     """Files that could not be read, each with the reason."""
+    damaged: list[str] = field(default_factory=list)
+    """Files that were read without their damaged lines, with the numbers of these."""
 
 
 def build(
-    folder: Path, out: Path, with_published: bool, step: Callable[[str, int], None] = lambda name, total: None
+    folder: Path,
+    out: Path,
+    with_published: bool,
+    step: Callable[[str, int], None] = lambda name, total: None,
+    skip_damaged: bool = False,
 ) -> Built:
     """Bring the site in the folder `out` up to date with the result files in `folder` and its subfolders.
 
     Files that cannot be read are left out and listed in the result. `with_published` adds the machines that the
     original DeepBench published. `step` is called with the name of each machine that is done, and the number of all.
+    With `skip_damaged`, files with damaged lines are read without these lines.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder; wanted one with result files")
@@ -78,14 +86,21 @@ def build(
     if out.is_dir() and any(out.iterdir()) and not (out / INDEX).is_file():
         raise BadInput(f"{out} contains files that are not from a deepbench site; choose an empty folder")
     try:
-        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step)
+        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step, skip_damaged)
     except OSError as error:
         reason = error.strerror or str(error)
         where = f"{error.filename}: " if error.filename else ""
         raise BadInput(f"cannot write the site: {where}{reason}") from None
 
 
-def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Callable[[str, int], None]) -> Built:
+def _build(
+    folder: Path,
+    out: Path,
+    with_published: bool,
+    plotly: str,
+    step: Callable[[str, int], None],
+    skip_damaged: bool,
+) -> Built:
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
     if not (out / INDEX).is_file():  # an interrupted first build can be continued
@@ -94,7 +109,8 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
     for name in (*ASSETS, "plotly.min.js"):
         _write(out / "assets" / name, sources[name].encode())
     # Pages of another version are written again, and so is the cache.
-    version = hashlib.sha256("".join([VERSION, *sources.values()]).encode()).hexdigest()[:16]
+    how = "without damaged lines" if skip_damaged else ""
+    version = hashlib.sha256("".join([VERSION, how, *sources.values()]).encode()).hexdigest()[:16]
     cached = {path.stem: path for path in (out / STATE).glob("*.json")}
     files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
     machines = published.machines() if with_published else []
@@ -106,17 +122,20 @@ def _build(folder: Path, out: Path, with_published: bool, plotly: str, step: Cal
             digest = _unchanged(cached.get(name), stamp)
             if digest is None:
                 title = path.relative_to(folder).with_suffix("").as_posix()
-                data = content.of_file(read_results(path), title)
+                file = read_results(path, skip_damaged)
+                if file.damaged:
+                    built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
+                data = content.of_file(file, title)
                 digest = _write_machine(out, name, data, stamp, f"../data/{name}.jsonl")
-                with replacing(out / "data" / f"{name}.jsonl", may_be_results=True) as draft:
-                    shutil.copyfile(path, draft)
+                # Not a copy: what was read has no values that may be secrets.
+                _write(out / "data" / f"{name}.jsonl", b"".join(lines_of(file)))
                 built.fresh.append(name)
         except NotWritten:
             raise
         except BadInput as error:
             built.refused.append(str(error))
             continue
-        except (ValueError, TypeError, LookupError, ArithmeticError, FileNotFoundError) as error:
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, FileNotFoundError) as error:
             # Values that pass the schema one by one may contradict each other; one file must not end the build.
             built.refused.append(f"{path}: its values are inconsistent ({type(error).__name__}: {error})")
             continue
@@ -168,11 +187,45 @@ def _slug(text: str) -> str:
 
 
 def _digest(path: Path | None) -> dict[str, Any] | None:
-    try:
-        value = from_line(path.read_bytes()) if path else None
-    except (OSError, ValueError):
+    """What the last build knew of a machine; None if it knew nothing, or if that file is damaged."""
+    import fastjsonschema
+
+    if path is None:
         return None
-    return value if isinstance(value, dict) and isinstance(value.get("families"), dict) else None
+    try:
+        value: dict[str, Any] = from_line(read_regular(path, MOST_STATE_BYTES, "the state of a site"))
+        _digest_check()(value)
+    except (BadInput, ValueError, fastjsonschema.JsonSchemaValueException):
+        return None
+    return value if value["name"] == value["index"]["file"] == path.stem else None
+
+
+@cache
+def _digest_check() -> Callable[[Any], Any]:
+    """A function that raises `fastjsonschema.JsonSchemaValueException` for what `_write_machine` never returns."""
+    import fastjsonschema
+
+    text, number, optional = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
+    kind = {"enum": list(KINDS)}
+    known: dict[str, Any] = {"file": text, "title": text, "kind": kind, "cases": {"type": "integer"}}
+    known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "ops", "libraries")}
+    known |= dict.fromkeys((*PRECISIONS, "memory"), optional)
+    row = {"type": "array", "items": [text, text, number, number, optional], "minItems": 5, "maxItems": 5}
+    family = _closed({"sweep_field": text, "rows": {"type": "array", "items": row}})
+    families = {"type": "object", "additionalProperties": family}
+    fields = {"stamp": text, "name": text, "kind": kind, "index": _closed(known), "families": families}
+    check: Callable[[Any], Any] = fastjsonschema.compile(_closed(fields))
+    return check
+
+
+def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _unchanged(path: Path | None, stamp: str) -> dict[str, Any] | None:
@@ -209,7 +262,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
         "rows": [{key: row.get(key) for key in ROW} for row in timed],
     }
     # A script, because a page that is opened from a folder may not fetch JSON. `embedded` keeps it plain data.
-    script = b'(window.deepbench ??= {})["%s"] = %s;\n' % (name.encode(), render.embedded(compared))
+    script = b'(window.deepbench ??= new Map()).set("%s", %s);\n' % (name.encode(), render.embedded(compared))
     _write(out / "data" / f"{name}.js", script)
     families: dict[str, dict[str, Any]] = {}
     for r in timed:
@@ -332,5 +385,5 @@ def _write(path: Path, new: bytes) -> None:
     """Replace a file as a whole, and only if it changes."""
     if path.is_file() and path.stat().st_size == len(new) and path.read_bytes() == new:
         return
-    with replacing(path, may_be_results=True) as draft:
+    with replacing(path, ours=True) as draft:
         draft.write_bytes(new)

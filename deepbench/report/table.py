@@ -214,7 +214,7 @@ def _text(column: Column, row: Mapping[str, Cell]) -> str:
 def escape_markdown(text: str) -> str:
     """Escape the characters that Markdown gives a meaning, and replace those that a terminal would obey."""
     text = printable(text)
-    for character in "\\|`*_<>[]":
+    for character in "\\|`*_<>[]~&":
         text = text.replace(character, "\\" + character)
     return text
 

@@ -1,7 +1,7 @@
 """Result files: JSON Lines, one file per run. Each line is appended and flushed as soon as it is known.
 
-A result file may come from anyone: it is parsed as strict JSON and checked against the schema, and nothing in it is
-executed.
+A result file may come from anyone: each line is compared with its checksum, parsed as strict JSON and checked against
+the schema, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -11,21 +11,38 @@ import fcntl
 import os
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from deepbench.core.errors import BadInput
-from deepbench.core.files import NotWritten
-from deepbench.core.json_lines import from_line, printable, sanitized, to_bytes, to_line
-from deepbench.results.old_files import complete, read_limit
+from deepbench.core.files import SAFELY, NotWritten, open_regular
+from deepbench.core.json_lines import (
+    from_line,
+    printable,
+    sanitized,
+    to_bytes,
+    to_line,
+    with_checksum,
+    without_checksum,
+)
+from deepbench.results.consistency import Consistency
+from deepbench.results.old_files import complete, read_limit, without_secrets
 from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, Record
-from deepbench.results.schema import schema_error, semantic_error
+from deepbench.results.schema import schema_error
 from deepbench.results.work import by_case
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
+
+WANTED = "a result file that `deepbench run` wrote"
+
+# The value of `checksums` in the header of a file whose lines have checksums.
+CHECKSUMS = "crc32"
+
+# Numbers of damaged lines that a sentence names.
+MOST_NUMBERS = 10
 
 
 @dataclass
@@ -42,6 +59,8 @@ class ResultFile:
     """Length up to the end of the last complete line."""
     truncated: bool = False
     """Whether an incomplete last line was ignored."""
+    damaged: list[int] = field(default_factory=list)
+    """The numbers of the lines that were left out because they are damaged; the header is line 1."""
 
     @property
     def order(self) -> list[str]:
@@ -69,6 +88,7 @@ class Store:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
         self.path = path
+        self._checksums = True
 
     @classmethod
     def create(cls, path: Path, header: Mapping[str, Any]) -> Store:
@@ -84,7 +104,7 @@ class Store:
         store = cls(file, path)
         store._lock()
         try:
-            store.append(header)
+            store.append({**header, "checksums": CHECKSUMS})
         except BadInput:
             store.discard()
             raise
@@ -93,12 +113,9 @@ class Store:
     @classmethod
     def reopen(cls, path: Path) -> Store:
         """Lock an existing file. Read it only after that, then call `append_after`."""
+        open_regular(path, LARGEST_FILE_BYTES, WANTED).close()
         try:
-            file = open(path, "r+b", buffering=0)  # noqa: SIM115
-        except FileNotFoundError:
-            raise BadInput(
-                f"{printable(str(path))} does not exist; expected a file that `deepbench run` wrote"
-            ) from None
+            file = open(os.open(path, os.O_RDWR | SAFELY), "r+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise BadInput(f"cannot write {printable(str(path))}: {error.strerror}") from None
         store = cls(file, path)
@@ -106,13 +123,17 @@ class Store:
         return store
 
     def append_after(self, content: ResultFile) -> None:
-        """Append after the last complete line; an incomplete one is removed."""
+        """Append after the last complete line; an incomplete one is removed.
+
+        Lines get checksums if those of the file have them: files of earlier versions have none.
+        """
+        self._checksums = "checksums" in content.header
         self._truncate(content.complete_bytes)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Write one line and flush it. An error leaves no part of the line in the file."""
         start = self._file.tell()
-        content = memoryview(to_line(line).encode())
+        content = memoryview(_encoded(line, self._checksums))
         try:
             while content:
                 content = content[self._file.write(content) :]
@@ -154,63 +175,104 @@ class Store:
             pass  # some network file systems have no locks
 
 
-def read_results(path: Path) -> ResultFile:
-    """Read and check a result file; `BadInput` names the line and what is wrong with it."""
+def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
+    """Read and check a result file; `BadInput` names the damaged lines and what is wrong with the first.
+
+    With `skip_damaged` they are left out instead. A record that contradicts itself or the limits in the file gets the
+    status `inconsistent`.
+    """
     content: ResultFile | None = None
     shared: dict[bytes, Any] = {}
+    damaged: dict[int, str] = {}
     for number, line in enumerate(file_lines(path), 1):
         if not line.endswith(b"\n"):
             if content is not None:
                 content.truncated = True
             break
-        value = _parse(path, number, line[:-1])
         if content is None:
-            content = ResultFile(path, value)
-        elif limit := read_limit(value):
-            content.limits.append(limit)
+            content = ResultFile(path, _header(path, line[:-1]))
         else:
-            content.records.append(_compact(complete(value), shared))
+            try:
+                value = _parse(line[:-1], "checksums" in content.header)
+            except ValueError as error:
+                damaged[number] = str(error)
+            else:
+                if "schema" in value:
+                    raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
+                if limit := read_limit(value):
+                    content.limits.append(limit)
+                else:
+                    content.records.append(_compact(complete(value), shared))
         content.complete_bytes += len(line)
     if content is None:
         raise BadInput(f"{path} has no complete line: it is not a result file, or it was truncated")
+    if damaged and not skip_damaged:
+        raise refused(path, damaged)
+    content.damaged = list(damaged)
+    content.records = Consistency().marked(content.records, content.limits)
     return content
+
+
+def refused(path: Path, damaged: Mapping[int, str]) -> BadInput:
+    """The error of a file with damaged lines, by their number and what is wrong with each."""
+    number, reason = next(iter(damaged.items()))
+    what = f"{path}, line {number}: {reason}"
+    if len(damaged) > 1:
+        what = f"{path}: {damage_text(damaged)}; line {number}: {reason}"
+    readers = "show, compare, gate, report and site read the other lines with --skip-damaged"
+    return BadInput(f"{what}; {readers} (Python: skip_damaged=True)")
+
+
+def damage_text(numbers: Collection[int]) -> str:
+    """Such as `3 damaged lines (12, 40, 41)`."""
+    named = ", ".join(map(str, sorted(numbers)[:MOST_NUMBERS])) + ", …" * (len(numbers) > MOST_NUMBERS)
+    return f"{len(numbers)} damaged line{'s' if len(numbers) > 1 else ''} ({named})"
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file; `BadInput` if it cannot be read or is too large for a result file."""
-    try:
-        if not path.is_file():
-            kind = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
-            raise BadInput(f"{path} {kind}; expected a result file that `deepbench run` wrote")
-        size = path.stat().st_size
-        if size > LARGEST_FILE_BYTES:
-            raise BadInput(f"{path} has {size} bytes; a result file has at most {LARGEST_FILE_BYTES} bytes")
-        if size == 0:
-            raise BadInput(f"{path} is empty; expected a result file that `deepbench run` wrote")
-        with open(path, "rb") as file:
+    with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise BadInput(f"{printable(str(path))} is empty; expected {WANTED}")
+        try:
             yield from file
-    except (OSError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) else error
-        raise BadInput(f"cannot read {printable(str(path))}: {text}") from None
+        except OSError as error:
+            raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}") from None
 
 
-def _parse(path: Path, number: int, line: bytes) -> Any:
-    """The checked value of one line; line 1 is the header."""
+def _header(path: Path, line: bytes) -> Header:
+    """The checked header; without it no line can be read."""
+    try:
+        value = _json(line, False, "not a result file of deepbench")
+        _check_schema_name(path, value)
+        without_checksum(line, "checksums" in value)
+        _check_schema(value)
+    except ValueError as error:
+        raise BadInput(f"{path}, line 1: {error}; nothing was read") from None
+    return cast(Header, without_secrets(value))
+
+
+def _parse(line: bytes, has_checksum: bool) -> Any:
+    """The checked value of a line after the header; `ValueError` says what is wrong with it."""
+    value = _json(line, has_checksum, "binary or damaged")
+    _check_schema(value)
+    return without_secrets(value)
+
+
+def _json(line: bytes, has_checksum: bool, cause: str) -> Any:
+    line = without_checksum(line, has_checksum)
     try:
         value = from_line(line)
         if b"\\" in line or not line.decode().isprintable():
             value = sanitized(value)
     except (ValueError, RecursionError):
-        cause = "binary or damaged" if number > 1 else "not a result file of deepbench"
-        raise BadInput(f"{path}, line {number}: not JSON ({cause}); nothing was read") from None
-    if number == 1:
-        _check_schema_name(path, value)
-    elif isinstance(value, dict) and "schema" in value:
-        raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
-    reason = schema_error(value) or semantic_error(value)
-    if reason:
-        raise BadInput(f"{path}, line {number}: {reason}; see docs/results.md")
+        raise ValueError(f"not JSON ({cause})") from None
     return value
+
+
+def _check_schema(value: Any) -> None:
+    if reason := schema_error(value):
+        raise ValueError(f"{reason}; see docs/results.md")
 
 
 # Parts that many of the up to 100,000 records of a file have in common. Equal ones are kept once.
@@ -250,6 +312,27 @@ def _compact(record: Any, shared: dict[bytes, Any]) -> Record:
                 if name in owner:
                     owner[name] = shared.setdefault(to_bytes(owner[name]), owner[name])
     return record  # type: ignore[no-any-return]
+
+
+def plain_record(record: Record) -> Record:
+    """The same record with lists where the reader keeps arrays."""
+    measurement = record["measurement"]
+    if not measurement:
+        return record
+    lists = {name: list(value) for name, value in measurement.items() if isinstance(value, array)}
+    return cast(Record, {**record, "measurement": {**measurement, **lists}})
+
+
+def lines_of(file: ResultFile) -> Iterator[bytes]:
+    """The lines of a file with this content: the header, all limits, all records."""
+    limits = ({"limit": limit} for limit in file.limits)
+    for line in (file.header, *limits, *map(plain_record, file.records)):
+        yield _encoded(line, "checksums" in file.header)
+
+
+def _encoded(line: Mapping[str, Any], checksum: bool) -> bytes:
+    text = to_line(line).encode()
+    return with_checksum(text[:-1]) + b"\n" if checksum else text
 
 
 def _check_schema_name(path: Path, value: Any) -> None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import from_line, printable, sanitized
-from deepbench.results.file import ResultFile, file_lines
-from deepbench.results.old_files import complete, read_limit
-from deepbench.results.record import Record
-from deepbench.results.schema import schema_error, semantic_error
+from deepbench.core.files import open_regular
+from deepbench.core.json_lines import from_line, printable, sanitized, without_checksum
+from deepbench.results.consistency import Consistency
+from deepbench.results.file import LARGEST_FILE_BYTES, WANTED, ResultFile, file_lines, refused
+from deepbench.results.old_files import complete, read_limit, without_secrets
+from deepbench.results.record import Limit, Record
+from deepbench.results.schema import schema_error
 
 SCHEMA = "deepbench-fleet/1"
 
@@ -41,6 +43,16 @@ class HostRun:
         """The records among the lines."""
         return [line for line in self.lines if "case" in line]
 
+    @property
+    def limits(self) -> list[Limit]:
+        """The limits among the lines."""
+        return [limit for line in self.lines if (limit := read_limit(line))]
+
+    def marked(self, consistency: Consistency) -> HostRun:
+        """The same with the status `inconsistent` where a record contradicts itself or the limits of the host."""
+        others = [line for line in self.lines if "case" not in line]
+        return replace(self, lines=others + consistency.marked(self.records, self.limits))
+
 
 @dataclass
 class FleetFile:
@@ -52,6 +64,8 @@ class FleetFile:
     links: list[tuple[Pair, Record]] = field(default_factory=list)
     truncated: bool = False
     """Whether an incomplete last line was ignored."""
+    damaged: list[int] = field(default_factory=list)
+    """The numbers of the lines that were left out because they are damaged; the header is line 1."""
 
     @property
     def hosts(self) -> list[str]:
@@ -63,9 +77,9 @@ class FleetFile:
         runs = [r for r in self.runs if r.host == host and r.lines]
         if not runs:
             raise BadInput(f"{self.path} has no results of host {host[:60]!r}; it has {', '.join(self.hosts)}")
-        merged = ResultFile(self.path, runs[0].lines[0])
+        merged = ResultFile(self.path, runs[0].lines[0], truncated=self.truncated, damaged=self.damaged)
         for run in runs:
-            merged.limits += [limit for line in run.lines if (limit := read_limit(line))]
+            merged.limits += run.limits
             merged.records += [record | {"round": run.run} for record in run.records]
         return merged
 
@@ -73,39 +87,60 @@ class FleetFile:
 def is_fleet(path: Path) -> bool:
     """Whether the first line of a file is the header of a fleet file."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
             value = json.loads(file.readline(1 << 20))
-    except (OSError, ValueError, RecursionError):
+    except (BadInput, OSError, ValueError, RecursionError):
         return False
     return isinstance(value, dict) and value.get("schema") == SCHEMA
 
 
-def read_fleet(path: Path) -> FleetFile:
-    """Read and check a fleet file; `BadInput` names the line and what is wrong with it."""
+def read_fleet(path: Path, skip_damaged: bool = False) -> FleetFile:
+    """Read and check a fleet file; `BadInput` names the damaged lines and what is wrong with the first.
+
+    With `skip_damaged` they are left out instead.
+    """
     content: FleetFile | None = None
+    damaged: dict[int, str] = {}
+    consistency = Consistency()
     for number, line in enumerate(file_lines(path), 1):
         if not line.endswith(b"\n"):
             if content is not None:
                 content.truncated = True
             break
         try:
-            value = sanitized(from_line(line))
+            value = from_line(without_checksum(line[:-1], content is not None and "checksums" in content.header))
+            value = sanitized(value)
             if content is None:
                 content = FleetFile(path, _header(value))
+                without_checksum(line[:-1], "checksums" in value)
             elif "link" in value:
                 a, b = value["link"]
-                content.links.append(((str(a), str(b)), _record(value["record"])))
+                (record,) = consistency.marked([_record(value["record"])], [])
+                content.links.append(((str(a), str(b)), record))
             else:
                 if value["status"] not in ("ok", "failed", "missing") or not isinstance(value["run"], int):
                     raise ValueError("unknown status or run")
                 what = str(value["host"]), value["run"], value["status"], value["reason"] and str(value["reason"])
-                content.runs.append(HostRun(*what, check_lines(value["lines"])))
+                content.runs.append(HostRun(*what, check_lines(value["lines"])).marked(consistency))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             reason = printable(str(error).strip().partition("\n")[0][:200])
-            raise BadInput(f"{path}, line {number}: not a line of a fleet file ({reason})") from None
+            damaged[number] = f"not a line of a fleet file ({reason})"
+            if content is None:
+                raise BadInput(f"{path}, line {number}: {damaged[number]}") from None
     if content is None:
         raise BadInput(f"{path} has no complete line; expected a file that `deepbench fleet` wrote")
+    if damaged and not skip_damaged:
+        raise refused(path, damaged)
+    content.damaged = list(damaged)
     return content
+
+
+def lines_of(text: str) -> list[Any]:
+    """The lines of a result file from another host, without checksums; `ValueError` says what is wrong with them."""
+    lines = check_lines(sanitized(from_line(without_checksum(line, False))) for line in text.encode().splitlines())
+    if lines:
+        lines[0].pop("checksums", None)
+    return lines
 
 
 def check_lines(lines: Iterable[Any]) -> list[Any]:
@@ -117,9 +152,9 @@ def check_lines(lines: Iterable[Any]) -> list[Any]:
 
 
 def _checked(line: Any) -> Any:
-    error = schema_error(line) or semantic_error(line)
-    if error:
+    if error := schema_error(line):
         raise ValueError(error)
+    line = without_secrets(line)
     return complete(line) if "case" in line else line
 
 
@@ -136,4 +171,5 @@ def _header(value: Any) -> dict[str, Any]:
     expected = value.get("expected")
     if not isinstance(expected, list) or not all(isinstance(host, str) for host in expected):
         raise ValueError("expected must be a list of hosts")
-    return value
+    header: dict[str, Any] = without_secrets(value)
+    return header

@@ -1,10 +1,12 @@
 """Reads lines of earlier versions as lines of today.
 
-Old records lack facts about their operation and backend. No other reader looks them up in the registry.
+Old records lack facts about their operation and backend. No other reader looks them up in the registry. They may also
+hold environment variables that are not stored any more, because some were passwords: no other reader sees their values.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.problem import make_problem
+from deepbench.core.variables import HIDDEN, is_secret, is_tuning, kept
 from deepbench.results.record import BackendFields, Limit, OpFields, Record, backend_fields, op_fields
 
 # Fields that every record has in memory, but not in every file.
@@ -21,6 +24,36 @@ ADDED = frozenset({"other_flop", "group", "heat", *BackendFields.__annotations__
 
 # Fields of a `roof`.
 ROOF = ("precision", "device", "flop_per_s", "library", "case", "threads", "at")
+
+# A word of a command that sets a variable, such as --ab NAME=1,2.
+SETS_VARIABLE = re.compile(r"((?:--[a-z-]+=)?(\w+)=)")
+
+
+def without_secrets(line: Any) -> Any:
+    """The same line of any kind; values of variables that today's version does not store are replaced."""
+    if not isinstance(line, dict):
+        return line
+    process, plan, command = line.get("process"), line.get("plan"), line.get("command")
+    if isinstance(process, dict) and "environment" in process:
+        process["environment"] = _masked(process["environment"])
+    side = plan.get("interleaved") if isinstance(plan, dict) else None
+    if isinstance(side, dict) and isinstance(side.get("environment"), dict):
+        # The user asked to compare by these variables, so only secrets are hidden.
+        side["environment"] = {n: HIDDEN if is_secret(n) else v for n, v in side["environment"].items()}
+    if isinstance(command, list):
+        line["command"] = [_masked_word(word) if isinstance(word, str) else word for word in command]
+    return line
+
+
+def _masked(environment: Any) -> Any:
+    if not isinstance(environment, dict):
+        return HIDDEN
+    return {n: kept(v) if isinstance(v, str) and is_tuning(n) else HIDDEN for n, v in environment.items()}
+
+
+def _masked_word(word: str) -> str:
+    match = SETS_VARIABLE.match(word)
+    return f"{match[1]}{HIDDEN}" if match and is_secret(match[2]) else word
 
 
 def complete(stored: dict[str, Any]) -> Record:

@@ -17,10 +17,12 @@ from deepbench.core.op import Op, find_op
 
 SCHEMA: Literal["deepbench/1"] = "deepbench/1"
 
-Status = Literal[
+WrittenStatus = Literal[
     "ok", "wrong", "unchecked", "unsupported", "unavailable", "out_of_memory", "crashed", "timeout", "interrupted"
 ]
-STATUSES: tuple[Status, ...] = get_args(Status)
+# Reading assigns the last one (`consistency.py`). No file contains it.
+Status = Literal[WrittenStatus, "inconsistent"]
+STATUSES: tuple[Status, ...] = get_args(WrittenStatus)
 
 # A case with one of these statuses has a time.
 MEASURED: tuple[Status, ...] = ("ok", "unchecked")
@@ -138,6 +140,8 @@ class Header(TypedDict):
     """The first line of a result file."""
 
     schema: Literal["deepbench/1"]
+    checksums: NotRequired[Literal["crc32"]]
+    """Every line has one. Missing in files of earlier versions."""
     tool: str
     started: str
     command: list[str]

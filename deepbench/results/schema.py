@@ -1,4 +1,4 @@
-"""Checks a line of a result file: against the JSON Schema in `schema.json`, and what a schema cannot express."""
+"""Checks a line of a result file against the JSON Schema in `schema.json`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from functools import cache
 from importlib import resources
 from types import NoneType
 from typing import Any, NamedTuple
-
-from deepbench.results.record import MEASURED
 
 # The lists of a measurement, with hundreds of numbers each. Checking their types and extremes is faster than asking
 # the schema about each number.
@@ -106,16 +104,3 @@ def library_error(answer: dict[str, Any]) -> str | None:
         return "name must be a text"
     wrong = [name for name in ("version", "path") if not isinstance(facts.get(name, 0), str | None)]
     return f"{wrong[0]} must be a text or None" if wrong else None
-
-
-def semantic_error(line: dict[str, Any]) -> str | None:
-    """What is wrong with a line that matches the schema, or None."""
-    if "schema" in line or "roof" in line or "limit" in line:
-        return None
-    if line["status"] in MEASURED and not (line["measurement"] and line["process"]):
-        return f"status {line['status']} without a measurement"
-    if measurement := line["measurement"]:
-        names = (*LISTS, *(["slices"] if "slices" in measurement else []))
-        if len({len(measurement[name]) for name in names}) > 1:
-            return "the lists of a measurement differ in length"
-    return None

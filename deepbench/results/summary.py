@@ -115,6 +115,8 @@ class Summary:
 
         The median over rounds of (all-reduce alone + product alone - both together) / all-reduce alone.
         """
+        if not self.is_ranked:
+            return None
         shares = []
         for r in self.rounds:
             reduce_s, gemm_s = (r["notes"].get(f"{part}_alone_s") for part in ("all_reduce", "gemm"))
@@ -136,6 +138,8 @@ class Summary:
     @property
     def joules_per_call(self) -> float | None:
         """The lowest energy per call of all rounds with a valid window."""
+        if self.estimate is None:
+            return None
         windows = [m["energy"] for r in self.rounds if (m := r["measurement"]) and "energy" in m]
         joules = [window["joules_per_call"] for window in windows if window["valid"] is True]
         return min((j for j in joules if j is not None), default=None)

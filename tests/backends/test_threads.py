@@ -28,7 +28,7 @@ class Threaded(Backend):
     thread_variables = ("THREADED_NUM_THREADS",)
     override_variables = ("THREADED_AFFINITY",)
     fixed_variables = {"THREADED_DYNAMIC": "no"}
-    tuning_prefixes = ("THREADED_",)
+    tuning_variables = ("THREADED_*",)
 
     def open(self):
         return {"name": self.title, "version": "1.0", "path": None}

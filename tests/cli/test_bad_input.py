@@ -44,7 +44,7 @@ def refused(done, expected):
         (["run", "gemm m=1 n=1 k=1", "--rounds", "0"], "--rounds must be from 1"),
         (["run", "gemm m=1 n=1 k=1", "--timeout", "nan"], "--timeout must be a number of seconds"),
         (["run", "gemm m=1 n=1 k=1", "--precision", "i8", "--backend", "openblas"], "no case is left"),
-        (["run", "missing.csv"], "cannot read missing.csv: No such file"),
+        (["run", "missing.csv"], "missing.csv does not exist; expected a list of problems"),
         (["run", "--resume"], "the command is deepbench run --resume -o FILE"),
         (["run", "--resume", "-o", "missing.jsonl"], "missing.jsonl does not exist"),
         (["run", "quick", "--resume", "-o", "x.jsonl"], "--resume takes everything from the file"),
@@ -188,3 +188,50 @@ def test_control_characters_and_markup_in_a_file_have_no_effect(deepbench, null_
         assert "\x1b" not in done.stdout
         assert "\x07" not in done.stdout
     assert "<script>" not in deepbench("show", "out.jsonl", "--markdown").stdout.replace("\\<script\\>", "")
+
+
+def test_a_fifo_is_refused_at_once(deepbench, tmp_path):
+    for name in ("x.jsonl", "x.csv", "hosts"):
+        os.mkfifo(tmp_path / name)
+
+    refused(deepbench("show", "x.jsonl", timeout=20), "x.jsonl is not a regular file")
+    refused(deepbench("run", "x.csv", timeout=20), "x.csv is not a regular file; expected a list of problems")
+    words = ("all_reduce n=4 ranks=2", "--hostfile", "hosts")
+    refused(deepbench("run", *words, timeout=20), "hosts is not a regular file; expected one host per line")
+    refused(deepbench("show", "/dev/zero", timeout=20), "/dev/zero is not a regular file")
+
+
+def test_a_fifo_among_plug_ins_is_refused_at_once(deepbench, tmp_path):
+    (tmp_path / "plugins" / "backends").mkdir(parents=True)
+    os.mkfifo(tmp_path / "plugins" / "backends" / "mine.py")
+
+    done = deepbench("list", timeout=20, DEEPBENCH_PLUGINS=str(tmp_path / "plugins"))
+    refused(done, "mine.py is not a regular file")
+
+
+def test_a_library_that_a_file_names_is_loaded_only_with_trust(deepbench, null_file, tmp_path):
+    header, *records = lines_of(null_file)
+    library = tmp_path / "libevil.so"
+    library.write_text("no library")
+    header["libraries"] = {"mkl": {"library": {"name": "MKL", "version": "1", "path": str(library)}}}
+    for record in records:
+        record["case"] = record["case"].replace(" null ", " mkl ")
+        record["backend"] = "mkl"
+    header["plan"]["cases"] = [{"case": r["case"], "sources": []} for r in records]
+    samples.write(null_file, records, header)
+    no_library = {"DEEPBENCH_MKL_PATH": "/no/such/library.so"}
+
+    done = deepbench("run", "--against", "out.jsonl", **no_library)
+    refused(done, f"out.jsonl names libraries to load: DEEPBENCH_MKL_PATH={library};")
+    assert "add --trust out.jsonl" in done.stderr
+    refused(
+        deepbench("run", "--against", "out.jsonl", "--trust", "other.jsonl"),
+        "wanted --trust out.jsonl, found other.jsonl",
+    )
+    refused(deepbench("run", "gemm m=1 n=1 k=1", "--trust", "out.jsonl"), "--trust FILE belongs to --against FILE")
+    done = deepbench("run", "--against", "out.jsonl", "--trust", "./out.jsonl", **no_library)
+    assert 64 == done.returncode
+    first, second = done.stderr.strip().splitlines()
+    assert f"deepbench: loading {library} (DEEPBENCH_MKL_PATH), as out.jsonl says" == first
+    assert "libevil.so" in second  # it cannot be loaded
+    assert ["libevil.so", "out.jsonl"] == sorted(p.name for p in tmp_path.iterdir())

@@ -362,7 +362,7 @@ def test_scale_names_the_missing_results(deepbench):
         ("h0\n", ["gemm m=4 n=4 k=4"], "--hostfile is for operations in which several processes take part"),
         ("# nobody\n", ["all_reduce n=4 ranks=2"], "names no host"),
         ("-x; rm\n", ["all_reduce n=4 ranks=2"], "wanted one host per line, found '-x;'"),
-        (None, ["all_reduce n=4 ranks=2"], "cannot read hosts"),
+        (None, ["all_reduce n=4 ranks=2"], "hosts does not exist; expected one host per line"),
     ],
 )
 def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content, words, expected):
@@ -373,3 +373,38 @@ def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content,
     assert 64 == done.returncode
     assert expected in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
+
+
+ABSENT = """
+from deepbench.core.backend import Backend
+from deepbench.core.errors import Unavailable
+class Absent(Backend):
+    name = title = "{name}"
+    default = False
+    def open(self):
+        raise Unavailable("no such device here", "buy one")
+BACKEND = Absent()
+"""
+
+
+def test_info_names_libraries_that_are_missing_for_one_reason_together(deepbench, tmp_path):
+    (tmp_path / "backends").mkdir()
+    for name in ("absent", "lacking"):
+        (tmp_path / "backends" / f"{name}.py").write_text(ABSENT.format(name=name))
+    done = deepbench("info", DEEPBENCH_PLUGINS=".")
+
+    assert 0 == done.returncode, done.stderr
+    assert "absent, lacking not found: no such device here\n" in done.stdout
+    assert 1 == done.stdout.count("no such device here") == done.stdout.count("to fix: buy one")
+
+
+def test_a_compiler_is_advised_only_where_it_helps(deepbench, tmp_path):
+    """`reference`, like our ring, is a function of Python: no compiler makes its calls faster."""
+    cases = ("gemm m=3 n=4 k=5 i8 null", "gemm m=3 n=4 k=5 i8 reference")
+    deepbench("run", *cases, "--quick", "-o", "out.jsonl", DEEPBENCH_NO_NATIVE_LOOP="1", **NO_LIBRARIES)
+    records = records_of(tmp_path / "out.jsonl")
+    codes = {r["backend"]: [w["code"] for w in r["warnings"]] for r in records}
+    table = deepbench("show", "out.jsonl", "--full").stdout
+
+    assert {"null": ["loop_not_compiled"], "reference": []} == codes
+    assert "Python loop: calls are made from Python, which adds 0.5 µs per call.\n" in table

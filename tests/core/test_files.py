@@ -93,7 +93,7 @@ def test_a_result_file_is_never_replaced_under_whatever_name(tmp_path, first):
         with pytest.raises(BadInput, match="is a result file and would be replaced; choose another name"):
             write(tmp_path / name)
     assert first + "precious\n" == path.read_text()
-    write(path, may_be_results=True)
+    write(path, ours=True)
     assert "new" == path.read_text()
 
 

@@ -1,6 +1,7 @@
 """Files of other programs: each is recognized, and its cases and times are imported or reported as left out."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,110 @@ def test_damaged_files_give_fewer_cases_or_one_sentence(path):
             formats.to_results(formats.read(damaged, options), options, [])
         except BadInput as error:
             assert "\n" not in str(error)
+
+
+PERF = "perf,cpu,brg,,--mode=P --conv {},0.1,1,1,1,1,1"
+SLOW = {
+    "blanks": "m n k time (usec)" + " " * 9_000,
+    "letters": PERF.format("a" * 9_000),
+    "quotes": PERF.format('n"' * 4_500 + "x"),
+}
+
+
+@pytest.mark.parametrize("line", SLOW.values(), ids=SLOW)
+def test_the_time_to_read_a_line_grows_with_its_length_alone(line):
+    """A regular expression that backtracks took half a second for each of these lines."""
+    text = "\n".join([PERF.format("mb1ic8ih9oc8oh9kh3ph1"), *[line] * 100])
+    for program in (formats.formats()["benchdnn"], formats.formats()["DeepBench"]):
+        begin = time.process_time()
+        program.matches(text)
+        program.read(f"# Number of Ranks 2\neduce\n{text}", formats.ImportOptions())
+
+        assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize("start", ["perf,cpu,", "time (usec) ", "# Number of Ranks 2 "])
+def test_a_line_that_no_program_writes_is_refused(start):
+    text = f"time (usec)\n# Number of Ranks 2\neduce\n{start}{' ' * 200_000}"
+    begin = time.process_time()
+    with pytest.raises(BadInput, match=r"line 4 has 2000.. characters; a line has at most 10000"):
+        formats.read(text, formats.ImportOptions())
+
+    assert time.process_time() - begin < 2
+
+
+def test_metadata_is_not_copied_for_each_of_many_runs():
+    metadata = {f"m{i}": i for i in range(100_000)}
+    runs = [{"metadata": {"x": 1}}] * 1000
+    text = json.dumps({"version": "1.0", "benchmarks": [{"metadata": metadata, "runs": runs}]})
+    begin = time.process_time()
+    with pytest.raises(BadInput, match="100000 entries of metadata; a benchmark has at most 1000"):
+        formats.read(text, formats.ImportOptions())
+
+    assert time.process_time() - begin < 2
+
+
+def nccl_file(path, **changes):
+    """The file of nccl-tests with other values in each of its results."""
+    value = json.loads((FOLDER / "nccl_tests.json").read_text())
+    for result in value["results"]:
+        for place in ("out_of_place", "in_place"):
+            result[place] |= changes
+    path.write_text(json.dumps(value))
+    return path
+
+
+def test_an_infinite_bandwidth_is_missing(tmp_path):
+    source = nccl_file(tmp_path / "nccl.json", bus_bw=1.5)
+    formats.import_file(source, tmp_path / "finite.jsonl", formats.ImportOptions())
+    nccl_file(source, bus_bw=float("inf"))
+    formats.import_file(source, tmp_path / "infinite.jsonl", formats.ImportOptions())
+    finite, infinite = (read_results(tmp_path / f"{name}.jsonl").records for name in ("finite", "infinite"))
+
+    assert {1.5e9} == {r["notes"]["their_bus_bytes_per_s"] for r in finite}
+    assert len(finite) == len(infinite)
+    assert not [r for r in infinite if "their_bus_bytes_per_s" in r["notes"]]
+
+
+@pytest.mark.parametrize("word", ["inf", "nan", "1e999"])
+def test_an_infinite_time_is_missing(tmp_path, word):
+    text = (FOLDER / "text_nvidia_sparse.txt").read_text()
+    for old, name in (("181", "dense"), ("29 ", "sparse")):
+        assert old in text
+        (tmp_path / "in.txt").write_text(text.replace(old, f"{word} ", 1))
+        formats.import_file(tmp_path / "in.txt", tmp_path / f"{name}.jsonl", formats.ImportOptions())
+    dense, sparse = (read_results(tmp_path / f"{name}.jsonl").records for name in ("dense", "sparse"))
+
+    assert [True, False] == [r["notes"]["their_dense_s"] is None for r in dense[:2]]
+    assert ["unsupported", "unchecked"] == [r["status"] for r in sparse[:2]]
+
+
+def test_infinite_metadata_gives_no_traceback(tmp_path):
+    benchmark = {"metadata": {"name": "gemm m=2 n=3 k=4 f32 openblas"}, "runs": [{"values": [1e-3]}]}
+    value = {"version": "1.0", "metadata": {"cpu_model_name": float("inf")}, "benchmarks": [benchmark]}
+    (tmp_path / "in.json").write_text(json.dumps(value))
+    formats.import_file(tmp_path / "in.json", tmp_path / "out.jsonl", formats.ImportOptions())
+
+    assert read_results(tmp_path / "out.jsonl").header["machine"]["cpu"] is None
+
+
+@pytest.mark.parametrize("error", [BadInput("no space"), KeyboardInterrupt()])
+def test_an_import_that_fails_leaves_no_file_in_the_way(tmp_path, monkeypatch, error):
+    from deepbench.results.file import Store
+
+    append, calls = Store.append, iter(range(100))
+
+    def fail_later(store, line):
+        if next(calls) > 2:
+            raise error
+        append(store, line)
+
+    monkeypatch.setattr(Store, "append", fail_later)
+    source = FOLDER / "text_nvidia_sparse.txt"
+    with pytest.raises(type(error)):
+        formats.import_file(source, tmp_path / "out.jsonl", formats.ImportOptions())
+    assert [] == list(tmp_path.iterdir())
+    monkeypatch.undo()
+    formats.import_file(source, tmp_path / "out.jsonl", formats.ImportOptions())
+
+    assert 4 == len(read_results(tmp_path / "out.jsonl").records)

@@ -135,6 +135,14 @@ class Lab:
                     ranks.append(int(path.name))
         return ranks
 
+    def processes(self) -> list[int]:
+        """Process numbers of all that was started on any host."""
+        found: list[int] = []
+        for name in self.names:
+            listed = subprocess.run(["ip", "netns", "pids", f"{self._mark}{name}"], capture_output=True, text=True)
+            found += [int(pid) for pid in listed.stdout.split() if int(pid) != self._pids[name]]
+        return found
+
     def close(self) -> None:
         """Kill all processes and remove everything."""
         for pid in self._pids.values():

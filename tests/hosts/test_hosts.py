@@ -1,12 +1,15 @@
 """Collectives over several simulated hosts: a link with a known rate, a host that vanishes, a rank that is killed."""
 
+import contextlib
 import os
+import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, records_of
+from tests.conftest import NO_LIBRARIES, ROOT, lines_of, records_of
 from tests.hosts.lab import Lab, missing
 
 pytestmark = pytest.mark.hosts
@@ -71,6 +74,10 @@ def test_large_messages_fill_the_link(count, elements, share):
     assert share * plain < bus < 1.05 * plain
 
 
+# Where rank 0 is, by the name of its host, and the secret of the job.
+GIVEN = {"DEEPBENCH_RENDEZVOUS": "h0:7002", "DEEPBENCH_SECRET": "sixteen or more characters"}
+
+
 def _until(condition, most_s=30.0):
     end = time.monotonic() + most_s
     while not condition():
@@ -115,7 +122,8 @@ def test_a_rank_killed_on_another_host_is_reported_and_the_run_continues():
     assert "rank 1 on h1 ended during" in records[0]["reason"]
 
 
-def test_a_run_inside_mpirun_starts_its_ranks_on_the_hosts_of_mpirun():
+@pytest.mark.parametrize("given", [{}, GIVEN], ids=["file", "given"])
+def test_a_run_inside_mpirun_starts_its_ranks_on_the_hosts_of_mpirun(given):
     """Without ssh: the processes that mpirun started launch the ranks on their hosts."""
     from deepbench.native import mpi
 
@@ -123,10 +131,71 @@ def test_a_run_inside_mpirun_starts_its_ranks_on_the_hosts_of_mpirun():
         hosts = ",".join(lab.address(n) for n in lab.names)
         words = ["all_reduce n=1000 ranks=4", "--rounds", "1", "--backend", "mpich,ring", "-o", "out.jsonl"]
         launcher = [mpi.find(mpi.MPICH).mpiexec, "-hosts", hosts, "-ppn", "2", "-n", "4"]
-        process = lab.start([*launcher, sys.executable, "-m", "deepbench", "run", *words], PYTHONPATH=str(ROOT))
+        command = [*launcher, sys.executable, "-m", "deepbench", "run", *words]
+        process = lab.start(command, PYTHONPATH=str(ROOT), **given)
         text = process.communicate(timeout=120)[0]
         records = records_of(lab.folder / "out.jsonl")
         _until(lambda: not lab.ranks("h0") and not lab.ranks("h1"))
 
     assert ["ok", "ok"] == [r["status"] for r in records], text
+    assert "sixteen or more" not in str(records)
     assert [{"h0": 2, "h1": 2}] * 2 == [r["group"]["hosts"] for r in records]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP])
+def test_a_run_that_is_killed_leaves_no_process_on_any_host(how):
+    """Its ranks are started by MPICH."""
+    with Lab(2, "200mbit") as lab:
+        process = start(lab, "--rounds", "1", "--backend", "mpich", "all_reduce n=65536000 ranks=4")
+        _wait_until_measuring(lab)
+        process.send_signal(how)
+        process.communicate(timeout=60)
+        _until(lambda: not lab.processes())
+
+
+def fleet_in_mpirun(lab, case):
+    """Start a fleet as `mpirun deepbench fleet`, one process on each host."""
+    from deepbench.native import mpi
+
+    hosts = ",".join(lab.address(n) for n in lab.names)
+    words = ["fleet", case, "--runs", "1", "--links", "none", "-o", "fleet.jsonl"]
+    launcher = [mpi.find(mpi.MPICH).mpiexec, "-hosts", hosts, "-ppn", "1", "-n", "2"]
+    command = [*launcher, sys.executable, "-m", "deepbench", *words]
+    return lab.start(command, PYTHONPATH=str(ROOT), DEEPBENCH_REMOTE_SHELL="", **NO_LIBRARIES)
+
+
+def test_a_fleet_inside_mpirun_measures_on_the_hosts_of_mpirun():
+    with Lab(2) as lab:
+        process = fleet_in_mpirun(lab, "gemm m=4 n=4 k=4 i8 null threads=1")
+        text = process.communicate(timeout=120)[0]
+        results = lines_of(lab.folder / "fleet.jsonl")[1:]
+        _until(lambda: not lab.processes())
+
+    assert {"h0": "ok", "h1": "ok"} == {r["host"]: r["status"] for r in results}, text
+    assert {"h0", "h1"} == {r["lines"][0]["machine"]["host"] for r in results}
+
+
+@pytest.mark.parametrize("on", ["h0", "h1"])
+def test_a_fleet_inside_mpirun_that_is_killed_leaves_no_process(on):
+    """Its first process, or that which serves it on the other host."""
+    with Lab(2) as lab:
+        process = fleet_in_mpirun(lab, "gemm m=2000 n=2000 k=2000 f32 reference threads=1")
+
+        def find(word):
+            found = {}
+            for pid in lab.processes():
+                with contextlib.suppress(OSError):
+                    if word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                        found[pid] = os.stat(f"/proc/{pid}/ns/net").st_ino
+            return found
+
+        _until(lambda: len(find(b"deepbench.measure.worker")) == 2)
+        here = os.stat(f"/proc/{lab._pids[on]}/ns/net").st_ino
+        (target,) = (p for p, space in find(b"fleet").items() if space == here and b"python" in _program(p))
+        os.kill(target, signal.SIGKILL)
+        process.communicate(timeout=60)
+        _until(lambda: not lab.processes())
+
+
+def _program(pid):
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]

@@ -1,13 +1,17 @@
 """A rank that dies, hangs, lies or cannot: the case ends in its status, says which rank it was, and nothing is left."""
 
+import contextlib
 import os
+import resource
+import socket
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.measure import process
+from deepbench.measure import process, wire
 from deepbench.measure.group import link, parent
 from deepbench.measure.heat import measure_case
 from deepbench.plan.modes import Rules
@@ -164,29 +168,114 @@ def _until(condition, most_s=20.0):
         time.sleep(0.05)
 
 
-def test_strangers_on_the_line_do_no_harm(group_liar, monkeypatch):
-    """Whatever connects and says nonsense is sent away, and the group goes on."""
-    import socket
-    import threading
+@pytest.fixture
+def bothered(monkeypatch):
+    """Strangers that connect to every coordinator as soon as it listens; each is called with its address again."""
+    stop, strangers = threading.Event(), []
 
-    real = parent.Coordinator._start
+    def bother_with(*callers):
+        real = parent.Coordinator._start
 
-    def start(self, listener, *rest):
-        address = listener.getsockname()
+        def start(self, listening, *rest):
+            address = listening.getsockname()
 
-        def bother():
-            for text in (b"{}\n", b'{"hello": 1}\n', b'{"hello": {"token": "x", "rank": 0}}\n', b"\xff\xfe\n", b""):
-                with socket.create_connection(address) as line:
-                    line.sendall(text)
-                    time.sleep(0.02)
+            def bother(caller):
+                while not stop.is_set():
+                    with contextlib.suppress(OSError):  # the coordinator closes the connection
+                        caller(address, stop)
+                    stop.wait(0.01)
 
-        threading.Thread(target=bother, daemon=True).start()
-        real(self, listener, *rest)
+            strangers.extend(threading.Thread(target=bother, args=[caller]) for caller in callers)
+            for stranger in strangers:
+                stranger.start()
+            stop.wait(0.2)  # they come first
+            real(self, listening, *rest)
 
-    monkeypatch.setattr(parent.Coordinator, "_start", start)
+        monkeypatch.setattr(parent.Coordinator, "_start", start)
+
+    yield bother_with
+    stop.set()
+    for stranger in strangers:
+        stranger.join()
+
+
+def talker(address, stop):
+    """Says nonsense."""
+    for text in (b"{}\n", b'{"hello": 1}\n', b'{"hello": {"token": "x", "rank": 0}}\n', b"\xff\xfe\n", b""):
+        with socket.create_connection(address, timeout=1.0) as line:
+            line.sendall(text)
+            stop.wait(0.02)
+
+
+def dripper(address, stop):
+    """Sends one byte at a time."""
+    with socket.create_connection(address, timeout=1.0) as line:
+        while not stop.wait(0.05):
+            line.sendall(b"x")
+
+
+def flooder(address, stop):
+    """Sends without end and without a newline."""
+    with socket.create_connection(address, timeout=1.0) as line:
+        while not stop.is_set():
+            line.sendall(bytes(2**20))
+
+
+def crowd(address, stop):
+    """Opens a hundred connections at a time, and stays."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(address, timeout=1.0))
+        stop.wait(0.5)
+
+
+def test_strangers_do_no_harm(group_liar, bothered):
+    """Whatever connects is sent away, and the group goes on."""
+    bothered(talker, dripper, flooder, crowd)
     record = group_liar("grouphonest")
 
     assert ("ok", None) == (record["status"], record["reason"])
+
+
+def test_strangers_do_not_extend_the_time_out(group_liar, bothered):
+    bothered(talker, dripper, flooder, crowd)
+    start = time.monotonic()
+    record = group_liar("grouphanger", timeout_s=3.0)
+
+    assert "timeout" == record["status"]
+    assert f"no sign of life for 3 s, waiting for rank 1 on {os.uname().nodename}" in record["reason"]
+    assert time.monotonic() - start < 20
+    assert [] == ranks_left()
+
+
+def test_strangers_do_not_hide_that_a_launcher_has_failed(group_liar, bothered, monkeypatch):
+    bothered(talker, crowd)
+    words = ["sh", "-c", "echo no such host >&2; exit 9"]
+    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    start = time.monotonic()
+    record = group_liar("grouphonest", timeout_s=60.0)
+
+    assert "the launcher ended, exit code 9, last output: no such host" == record["reason"]
+    assert time.monotonic() - start < 20
+
+
+def test_the_memory_that_strangers_take_is_bounded(group_liar, bothered, monkeypatch):
+    """What they send is not even read."""
+    most_open, accept = [0], wire.Listener.accept
+
+    def counted(self):
+        connection = accept(self)
+        most_open.append(len(self._deadlines))
+        return connection
+
+    monkeypatch.setattr(wire.Listener, "accept", counted)
+    bothered(flooder, flooder, crowd)
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    record = group_liar("grouphonest")
+
+    assert "ok" == record["status"], record["reason"]
+    assert wire.MOST_STRANGERS / 2 < max(most_open) <= 3 + wire.MOST_STRANGERS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 20_000
 
 
 def test_a_launchers_variables_around_us_are_not_those_of_our_ranks(group_liar, monkeypatch):

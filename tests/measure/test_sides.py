@@ -93,3 +93,54 @@ def test_a_side_can_remove_a_variable():
     assert {} == launch.with_variables({"OMP_WAIT_POLICY": "active"}, a.environment)
     assert {"OMP_WAIT_POLICY": "passive"} == launch.with_variables({"OMP_WAIT_POLICY": "active"}, b.environment)
     assert "without OMP_WAIT_POLICY" == a.words
+
+
+def named(path, environment=None):
+    """A result file that was measured with MKL at this path."""
+    (file, _) = files([1.0], [])
+    file.path = "old.jsonl"
+    file.header["libraries"] = {"mkl": {"library": {"name": "MKL", "version": "1", "path": str(path)}}}
+    for record in file.records:
+        record["process"]["environment"] = environment or {}
+    return file
+
+
+HERE = {"mkl": {"library": {"name": "MKL", "version": "2", "path": "/here/libmkl_rt.so"}}}
+
+
+def test_a_file_may_name_libraries_only_if_it_is_trusted(tmp_path):
+    library = tmp_path / "libmkl_rt.so"
+    library.touch()
+    with pytest.raises(sides.NotTrusted, match=f"DEEPBENCH_MKL_PATH={library}.*add --trust old.jsonl"):
+        sides.sides_of_file(named(library), HERE, named("/x"), trusted=False)
+    before, now = sides.sides_of_file(named(library), HERE, named("/x"), trusted=True)
+
+    assert {"DEEPBENCH_MKL_PATH": str(library)} == before.libraries == before.environment
+    assert {} == now.libraries
+
+
+def test_the_variables_of_a_file_need_no_trust_but_load_nothing():
+    same = {"mkl": named("/here/libmkl_rt.so").header["libraries"]["mkl"]}
+    then = {
+        **{"OMP_WAIT_POLICY": "passive", "UCX_GDB_COMMAND": "sh evil", "NCCL_NET_PLUGIN": "evil", "LD_PRELOAD": "evil"},
+        **{"OMP_TOOL_LIBRARIES": "evil.so", "CUBLAS_LOGDEST_DBG": "evil", "UCX_ERROR_MAIL_TO": "evil"},
+        **{"UCX_TLS": "(hidden)", "KMP_BLOCKTIME": "x" * 200},
+    }
+    before, _ = sides.sides_of_file(named("/here/libmkl_rt.so", then), same, named("/x"), trusted=False)
+
+    assert {"OMP_WAIT_POLICY": "passive"} == before.environment
+
+
+def test_the_gate_measures_again_with_a_named_library_only_if_trusted(tmp_path, monkeypatch):
+    from deepbench.cli import gate
+    from deepbench.measure import session
+
+    monkeypatch.setattr(session, "require_same_machine", lambda *_: None)
+    library = tmp_path / "libmkl_rt.so"
+    library.touch()
+    paths = []
+    for name, path in (("a.jsonl", library), ("b.jsonl", "/here/libmkl_rt.so")):
+        file = named(path)
+        paths.append(samples.write(tmp_path / name, file.records, file.header))
+    with pytest.raises(BadInput, match=f"DEEPBENCH_MKL_PATH={library}.*add --trust {paths[0]}"):
+        gate._measure_again(*paths, [TEXT], 0.02, False, False)

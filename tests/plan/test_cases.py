@@ -1,11 +1,14 @@
 """Words, suites and filters → cases; which round comes next."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepbench.core.backend import all_backends
 from deepbench.core.errors import BadInput
+from deepbench.plan import suites
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.rounds import next_round, queue
@@ -377,3 +380,34 @@ def test_rivals_stay_together_while_one_of_them_needs_another_round():
 
 def texts(heat):
     return sorted(case.text for case, _ in heat)
+
+
+def test_a_header_of_many_columns_is_refused_at_once(tmp_path):
+    path = tmp_path / "gemm.csv"
+    path.write_text(",".join(f"c{i}" for i in range(50_000)) + "\n1\n")
+    begin = time.process_time()
+    with pytest.raises(BadInput, match="the header has 50000 columns; a list of problems has at most 1000"):
+        read_suite(str(path))
+
+    assert time.process_time() - begin < 2
+
+
+def test_a_text_of_too_many_lines_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(suites, "MOST_LINES", 3)
+    path = tmp_path / "mine.txt"
+    path.write_text("gemm m=1 n=1 k=1\n" * 3)
+    assert 3 == len(read_suite(str(path)))
+    path.write_text("gemm m=1 n=1 k=1\n" * 4)
+    with pytest.raises(BadInput, match="has more than 3 lines"):
+        read_suite(str(path))
+
+
+def test_a_problem_that_a_list_has_many_times_is_one_case_with_all_its_rows():
+    (entry,) = read_words(["gemm m=2 n=3 k=4 f32 null"])
+    source = {"suite": "mine", "application": None, "label": None, "note": None, "needed": True}
+    rows = [suites.Entry(entry.pattern, {**source, "row": row}) for row in range(1, 20_001)]
+    begin = time.process_time()
+    (case,) = expand([*rows, *rows[:100]], Choices(), 1)
+
+    assert list(range(1, 20_001)) == [s["row"] for s in case.sources]
+    assert time.process_time() - begin < 5

@@ -294,6 +294,42 @@ def test_a_site_leads_from_the_index_to_a_family_and_compares_two_machines(visit
     assert {"1.000"} == set(ratios)
 
 
+def test_files_with_the_names_of_properties_can_be_compared(visit, tmp_path):
+    (tmp_path / "results").mkdir()
+    names = ("constructor", "valueOf", "__proto__")
+    for name in names:
+        result_file(tmp_path / "results" / f"{name}.jsonl")
+    site.build(tmp_path / "results", tmp_path / "public", with_published=False)
+    found = {name: next((tmp_path / "public" / "data").glob(f"{name.strip('_').lower()}*.js")).stem for name in names}
+    assert "constructor" == found["constructor"]
+    for other in names[1:]:
+        page = visit(tmp_path / "public" / "compare.html", query=f"?a=constructor&b={found[other]}")
+        ratios = [row.split("\t")[-2] for row in page.inner_text("#table tbody").splitlines() if row]
+        assert {"1.000"} == set(ratios)
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__"])
+def test_an_operation_or_precision_may_have_the_name_of_a_property(visit, tmp_path, name):
+    made = []
+    for n in (1, 2):
+        low = samples.measured(text=f"gemm m=8 n={n} k=4 a_t=0 b_t=0 forward i8u8 mkl threads=1")
+        made += [samples.measured(text=f"gemm m=8 n={n} k=4 a_t=0 b_t=0 forward f32 mkl threads=1")]
+        made += [{**low, "case": low["case"].replace("i8u8", name), "precision": name}]
+    other = [{**r, "op": name, "case": r["case"].replace("gemm", name, 1)} for r in made]
+    files = [
+        read_results(samples.write(tmp_path / f"{i}.jsonl", records)) for i, records in enumerate((made, made + other))
+    ]
+    path = tmp_path / "two.html"
+    path.write_bytes(render.page({"files": [content.of_file(f, f.path.stem) for f in files], "pairs": []}, "Two"))
+    page = visit(path)
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+    gains = "document.querySelector('#precision-0 .plot').data.filter(t => t.customdata).flatMap(t => t.y)"
+    assert [1, 1] == page.evaluate(gains)
+    page.select_option("label:has-text('Operation') select", name)
+    sync_api.expect(page.locator("#table thead")).to_contain_text("n")
+    assert "4 of 12 rows" == page.inner_text("#count")
+
+
 def test_two_published_machines_have_the_ratio_of_their_times(visit, public):
     page = visit(public / "compare.html", query="?a=nvidia-tesla-v100&b=nvidia-tesla-p100")
     row = page.locator("#table tbody tr", has_text="1760 × 128 × 1760 NN").first.inner_text().split("\t")

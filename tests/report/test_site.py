@@ -1,6 +1,7 @@
 """A results site: what it contains, what a build writes again, and that hostile files do no harm."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from deepbench.report import plot, site
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_command
 
 pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"
@@ -146,6 +147,64 @@ def test_hostile_names_and_texts_do_no_harm(tmp_path):
         assert re.fullmatch(r"[a-z0-9-]+\.js", path.name)
         assert "</script" not in path.read_text()
     assert 3 == len(list((out / "machines").iterdir()))
+
+
+def test_the_name_of_a_file_is_no_property_of_every_object(tmp_path):
+    """`{}["constructor"]` is a function in JavaScript, so the page that compares keeps files in a Map."""
+    folder, out = tmp_path / "results", tmp_path / "public"
+    for name in ("constructor", "__proto__", "toString"):
+        write(folder, f"{name}.jsonl")
+    site.build(folder, out, with_published=False)
+
+    assert "constructor.js" in [p.name for p in (out / "data").iterdir()]
+    for path in (out / "data").glob("*.js"):
+        assert path.read_text().startswith(f'(window.deepbench ??= new Map()).set("{path.stem}", {{')
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.update(families={"gemm": {}}),
+        lambda state: state.update(families={"gemm": {"sweep_field": "n", "rows": [[1]]}}),
+        lambda state: state.update(families={"gemm": {"sweep_field": "n", "rows": [["f32", "MKL", None, 1.0, 1.0]]}}),
+        lambda state: state.update(index={}),
+        lambda state: state["index"].update(kind="splendid"),
+        lambda state: state["index"].update(title=None),
+        lambda state: state.update(name="../../other"),
+        lambda state: state.pop("index"),
+    ],
+)
+def test_a_damaged_state_is_built_again(tmp_path, change):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    site.build(folder, out, with_published=False)
+    path = out / ".state" / "one.json"
+    whole = path.read_text()
+    state = json.loads(whole)
+    change(state)
+    path.write_text(json.dumps(state))
+
+    assert ["one"] == site.build(folder, out, with_published=False).fresh
+    assert whole == path.read_text()
+    path.write_text(json.dumps(state))
+    (folder / "one.jsonl").unlink()
+    assert ["one"] == site.build(folder, out, with_published=False).removed
+
+
+def test_a_fifo_is_neither_a_result_nor_a_state(tmp_path):
+    """In a process of its own, which is ended if it waits."""
+    folder, out = tmp_path / "results", tmp_path / "public"
+    write(folder, "one.jsonl")
+    site.build(folder, out, with_published=False)
+    os.mkfifo(folder / "two.jsonl")
+    (out / ".state" / "one.json").unlink()
+    os.mkfifo(out / ".state" / "one.json")
+    done = run_command(tmp_path, "site", "results", "-o", "public", "--no-published", timeout=20)
+
+    assert 1 == done.returncode, done.stderr
+    assert "two.jsonl is not a regular file" in done.stderr
+    assert "1 machines (1 rebuilt" in done.stdout
+    assert (out / ".state" / "one.json").is_file()
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
-from deepbench.report import cases, export, notes, views
+from deepbench.report import cases, export, groups, notes, views
 from deepbench.results.file import ResultFile
 from deepbench.results.record import make_record
 from deepbench.results.summary import baselines, summarize
@@ -153,3 +153,33 @@ def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
 def test_sparse_alone_has_no_baseline():
     assert {} == baselines(summarize([sparse(1e-3)]))
     assert {} == baselines(summarize([sparse(1e-3), dense(1e-3, beta=" beta=0")]))
+
+
+def test_all_reduces_without_a_size_or_ranks_are_left_out():
+    text = "all_reduce n={} ranks={} forward f32 mpich threads=1"
+    sizes = [(n, ranks) for ranks in (2, 4) for n in (1000, 10_000, 100_000, 1_000_000)]
+    good = [samples.measured(seconds=1e-6 * n * ranks, text=text.format(n, ranks)) for n, ranks in sizes]
+    broken = []
+    for problem in ({}, {"n": 8}, {"ranks": 2}, {"n": "many", "ranks": 2}, {"n": 8, "ranks": 1}, {"n": 0, "ranks": 0}):
+        record = samples.measured(seconds=1e-6, text=text.format(8, 2))
+        broken.append({**record, "case": f"{record['case']} {len(broken)}", "problem": problem})
+    broken.append({**broken[0], "case": "no traffic", "problem": {"n": 8, "ranks": 2}, "traffic_bytes": 0})
+    summaries, known = summarize([*broken, *good]), summarize(good)
+
+    assert len(good) + len(broken) == len(summaries)
+    assert groups.by_ranks(known).rows == groups.by_ranks(summaries).rows
+    assert groups.scaled(known).rows == groups.scaled(summaries).rows
+    assert len(good) == len(groups.by_ranks(known).rows) == len(groups.scaled(known).rows) * 2
+    assert [] == groups.by_ranks(summarize(broken)).rows == groups.scaled(summarize(broken)).rows
+
+
+def test_no_text_of_a_file_is_markup_in_markdown():
+    hostile = "[x](http://e) <b>b</b> **c** _d_ `e` | ~~f~~ &lt;g&gt;"
+    record = record_of(GEMM.format(kind="f32", backend="mkl"), 1e-3, [source(hostile)])
+    record["library_title"] = hostile
+    text = views.by_application(summarize([record])).markdown()
+
+    # In a cell, and in the sentence below the table that names the libraries.
+    escaped = r"\[x\](http://e) \<b\>b\</b\> \*\*c\*\* \_d\_ \`e\` \| \~\~f\~\~ \&lt;g\&gt;"
+    assert 2 == text.count(escaped)
+    assert hostile not in text

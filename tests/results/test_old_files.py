@@ -41,7 +41,7 @@ class Numbers(BaseProblem):
 class Double(Op):
     name, Problem, sweep_field, variants = "double", Numbers, "n", ("way",)
     settings = {"way": ("add", "shift"), "order": ("up", "down")}
-    smoke = (Numbers(1),)
+    smoke, outputs = (Numbers(1),), ("y",)
 
     def flop(self, case): return 3 * case.problem.n
     def least_flop(self, case): return 1.5 * case.problem.n

@@ -22,7 +22,7 @@ class CuDNN(GpuBackend):
     name = "cudnn"
     title = "cuDNN"
     part = "dnn"
-    tuning_prefixes = ("CUDNN_",)
+    tuning_variables = ("CUDNN_*",)
 
     def start(self) -> None:
         self.handle = self.create("cudnnCreate")

@@ -20,7 +20,7 @@ class MIOpen(GpuBackend):
     part = "miopen"
     device = "hip"
     vendor = HIP
-    tuning_prefixes = ("MIOPEN_",)
+    tuning_variables = ("MIOPEN_*",)
 
     def start(self) -> None:
         self.handle = self.create("miopenCreateWithStream", self.gpu.stream)

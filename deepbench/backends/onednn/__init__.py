@@ -27,7 +27,7 @@ class OneDNNBackend(Backend):
     title = "oneDNN"
     loads_at_once = True
     path_variable = "DEEPBENCH_ONEDNN_PATH"
-    tuning_prefixes = ("ONEDNN_", "DNNL_")
+    tuning_variables = ("ONEDNN_*", "DNNL_*")
 
     def open(self) -> dict[str, Any]:
         from deepbench.native.onednn import RUNTIME, OneDNN

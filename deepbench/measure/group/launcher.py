@@ -5,42 +5,55 @@ run cannot take part. Instead, the first one on each host runs the commands that
 ssh nor a scheduler is needed.
 
 Ranks find rank 0 through a file in the current folder, which their hosts must share. Where they do not,
-DEEPBENCH_RENDEZVOUS=host:port gives its address. Any process that reaches that port first is trusted, so use it in
-networks that you trust.
+DEEPBENCH_RENDEZVOUS=host:port gives its address and DEEPBENCH_SECRET a secret. Both ends of every connection prove that
+they know the secret of the job, before anything else is read. What they send is not encrypted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import secrets
+import select
 import selectors
 import shlex
 import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, Unavailable
 from deepbench.machine import describe
 from deepbench.measure import process
 from deepbench.measure.group.link import RANK_VARIABLES, RankInfo
-from deepbench.measure.wire import Connection, Message
+from deepbench.measure.launch import SECRET
+from deepbench.measure.wire import AuthenticationError, Connection, Listener, Message, connect
 
 RENDEZVOUS = "DEEPBENCH_RENDEZVOUS"
+
+# A shorter secret can be guessed.
+SECRET_LENGTH = 16
 
 # How much later than others a process of the job may start: imports from a busy file system take time.
 RENDEZVOUS_S = 60.0
 
 # How long to wait for the first message of a connection, and its greatest length.
 HELLO_S, HELLO_BYTES = 10.0, 2**20
+
+# How long to try one of the addresses of rank 0.
+CONNECT_S = 3.0
+
+# How many ports are tried until one is free at every address.
+PORTS = 20
 
 # Variables that launchers set for their processes. A launcher below another one would take them as its own.
 PREFIXES = (
@@ -50,6 +63,19 @@ PREFIXES = (
 
 # Variables that identify a job.
 JOBS = ("DEEPBENCH_JOB", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "I_MPI_HYDRA_UUID", "SLURM_JOB_ID", "SLURM_STEP_ID")
+
+# The variables that tell how many ranks the host of a rank has. Slurm tells the number of hosts instead.
+LOCAL_RANKS = {
+    "openmpi": "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "torchrun": "LOCAL_WORLD_SIZE",
+    "hydra": "MPI_LOCALNRANKS",
+}
+
+# What precedes the output of a command. After it, the connection carries the standard input of the command.
+READY = b"\0"
+
+# How long a command may take to end when the process that asked for it is gone.
+GRACE_S = 1.0
 
 # What follows the output of a command: a mark and its exit code.
 TRAILER = struct.Struct(">4sB")
@@ -66,8 +92,10 @@ class Allocation:
 
 
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables of launchers."""
-    return {k: v for k, v in environment.items() if k not in RANK_VARIABLES and not k.startswith(PREFIXES)}
+    """An environment without the variables of launchers and without the secret of the job."""
+    inherited = {k: v for k, v in environment.items() if k not in RANK_VARIABLES and not k.startswith(PREFIXES)}
+    inherited.pop(SECRET, None)
+    return inherited
 
 
 # ---- rank 0
@@ -79,14 +107,8 @@ def gather_hosts(info: RankInfo) -> Iterator[Allocation]:
 
     For the command only: it changes the affinity and the environment of this process, and does not restore them.
     """
-    token = secrets.token_hex(16)
     with contextlib.ExitStack() as stack:
-        listener, path = _listen(info)
-        stack.callback(listener.close)
-        if path is not None:
-            stack.callback(path.unlink, missing_ok=True)
-            _publish(path, {"addresses": _addresses(), "port": listener.getsockname()[1], "token": token})
-        connections, hellos = _accept_all(listener, info, "" if path is None else token)
+        connections, hellos = _meet(info)
         for connection in connections.values():
             stack.callback(connection.close)
         here = socket.gethostname()
@@ -98,7 +120,7 @@ def gather_hosts(info: RankInfo) -> Iterator[Allocation]:
             addresses.setdefault(host, connections[rank].stream.getpeername()[0])
             cpus.setdefault(host, set()).update(hellos[rank]["cpus"])
             if host != here:
-                servers.setdefault(addresses[host], [hellos[rank]["port"], hellos[rank]["key"]])
+                servers.setdefault(addresses[host], [hellos[rank]["port"], connections[rank].session_key])
         for rank, connection in connections.items():  # launchers that pin give each rank some CPUs of its host
             with contextlib.suppress(OSError):
                 connection.send({"cpus": sorted(cpus[hellos[rank]["host"]])})
@@ -133,15 +155,43 @@ def _write_shell(folder: Path, hosts: dict[str, Any]) -> Path:
     return program
 
 
-def _listen(info: RankInfo) -> tuple[socket.socket, Path | None]:
-    """The socket of rank 0, and the file for its address; None where the user has given the address."""
-    given = _given_address()
-    try:
-        listener = socket.create_server(("", given[1] if given else 0), backlog=1024)
-    except OSError as error:
-        reason = f"rank 0 cannot listen at {os.environ.get(RENDEZVOUS)}: {error.strerror}"
-        raise BadInput(f"{reason}; choose a free port") from None
-    return listener, None if given else _address_file(info)
+def _meet(info: RankInfo) -> tuple[dict[int, Connection], dict[int, Message]]:
+    """The connections of all other ranks, and the first message of each. Tells them where this rank listens."""
+    given = _given_place()
+    secret = given["secret"] if given else secrets.token_hex(32)
+    with contextlib.ExitStack() as stack:
+        try:
+            addresses = _own_addresses(given["addresses"][0]) if given else _interfaces(info)
+            sockets = _listen(addresses, given["port"] if given else 0)
+        except OSError as error:
+            where = os.environ[RENDEZVOUS] if given else "its addresses"
+            reason = f"rank 0 cannot listen at {where}: {error.strerror}"
+            raise BadInput(f"{reason}; set {RENDEZVOUS} to the name of its host and a free port") from None
+        listener = stack.enter_context(Listener(sockets, secret, info.ranks, HELLO_BYTES))
+        if given is None:
+            path = _address_file(info)
+            stack.callback(path.unlink, missing_ok=True)
+            names = [] if _is_loopback(addresses[0]) else [socket.gethostname()]
+            _publish(path, {"addresses": names + addresses, "port": sockets[0].getsockname()[1], "secret": secret})
+        return _accept_all(listener, info)
+
+
+def _listen(addresses: Sequence[str], port: int = 0) -> list[socket.socket]:
+    """Sockets that listen at these addresses, all at the same port: this one, or any one that is free everywhere."""
+    for attempt in range(PORTS):
+        with contextlib.ExitStack() as stack:
+            sockets: list[socket.socket] = []
+            try:
+                for address in addresses:
+                    common = sockets[0].getsockname()[1] if sockets else port
+                    sockets.append(stack.enter_context(socket.create_server((address, common), backlog=1024)))
+            except OSError as error:
+                if port or error.errno != errno.EADDRINUSE or attempt == PORTS - 1:
+                    raise
+            else:
+                stack.pop_all()
+                return sockets
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _publish(path: Path, content: dict[str, Any]) -> None:
@@ -153,34 +203,46 @@ def _publish(path: Path, content: dict[str, Any]) -> None:
         draft.replace(path)
     except OSError as error:
         reason = f"cannot write {path} for the other ranks: {error.strerror}"
-        raise BadInput(f"{reason}; give them the address of rank 0: {RENDEZVOUS}=host:port") from None
+        raise BadInput(f"{reason}; {_advice(None)}") from None
 
 
-def _accept_all(
-    listener: socket.socket, info: RankInfo, token: str
-) -> tuple[dict[int, Connection], dict[int, Message]]:
+def _accept_all(listener: Listener, info: RankInfo) -> tuple[dict[int, Connection], dict[int, Message]]:
     """The connections of all other ranks, and the first message of each."""
     connections: dict[int, Connection] = {}
     hellos: dict[int, Message] = {}
     deadline = time.monotonic() + RENDEZVOUS_S
-    while len(connections) < info.ranks - 1:
-        listener.settimeout(max(0.01, deadline - time.monotonic()))
-        try:
-            stream, _ = listener.accept()
-        except TimeoutError:
-            missing = next(r for r in range(1, info.ranks) if r not in connections)
-            raise BadInput(
-                f"rank {missing} of {info.ranks} did not connect within {RENDEZVOUS_S:g} s; "
-                f"if the hosts do not share this folder, set {RENDEZVOUS}=host:port of rank 0 for all ranks"
-            ) from None
-        connection = Connection(stream, HELLO_BYTES)
-        hello = _first_message(connection) or {}
-        rank = hello.get("rank")
-        if hello.get("token") != token or not isinstance(rank, int) or rank in connections:
-            connection.close()  # not a rank of this job
-            continue
-        connections[rank], hellos[rank] = connection, hello
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        selector.register(listener, selectors.EVENT_READ)
+        while len(connections) < info.ranks - 1:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise BadInput(_missing_rank(info, connections, listener.refused))
+            waits_s = [left_s, *([] if listener.timeout_s is None else [listener.timeout_s])]
+            for event, _ in selector.select(min(waits_s)):
+                if event.fileobj is listener:
+                    continue
+                connection: Connection = event.data
+                messages = connection.receive_available()
+                if messages == []:
+                    continue
+                selector.unregister(connection.stream)
+                rank: Any = messages[0].get("rank") if messages else None
+                if messages is None or rank not in range(1, info.ranks) or rank in connections:
+                    connection.close()  # it has ended, or is a rank of another job
+                else:
+                    connections[rank], hellos[rank] = connection, messages[0]
+                    stack.callback(connection.close)
+            if (connected := listener.accept()) is not None:
+                selector.register(connected.stream, selectors.EVENT_READ, connected)
+        stack.pop_all()
     return connections, hellos
+
+
+def _missing_rank(info: RankInfo, connections: Mapping[int, Connection], refused: int) -> str:
+    missing = next(r for r in range(1, info.ranks) if r not in connections)
+    others = f" ({refused} connections did not know the secret)" if refused else ""
+    reason = f"rank {missing} of {info.ranks} did not connect within {RENDEZVOUS_S:g} s{others}"
+    return f"{reason}; {_advice(_given_place())}"
 
 
 # ---- the other ranks
@@ -188,39 +250,35 @@ def _accept_all(
 
 def serve_rank_zero(info: RankInfo) -> None:
     """Run commands for rank 0 until it ends. `BadInput` when it cannot be found."""
-    with socket.create_server(("", 0), backlog=64) as listener:
-        key = secrets.token_hex(16)
-        hello = {"rank": info.rank, "host": socket.gethostname(), "port": listener.getsockname()[1], "key": key}
-        with contextlib.closing(_connect(info, {**hello, "cpus": sorted(os.sched_getaffinity(0))})) as connection:
+    with contextlib.closing(_connect(info)) as connection:
+        here = socket.create_server((connection.stream.getsockname()[0], 0), backlog=64)
+        hello = {"rank": info.rank, "host": socket.gethostname(), "port": here.getsockname()[1]}
+        with Listener([here], connection.session_key, info.ranks, HELLO_BYTES) as listener:
+            with contextlib.suppress(OSError):  # rank 0 is gone, and there will be no reply
+                connection.send({**hello, "cpus": sorted(os.sched_getaffinity(0))})
             reply = _first_message(connection, RENDEZVOUS_S)
             if reply is not None:
                 _set_affinity(reply["cpus"])
-                _run_commands(connection, listener, key)
+                _run_commands(connection, listener)
                 _address_file(info).unlink(missing_ok=True)  # left by a rank 0 that was killed
 
 
-def _connect(info: RankInfo, hello: Message) -> Connection:
-    """A connection to rank 0, over which `hello` has been sent."""
-    deadline, problem, given = time.monotonic() + RENDEZVOUS_S, "it has not published its address", _given_address()
-    while time.monotonic() < deadline:
+def _connect(info: RankInfo) -> Connection:
+    """A connection to rank 0."""
+    deadline, problem, given = time.monotonic() + RENDEZVOUS_S, "it has not published its address", _given_place()
+    while (left_s := deadline - time.monotonic()) > 0:
         # The file may be missing, or be that of an earlier job.
         with contextlib.suppress(OSError, ValueError, KeyError):
-            place: dict[str, Any] = {}
-            if given:
-                place = {"addresses": [given[0]], "port": given[1], "token": ""}
-            else:
-                place = json.loads(_read_private(_address_file(info)))
+            place = given or json.loads(_read_private(_address_file(info)))
             for host in place["addresses"]:
-                with contextlib.suppress(OSError):
+                try:
+                    return connect((host, place["port"]), place["secret"], min(CONNECT_S, left_s))
+                except AuthenticationError:
+                    problem = f"what answers at {host}:{place['port']} has another secret"
+                except OSError:
                     problem = f"it does not answer at {host}:{place['port']}"
-                    connection = Connection(socket.create_connection((host, place["port"]), timeout=3.0))
-                    connection.send({**hello, "token": place["token"]})
-                    return connection
         time.sleep(0.1)
-    raise BadInput(
-        f"rank {info.rank} on {socket.gethostname()} does not find rank 0: {problem}; "
-        f"if the hosts do not share this folder, set {RENDEZVOUS}=host:port of rank 0 for all ranks"
-    )
+    raise BadInput(f"rank {info.rank} on {socket.gethostname()} does not find rank 0: {problem}; {_advice(given)}")
 
 
 def _read_private(path: Path) -> str:
@@ -239,45 +297,68 @@ class _Command:
     connection: Connection
     child: process.Child
     pidfd: int
+    hangup: select.epoll
+    """Readable when the other end of the connection is gone. What it sends is the standard input of the command."""
+
+    @classmethod
+    def start(cls, connection: Connection, words: str) -> _Command:
+        """Start a command. The connection carries its standard input and its output."""
+        connection.stream.sendall(READY)
+        environment, descriptor = without_launcher(os.environ), connection.stream.fileno()
+        child = process.start(["sh", "-c", words], environment, descriptor, standard_input=descriptor)
+        hangup = select.epoll()
+        hangup.register(descriptor, select.EPOLLRDHUP)
+        return cls(connection, child, os.pidfd_open(child.pid), hangup)
 
     def finish(self) -> None:
         """End the command, and send its exit code."""
-        process.end([self.child])
+        with contextlib.suppress(OSError):
+            self.connection.stream.shutdown(socket.SHUT_RD)  # `remote.py` ends with its standard input
+        process.end([self.child], GRACE_S)
         with contextlib.suppress(OSError):
             self.connection.stream.sendall(TRAILER.pack(MARK, self.child.returncode & 0xFF))
             self.connection.stream.shutdown(socket.SHUT_RDWR)
+        self.hangup.close()
         self.connection.close()
         os.close(self.pidfd)
 
 
-def _run_commands(rank_zero: Connection, listener: socket.socket, key: str) -> None:
+def _finish_all(commands: set[_Command]) -> None:
+    for command in commands:
+        command.finish()
+
+
+def _run_commands(rank_zero: Connection, listener: Listener) -> None:
     """Run commands, each until it or the process that asked for it ends; return when rank 0 is gone."""
     running: set[_Command] = set()
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        stack.callback(lambda: process.end(command.child for command in running))
+        stack.callback(_finish_all, running)
         selector.register(rank_zero.stream, selectors.EVENT_READ)
         selector.register(listener, selectors.EVENT_READ)
         while True:
-            for event, _ in selector.select():
+            for event, _ in selector.select(listener.timeout_s):
                 if event.fileobj is rank_zero.stream:
                     return
-                if event.fileobj is listener:
-                    connection = Connection(listener.accept()[0], HELLO_BYTES)
-                    message = _first_message(connection) or {}
-                    if message.get("key") != key:
-                        connection.close()
-                        continue
-                    environment, stream = without_launcher(os.environ), connection.stream
-                    child = process.start(["sh", "-c", message["command"]], environment, stream.fileno())
-                    command = _Command(connection, child, os.pidfd_open(child.pid))
-                    running.add(command)
-                    selector.register(stream, selectors.EVENT_READ, command)
-                    selector.register(command.pidfd, selectors.EVENT_READ, command)
-                elif event.data in running:  # else both events came at once
+                if event.data in running:  # else both events came at once, or `listener` has something to do
                     running.remove(event.data)
-                    selector.unregister(event.data.connection.stream)
+                    selector.unregister(event.data.hangup)
                     selector.unregister(event.data.pidfd)
                     event.data.finish()
+            connection = listener.accept()
+            if connection is None:
+                continue
+            message = _first_message(connection)
+            if message is None:
+                connection.close()
+                continue
+            try:
+                command = _Command.start(connection, message["command"])
+            except (OSError, Unavailable):  # the process that asked is gone, or there are too many processes
+                connection.close()
+                continue
+            running.add(command)
+            selector.register(command.hangup, selectors.EVENT_READ, command)
+            selector.register(command.pidfd, selectors.EVENT_READ, command)
 
 
 # ---- the program that launchers call instead of ssh
@@ -296,9 +377,16 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no process of this job runs on {host}", file=sys.stderr)
         return 255
     port, key = hosts["servers"][host]
-    with socket.create_connection((host, port), timeout=10.0) as stream:
-        Connection(stream).send({"key": key, "command": command})
+    try:
+        connection = connect((host, port), key, HELLO_S)
+    except OSError as error:
+        print(f"the process of this job on {host} does not answer: {error}", file=sys.stderr)
+        return 255
+    with connection.stream as stream:
+        connection.send({"command": command})
         stream.settimeout(None)
+        stream.recv(len(READY))
+        threading.Thread(target=_forward_input, args=(stream,), daemon=True).start()
         tail = b""
         while chunk := stream.recv(65536):
             tail += chunk
@@ -309,6 +397,13 @@ def main(arguments: Sequence[str]) -> int:
         return int(TRAILER.unpack(tail)[1])
     sys.stdout.buffer.write(tail)
     return 255
+
+
+def _forward_input(stream: socket.socket) -> None:
+    """Send the standard input to the command. Its end is not sent: the launchers of MPI start this without any."""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(sys.stdin.fileno(), 65536):
+            stream.sendall(chunk)
 
 
 # ---- messages, CPUs and addresses
@@ -330,15 +425,31 @@ def _set_affinity(cpus: list[int]) -> None:
         os.sched_setaffinity(0, cpus)
 
 
-def _given_address() -> tuple[str, int] | None:
-    """The address of rank 0 that the user has given."""
+def _given_place() -> dict[str, Any] | None:
+    """Where rank 0 is, as the user has given it; in the form of the file that rank 0 writes otherwise."""
     text = os.environ.get(RENDEZVOUS)
     if not text:
         return None
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65536):
         raise BadInput(f"{RENDEZVOUS} is {text[:60]!r}, wanted host:port of rank 0")
-    return host, int(port)
+    secret = os.environ.get(SECRET, "")
+    if len(secret) < SECRET_LENGTH:
+        found = f"found {len(secret)}" if secret else "it is not set"
+        raise BadInput(
+            f"{RENDEZVOUS} needs {SECRET} with {SECRET_LENGTH} or more characters, {found}; before the launcher say: "
+            f"export {SECRET}=$(openssl rand -hex 16) (srun and MPICH pass it on; Open MPI with mpirun -x {SECRET}; "
+            "for torchrun set the same value on every host)"
+        )
+    return {"addresses": [host], "port": int(port), "secret": secret}
+
+
+def _advice(given: dict[str, Any] | None) -> str:
+    """What to do when ranks do not meet."""
+    if given is None:
+        both = f"set {RENDEZVOUS}=host:port of rank 0 and {SECRET}"
+        return f"if the hosts do not share this folder, {both} for all ranks"
+    return f"check that rank 0 runs on {given['addresses'][0]}, and that all ranks have the same {SECRET}"
 
 
 def _address_file(info: RankInfo) -> Path:
@@ -347,10 +458,39 @@ def _address_file(info: RankInfo) -> Path:
     return Path(f".deepbench-rendezvous-{hashlib.sha256(chr(0).join(job).encode()).hexdigest()[:16]}")
 
 
+def _interfaces(info: RankInfo) -> list[str]:
+    """Where other ranks may reach this host: the loopback if all are here, else the address of each interface."""
+    local = os.environ.get(LOCAL_RANKS.get(info.launcher, ""))
+    is_alone = os.environ.get("SLURM_STEP_NUM_NODES") == "1" if info.launcher == "slurm" else local == str(info.ranks)
+    return ["127.0.0.1"] if is_alone else _addresses()
+
+
 def _addresses() -> list[str]:
-    """Where this host may be reached: its name, and the address of each interface, the loopback last."""
-    addresses = dict.fromkeys([socket.gethostname(), *describe.network_addresses().values()])
-    return sorted(addresses, key=lambda a: a.startswith("127."))
+    """The address of each interface of this host, the loopback last."""
+    return sorted(dict.fromkeys(describe.network_addresses().values()), key=_is_loopback) or ["127.0.0.1"]
+
+
+def _own_addresses(host: str) -> list[str]:
+    """The addresses of this host that others reach by this name."""
+    found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)}
+    own = sorted(filter(_is_own, found))
+    # A host may know its own name as a loopback address, or by the address of a router. Others then use another one.
+    is_reached_otherwise = host not in ("localhost", *own) and all(map(_is_loopback, own))
+    return _addresses() if is_reached_otherwise else own
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.")
+
+
+def _is_own(address: str) -> bool:
+    """Whether it is an address of this host."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+        return True
 
 
 if __name__ == "__main__":

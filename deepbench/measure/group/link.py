@@ -13,16 +13,20 @@ import socket
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from deepbench.measure.wire import Connection, Message
+from deepbench.measure import leftovers
+from deepbench.measure.wire import Connection, Message, connect
 
-# Where the coordinator is: `host:port:token`.
+# Where the coordinator is, and the secret that proves that a process is a rank of it: `host:port:secret`.
 COORDINATOR = "DEEPBENCH_COORDINATOR"
 # The rank of a process that the coordinator has started itself, and the number of ranks.
 RANK, RANKS = "DEEPBENCH_RANK", "DEEPBENCH_RANKS"
 
 CONNECT_S = 60.0
+
+# The phase that a rank enters when all ranks have joined the communicator of its library.
+JOINED = "inputs"
 
 # The variables in which launchers give a process its rank and the number of ranks.
 LAUNCHERS = {
@@ -66,6 +70,8 @@ class Group:
         self.address: str = connection.stream.getsockname()[0]
         """Where others reach this rank."""
         self._deadline_s: float | None = None
+        self._shared_memory = leftovers.shared_memory()
+        """What was there before any rank has loaded its library: it does so after `exchange_hosts`."""
         self.cpus = sorted(os.sched_getaffinity(0))
         """The CPUs that this rank may use, before it is pinned."""
         self.hosts: list[str] = []
@@ -93,7 +99,7 @@ class Group:
         """The coordinator's next message. Ends this process when the coordinator is gone."""
         message = self._connection.receive()
         if message is None:
-            os._exit(1)
+            self._leave()
         return message
 
     def phase(self, name: str) -> None:
@@ -116,7 +122,22 @@ class Group:
         """
         self._deadline_s = deadline_s
         self._restart_watchdog()
-        threading.Thread(target=_exit_when_closed, args=(self._connection.stream,), daemon=True).start()
+        threading.Thread(target=self._leave_when_closed, daemon=True).start()
+
+    def _leave_when_closed(self) -> None:
+        """Wait, without using the CPU, until the other end is gone."""
+        poll = select.poll()
+        poll.register(self._connection.stream, select.POLLRDHUP)
+        poll.poll()
+        self._leave()
+
+    def _leave(self) -> NoReturn:
+        """End this process without the destructors of its library, which may hang, and remove what it leaves.
+
+        A coordinator on this host does the same for ranks that are killed. Other hosts have nobody else.
+        """
+        leftovers.remove(leftovers.made_by(os.getpid(), self._shared_memory))
+        os._exit(1)
 
     def _restart_watchdog(self) -> None:
         if self._deadline_s is not None:
@@ -125,24 +146,13 @@ class Group:
 
 def join(environment: Mapping[str, str]) -> Group:
     """Connect to the coordinator that the environment names, and introduce this rank."""
-    address, _, token = environment[COORDINATOR].rpartition(":")
+    address, _, secret = environment[COORDINATOR].rpartition(":")
     host, _, port = address.rpartition(":")
     info = rank_info(environment)
     if info is None:
         raise RuntimeError(f"no launcher gives the rank of this process; it should set {RANK} or a similar variable")
-    stream = socket.create_connection((host, int(port)), timeout=CONNECT_S)
-    stream.settimeout(None)
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     here = socket.gethostname()
-    group = Group(Connection(stream), info, here)
+    group = Group(connect((host, int(port)), secret, CONNECT_S), info, here)
     hello = {"rank": info.rank, "ranks": info.ranks, "launcher": info.launcher}
-    group.send({"hello": {**hello, "token": token, "host": here, "pid": os.getpid()}})
+    group.send({"hello": {**hello, "host": here, "pid": os.getpid()}})
     return group
-
-
-def _exit_when_closed(stream: socket.socket) -> None:
-    """Wait, without using the CPU, until the other end is gone."""
-    poll = select.poll()
-    poll.register(stream, select.POLLRDHUP)
-    poll.poll()
-    os._exit(1)

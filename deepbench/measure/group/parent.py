@@ -22,12 +22,12 @@ from deepbench.core.backend import GroupBackend, find_backend
 from deepbench.core.errors import Unsupported
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
-from deepbench.measure import launch, process
+from deepbench.measure import launch, leftovers, process
 from deepbench.measure.group import link
-from deepbench.measure.wire import Connection, Message
+from deepbench.measure.wire import Connection, Listener, Message
 from deepbench.native import mpi
 
-# Ranks are asked to end before they are killed, so that launchers can clean up their shared memory.
+# Launchers and remote shells are asked to end before they are killed, so that they can clean up.
 GRACE_S = 2.0
 
 # A rank finds the address of the coordinator in its environment.
@@ -75,6 +75,15 @@ class Rank:
     is_waiting: bool = False
     """Whether it waits for the values of all ranks."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine: in another namespace the number may belong to any process."""
+        if self.host != socket.gethostname() or self.pid <= 1:
+            return False
+        with contextlib.suppress(OSError):
+            return b"deepbench.measure.group.rank" in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        return False
+
 
 @dataclass
 class Coordinator:
@@ -97,54 +106,54 @@ class Coordinator:
 
     def run(self) -> process.Ending:
         """Start the ranks, carry messages until one sends a record, and end them."""
-        token = secrets.token_hex(16)
+        secret = secrets.token_hex(32)
         try:
             with (
                 socket.create_server((self.address, 0), backlog=max(128, self.ranks)) as listener,
-                # Launchers that are killed leave the folders of their sessions behind.
-                tempfile.TemporaryDirectory(prefix="deepbench-", ignore_cleanup_errors=True) as scratch,
+                leftovers.scratch() as scratch,
                 tempfile.TemporaryFile() as output,
             ):
                 try:
-                    self._start(listener, token, scratch, output)
-                    return self._serve(listener, token, output)
+                    self._start(listener, secret, scratch, output)
+                    return self._serve(listener, secret, scratch, output)
                 finally:
-                    self._end()
+                    self._end(scratch)
         except OSError as error:
             return process.Ending(reason=f"cannot start a group from {self.address}: {error}")
 
-    def _start(self, listener: socket.socket, token: str, scratch: str, output: IO[bytes]) -> None:
+    def _start(self, listener: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]) -> None:
         """Start one launcher, or every rank by itself."""
-        shared = {**self.environment, link.COORDINATOR: f"{self.address}:{listener.getsockname()[1]}:{token}"}
+        shared = {**self.environment, link.COORDINATOR: f"{self.address}:{listener.getsockname()[1]}:{secret}"}
         if not self.hosts:
-            shared["TMPDIR"] = scratch
+            shared["TMPDIR"] = str(scratch.folder)  # launchers that are killed leave folders behind
         if self.launcher is not None:
             self._children = [process.start([*self.launcher, *RANK_COMMAND], shared, output)]
             return
         for rank in range(self.ranks):
             environment = {**shared, link.RANK: str(rank), link.RANKS: str(self.ranks)}
-            command = RANK_COMMAND
             if self.hosts:
-                command = launch.on_host(self.hosts[rank * len(self.hosts) // self.ranks], environment, command)
-            self._children.append(process.start(command, environment, output))
+                host = self.hosts[rank * len(self.hosts) // self.ranks]
+                command, request = launch.on_host(host, environment, RANK_COMMAND)
+                child = process.start(command, environment, output, request=request)
+            else:
+                child = process.start(RANK_COMMAND, environment, output)
+            self._children.append(child)
 
-    def _serve(self, listener: socket.socket, token: str, output: IO[bytes]) -> process.Ending:
-        self._last_sign = time.monotonic()
-        with selectors.DefaultSelector() as selector:
+    def _serve(
+        self, listening: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]
+    ) -> process.Ending:
+        self._last_sign = checked = time.monotonic()
+        with Listener([listening], secret, self.ranks) as listener, selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
             while True:
                 left_s = self._last_sign + self.request.timeout_s - time.monotonic()
                 events = selector.select(max(0.0, min(CHECK_S, left_s)))
-                for key, _ in events:
-                    if key.fileobj is listener:
-                        stream, _ = listener.accept()
-                        stream.settimeout(self.request.timeout_s)
-                        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                        selector.register(stream, selectors.EVENT_READ, Rank(Connection(stream)))
-                        continue
-                    rank: Rank = key.data
+                heard: list[Rank] = [key.data for key, _ in events if key.fileobj is not listener]
+                for rank in heard:
                     messages = rank.connection.receive_available()
-                    accepted, ending = self._handle(rank, messages or [], token)
+                    accepted, ending = self._handle(rank, messages or [])
+                    if rank.phase == link.JOINED and rank.is_local:
+                        scratch.look(rank.pid)
                     if ending is None and messages is None and rank.number in self._ranks:
                         ending = self._ended(f"{_name(rank)} ended during: {rank.phase}", output, rank.number)
                     if ending is not None:
@@ -152,24 +161,33 @@ class Coordinator:
                     if messages is None or not accepted:
                         selector.unregister(rank.connection.stream)
                         rank.connection.close()
-                ending = (None if events else self._check_processes(output)) or self._check_limits(output)
+                if (connection := listener.accept()) is not None:
+                    connection.stream.settimeout(self.request.timeout_s)
+                    selector.register(connection.stream, selectors.EVENT_READ, Rank(connection))
+                now = time.monotonic()
+                if heard:
+                    checked = now
+                ending = None
+                if not events or now - checked > CHECK_S:  # strangers may cause events all the time
+                    ending, checked = self._check_processes(output), now
+                ending = ending or self._check_limits(output)
                 if ending is not None:
                     return ending
 
-    def _handle(self, rank: Rank, messages: Sequence[Message], token: str) -> tuple[bool, process.Ending | None]:
+    def _handle(self, rank: Rank, messages: Sequence[Message]) -> tuple[bool, process.Ending | None]:
         """Do what messages ask for: whether the sender belongs to the group, and how the case ends, if it does."""
         for message in map(sanitized, messages):
-            if rank.number not in self._ranks and not self._accept(rank, message, token):
+            if rank.number not in self._ranks and not self._accept(rank, message):
                 return False, None
             self._last_sign = time.monotonic()
             if (ending := self._answer(rank, message)) is not None:
                 return True, ending
         return True, None
 
-    def _accept(self, rank: Rank, message: Message, token: str) -> bool:
-        """Whether the first message of a connection comes from a rank of this group."""
+    def _accept(self, rank: Rank, message: Message) -> bool:
+        """Whether the first message of a connection makes it a rank of this group."""
         hello = message.get("hello")
-        if not isinstance(hello, dict) or hello.get("token") != token:
+        if not isinstance(hello, dict):
             return False
         number, pid = hello.get("rank"), hello.get("pid")
         if not isinstance(number, int) or not isinstance(pid, int) or not number >= 0 or number in self._ranks:
@@ -243,28 +261,23 @@ class Coordinator:
         code = next((child.returncode for child in children if child.returncode), None)
         if code is not None:
             reason += f", {process.exit_status(code)}"
-        return process.Ending(reason=reason + process.last_output(output), was_killed=True)
+        return process.failure(reason, output, was_killed=True)
 
-    def _end(self) -> None:
+    def _end(self, scratch: leftovers.Scratch) -> None:
         """End all ranks: those on this machine at once, others through the closed connection."""
+        local = [rank for rank in self._ranks.values() if rank.is_local]
+        for rank in local:
+            scratch.look(rank.pid)
         for rank in self._ranks.values():
             rank.connection.close()
-            if rank.host == socket.gethostname() and rank.pid > 1 and _is_rank(rank.pid):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(rank.pid, signal.SIGKILL)
-        process.end(self._children, GRACE_S if self.launcher else 0.0)
+        for rank in local:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(rank.pid, signal.SIGKILL)
+        process.end(self._children, GRACE_S if self.launcher or self.hosts else 0.0)
 
 
 def _name(rank: Rank) -> str:
     return f"rank {rank.number} on {rank.host}"
-
-
-def _is_rank(pid: int) -> bool:
-    """Whether this process is a rank: in another namespace the number may belong to any process."""
-    try:
-        return b"deepbench.measure.group.rank" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def _send(rank: Rank, message: Message) -> None:

@@ -57,12 +57,14 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         group.phase("join")
         backend.join(group, case)
         findings.group = describe_group(group, backend)
-        group.phase("inputs")
+        group.phase(link.JOINED)
         integers = op.integer_bound(case) >= 1  # their sums are exact in any order as long as they fit the type
         arrays = {rank: op.rank_operands(case, rank, integers) for rank in ranks}
         group.phase("prepare")
         part = Part.prepare(group, op, backend, case, arrays)
-        findings.prepared = steps.Finding(notes=op.facts(case) | part.kernel.notes)
+        findings.prepared = steps.Finding(
+            notes=op.facts(case) | part.kernel.notes, warnings=steps.loop_warnings(part.kernel)
+        )
         group.phase("first call")
         first = part.first_call()
         group.phase("check")

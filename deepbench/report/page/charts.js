@@ -292,13 +292,18 @@ const CHARTS = [
       timed(rows)
         .filter((r) => isFastest(r) && r.flop)
         .forEach((r) => {
-          const byPrecision = byProblem.get(problemKey(r)) || {};
-          if (!byPrecision[r.precision] || r.time_s < byPrecision[r.precision].time_s) byPrecision[r.precision] = r;
+          const byPrecision = byProblem.get(problemKey(r)) || new Map();
+          const known = byPrecision.get(r.precision);
+          if (!known || r.time_s < known.time_s) byPrecision.set(r.precision, r);
           byProblem.set(problemKey(r), byPrecision);
         });
       return [...byProblem.values()]
-        .filter(({ f32 }) => f32)
-        .flatMap(({ f32, ...others }) => Object.values(others).map((r) => ({ ...r, speedUp: f32.time_s / r.time_s })));
+        .filter((byPrecision) => byPrecision.has("f32"))
+        .flatMap((byPrecision) =>
+          [...byPrecision.values()]
+            .filter((r) => r.precision !== "f32")
+            .map((r) => ({ ...r, speedUp: byPrecision.get("f32").time_s / r.time_s })),
+        );
     },
     draw: (rows) => [
       [

@@ -24,7 +24,7 @@ from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
 from deepbench.report.notes import ONE_PROCESS
 from deepbench.results import published
-from deepbench.results.file import ResultFile
+from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, summarize
 
 # Columns of `export.row` that a page has too.
@@ -55,7 +55,10 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "incomplete": file.incomplete,
         "machine": _machine(file, imported),
         "libraries": _libraries(file),
-        "sentences": _sentences(summaries, groups, nearest, known),
+        "sentences": [
+            *_sentences(summaries, groups, nearest, known),
+            *[f"Left out: {damage_text(file.damaged)} of the file."] * bool(file.damaged),
+        ],
         "columns": _by_column(_rows(summaries, groups, nearest)),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],

@@ -149,7 +149,9 @@ const COLUMNS = [
 function fieldsOf(selectedRows) {
   const ops = distinct(selectedRows.map((r) => r.op));
   if (ops.length !== 1) return [];
-  const names = distinct(content.files.flatMap((file) => file.fields_of[ops[0]] ?? []));
+  /* An operation may have the name of a property that every object has, such as constructor. */
+  const ofFile = (file) => (Object.hasOwn(file.fields_of, ops[0]) ? file.fields_of[ops[0]] : []);
+  const names = distinct(content.files.flatMap(ofFile));
   return names.filter((name) => distinct(selectedRows.map((r) => r[fieldKey(name)])).length > 1);
 }
 

@@ -175,30 +175,31 @@ function addFamilyChart(rows) {
 }
 
 /* Two machines. Their data are scripts next to the page, so that it also works from a folder without a server. */
-const BITS = {
-  f32: 32,
-  float32: 32,
-  tf32: 19,
-  bf16: 16,
-  f16: 16,
-  f16f16: 16,
-  float16_mixed: 16,
-  float16_storage: 16,
-  i8: 8,
-  i8u8: 8,
-  int8: 8,
-};
+const BITS = new Map([
+  ["f32", 32],
+  ["float32", 32],
+  ["tf32", 19],
+  ["bf16", 16],
+  ["f16", 16],
+  ["f16f16", 16],
+  ["float16_mixed", 16],
+  ["float16_storage", 16],
+  ["i8", 8],
+  ["i8u8", 8],
+  ["int8", 8],
+]);
+/* Maps, because a file may have the name of a property that every object has, such as constructor. */
+window.deepbench ??= new Map();
 const load = (file) =>
   new Promise((resolve, reject) => {
-    window.deepbench ??= {};
-    if (window.deepbench[file]) {
-      resolve(window.deepbench[file]);
+    if (window.deepbench.has(file)) {
+      resolve(window.deepbench.get(file));
       return;
     }
     document.head.append(
       element("script", {
         src: `data/${file}.js`,
-        onload: () => resolve(window.deepbench[file]),
+        onload: () => resolve(window.deepbench.get(file)),
         onerror: () => reject(new Error(file)),
       }),
     );
@@ -207,7 +208,7 @@ const load = (file) =>
 /* Pairs of rows of the same problem, each with its fastest library. Precisions are equal, or else equally wide. */
 function commonProblems(a, b) {
   const exact = (r) => `${r.op}|${r.title}|${r.precision}`,
-    sameBits = (r) => `${r.op}|${r.title}|${BITS[r.precision] ?? r.precision}`;
+    sameBits = (r) => `${r.op}|${r.title}|${BITS.get(r.precision) ?? r.precision}`;
   const fastest = (machine, keyOf) =>
     new Map(
       [...groupBy(machine.rows, keyOf)].map(([key, members]) => [

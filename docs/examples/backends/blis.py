@@ -21,7 +21,7 @@ class BLIS(Backend):
     path_variable = "DEEPBENCH_BLIS_PATH"
     thread_variables = ("BLIS_NUM_THREADS",)
     override_variables = ("BLIS_JC_NT", "BLIS_PC_NT", "BLIS_IC_NT", "BLIS_JR_NT", "BLIS_IR_NT")
-    tuning_prefixes = ("BLIS_",)
+    tuning_variables = ("BLIS_*",)
 
     def open(self) -> dict[str, Any]:
         self.library = library.load(

@@ -7,7 +7,7 @@ from deepbench.measure import launch, sides
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import read_words
-from deepbench.results.file import ResultFile
+from deepbench.results.file import ResultFile, read_results
 from tests import samples
 
 
@@ -143,4 +143,4 @@ def test_the_gate_measures_again_with_a_named_library_only_if_trusted(tmp_path, 
         file = named(path)
         paths.append(samples.write(tmp_path / name, file.records, file.header))
     with pytest.raises(BadInput, match=f"DEEPBENCH_MKL_PATH={library}.*add --trust {paths[0]}"):
-        gate._measure_again(*paths, [TEXT], 0.02, False, False)
+        gate._measure_again(*map(read_results, paths), [TEXT], 0.02, False, False)

@@ -123,11 +123,11 @@ class CollectiveOp(Op):
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """Not used: each rank computes what it must receive (`expected`)."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} has no reference for all ranks together; use expected()")
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Not used: each rank compares with `compare_rank`."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} is compared rank by rank; use compare_rank()")
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """Floating-point types that are sent as they are."""

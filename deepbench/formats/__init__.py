@@ -8,6 +8,7 @@ reported and skipped.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -85,7 +86,7 @@ class ImportedFile:
     """What was skipped, each with the reason."""
 
 
-class Format:
+class Format(ABC):
     """One format. Subclass it, and end the file with `FORMAT = MyFormat()`."""
 
     name: str
@@ -93,13 +94,13 @@ class Format:
     about: str
     """Which of its outputs."""
 
+    @abstractmethod
     def matches(self, text: str) -> bool:
         """Whether the text has this format."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         """The cases in the text; `BadInput` if it lacks something that `options` can provide."""
-        raise NotImplementedError
 
 
 def formats() -> dict[str, Format]:

@@ -120,9 +120,8 @@ def scratch() -> Iterator[Scratch]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     draft = folder / f"{JOURNAL}.new"
     with open(draft, "x", encoding="utf-8") as journal:
-        with contextlib.suppress(
-            OSError
-        ):  # some network file systems have no locks; then nobody takes it for abandoned
+        # Some network file systems have no locks. Then the journal has no name by which another run could find it.
+        with contextlib.suppress(OSError):
             fcntl.flock(journal, fcntl.LOCK_EX)
             draft.replace(folder / JOURNAL)  # others look at it only under this name, when it is locked
         found = Scratch(folder, journal)

@@ -33,6 +33,10 @@ TAIL_BYTES, LONGEST_QUOTE = 600, 200
 # What libraries print before they end themselves because an allocation failed.
 NO_MEMORY = re.compile(r"bad_alloc|cannot allocate memory|out of memory|memory allocation|memoryerror", re.IGNORECASE)
 
+# What to do where the system does not start a process.
+REMEDIES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit: ulimit -n 1024")
+REMEDIES[errno.ENOMEM] = "free some memory"
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
 
@@ -78,7 +82,7 @@ def start(
             "end other programs, or raise the limit (ulimit -u, or pids.max of the container)",
         ) from None
     except OSError as error:
-        remedy = "free some memory" if error.errno == errno.ENOMEM else "check that this program exists and runs"
+        remedy = REMEDIES.get(error.errno or 0, "check that this program exists and runs")
         raise Unavailable(f"cannot start {command[0]}: {error.strerror}", remedy) from None
     if child.stdin is not None and request is not None:
         with contextlib.suppress(BrokenPipeError):  # it has ended, and its exit code tells why

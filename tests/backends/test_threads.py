@@ -96,7 +96,7 @@ def test_variables_of_all_libraries_are_known():
     assert {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} <= set(variables.thread_variables())
     assert {"GOTO_NUM_THREADS", "MKL_THREADING_LAYER", "OMP_PLACES"} <= set(variables.override_variables())
     assert {"OMP_DYNAMIC": "false", "MKL_DYNAMIC": "FALSE"}.items() <= variables.fixed_variables().items()
-    names = ["MKL_VERBOSE", "ONEDNN_VERBOSE", "NCCL_ALGO", "I_MPI_PIN", "CUDA_CACHE_PATH", "CUBLASLT_LOG_LEVEL"]
+    names = ["MKL_VERBOSE", "ONEDNN_VERBOSE", "NCCL_ALGO", "I_MPI_PIN", "CUDA_CACHE_MAXSIZE", "CUBLASLT_LOG_LEVEL"]
     assert set(names) == set(variables.tuning(dict.fromkeys([*names, "HOME"], "1")))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -50,9 +51,9 @@ class GpuBackend(Backend):
     def start(self) -> None:
         """Create `handle` and whatever else the library needs first."""
 
+    @abstractmethod
     def version(self) -> str:
         """The library's version, from the library."""
-        raise NotImplementedError
 
     def cache_bytes(self) -> int | None:
         """The L2 cache of the GPU."""

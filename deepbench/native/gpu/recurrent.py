@@ -8,6 +8,7 @@ before timing starts.
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,7 +48,7 @@ class Spaces:
     workspace: Memory
 
 
-class Layer:
+class Layer(ABC):
     """The data of one layer on the GPU, and its kernels by algorithm. Subclasses call the library.
 
     `GATES` gives, for each cell, the library's positions of our gates: i, f, g, o of an LSTM; u, r, g of a GRU.
@@ -82,33 +83,33 @@ class Layer:
 
     # ---- calls of the library
 
+    @abstractmethod
     def data(self, width: int) -> ctypes.c_void_p:
         """A descriptor of data (T, N, width), all sequences of one length."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state(self) -> ctypes.c_void_p:
         """A descriptor of a state (1, N, H)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self, algorithm: Any) -> Description:
         """This layer with one algorithm; `Unsupported` if the library does not have it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def place(self, layer: Description, number: int, block: int) -> tuple[int | None, int | None]:
         """Offsets in bytes of a matrix and its bias in the block of weights at address `block`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, layer: Description, spaces: Spaces) -> Call:
         """The forward pass."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward_data(self, layer: Description, spaces: Spaces) -> Call:
         """The gradients of x, h0 and c0; needs the forward pass."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward_weights(self, layer: Description, spaces: Spaces) -> Call:
         """The gradient of the weights; needs the gradients of the data."""
-        raise NotImplementedError
 
     # ---- the same in all libraries
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from abc import ABC, abstractmethod
 from typing import Any
 
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 from deepbench.native.gpu.runtime import Runtime
 
 
-class Sensors:
+class Sensors(ABC):
     """The sensors of one GPU. Every value is None if the GPU does not report it."""
 
     def __init__(self, gpu: Runtime) -> None:
         self._gpu = gpu
         self._device = self._find()
 
+    @abstractmethod
     def _find(self) -> ctypes.c_void_p:
         """The management library's handle of this GPU; raises if there is none."""
-        raise NotImplementedError
 
     def conditions(self) -> dict[str, Any]:
         """The state of the GPU now."""
@@ -33,29 +34,29 @@ class Sensors:
             "other_processes": self.other_processes(),
         }
 
+    @abstractmethod
     def clock_mhz(self, which: str) -> float | None:
         """The clock of the multiprocessors, `now` or the `highest`, or of the `memory`."""
-        raise NotImplementedError
 
     def limited_by(self) -> list[str] | None:
         """Reasons why the clocks are lower than they could be."""
         return None
 
+    @abstractmethod
     def watts(self) -> float | None:
         """Power."""
-        raise NotImplementedError
 
+    @abstractmethod
     def celsius(self) -> float | None:
         """Temperature."""
-        raise NotImplementedError
 
+    @abstractmethod
     def other_processes(self) -> int | None:
         """Number of other processes that compute on this GPU."""
-        raise NotImplementedError
 
+    @abstractmethod
     def energy_mj(self) -> float | None:
         """Millijoules since the driver was loaded."""
-        raise NotImplementedError
 
     def driver_version(self) -> str | None:
         """Version of the driver."""

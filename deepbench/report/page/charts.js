@@ -116,6 +116,8 @@ const settingsOf = (row) =>
     .filter((w) => w.includes("="))
     .map((w) => ` ${w}`)
     .join("");
+/* The choice of an operation among those that have such a row. */
+const operationsOf = (rows, has) => [["op", "Operation", distinct(timed(rows).filter(has).map((r) => r.op))]];
 const collectiveName = (r) => `${r.library} ${r.ranks} ranks ${r.precision}${settingsOf(r)}`;
 /* Cases with the same key differ in precision or library only. */
 const problemKey = (r) => `${r.op}|${r.title}|${r.device}|${r.threads}`;
@@ -430,17 +432,7 @@ const CHARTS = [
     id: "latency",
     title: "All-reduce time",
     text: "Time of an all-reduce, or another collective, against the bytes of each rank.",
-    choices: (rows) => [
-      [
-        "op",
-        "Operation",
-        distinct(
-          timed(rows)
-            .filter((r) => r.bus_bytes_per_s || r.ranks)
-            .map((r) => r.op),
-        ),
-      ],
-    ],
+    choices: (rows) => operationsOf(rows, (r) => r.bus_bytes_per_s || r.ranks),
     rows: (rows, selected) =>
       timed(rows)
         .filter((r) => r.ranks && r.op === selected.op)
@@ -460,17 +452,7 @@ const CHARTS = [
     id: "bus",
     title: "All-reduce bus bandwidth",
     text: "Bus bandwidth, as nccl-tests defines it, against the bytes of each rank.",
-    choices: (rows) => [
-      [
-        "op",
-        "Operation",
-        distinct(
-          timed(rows)
-            .filter((r) => r.bus_bytes_per_s)
-            .map((r) => r.op),
-        ),
-      ],
-    ],
+    choices: (rows) => operationsOf(rows, (r) => r.bus_bytes_per_s),
     rows: (rows, selected) =>
       timed(rows)
         .filter((r) => r.bus_bytes_per_s && r.op === selected.op)

@@ -11,12 +11,12 @@ from deepbench.cli.interrupts import interruptible
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output
 
-# Processes per case: enough to deal out two sides of five in many ways.
-MANY, FEW = 24, 12
+# Heats per case, of two processes each: enough to draw sides of five in many ways.
+MANY, FEW = 12, 7
 
 
 @cli.command(context_settings=HELP, short_help="Measure how reliable comparisons on this machine are.")
-@click.option("--quick", is_flag=True, help=f"{FEW} processes per case instead of {MANY}.")
+@click.option("--quick", is_flag=True, help=f"{FEW} heats per case instead of {MANY}.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def selftest(quick: bool, as_json: bool) -> None:
     """Measure how often a comparison on this machine errs, and the smallest change that it detects.

@@ -1,8 +1,9 @@
 """How often does DeepBench report a change that does not exist here, and what is the smallest change it finds?
 
-Every case is measured in many processes of unchanged code. The processes are split at random into two sides, many
-times, and each split is compared by the code of `compare`: every `faster` or `slower` is a false alarm. With the times
-of one side increased by a few percent, the share of `slower` is the power to detect that change.
+Every case is measured in heats of two rivals with equal code. Comparisons of two runs are simulated with the times of
+the processes, split at random into two sides; comparisons in heats with the ratios of some heats drawn at random. Each
+is judged by the code of `compare`: every `faster` or `slower` is a false alarm. With the times of one side increased by
+a few percent, the share of `slower` is the power to detect that change.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from dataclasses import dataclass
 from statistics import mean, median, variance
 from typing import Any, TypedDict, cast
 
+from deepbench.core import stats
 from deepbench.judge import compare
 from deepbench.machine import remembered
 from deepbench.results.file import ResultFile
 
-# Processes per side, as `run --ab` starts with, and the number of splits.
+# Processes per side, as `run --ab` starts with, and the number of comparisons that are drawn.
 PROCESSES, SPLITS = 5, 400
 
 # Changes that are tried, and how often one must be found to count as found.
@@ -52,40 +54,60 @@ class Sensitivity:
     case: str
     rates: VerdictRates
     """For unchanged code."""
+    half_width: float
+    """Median half width of the 95 % interval of the ratio: 0.01 is ±1 %."""
     smallest: float | None
     """The smallest of CHANGES that is found nine times out of ten; None if none is."""
 
 
-def sensitivity(case: str, times: Sequence[float], interleaved: bool, margin: float, seed: int = 1) -> Sensitivity:
-    """False alarms and power of comparisons with `PROCESSES` processes per side, whose splits depend on `seed`.
+Draw = Callable[[float, random.Random], stats.Difference]
+"""Two random sides with equal code, the second slower by this share: their difference."""
 
-    `times` has the seconds per call of each process, in the order of measurement; if the sides are `interleaved`,
-    neighbouring processes are a pair.
+
+def two_runs(times_s: Sequence[float]) -> Draw:
+    """Comparisons of two runs with `PROCESSES` processes each, from the seconds per call of many processes."""
+
+    def draw(change: float, rng: random.Random) -> stats.Difference:
+        drawn = rng.sample(list(times_s), 2 * PROCESSES)
+        a, b = drawn[:PROCESSES], [t * (1 + change) for t in drawn[PROCESSES:]]
+        difference = stats.faster_half_difference(a, b)
+        assert difference is not None, "PROCESSES are enough"
+        return difference
+
+    return draw
+
+
+def in_heats(log_ratios: Sequence[float]) -> Draw:
+    """Comparisons in `PROCESSES` heats, from the logarithms of the ratios of many heats.
+
+    Either rival may be the second side, so each ratio has a random sign.
     """
-    rates = verdict_rates(times, 0.0, interleaved, margin, seed)
-    smallest = next((c for c in CHANGES if verdict_rates(times, c, interleaved, margin, seed).slower >= POWER), None)
-    return Sensitivity(case, rates, smallest)
+
+    def draw(change: float, rng: random.Random) -> stats.Difference:
+        drawn = [rng.choice((-1, 1)) * ratio for ratio in rng.sample(list(log_ratios), PROCESSES)]
+        difference = stats.difference_of_pairs([ratio + math.log1p(change) for ratio in drawn])
+        assert difference is not None, "PROCESSES are enough"
+        return difference
+
+    return draw
 
 
-def verdict_rates(times: Sequence[float], change: float, interleaved: bool, margin: float, seed: int) -> VerdictRates:
+def sensitivity(case: str, draw: Draw, margin: float, seed: int = 1) -> Sensitivity:
+    """False alarms, intervals and power of comparisons that are drawn with this seed."""
+    rng = random.Random(seed)
+    widths = [low_high[1] - low_high[0] for low_high in (draw(0.0, rng).interval() for _ in range(SPLITS))]
+    smallest = next((c for c in CHANGES if verdict_rates(draw, c, margin, seed).slower >= POWER), None)
+    return Sensitivity(case, verdict_rates(draw, 0.0, margin, seed), median(widths) / 2, smallest)
+
+
+def verdict_rates(draw: Draw, change: float, margin: float, seed: int) -> VerdictRates:
     """The share of each verdict if the second side is slower by `change`."""
     rng = random.Random(seed)
     counts = dict.fromkeys(compare.VERDICTS, 0)
     for _ in range(SPLITS):
-        a, b = _split(times, interleaved, rng)
-        difference, _ = compare.difference_of(a, [t * (1 + change) for t in b], interleaved)
-        if difference is not None:
-            counts[compare.verdict_of(difference, difference.p, margin)] += 1
+        difference = draw(change, rng)
+        counts[compare.verdict_of(difference, difference.p, margin)] += 1
     return VerdictRates(*(counts[v] / SPLITS for v in compare.VERDICTS))
-
-
-def _split(times: Sequence[float], interleaved: bool, rng: random.Random) -> tuple[list[float], list[float]]:
-    if not interleaved:
-        drawn = rng.sample(list(times), 2 * PROCESSES)
-        return drawn[:PROCESSES], drawn[PROCESSES:]
-    pairs = [times[i : i + 2] for i in range(0, len(times) - 1, 2)]
-    drawn_pairs = [rng.sample(list(pair), 2) for pair in rng.sample(pairs, min(PROCESSES, len(pairs)))]
-    return [a for a, _ in drawn_pairs], [b for _, b in drawn_pairs]
 
 
 def between_sessions(sessions: Sequence[Mapping[str, Sequence[float]]]) -> float | None:
@@ -231,8 +253,8 @@ class Findings:
     """Seconds per call of each process, by case."""
     separate: list[Sensitivity]
     """Of two files measured one after the other."""
-    interleaved: list[Sensitivity]
-    """Of two sides of one run."""
+    in_heats: list[Sensitivity]
+    """Of two sides of one run, which meet in heats."""
     loop_s: float
     """What the harness adds to a call."""
     loop: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -404,19 +404,6 @@ def remeasure(file: ResultFile, cases: Sequence[str], path: Path) -> ResultFile:
     with Session(read_results(path), store) as session:
         session.run()
         return session.file
-
-
-def measure_rounds(
-    cases: Sequence[Case], rounds: int, rules: Rules, timeout_s: float, progress: Progress, shuffled: bool = False
-) -> Iterator[tuple[Case, Record]]:
-    """Measure each case in so many rounds without keeping the records: for probes and self-tests."""
-    total, begin = rounds * len(cases), time.monotonic()
-    for number in range(1, rounds + 1):
-        for i, case in enumerate(random.sample(cases, len(cases)) if shuffled else cases):
-            done = (number - 1) * len(cases) + i
-            left_s = (time.monotonic() - begin) / done * (total - done) if done else None
-            progress(Step(f"round {number}  {case.text}", done, total, left_s))
-            yield case, measure_case(case, number, rules, timeout_s)
 
 
 def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress) -> list[Limit]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deepbench.core import stats
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, thread_count
 from deepbench.core.errors import BadInput
@@ -214,8 +215,11 @@ def queue(
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     """Whether the rounds so far show that the sides differ, or that they are the same."""
     difference, _ = compare.difference_of_rounds(a, b, True)
-    if difference is None:
-        return False
+    return difference is not None and is_decided(difference, margin)
+
+
+def is_decided(difference: stats.Difference, margin: float) -> bool:
+    """Whether a difference needs no further rounds."""
     clear = difference.p < EARLY and compare.verdict_of(difference, difference.p, margin) != "cannot tell"
     return clear or compare.verdict_of(difference, 1.0, margin) == "same"
 

@@ -14,14 +14,14 @@ MOST_FALSE_ALARMS, MOST_DISTURBED, MOST_CORE_RATIO, MOST_LOOP_S = 0.05, 0.05, 1.
 # The median detectable change of a quiet machine, at most.
 GOOD_CHANGE = 0.05
 
-SEPARATE, IN_TURN = "two files measured one after the other", "two sides measured in turn (run --ab, --against)"
+SEPARATE, IN_TURN = "two files measured one after the other", "two sides that meet in heats (run --ab, --against)"
 
 
 def page(findings: Findings) -> list[str]:
     """Sentences, one per line; advice begins with an arrow."""
     return [
         *_false_alarms(SEPARATE, findings.separate),
-        *_false_alarms(IN_TURN, findings.interleaved),
+        *_false_alarms(IN_TURN, findings.in_heats),
         *_power(findings),
         *_sessions(findings),
         *_harness(findings),
@@ -37,27 +37,29 @@ def _false_alarms(how: str, cases: list[Sensitivity]) -> list[str]:
     same = sum(c.rates.same for c in cases) / len(cases)
     lines = [
         f"False alarms, {how}, {selftest.PROCESSES} processes per side: unchanged code was called faster or slower in "
-        f"{units.percent(share, 1)} of comparisons, same in {units.percent(same)}, cannot tell in the rest."
+        f"{units.percent(share, 1)} of comparisons, same in {units.percent(same)}, cannot tell in the rest.",
+        f"Intervals of the ratio, {how}: {units.plus_minus(median(c.half_width for c in cases))} in the median case, "
+        f"{units.plus_minus(max(c.half_width for c in cases))} in the worst.",
     ]
     if share > MOST_FALSE_ALARMS:
         worst = max(cases, key=lambda c: c.rates.false_alarms)
         lines.append(
             f"→ Above {units.percent(MOST_FALSE_ALARMS)} is too often; worst case: {worst.case}. Take more rounds "
-            "(--rounds 10), pin threads (--set pin=cores), and measure both sides in turn."
+            "(--rounds 10), pin threads (--set pin=cores), and let both sides meet in heats."
         )
     return lines
 
 
 def _power(findings: Findings) -> list[str]:
     lines = []
-    for how, cases in ((SEPARATE, findings.separate), (IN_TURN, findings.interleaved)):
+    for how, cases in ((SEPARATE, findings.separate), (IN_TURN, findings.in_heats)):
         smallest = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
         if smallest:
             lines.append(
                 f"Smallest slowdown detected 9 times out of 10, {how}: median case {_change(median(smallest))}, "
                 f"worst case {_change(max(smallest))}."
             )
-    known = [c.smallest for c in findings.interleaved if c.smallest is not None]
+    known = [c.smallest for c in findings.in_heats if c.smallest is not None]
     if not known or median(known) > GOOD_CHANGE:
         lines.append(
             "→ This machine is noisy: other programs or virtual machines use its cores. Stop them, measure at a "
@@ -131,7 +133,7 @@ def _cold(cold: ColdProof | None) -> list[str]:
 
 def table(findings: Findings) -> Table:
     """One row per case."""
-    in_turn = {c.case: c for c in findings.interleaved}
+    in_heats = {c.case: c for c in findings.in_heats}
     rows: list[dict[str, Cell]] = [
         {
             "case": c.case,
@@ -139,15 +141,17 @@ def table(findings: Findings) -> Table:
             "spread": stats.faster_half_range(findings.times[c.case]) / stats.lower_quartile(findings.times[c.case]),
             "false alarms": c.rates.false_alarms,
             "finds": c.smallest,
-            "false alarms in turn": in_turn[c.case].rates.false_alarms if c.case in in_turn else None,
-            "finds in turn": in_turn[c.case].smallest if c.case in in_turn else None,
+            "false alarms in heats": in_heats[c.case].rates.false_alarms if c.case in in_heats else None,
+            "interval in heats": in_heats[c.case].half_width if c.case in in_heats else None,
+            "finds in heats": in_heats[c.case].smallest if c.case in in_heats else None,
         }
         for c in findings.separate
     ]
     columns = [
         *(Column("case"), number("time", units.seconds), number("spread", _share)),
         *(number("false alarms", _share), number("finds", _change, "detects")),
-        *(number("false alarms in turn", _share), number("finds in turn", _change, "detects in turn")),
+        *(number("false alarms in heats", _share), number("interval in heats", units.plus_minus, "± in heats")),
+        number("finds in heats", _change, "detects in heats"),
     ]
     note = "spread: of the faster half of the processes; detects: smallest slowdown detected 9 times out of 10."
     return Table(columns, rows, [note])

@@ -1,5 +1,6 @@
 """The numbers of a self-test from given times, and what is remembered of a machine."""
 
+import math
 import random
 
 import pytest
@@ -14,31 +15,52 @@ def noisy(spread, count=40, seed=1):
     return [rng.lognormvariate(0, spread) for _ in range(count)]
 
 
-@pytest.mark.parametrize("paired", [False, True])
-def test_a_quiet_machine_finds_a_small_change_and_has_no_false_alarms(paired):
-    result = selftest.sensitivity("case", noisy(0.002), paired, 0.02)
+def ratios(spread, count=20):
+    return [math.log(b / a) for a, b in zip(noisy(spread, count), noisy(spread, count, seed=3), strict=True)]
+
+
+def runs(spread):
+    return selftest.two_runs(noisy(spread))
+
+
+def heats(spread):
+    return selftest.in_heats(ratios(spread))
+
+
+@pytest.mark.parametrize("draws", [runs, heats])
+def test_a_quiet_machine_finds_a_small_change_and_has_no_false_alarms(draws):
+    result = selftest.sensitivity("case", draws(0.002), 0.02)
 
     assert 0.0 == result.rates.false_alarms
     assert 1.0 == pytest.approx(result.rates.same, abs=0.02)
     assert result.smallest == 0.03  # just beyond the margin of 2 %
+    assert 0.001 < result.half_width < 0.01
 
 
-@pytest.mark.parametrize("paired", [False, True])
-def test_a_noisy_machine_cannot_tell(paired):
-    result = selftest.sensitivity("case", noisy(0.10), paired, 0.02)
+@pytest.mark.parametrize("draws", [runs, heats])
+def test_a_noisy_machine_cannot_tell(draws):
+    result = selftest.sensitivity("case", draws(0.10), 0.02)
 
     assert result.rates.false_alarms < 0.08
     assert result.rates.cannot_tell > 0.9
     assert result.smallest is None or result.smallest >= 0.2
+    assert result.half_width > 0.05
 
 
 def test_the_promised_change_is_found_in_new_times():
     """Fresh times of the same machine, slower by the change that it promises to find."""
-    promised = selftest.sensitivity("case", noisy(0.02, 100), False, 0.02).smallest
-    fresh = noisy(0.02, 400, seed=2)
+    promised = selftest.sensitivity("case", selftest.two_runs(noisy(0.02, 100)), 0.02).smallest
+    fresh = selftest.two_runs(noisy(0.02, 400, seed=2))
 
-    assert selftest.verdict_rates(fresh, promised, False, 0.02, 5).slower > 0.8
-    assert selftest.verdict_rates(fresh, promised / 3, False, 0.02, 5).slower < 0.8
+    assert selftest.verdict_rates(fresh, promised, 0.02, 5).slower > 0.8
+    assert selftest.verdict_rates(fresh, promised / 3, 0.02, 5).slower < 0.8
+
+
+def test_either_rival_of_a_heat_may_be_the_second_side():
+    """A rival that is always slower, for reasons that are not its code, is no proof that it is slower."""
+    rates = selftest.verdict_rates(selftest.in_heats([0.05] * 12), 0.0, 0.02, 1)
+
+    assert rates.faster == pytest.approx(rates.slower, abs=0.05)
 
 
 def test_the_difference_between_sessions_exceeds_that_of_processes():
@@ -72,8 +94,8 @@ def findings(**changes):
     times = {"case": noisy(0.01)}
     values = {
         "times": times,
-        "separate": [selftest.sensitivity("case", times["case"], False, 0.02)],
-        "interleaved": [selftest.sensitivity("case", times["case"], True, 0.02)],
+        "separate": [selftest.sensitivity("case", selftest.two_runs(times["case"]), 0.02)],
+        "in_heats": [selftest.sensitivity("case", heats(0.01), 0.02)],
         "loop_s": 5e-9,
         "loop": "compiled",
         "clock_s": 5e-8,
@@ -92,7 +114,7 @@ def test_the_page_has_a_remedy_for_each_weakness_and_none_without():
         loop="Python",
         core_speeds={0: 1.0, 1: 1.2},
         cores={0: selftest.jitter([1.0, 2.0, 2.0])},
-        interleaved=[selftest.sensitivity("case", noisy(0.2), True, 0.02)],
+        in_heats=[selftest.sensitivity("case", heats(0.2), 0.02)],
     )
     remedies = [line for line in report.page(weak) if line.startswith("→")]
     assert 4 == len(remedies)

@@ -5,7 +5,8 @@ so that none of their threads uses a core, again and again in random order. What
 slice disturbs all of them, and the ratio of neighbouring slices does not contain it. The idea is related to duet
 benchmarking (Bulej et al., 2020), which runs both sides at once; here each rival has all cores.
 
-A case that is measured alone is a heat with one rival. Groups of ranks are measured one after the other.
+A case that is measured alone is a heat with one rival. The ranks of a group take turns like single processes; they need
+not be stopped, because ranks that wait for their turn sleep.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ from __future__ import annotations
 import os
 import random
 import secrets
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from deepbench.core.case import Case
-from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.errors import DeepBenchError
 from deepbench.machine import describe
 from deepbench.measure import launch, process
-from deepbench.measure.group.parent import run_group
+from deepbench.measure.group.parent import Coordinator, start_group
 from deepbench.measure.parent import Worker
 from deepbench.plan.modes import Rules
 from deepbench.results.record import Record, make_record
@@ -30,6 +30,9 @@ from deepbench.results.schema import schema_error
 
 # The length of a slice. Shorter ones are mostly spent on returning to work, longer ones meet different machines.
 SLICE_S = 0.010
+
+# The same for groups of ranks, which exchange messages with this process after each sample.
+GROUP_SLICE_S = 0.050
 
 # Rivals of a heat, at most: each needs its memory at the same time.
 MOST_RIVALS = 6
@@ -83,14 +86,13 @@ def measure_heat(
 
 def _parts(rivals: Sequence[Rival]) -> Iterator[Sequence[Rival]]:
     """The rivals that fit into memory together, at least one at a time."""
-    if launch.Request(rivals[0].case, 1, Rules(), 0.0).op.is_group:
-        yield from ([rival] for rival in rivals)
-        return
     available, part, used = describe.memory_available(), list[Rival](), 0
     for rival in rivals:
         request = launch.Request(rival.case, 1, Rules(), 0.0)
         # Libraries may keep a second copy of the operands in their own format.
         needed = 2 * request.op.operand_bytes(rival.case) + request.op.workspace_bytes(rival.case) + RIVAL_BYTES
+        if request.op.is_group:
+            needed *= rival.case.problem.ranks
         if part and (len(part) == MOST_RIVALS or (available is not None and used + needed > available)):
             yield part
             part, used = [], 0
@@ -99,11 +101,11 @@ def _parts(rivals: Sequence[Rival]) -> Iterator[Sequence[Rival]]:
     yield part
 
 
-@dataclass
+@dataclass(eq=False)
 class _Racer:
     """A rival whose process is ready to be sampled."""
 
-    worker: Worker
+    worker: Worker | Coordinator
     request: launch.Request
     index: int
     stopped: str | None
@@ -112,9 +114,16 @@ class _Racer:
     """CPU seconds of all other racers when it became ready."""
     ending: process.Ending | None = None
 
-    def takes_part(self) -> bool:
+    @property
+    def slice_s(self) -> float:
+        """The length of its slices in seconds."""
+        return GROUP_SLICE_S if self.request.op.is_group else SLICE_S
+
+    def takes_part(self, with_rivals: bool) -> bool:
         """Whether it is sampled further."""
-        return self.ending is None and self.stopped != "first_call" and self.spent_s < self.request.rules.most_s
+        rules = self.request.rules
+        most_s = max(rules.most_s, rules.least_slices * self.slice_s) if with_rivals else rules.most_s
+        return self.ending is None and self.stopped != "first_call" and self.spent_s < most_s
 
 
 class _Heat:
@@ -132,7 +141,7 @@ class _Heat:
             for i in random.sample(range(len(self._rivals)), len(self._rivals)):
                 try:
                     ending = self._prepare(i, stack)
-                except (Unavailable, Unsupported) as error:
+                except DeepBenchError as error:
                     request = self.requests[i]
                     endings[i] = make_record(request.case, request.round_number, error.record_status, str(error))
                     continue
@@ -155,11 +164,15 @@ class _Heat:
     def _prepare(self, i: int, stack: ExitStack) -> process.Ending | None:
         """Start the process of a rival and let it prepare its kernel; how it ended, if it has."""
         request, inherited = self.requests[i], launch.with_variables(os.environ, self._rivals[i].variables)
-        if request.op.is_group:
-            return run_group(request, self._hosts, inherited)
         case = request.case
-        worker = stack.enter_context(Worker(case.threads, case.settings["pin"], inherited))
-        ending = worker.ask({**request.message, "cpus": worker.cpus}, {"ready", "record"}, request.timeout_s)
+        worker: Worker | Coordinator
+        if request.op.is_group:
+            worker, message = start_group(request, self._hosts, inherited), request.message
+        else:
+            worker = Worker(case.threads, case.settings["pin"], inherited)
+            message = {**request.message, "cpus": worker.cpus}
+        stack.enter_context(worker)
+        ending = worker.ask(message, {"ready", "record"}, request.timeout_s)
         if ending.answer is None or "record" in ending.answer:
             worker.close()
             return ending
@@ -167,24 +180,23 @@ class _Heat:
         racer.others_s = self._others_s(racer)
         self._racers.append(racer)
         if len(self._rivals) > 1:
-            worker.signal(signal.SIGSTOP)
+            worker.pause()
         return None
 
     def _race(self) -> None:
         """Sample all racers, slice by slice in random order and then in the reverse of it, until none needs more."""
         order: list[_Racer] = []
-        number = 0
-        while racing := [racer for racer in self._racers if racer.takes_part()]:
-            if number >= racing[0].request.rules.least_slices * (len(self._racers) > 1) and all(
-                racer.stopped for racer in racing
-            ):
+        number, with_rivals = 0, len(self._racers) > 1
+        while racing := [racer for racer in self._racers if racer.takes_part(with_rivals)]:
+            least = racing[0].request.rules.least_slices if with_rivals else 0
+            if number >= least and all(racer.stopped for racer in racing):
                 return
             order = order[::-1] if number % 2 else random.sample(self._racers, len(self._racers))
             for racer in order:
-                if racer.takes_part():
-                    seconds = SLICE_S if len(self._racers) > 1 else None
+                if racer in racing:
+                    seconds = racer.slice_s if with_rivals else None
                     ending = self._turn(racer, {"slice": number, "seconds": seconds}, "sampled")
-                    if ending.answer is None:
+                    if ending.answer is None or "record" in ending.answer:
                         racer.ending = ending
                     else:
                         racer.stopped, racer.spent_s = ending.answer["stopped"], ending.answer["spent_s"]
@@ -194,10 +206,10 @@ class _Heat:
         """Let one racer run while the others are stopped."""
         was_stopped = len(self._rivals) > 1
         if was_stopped:
-            racer.worker.signal(signal.SIGCONT)
-        ending = racer.worker.ask(message, {answer}, racer.request.timeout_s)
+            racer.worker.go_on()
+        ending = racer.worker.ask(message, {answer, "record"}, racer.request.timeout_s)  # a failure is a record, too
         if was_stopped and ending.answer is not None and answer != "record":
-            racer.worker.signal(signal.SIGSTOP)
+            racer.worker.pause()
         return ending
 
     def _finish(self, racer: _Racer) -> process.Ending:

@@ -95,8 +95,15 @@ class Worker:
         cause = process.exit_status(code) if code < 0 else f"it ended without an answer, {process.exit_status(code)}"
         return process.failure(f"{cause} during: {self._phase}", self._output, was_killed=code == -signal.SIGKILL)
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the process and all that it started."""
+    def pause(self) -> None:
+        """Stop the process and all that it started, so that none of its threads uses a core."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let them run again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 

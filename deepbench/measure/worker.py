@@ -17,6 +17,8 @@ from deepbench.measure import process, wire
 from deepbench.measure.launch import PARENT, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deepbench.measure.clock import Sampler
     from deepbench.results.record import Record
 
@@ -68,20 +70,22 @@ def open_library(name: str) -> dict[str, Any]:
         return {"unavailable": {"reason": str(error), "remedy": "use another build of the library"}}
 
 
-def take_turns(sampler: Sampler, connection: wire.Connection) -> tuple[float, float]:
+def take_turns(
+    sampler: Sampler, send: Callable[[wire.Message], None], receive: Callable[[], wire.Message | None]
+) -> tuple[float, float]:
     """Sample when the parent says so; the CPU seconds of rivals meanwhile, and how long this process waited."""
     waited_s = 0.0
-    connection.send({"ready": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+    send({"ready": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
     while True:
         begin = perf_counter()
-        message = connection.receive()
+        message = receive()
         if message is None:
             os._exit(1)  # the parent is gone
         waited_s += perf_counter() - begin
         if "slice" not in message:
             return message["rivals_s"], waited_s
         sampler.slice(message["slice"], message["seconds"])
-        connection.send({"sampled": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+        send({"sampled": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
 
 
 def measure_alone(request: Request, connection: wire.Connection) -> Record:
@@ -109,7 +113,7 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
                 return
         phase("measure")
         sampling = steps.Sampling.begin(request, findings.library, findings.buffers, prepared, first)
-        rivals_s, findings.waited_s = take_turns(sampling.sampler, connection)
+        rivals_s, findings.waited_s = take_turns(sampling.sampler, connection.send, connection.receive)
         findings.timing = sampling.end(rivals_s)
         if (window_s := request.rules.energy_s) is not None and prepared.device is None:
             phase("energy")

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.case import parse_case
+from deepbench.judge.heats import log_ratios
 from deepbench.measure import process, wire
 from deepbench.measure.group import link, parent
-from deepbench.measure.heat import measure_case
+from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.plan.modes import Rules
 
 CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"
@@ -176,8 +177,9 @@ def bothered(monkeypatch):
     def bother_with(*callers):
         real = parent.Coordinator._start
 
-        def start(self, listening, *rest):
-            address = listening.getsockname()
+        def start(self, shared):
+            host, port, _ = shared[link.COORDINATOR].split(":")
+            address = host, int(port)
 
             def bother(caller):
                 while not stop.is_set():
@@ -189,7 +191,7 @@ def bothered(monkeypatch):
             for stranger in strangers:
                 stranger.start()
             stop.wait(0.2)  # they come first
-            real(self, listening, *rest)
+            real(self, shared)
 
         monkeypatch.setattr(parent.Coordinator, "_start", start)
 
@@ -321,3 +323,41 @@ def test_ranks_that_print_for_ever_are_ended(group_liar, monkeypatch):
 
     assert ("crashed", "the ranks printed more than 1048576 bytes") == (record["status"], record["reason"])
     assert [] == ranks_left()
+
+
+def test_groups_take_turns_in_a_heat_and_one_that_fails_leaves_it(group_liar):
+    names = ("grouphonest", "grouphonest", "groupwrong", "grouprefuser")
+    rivals = [Rival(parse_case(CASE.format(ranks=2, name=name))) for name in names]
+    one, other, wrong, refuser = measure_heat(rivals, 1, QUICK, 20.0)
+
+    assert ["ok", "ok"] == [one["status"], other["status"]], (one["reason"], other["reason"])
+    assert ["wrong", "unsupported"] == [wrong["status"], refuser["status"]]
+    assert one["heat"]["id"] == other["heat"]["id"]
+    assert len(set(one["measurement"]["slices"])) >= QUICK.least_slices
+    assert 1 == len(log_ratios([one], [other]))
+    assert [] == ranks_left()
+
+
+def test_ranks_that_wait_for_their_turn_sleep(group_liar, monkeypatch):
+    """They wait for longer than the time-out of the case, and use no CPU meanwhile."""
+    used_s, real = [], parent.Coordinator.ask
+
+    def ask(self, message, answers, timeout_s):
+        if message.get("slice") == 0:
+            before = [cpu_s(pid) for pid in ranks_left()]
+            time.sleep(3.0)
+            used_s.extend(now - then for now, then in zip([cpu_s(p) for p in ranks_left()], before, strict=True))
+        return real(self, message, answers, timeout_s)
+
+    monkeypatch.setattr(parent.Coordinator, "ask", ask)
+    record = group_liar("grouphonest", 2, timeout_s=2.0)
+
+    assert "ok" == record["status"], record["reason"]
+    assert 2 == len(used_s)
+    assert max(used_s) < 0.5
+
+
+def cpu_s(pid):
+    """CPU seconds that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -102,6 +102,18 @@ class Group:
             self._leave()
         return message
 
+    def send_once(self, message: Message) -> None:
+        """Send a message that is the same on all ranks: rank 0 alone does."""
+        if self.rank == 0:
+            self.send(message)
+
+    def wait(self) -> Message:
+        """The coordinator's next message, however long it takes: rivals may be measured meanwhile."""
+        faulthandler.cancel_dump_traceback_later()
+        message = self.receive()
+        self._restart_watchdog()
+        return message
+
     def phase(self, name: str) -> None:
         """Tell the coordinator that a phase begins, as a sign of life."""
         self.send({"phase": name})

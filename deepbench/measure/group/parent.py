@@ -1,6 +1,7 @@
 """The parent of a group: it starts the ranks, carries their messages, and ends them.
 
-However a rank ends (an exit, a signal, a lost host, a time-out), the reason names it.
+A `Coordinator` is to a group what `Worker` is to one process, and answers the same messages. However a rank ends (an
+exit, a signal, a lost host, a time-out), the reason names it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from deepbench.core.backend import GroupBackend, find_backend
-from deepbench.core.errors import Unsupported
+from deepbench.core.errors import DeepBenchError, Unsupported
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
 from deepbench.measure import launch, leftovers, process
@@ -38,10 +39,10 @@ RANK_COMMAND = launch.module_command("deepbench.measure.group.rank")
 CHECK_S = 1.0
 
 
-def run_group(request: launch.Request, hosts: Sequence[str], inherited: Mapping[str, str]) -> process.Ending:
-    """Measure a case whose ranks run on `hosts`; without hosts on this machine.
+def start_group(request: launch.Request, hosts: Sequence[str], inherited: Mapping[str, str]) -> Coordinator:
+    """Start the ranks of a case on `hosts`; without hosts on this machine.
 
-    `Unsupported` or `Unavailable` where the library cannot start them.
+    A `DeepBenchError` where the library or the system cannot start them.
     """
     case, cores = request.case, describe.cores()
     backend = cast(GroupBackend, find_backend(case.backend))
@@ -58,7 +59,7 @@ def run_group(request: launch.Request, hosts: Sequence[str], inherited: Mapping[
     used_hosts, _ = mpi.spread(count, hosts)
     variables = launch.worker_environment(case.threads, "none", cores, inherited)
     environment = {k: v for k, v in variables.items() if k not in link.RANK_VARIABLES} | backend.environment(case)
-    return Coordinator(count, request, launcher, environment, reachable_address(hosts), used_hosts).run()
+    return Coordinator(count, request, launcher, environment, reachable_address(hosts), used_hosts)
 
 
 @dataclass
@@ -85,102 +86,121 @@ class Rank:
         return False
 
 
-@dataclass
 class Coordinator:
-    """Starts the processes of one case and carries their messages. `run` does everything."""
+    """The processes of one case and their messages. Use as a context manager: the ranks end with the context."""
 
-    ranks: int
-    request: launch.Request
-    launcher: Sequence[str] | None
-    environment: Mapping[str, str]
-    address: str
-    """Where ranks reach this process."""
-    hosts: Sequence[str]
-    """Where the ranks run; none: on this machine."""
-    _ranks: dict[int, Rank] = field(default_factory=dict)
-    _children: list[process.Child] = field(default_factory=list)
-    _last_sign: float = field(default_factory=time.monotonic)
-    """When the last sign of life came, in seconds of `time.monotonic`."""
-    _connect_by: float | None = None
-    """When all ranks must have connected; None until the first one has."""
-
-    def run(self) -> process.Ending:
-        """Start the ranks, carry messages until one sends a record, and end them."""
+    def __init__(
+        self,
+        ranks: int,
+        request: launch.Request,
+        launcher: Sequence[str] | None,
+        environment: Mapping[str, str],
+        address: str,
+        hosts: Sequence[str],
+    ) -> None:
+        """Start the ranks on `hosts`, or on this machine if there are none; they reach this process at `address`."""
+        self.ranks, self.request, self.launcher, self.hosts = ranks, request, launcher, hosts
+        self._ranks: dict[int, Rank] = {}
+        self._children: list[process.Child] = []
+        self._last_sign = time.monotonic()
+        self._connect_by: float | None = None
         secret = secrets.token_hex(32)
-        try:
-            with (
-                socket.create_server((self.address, 0), backlog=max(128, self.ranks)) as listener,
-                leftovers.scratch() as scratch,
-                tempfile.TemporaryFile() as output,
-            ):
-                try:
-                    self._start(listener, secret, scratch, output)
-                    return self._serve(listener, secret, scratch, output)
-                finally:
-                    self._end(scratch)
-        except OSError as error:
-            return process.Ending(reason=f"cannot start a group from {self.address}: {error}")
+        with contextlib.ExitStack() as stack:
+            try:
+                listening = stack.enter_context(socket.create_server((address, 0), backlog=max(128, ranks)))
+                self._scratch = stack.enter_context(leftovers.scratch())
+                self._output = stack.enter_context(tempfile.TemporaryFile())
+                stack.callback(self._end)
+                self._start({**environment, link.COORDINATOR: f"{address}:{listening.getsockname()[1]}:{secret}"})
+                self._listener = stack.enter_context(Listener([listening], secret, ranks))
+                self._selector = stack.enter_context(selectors.DefaultSelector())
+            except OSError as error:
+                raise DeepBenchError(f"cannot start a group from {address}: {error}") from None
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self.close = stack.pop_all().close
 
-    def _start(self, listener: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]) -> None:
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, message: Message, answers: set[str], timeout_s: float) -> process.Ending:
+        """Send a message to all ranks, and carry messages between them until one answers; see `Worker.ask`.
+
+        Ranks that have not connected yet get the request instead.
+        """
+        self._last_sign = time.monotonic()
+        for rank in self._ranks.values():
+            _send(rank, message)
+        return self._serve(answers, timeout_s)
+
+    def pause(self) -> None:
+        """Nothing to do: ranks that wait for a message sleep."""
+
+    def go_on(self) -> None:
+        """Nothing to do."""
+
+    def cpu_s(self) -> float:
+        """0: ranks do not look for what other programs use."""
+        return 0.0
+
+    def _start(self, shared: dict[str, str]) -> None:
         """Start one launcher, or every rank by itself."""
-        shared = {**self.environment, link.COORDINATOR: f"{self.address}:{listener.getsockname()[1]}:{secret}"}
         if not self.hosts:
-            shared["TMPDIR"] = str(scratch.folder)  # launchers that are killed leave folders behind
+            shared["TMPDIR"] = str(self._scratch.folder)  # launchers that are killed leave folders behind
         if self.launcher is not None:
-            self._children = [process.start([*self.launcher, *RANK_COMMAND], shared, output)]
+            self._children = [process.start([*self.launcher, *RANK_COMMAND], shared, self._output)]
             return
         for rank in range(self.ranks):
             environment = {**shared, link.RANK: str(rank), link.RANKS: str(self.ranks)}
             if self.hosts:
                 host = self.hosts[rank * len(self.hosts) // self.ranks]
                 command, request = launch.on_host(host, environment, RANK_COMMAND)
-                child = process.start(command, environment, output, request=request)
+                child = process.start(command, environment, self._output, request=request)
             else:
-                child = process.start(RANK_COMMAND, environment, output)
+                child = process.start(RANK_COMMAND, environment, self._output)
             self._children.append(child)
 
-    def _serve(
-        self, listening: socket.socket, secret: str, scratch: leftovers.Scratch, output: IO[bytes]
-    ) -> process.Ending:
-        self._last_sign = checked = time.monotonic()
-        with Listener([listening], secret, self.ranks) as listener, selectors.DefaultSelector() as selector:
-            selector.register(listener, selectors.EVENT_READ)
-            while True:
-                left_s = self._last_sign + self.request.timeout_s - time.monotonic()
-                events = selector.select(max(0.0, min(CHECK_S, left_s)))
-                heard: list[Rank] = [key.data for key, _ in events if key.fileobj is not listener]
-                for rank in heard:
-                    messages = rank.connection.receive_available()
-                    accepted, ending = self._handle(rank, messages or [])
-                    if rank.phase == link.JOINED and rank.is_local:
-                        scratch.look(rank.pid)
-                    if ending is None and messages is None and rank.number in self._ranks:
-                        ending = self._ended(f"{_name(rank)} ended during: {rank.phase}", output, rank.number)
-                    if ending is not None:
-                        return ending
-                    if messages is None or not accepted:
-                        selector.unregister(rank.connection.stream)
-                        rank.connection.close()
-                if (connection := listener.accept()) is not None:
-                    connection.stream.settimeout(self.request.timeout_s)
-                    selector.register(connection.stream, selectors.EVENT_READ, Rank(connection))
-                now = time.monotonic()
-                if heard:
-                    checked = now
-                ending = None
-                if not events or now - checked > CHECK_S:  # strangers may cause events all the time
-                    ending, checked = self._check_processes(output), now
-                ending = ending or self._check_limits(output)
+    def _serve(self, answers: set[str], timeout_s: float) -> process.Ending:
+        """Carry messages until one is an answer, or the group has failed."""
+        checked = time.monotonic()
+        while True:
+            left_s = self._last_sign + timeout_s - time.monotonic()
+            events = self._selector.select(max(0.0, min(CHECK_S, left_s)))
+            heard: list[Rank] = [key.data for key, _ in events if key.fileobj is not self._listener]
+            for rank in heard:
+                messages = rank.connection.receive_available()
+                accepted, ending = self._handle(rank, messages or [], answers)
+                if rank.phase == link.JOINED and rank.is_local:
+                    self._scratch.look(rank.pid)
+                if ending is None and messages is None and rank.number in self._ranks:
+                    ending = self._ended(f"{_name(rank)} ended during: {rank.phase}", rank.number)
                 if ending is not None:
                     return ending
+                if messages is None or not accepted:
+                    self._selector.unregister(rank.connection.stream)
+                    rank.connection.close()
+            if (connection := self._listener.accept()) is not None:
+                connection.stream.settimeout(timeout_s)
+                self._selector.register(connection.stream, selectors.EVENT_READ, Rank(connection))
+            now = time.monotonic()
+            if heard:
+                checked = now
+            ending = None
+            if not events or now - checked > CHECK_S:  # strangers may cause events all the time
+                ending, checked = self._check_processes(), now
+            ending = ending or self._check_limits(timeout_s)
+            if ending is not None:
+                return ending
 
-    def _handle(self, rank: Rank, messages: Sequence[Message]) -> tuple[bool, process.Ending | None]:
+    def _handle(self, rank: Rank, messages: Sequence[Message], answers: set[str]) -> tuple[bool, process.Ending | None]:
         """Do what messages ask for: whether the sender belongs to the group, and how the case ends, if it does."""
         for message in map(sanitized, messages):
             if rank.number not in self._ranks and not self._accept(rank, message):
                 return False, None
             self._last_sign = time.monotonic()
-            if (ending := self._answer(rank, message)) is not None:
+            if (ending := self._answer(rank, message, answers)) is not None:
                 return True, ending
         return True, None
 
@@ -198,7 +218,7 @@ class Coordinator:
             self._connect_by = time.monotonic() + min(self.request.timeout_s, link.CONNECT_S)
         return True
 
-    def _answer(self, rank: Rank, message: Message) -> process.Ending | None:
+    def _answer(self, rank: Rank, message: Message, answers: set[str]) -> process.Ending | None:
         """Answer one message of a rank; how the case ends, if it does."""
         if isinstance(hello := message.get("hello"), dict):
             if (ranks := hello.get("ranks")) != self.ranks:
@@ -214,32 +234,34 @@ class Coordinator:
                 for r in self._ranks.values():
                     r.is_waiting = False
                     _send(r, everything)
-        elif "record" in message:
+        elif answers & set(message):
             return process.Ending(message)
         return None
 
-    def _check_processes(self, output: IO[bytes]) -> process.Ending | None:
+    def _check_processes(self) -> process.Ending | None:
         """An ending if a process failed, or all ended, without a message."""
         codes = [child.poll() for child in self._children]
         ended = [code for code in codes if code is not None]
         if not ended or (len(ended) < len(codes) and not any(ended)):
             return None
         who = "the launcher" if self.launcher else f"rank {codes.index(next(filter(None, ended), ended[0]))}"
-        return self._ended(f"{who} ended", output)
+        return self._ended(f"{who} ended")
 
-    def _check_limits(self, output: IO[bytes]) -> process.Ending | None:
+    def _check_limits(self, timeout_s: float) -> process.Ending | None:
         """An ending if the ranks printed too much, did not all connect, or gave no sign of life for too long."""
-        if os.fstat(output.fileno()).st_size > process.LARGEST_OUTPUT_BYTES:
+        if os.fstat(self._output.fileno()).st_size > process.LARGEST_OUTPUT_BYTES:
             return process.Ending(reason=f"the ranks printed more than {process.LARGEST_OUTPUT_BYTES} bytes")
-        now, waited_s = time.monotonic(), self.request.timeout_s
+        now, waited_s = time.monotonic(), timeout_s
         incomplete = len(self._ranks) < self.ranks
         late = incomplete and self._connect_by is not None and now > self._connect_by
         if late:
             waited_s = min(waited_s, link.CONNECT_S)
-        elif now - self._last_sign < self.request.timeout_s:
+        elif now - self._last_sign < timeout_s:
             return None
         reason = f"no sign of life for {waited_s:g} s, waiting for {self._awaited()}"
-        return process.Ending(status="timeout", reason=reason + (process.last_output(output) if incomplete else ""))
+        return process.Ending(
+            status="timeout", reason=reason + (process.last_output(self._output) if incomplete else "")
+        )
 
     def _awaited(self) -> str:
         """The ranks that all others wait for."""
@@ -252,7 +274,7 @@ class Coordinator:
         more = f", and {len(busy) - 1} more" if len(busy) > 1 else ""
         return f"{_name(busy[0])}, during: {busy[0].phase}{more}"
 
-    def _ended(self, reason: str, output: IO[bytes], rank: int | None = None) -> process.Ending:
+    def _ended(self, reason: str, rank: int | None = None) -> process.Ending:
         """Wait a moment for exit codes: that of this rank, if it was started from here; else that of any process."""
         children = self._children[rank : rank + 1] if rank is not None and self.launcher is None else self._children
         until = time.monotonic() + CHECK_S
@@ -261,13 +283,13 @@ class Coordinator:
         code = next((child.returncode for child in children if child.returncode), None)
         if code is not None:
             reason += f", {process.exit_status(code)}"
-        return process.failure(reason, output, was_killed=True)
+        return process.failure(reason, self._output, was_killed=True)
 
-    def _end(self, scratch: leftovers.Scratch) -> None:
+    def _end(self) -> None:
         """End all ranks: those on this machine at once, others through the closed connection."""
         local = [rank for rank in self._ranks.values() if rank.is_local]
         for rank in local:
-            scratch.look(rank.pid)
+            self._scratch.look(rank.pid)
         for rank in self._ranks.values():
             rank.connection.close()
         for rank in local:

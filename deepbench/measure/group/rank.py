@@ -74,7 +74,9 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         if findings.before.error is not None:
             return
         group.phase("measure")
-        findings.timing = part.measure(request.sampling_rules, first)
+        sampling = part.begin(request.sampling_rules, first)
+        _, findings.waited_s = worker.take_turns(sampling.sampler, group.send_once, group.wait)
+        findings.timing = sampling.end()
         group.phase("check again")
         findings.after, findings.group = part.check_again(findings.group)
 

@@ -17,7 +17,7 @@ from deepbench.core.collective import CollectiveOp
 from deepbench.core.kernel import Kernel
 from deepbench.machine import describe
 from deepbench.measure.check import Verdict, verdict_of
-from deepbench.measure.clock import Sample, measure_kernel, take_sample
+from deepbench.measure.clock import Sample, Sampler, measure_kernel, take_sample
 from deepbench.measure.group.link import Group
 from deepbench.measure.steps import CheckResult, Timing, timing_of
 from deepbench.native import callloop
@@ -122,17 +122,11 @@ class Part:
         self.timer(1)
         return self.check(integers=False)
 
-    def measure(self, rules: Rules, first: Sample) -> Timing:
-        """Sample calls in step with the other ranks. Notes have the median of each part of the work, measured alone."""
+    def begin(self, rules: Rules, first: Sample) -> Sampling:
+        """Warm up in step with the other ranks."""
         device = self.kernel.device
         before = device.conditions() if device is not None else None
-        measurement = measure_kernel(GroupClock(self.timer, self.group), rules, first, self.timer.kind)
-        timing = timing_of(measurement, device, before, self.timer.facts() if device is not None else {})
-        for name, kernel in self.kernel.parts.items():
-            clock = GroupClock(callloop.each_timer(kernel), self.group)
-            alone = measure_kernel(clock, rules, take_sample(clock, 1), "python")
-            timing.notes[f"{name}_alone_s"] = median(alone["samples_s"])
-        return timing
+        return Sampling(Sampler(GroupClock(self.timer, self.group), rules, first, self.timer.kind), self, rules, before)
 
     def check_again(self, facts: GroupFacts) -> tuple[CheckResult, GroupFacts]:
         """Check that all ranks and all calls leave the same bits, whichever rank is late; add a hash to the facts."""
@@ -160,6 +154,28 @@ class Part:
         for rank, arrays in self.arrays.items():
             self.op.reset_rank(self.case, rank, arrays)
         self.kernel.load()
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A kernel of all ranks that is warmed up and sampled slice by slice."""
+
+    sampler: Sampler
+    """Decides alike on all ranks, because all of them see the same numbers."""
+    part: Part
+    rules: Rules
+    before: dict[str, Any] | None
+
+    def end(self) -> Timing:
+        """The samples. Notes have the median of each part of the work, measured alone."""
+        part, device = self.part, self.part.kernel.device
+        facts = part.timer.facts() if device is not None else {}
+        timing = timing_of(self.sampler.measurement(), device, self.before, facts)
+        for name, kernel in part.kernel.parts.items():
+            clock = GroupClock(callloop.each_timer(kernel), part.group)
+            alone = measure_kernel(clock, self.rules, take_sample(clock, 1), "python")
+            timing.notes[f"{name}_alone_s"] = median(alone["samples_s"])
+        return timing
 
 
 def _worst(verdicts: list[tuple[int, Verdict]]) -> tuple[int, Verdict]:

@@ -35,9 +35,6 @@ MARGIN = 0.02
 # by this; with `sides.EARLY`, 5 % of equal sides are then called different (simulation of 5 to 15 rounds).
 LOOKS = 2.0
 
-# If other programs used so many more CPUs during one side than during the other, they may explain the ratio.
-OTHER_LOAD = 0.3
-
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
 # Larger numbers of further rounds are not told apart.
@@ -82,7 +79,7 @@ class ComparedCase:
     def other_load(self) -> tuple[float, float] | None:
         """CPUs used by other programs during each side, if the difference between the sides may explain the ratio."""
         a, b = other_cpus(self.a), other_cpus(self.b)
-        return None if a is None or b is None or abs(a - b) < OTHER_LOAD else (a, b)
+        return None if a is None or b is None or abs(a - b) < stats.OTHER_LOAD else (a, b)
 
     @property
     def verdict(self) -> str:

@@ -192,6 +192,17 @@ def openmp_runtimes() -> list[str]:
     return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)[^/\s]*\.so[.0-9]*)$", maps, re.MULTILINE)))
 
 
+def shared_libraries() -> set[str]:
+    """Paths of the shared libraries in this process; empty where they cannot be read."""
+    return set(re.findall(r" (/.*\.so[.0-9]*)$", read_text("/proc/self/maps") or "", re.MULTILINE))
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is present; 0 where it cannot be read."""
+    pages = (read_text("/proc/self/statm") or "").split()[1:2]
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Differences between the IDENTITY of two machines, one sentence each."""
     return [

@@ -107,14 +107,15 @@ class _Racer:
     request: launch.Request
     index: int
     stopped: str | None
-    spent_s: float
+    is_done: bool
+    """Whether it takes no further samples."""
     others_s: float = 0.0
     """CPU seconds of all other racers when it became ready."""
     ending: process.Ending | None = None
 
     def takes_part(self) -> bool:
         """Whether it is sampled further."""
-        return self.ending is None and self.stopped != "first_call" and self.spent_s < self.request.rules.most_s
+        return self.ending is None and not self.is_done
 
 
 class _Heat:
@@ -163,7 +164,7 @@ class _Heat:
         if ending.answer is None or "record" in ending.answer:
             worker.close()
             return ending
-        racer = _Racer(worker, request, i, ending.answer["stopped"], ending.answer["spent_s"])
+        racer = _Racer(worker, request, i, ending.answer["stopped"], ending.answer["done"])
         racer.others_s = self._others_s(racer)
         self._racers.append(racer)
         if len(self._rivals) > 1:
@@ -187,7 +188,7 @@ class _Heat:
                     if ending.answer is None:
                         racer.ending = ending
                     else:
-                        racer.stopped, racer.spent_s = ending.answer["stopped"], ending.answer["spent_s"]
+                        racer.stopped, racer.is_done = ending.answer["stopped"], ending.answer["done"]
             number += 1
 
     def _turn(self, racer: _Racer, message: dict[str, object], answer: str) -> process.Ending:

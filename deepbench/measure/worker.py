@@ -71,7 +71,7 @@ def open_library(name: str) -> dict[str, Any]:
 def take_turns(sampler: Sampler, connection: wire.Connection) -> tuple[float, float]:
     """Sample when the parent says so; the CPU seconds of rivals meanwhile, and how long this process waited."""
     waited_s = 0.0
-    connection.send({"ready": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+    connection.send({"ready": True, "stopped": sampler.stopped, "done": sampler.is_done})
     while True:
         begin = perf_counter()
         message = connection.receive()
@@ -81,7 +81,7 @@ def take_turns(sampler: Sampler, connection: wire.Connection) -> tuple[float, fl
         if "slice" not in message:
             return message["rivals_s"], waited_s
         sampler.slice(message["slice"], message["seconds"])
-        connection.send({"sampled": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+        connection.send({"sampled": True, "stopped": sampler.stopped, "done": sampler.is_done})
 
 
 def measure_alone(request: Request, connection: wire.Connection) -> Record:
@@ -101,7 +101,7 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
         phase("prepare")
         findings.prepared = prepared = steps.prepare(request, findings.buffers)
         phase("first call")
-        first = steps.first_call(prepared)
+        first = steps.first_call(prepared, findings.library.allowed_cpus)
         if request.backend.computes:
             phase("check")
             findings.before = steps.check_result(request, findings.buffers, prepared)

@@ -157,8 +157,17 @@ def process_time_s(record: Record) -> float:
 
 
 def process_number(measurement: Measurement) -> stats.ProcessMedian:
-    """The time of one process from its samples."""
-    return stats.process_median(measurement["samples_s"], _undisturbed(measurement))
+    """The time of one process from its samples.
+
+    It is also disturbed if other programs ran and interrupted nearly all samples: to `stats.undisturbed` that is usual.
+    """
+    samples_s, others = measurement["samples_s"], measurement.get("other_cpus")
+    number = stats.process_median(samples_s, _undisturbed(measurement))
+    if others is None or others < stats.OTHER_LOAD:
+        return number
+    cut = stats.interrupted(samples_s, measurement["involuntary_switches"], measurement["calls_per_sample"])
+    few = len(samples_s) - sum(cut) < min(stats.MIN_UNDISTURBED, len(samples_s))
+    return number._replace(disturbed=number.disturbed or few)
 
 
 def _undisturbed(measurement: Measurement) -> list[bool]:

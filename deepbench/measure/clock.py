@@ -27,7 +27,7 @@ LEAST_SHRINKAGE = 0.9
 # Where other programs disturbed too many samples, a process goes on for up to so many times `Rules.most_s`.
 PATIENCE = 5
 
-# A single sample without a warm-up is repeated if it differs from the first call by more than this factor.
+# Without a warm-up, one sample is not enough if it differs from the first call by more than this factor.
 AGREES = 1.25
 
 # Unmeasured calls at the start of a slice: for about this long, at least one, at most so many.
@@ -220,7 +220,7 @@ class Sampler:
         samples = self._samples
         if self.spent_s >= PATIENCE * self._rules.most_s:
             return False
-        if len(samples) == 1 and self._warm_up_turns == 0:
+        if len(samples) < stats.MIN_UNDISTURBED and self._warm_up_turns == 0:
             ratio = samples[0].call_s / self._first.call_s
             if not 1 / AGREES < ratio < AGREES:
                 return True

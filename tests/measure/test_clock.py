@@ -180,9 +180,10 @@ def test_a_disturbed_kernel_is_repeated_for_a_bounded_time_and_then_marked():
 
 
 def test_a_single_sample_that_differs_from_the_first_call_is_repeated():
-    assert [0.2, 0.1, 0.1] == run(ScriptedClock(0.1, 0.2, 0.1), dataclasses.replace(QUICK.rules, most_s=0.1))[
-        "samples_s"
-    ][:3]
+    rules = dataclasses.replace(QUICK.rules, most_s=0.1)
+
+    assert [0.2, 0.1, 0.1] == run(ScriptedClock(0.1, 0.2, 0.1), rules)["samples_s"]
+    assert [0.11] == run(ScriptedClock(0.1, 0.11, 0.1), rules)["samples_s"]
 
 
 def test_of_a_library_that_loads_in_its_first_call_a_second_one_decides():

@@ -264,8 +264,8 @@ def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop, is_typ
 def _warm_up(clock: Clock, rules: Rules, first_call_s: float, is_typical: bool) -> tuple[int, int, float]:
     """Run until two blocks of samples agree; the turns per sample, the turns run and the seconds spent.
 
-    Where one call is as long as the warm-up, a typical first call was the warm-up. A first call may also be long because
-    the library loads or because other programs run, so another call decides. A disturbed one does not.
+    Where one call is as long as the warm-up, a typical first call was the warm-up. A first call may also be long
+    because the library loads or because other programs run, so another call decides. A disturbed one does not.
     """
     start, total, turns = clock.now(), 0, 1
     if first_call_s >= rules.most_s and is_typical:

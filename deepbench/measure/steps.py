@@ -35,8 +35,8 @@ ASSUMED_CACHE_BYTES = 64 * 2**20
 # The most kernels that are prepared. A smaller problem stays partly in the caches, and the record says so.
 MOST_SETS = 2048
 
-# What a first call may do besides its work: loading a library (MKL's code for this CPU) takes about this long, and memory
-# is touched for the first time at about this rate. A larger share of its time than this makes it untypical.
+# What a first call may do besides its work: loading a library (MKL's code for this CPU) takes about this long, and
+# memory is touched for the first time at about this rate. A larger share of its time than this makes it untypical.
 LOADING_S, TOUCH_BYTES_PER_S, MOST_EXTRA = 0.04, 2e9, 0.02
 
 # Memory for everything but the operands: the interpreter, the library with its scratch, and parts of the check.
@@ -298,7 +298,11 @@ class FirstCall:
 
 def first_call(prepared: Prepared, allowed_cpus: Collection[int]) -> FirstCall:
     """Time the very first call, and find out what it did besides its work."""
-    others, loaded, resident = describe.OtherPrograms(allowed_cpus), describe.shared_libraries(), describe.resident_bytes()
+    others, loaded, resident = (
+        describe.OtherPrograms(allowed_cpus),
+        describe.shared_libraries(),
+        describe.resident_bytes(),
+    )
     sample = take_sample(_clock(prepared, prepared.first_timer), 1)
     other_cpus, grown = others.cpus(), describe.resident_bytes() - resident
     extra_s = max(0, grown) / TOUCH_BYTES_PER_S + (LOADING_S if describe.shared_libraries() - loaded else 0.0)

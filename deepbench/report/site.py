@@ -43,7 +43,7 @@ KINDS = {
 }
 
 # What the page that compares knows about a case.
-ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "notes")
+ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "disturbed", "notes")
 
 # What a family knows about each of its problems on a machine.
 MEMBER = ("precision", "library", "size", "time_s", "rate")
@@ -266,7 +266,8 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     _write(out / "data" / f"{name}.js", script)
     families: dict[str, dict[str, Any]] = {}
     for r in timed:
-        if r["family"] and r["size"] is not None and r["position"] == "fastest":
+        # A disturbed time would bend the curve of its machine.
+        if r["family"] and r["size"] is not None and r["position"] == "fastest" and not r.get("disturbed"):
             family = families.setdefault(r["family"], {"sweep_field": r["sweep_field"], "rows": []})
             library = f"{r['library']}, {r['threads']} threads" if r.get("threads") else str(r["library"])
             family["rows"].append([r["precision"], library, r["size"], r["time_s"], r["flop_per_s"]])

@@ -39,6 +39,11 @@ class Summary:
         return self.estimate.time_s
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs disturbed its time so much that it is not trusted."""
+        return self.estimate is not None and self.estimate.disturbed
+
+    @property
     def problem_title(self) -> str:
         """The problem, its direction unless forward, and the settings that are not at their default."""
         extra = [] if self.record["direction"] == "forward" else [self.record["direction"]]
@@ -215,10 +220,12 @@ class Baseline:
     """What a case is compared with in the same file: for a sparse product, the fastest dense one of its shape."""
 
     summary: Summary
-    speed_up: float
-    """Time of the baseline over time of the case."""
+    time_over_baseline: float | None
+    """Time of the case over time of the baseline; None if it is withheld."""
     break_even_density: float | None
     """Share of non-zeros at which both would take the same time, if time grew with the non-zeros."""
+    withheld: str | None = None
+    """Why there is no ratio."""
 
 
 def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
@@ -235,7 +242,11 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
         candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.record["device"]), [])]
         if candidates:
             dense = min(candidates, key=lambda c: c.time_s)
-            speed_up, flop = dense.time_s / s.time_s, dense.record["flop"]
-            break_even = s.record["flop"] / flop * speed_up if flop else None
-            fastest[s.record["case"]] = Baseline(dense, speed_up, break_even)
+            disturbed = [name for name, c in (("baseline", dense), ("this time", s)) if c.is_disturbed]
+            if disturbed:
+                fastest[s.record["case"]] = Baseline(dense, None, None, f"{' and '.join(disturbed)} disturbed")
+                continue
+            ratio, flop = s.time_s / dense.time_s, dense.record["flop"]
+            break_even = s.record["flop"] / flop / ratio if flop else None
+            fastest[s.record["case"]] = Baseline(dense, ratio, break_even)
     return fastest

@@ -95,6 +95,7 @@ def matched(matches: Sequence[Match]) -> Table:
     for m in matches:
         disturbed = m.ours.is_disturbed
         ratio, interval = (None, None) if disturbed else (m.ratio, m.interval)
+        notes = [m.theirs.note, "no ratio: our time is disturbed" if disturbed else None]
         rows.append(
             {
                 "op": m.ours.record["op"],
@@ -107,8 +108,7 @@ def matched(matches: Sequence[Match]) -> Table:
                 "their TFLOP/s": m.theirs.flop_per_s,
                 "published": m.theirs.published_flop_per_s if m.theirs.wrong_rate else None,
                 **ratio_cells(PUBLISHED_OVER_OURS, ratio, interval),
-                "notes": ", ".join(filter(None, [m.theirs.note, "no ratio: our time is disturbed" if disturbed else None]))
-                or None,
+                "notes": ", ".join(filter(None, notes)) or None,
             }
         )
     columns = [

@@ -275,6 +275,11 @@ class OtherPrograms:
         self._allowed = allowed
         self._begin = self._now()
 
+    def complete(self) -> None:
+        """Wait until `cpus` can answer."""
+        if self._begin is not None:
+            time.sleep(max(0.0, LEAST_INTERVAL_S + 1e-3 - (time.monotonic() - self._begin[0])))
+
     def cpus(self, rivals_s: float = 0.0) -> float | None:
         """Average number of busy CPUs, such as 0.97; None if unknown or if the interval is too short.
 

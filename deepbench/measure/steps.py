@@ -292,6 +292,8 @@ class FirstCall:
     """The very first call."""
 
     sample: Sample
+    others: describe.OtherPrograms
+    """The load of other programs since this call."""
     is_typical: bool
     """Whether it took as long as any other: it loaded and touched next to nothing, and no other program ran."""
 
@@ -307,7 +309,7 @@ def first_call(prepared: Prepared, allowed_cpus: Collection[int]) -> FirstCall:
     other_cpus, grown = others.cpus(), describe.resident_bytes() - resident
     extra_s = max(0, grown) / TOUCH_BYTES_PER_S + (LOADING_S if describe.shared_libraries() - loaded else 0.0)
     is_quiet = other_cpus is None or other_cpus < stats.OTHER_LOAD or prepared.device is not None
-    return FirstCall(sample, is_quiet and extra_s <= MOST_EXTRA * sample.call_s)
+    return FirstCall(sample, others, is_quiet and extra_s <= MOST_EXTRA * sample.call_s)
 
 
 @dataclass(frozen=True)
@@ -323,9 +325,7 @@ class Sampling:
     """Whether the outputs were reset before the first of these calls."""
 
     @classmethod
-    def begin(
-        cls, request: Request, library: Library, buffers: Buffers, prepared: Prepared, first: FirstCall
-    ) -> Sampling:
+    def begin(cls, request: Request, buffers: Buffers, prepared: Prepared, first: FirstCall) -> Sampling:
         """Warm up all kernels in turn."""
         op, case, kernels, device = request.op, request.case, prepared.kernels, prepared.device
         # The outputs that timing leaves can be checked where repeated calls leave the same as one, and where a kernel
@@ -334,15 +334,15 @@ class Sampling:
         if fresh:
             _reset(request, buffers.sets, kernels)
         before = device.conditions() if device is not None else None
-        others = describe.OtherPrograms(library.allowed_cpus)
         clock = _clock(prepared, prepared.timer, len(kernels))
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
-        return cls(sampler, request, prepared, before, others, fresh)
+        return cls(sampler, request, prepared, before, first.others, fresh)
 
     def end(self, rivals_s: float = 0.0) -> Timing:
         """The samples; `rivals_s` are the CPU seconds of rivals since the beginning."""
         op, case, rules, device = self.request.op, self.request.case, self.request.rules, self.prepared.device
         measurement, count = self.sampler.measurement(), len(self.prepared.kernels)
+        self.others.complete()
         measurement["other_cpus"] = self.others.cpus(rivals_s)
         facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s)
         calls = (measurement["warm_up_calls"] or 0) + self.sampler.calls

@@ -108,7 +108,7 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
             if findings.before.error is not None:
                 return
         phase("measure")
-        sampling = steps.Sampling.begin(request, findings.library, findings.buffers, prepared, first)
+        sampling = steps.Sampling.begin(request, findings.buffers, prepared, first)
         rivals_s, findings.waited_s = take_turns(sampling.sampler, connection)
         findings.timing = sampling.end(rivals_s)
         if (window_s := request.rules.energy_s) is not None and prepared.device is None:

@@ -114,9 +114,10 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
 def _compared(first: Summary, s: Summary, ratio: Ratio | None, tie: bool) -> str:
     """A slower library next to the fastest one: `1.37× slower ±0.4 %`.
 
-    Without heats, a disturbed time gives no ratio: the time itself is shown. In heats both saw the same disturbance.
+    A disturbed time gives no ratio: the time itself is shown. Heats do not help, because libraries whose threads wait
+    for each other suffer far more from other programs.
     """
-    if ratio is None and (first.is_disturbed or s.is_disturbed):
+    if first.is_disturbed or s.is_disturbed:
         return f"{units.seconds(s.time_s)} ({'disturbed' if s.is_disturbed else 'no ratio: fastest is disturbed'})"
     words = units.faster_or_slower(ratio.value if ratio else s.time_s / first.time_s)
     return f"{'≈' * tie}{words}{f' {units.plus_minus(ratio.half_width)}' if ratio else ''}"

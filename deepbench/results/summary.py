@@ -198,7 +198,8 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
         return None, False
     numbers = list(map(process_number, measured))
     time = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
-    time = replace(time, disturbed=any(n.disturbed for n in numbers))
+    lacked = any(_lacked_cpus(r) for r in rounds if r["measurement"])
+    time = replace(time, disturbed=lacked or any(n.disturbed for n in numbers))
     if len(measured) > 1:
         return time, False
     only = measured[0]
@@ -206,6 +207,23 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
+
+
+def _lacked_cpus(record: Record) -> bool:
+    """Whether other programs left too few CPUs for the threads of a case all the time.
+
+    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long.
+    """
+    measurement, process = record["measurement"], record["process"]
+    cpus = process.get("cpus") if process else None
+    if measurement is None or not isinstance(cpus, list):
+        return False
+    others, calls = measurement.get("other_cpus"), measurement["calls_per_sample"]
+    if others is None or others - max(0, len(cpus) - record["threads"]) < stats.OTHER_LOAD:
+        return False
+    pairs = zip(measurement["cpu_s"], measurement["samples_s"], strict=True)
+    shares = [cpu_s / (s * calls) for cpu_s, s in pairs if cpu_s is not None]
+    return bool(shares) and stats.quantile(shares, 0.75) < stats.CPU_SHARE * record["threads"]
 
 
 def _summary(rounds: list[Record]) -> Summary:

@@ -166,7 +166,7 @@ def test_a_partial_sum_is_no_bar_and_disturbed_times_are_marked(visit, tmp_path)
     page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
 
     (bars,) = page.evaluate("document.querySelector('#applications-0 .plot').data")
-    assert ["Speech (server, f32, 1 thread)"] == bars["y"]
+    assert ["Speech (server, f32)"] == bars["y"]
     assert bars["text"][0].endswith(", 1 disturbed")
     assert ["/"] == bars["marker"]["pattern"]["shape"]
     caption = page.inner_text("#applications-0 figcaption")

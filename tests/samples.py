@@ -81,6 +81,13 @@ def measured(backend="mkl", seconds=1e-3, round_number=1, status="ok", text=TEXT
     return record
 
 
+def disturbed(*arguments, **options):
+    """A measured record of which other programs interrupted every sample but two."""
+    record = measured(*arguments, **options)
+    record["measurement"]["steal_s"] = [0.0] * 2 + [0.01] * 8
+    return record
+
+
 def failed(status, reason, backend="mkl", round_number=1):
     return make_record(parse_case(TEXT.format(backend=backend)), round_number, status, reason)
 

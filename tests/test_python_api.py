@@ -173,7 +173,7 @@ def test_libraries_are_ranked_with_intervals(two_libraries):
     table = two_libraries.fastest("gemm")
 
     assert ["OpenBLAS", "MKL"] == [row["library"] for row in table.rows]
-    assert [1.0, 2.0] == pytest.approx([row["ratio"] for row in table.rows])
+    assert [1.0, 2.0] == pytest.approx([row["time_over_fastest"] for row in table.rows])
     assert all(row["low"] <= row["time"] <= row["high"] for row in table.rows)
     assert [] == list(two_libraries.fastest("conv").rows)
     with pytest.raises(deepbench.BadInput, match="unknown operation"):

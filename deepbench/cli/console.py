@@ -70,6 +70,15 @@ def print_head(console: Console, file: ResultFile) -> None:
         console.print(f"left out   {damage_text(file.damaged)}", markup=False)
 
 
+def print_load(console: Console) -> None:
+    """One line if other programs use the CPUs now: they will disturb what is measured."""
+    from deepbench.machine.doctor import load_now
+
+    if sentence := load_now().sentence:
+        text = f"busy       {sentence}; disturbed times will be marked. Better stop these programs first, or run later."
+        console.print(text, style="bold yellow", markup=False)
+
+
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
     cores = machine.get("cores_allowed")

@@ -132,12 +132,13 @@ def run(
 def measure_and_print(session: Session, full: bool, begin: float | None = None) -> int:
     """Measure what the session plans and print the table; the exit code of the command."""
     from deepbench.api import Results
-    from deepbench.cli.console import make_console, print_head
+    from deepbench.cli.console import make_console, print_head, print_load
     from deepbench.report.progress import Bar
 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
     print_head(console, session.file)
+    print_load(console)
     code = 0
     try:
         with Bar(console) as bar, interruptible():
@@ -179,7 +180,7 @@ def _run_sides(
 ) -> int:
     """Measure two sides in turn and print their comparison."""
     from deepbench.cli.compare import print_comparison
-    from deepbench.cli.console import make_console
+    from deepbench.cli.console import make_console, print_load
     from deepbench.judge.compare import compare_files
     from deepbench.measure import sides
     from deepbench.report.progress import Bar
@@ -204,6 +205,7 @@ def _run_sides(
         console.print(
             f"{len(turns.pairs)} cases, {rounds['least']} to {rounds['most']} processes per side", markup=False
         )
+        print_load(console)
         code = 0
         try:
             with Bar(console) as bar, interruptible():

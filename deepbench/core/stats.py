@@ -31,6 +31,9 @@ SWITCH_INTERVAL_S = 10e-3
 # With fewer undisturbed samples, the median is taken over all samples and the result is marked as disturbed.
 MIN_UNDISTURBED = 3
 
+# If other programs used so many more CPUs during one measurement than during another, they may explain the difference.
+OTHER_LOAD = 0.3
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -75,6 +78,20 @@ def undisturbed(
     return [
         share >= least and not stolen and count <= usual + s * calls_per_sample // SWITCH_INTERVAL_S
         for share, stolen, count, s in zip(shares, steal_s, switches, samples_s, strict=True)
+    ]
+
+
+def interrupted(
+    samples_s: Sequence[float], involuntary_switches: Sequence[int | None], calls_per_sample: int
+) -> list[bool]:
+    """For each sample, whether it had more involuntary switches than are unavoidable, whatever is usual here.
+
+    False for samples shorter than `SWITCH_INTERVAL_S`: threads that yield have switches in each of them.
+    """
+    unavoidable = [s * calls_per_sample // SWITCH_INTERVAL_S for s in samples_s]
+    return [
+        count is not None and most >= 1 and count > most
+        for count, most in zip(involuntary_switches, unavoidable, strict=True)
     ]
 
 

@@ -72,6 +72,23 @@ def bar(share: float, width: int = 5) -> str:
     return ("█" * full + ("" if rest == 0 else "▏▎▍▌▋▊▉"[rest - 1])).ljust(width)
 
 
+def faster_or_slower(ratio: float | None) -> str:
+    """A ratio of times in words: below 1, `37.0× faster`; above 1, `1.80× slower`; near 1, `as fast`.
+
+    The ratio is the time of what the words are about over the time that it is compared with.
+    """
+    if ratio is None:
+        return "–"
+    factor = significant(max(ratio, 1 / ratio))
+    return "as fast" if factor == "1.00" else f"{factor}× {'faster' if ratio < 1 else 'slower'}"
+
+
+def speed_sentence(subject: str, ratio: float, other: str) -> str:
+    """`B is 3.33× slower than A`; the ratio is the time of the subject over that of the other."""
+    words = faster_or_slower(ratio)
+    return f"{subject} is {words} {'as' if words == 'as fast' else 'than'} {other}"
+
+
 def plus_minus(value: float | None) -> str:
     """The half-width of an interval: `±0.4 %`."""
     if value is None:

@@ -35,8 +35,8 @@ MARGIN = 0.02
 # by this; with `sides.EARLY`, 5 % of equal sides are then called different (simulation of 5 to 15 rounds).
 LOOKS = 2.0
 
-# If other programs used so many more CPUs during one side than during the other, they may explain the ratio.
-OTHER_LOAD = 0.3
+# A mean of ratios is withheld if a larger share of its cases is undecided.
+MOST_UNDECIDED = 0.5
 
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
@@ -79,10 +79,15 @@ class ComparedCase:
         return math.exp(low), math.exp(high)
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether the time of a side is disturbed."""
+        return self.a.is_disturbed or self.b.is_disturbed
+
+    @property
     def other_load(self) -> tuple[float, float] | None:
         """CPUs used by other programs during each side, if the difference between the sides may explain the ratio."""
         a, b = other_cpus(self.a), other_cpus(self.b)
-        return None if a is None or b is None or abs(a - b) < OTHER_LOAD else (a, b)
+        return None if a is None or b is None or abs(a - b) < stats.OTHER_LOAD else (a, b)
 
     @property
     def verdict(self) -> str:
@@ -130,9 +135,12 @@ class Mean:
 
     name: str
     count: int
-    ratio: float
+    ratio: float | None
+    """None where most cases are undecided: their ratios may be accidents."""
     interval: tuple[float, float] | None
-    """95 % confidence interval; None if a case has none."""
+    """95 % confidence interval; None without a ratio, and if a case has none."""
+    undecided: int = 0
+    """How many of the cases have the verdict `cannot tell`."""
 
 
 @dataclass
@@ -330,10 +338,21 @@ def _words(value: Any) -> str:
 
 
 def _mean(name: str, cases: Sequence[ComparedCase], between_sessions: float) -> Mean:
+    undecided = sum(c.verdict == "cannot tell" for c in cases)
+    if undecided > MOST_UNDECIDED * len(cases):
+        return Mean(name, len(cases), None, None, undecided)
+    ratio, interval = mean_ratio(cases, between_sessions)
+    return Mean(name, len(cases), ratio, interval, undecided)
+
+
+def mean_ratio(
+    cases: Sequence[ComparedCase], between_sessions: float = 0.0
+) -> tuple[float, tuple[float, float] | None]:
+    """The geometric mean of ratios, decided or not, and its 95 % confidence interval."""
     differences = [c.difference for c in cases if c.difference is not None]
     center = mean(math.log(c.ratio) for c in cases)
     if len(differences) < len(cases):
-        return Mean(name, len(cases), math.exp(center), None)
+        return math.exp(center), None
     # All ratios share the difference between the sessions: averaging over cases does not reduce it.
     session_variance = 2 * between_sessions**2
     variances = [max(0.0, d.standard_error**2 - session_variance) for d in differences]
@@ -342,4 +361,4 @@ def _mean(name: str, cases: Sequence[ComparedCase], between_sessions: float) -> 
     terms = sum(v**2 / d.degrees_of_freedom for v, d in zip(variances, differences, strict=True)) / len(cases) ** 4
     degrees_of_freedom = min(variance**2 / terms, 1e6) if terms else 1e6
     half_width = stats.t_critical(degrees_of_freedom, LEVEL) * math.sqrt(variance + session_variance)
-    return Mean(name, len(cases), math.exp(center), (math.exp(center - half_width), math.exp(center + half_width)))
+    return math.exp(center), (math.exp(center - half_width), math.exp(center + half_width))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 
-from deepbench.core import stats
+from deepbench.core import stats, units
 from deepbench.judge.compare import LEVEL, ComparedCase, Comparison
 
 # Larger than the margin of a comparison, because every commit passes the gate.
@@ -67,7 +67,8 @@ def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
     if c.interval is None or p is None:
         return CaseOutcome(c.case, CANNOT_TELL, "one process per side: significance unknown", c)
     low, high = c.interval
-    ratio = f"{c.ratio:.3f}× the time (95 % interval {low:.3f} to {high:.3f})"
+    words = units.faster_or_slower
+    ratio = f"{words(c.ratio)} (95 % interval: {words(low)} to {words(high)})"
     load_a, load_b = c.other_load or (0.0, 0.0)
     load = f"but other programs used {load_a:.1f} CPUs during the first side and {load_b:.1f} during the second"
     if p < 1 - LEVEL and c.ratio > 1 + margin:
@@ -79,7 +80,7 @@ def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
             return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)
         return CaseOutcome(c.case, PASSED, ratio, c)
     more = f"; about {c.more_rounds} more rounds per side would decide" if c.more_rounds else ""
-    return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, the limit is {1 + margin:g}{more}", c)
+    return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, the limit is {words(1 + margin)}{more}", c)
 
 
 def after_rerun(outcome: Outcome, rerun: Outcome) -> Outcome:

@@ -90,7 +90,7 @@ def default_threads() -> int:
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """The container's CPU quota in CPUs; None if there is none."""
     quotas = []
-    for folder in _cgroups("cpu", root):
+    for folder in control_groups("cpu", root):
         words = (read_text(folder / "cpu.max") or "").split()  # version 2, else version 1
         words = words or [read_text(folder / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
         if len(words) == 2 and all(word.isdecimal() and int(word) for word in words):
@@ -104,7 +104,7 @@ def memory_available(root: Path = Path("/")) -> int | None:
     Limits are those of the container and that of the address space (`ulimit -v`).
     """
     free = [meminfo("MemAvailable", root), _address_space_available(root)]
-    for folder in _cgroups("memory", root):
+    for folder in control_groups("memory", root):
         for limit_file, used_file, cached in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -192,6 +192,17 @@ def openmp_runtimes() -> list[str]:
     return sorted(set(re.findall(r"/(lib(?:gomp|iomp5|omp)[^/\s]*\.so[.0-9]*)$", maps, re.MULTILINE)))
 
 
+def shared_libraries() -> set[str]:
+    """Paths of the shared libraries in this process; empty where they cannot be read."""
+    return set(re.findall(r" (/.*\.so[.0-9]*)$", read_text("/proc/self/maps") or "", re.MULTILINE))
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is present; 0 where it cannot be read."""
+    pages = (read_text("/proc/self/statm") or "").split()[1:2]
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Differences between the IDENTITY of two machines, one sentence each."""
     return [
@@ -221,7 +232,7 @@ def huge_pages(root: Path = Path("/")) -> str | None:
     return mode[1] if mode else None
 
 
-def _cgroups(controller: str, root: Path) -> list[Path]:
+def control_groups(controller: str, root: Path) -> list[Path]:
     """The folders of the control groups that limit this process, in version 2 and in version 1, the innermost first.
 
     The limits of every outer group count too. A container may see its own group as the root, although
@@ -263,6 +274,11 @@ class OtherPrograms:
     def __init__(self, allowed: Collection[int]) -> None:
         self._allowed = allowed
         self._begin = self._now()
+
+    def complete(self) -> None:
+        """Wait until `cpus` can answer."""
+        if self._begin is not None:
+            time.sleep(max(0.0, LEAST_INTERVAL_S + 1e-3 - (time.monotonic() - self._begin[0])))
 
     def cpus(self, rivals_s: float = 0.0) -> float | None:
         """Average number of busy CPUs, such as 0.97; None if unknown or if the interval is too short.

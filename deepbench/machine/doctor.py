@@ -6,8 +6,9 @@ Everything is read from files under /proc and /sys. What cannot be read is not r
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,77 @@ def examine(root: Path = Path("/"), watch_s: float = WATCH_S) -> list[Finding]:
         _isolated_cpus(root),
     ]
     return [f for f in findings if f is not None]
+
+
+# How long to watch the CPUs before a run. Ticks are 10 ms, so one CPU has about 30 of them.
+LOOK_S = 0.3
+
+
+@dataclass(frozen=True)
+class Load:
+    """What other programs use while this one waits. None: hidden, or there is no such limit."""
+
+    cpus: int
+    """How many this process may use."""
+    busy_cpus: float | None
+    """How many of them other programs use, also those of other containers."""
+    steal: float | None = None
+    """Share of their time that the host took for other virtual machines."""
+    quota: float | None = None
+    """How many CPUs this container may use at once."""
+    busy_of_quota: float | None = None
+    """How many of them its other programs use."""
+
+    @property
+    def sentence(self) -> str | None:
+        """What disturbs measurements; None if nothing does.
+
+        Other programs that leave enough CPUs for the whole quota do not, because the scheduler avoids them.
+        """
+        parts = []
+        wanted = self.cpus if self.quota is None else min(self.cpus, self.quota)
+        if self.busy_cpus is not None and wanted - (self.cpus - self.busy_cpus) > MOST_LOAD * wanted:
+            parts.append(f"other programs use {self.busy_cpus:.1f} of {self.cpus} CPUs")
+        elif self.quota and self.busy_of_quota is not None and self.busy_of_quota > MOST_LOAD * self.quota:
+            parts.append(f"other programs use {self.busy_of_quota:.1f} of the container's {self.quota:g} CPUs")
+        if self.steal is not None and self.steal > MOST_LOAD:
+            parts.append(f"the host takes {100 * self.steal:.0f} % of the CPU time for other virtual machines")
+        return " and ".join(parts) or None
+
+
+def load_now(look_s: float = LOOK_S, root: Path = Path("/")) -> Load:
+    """Watch the CPUs that this process may use."""
+    cpus, others = os.sched_getaffinity(0), describe.OtherPrograms(os.sched_getaffinity(0))
+    before = _steal(root, cpus), _group_cpu_s(root), time.process_time(), time.monotonic()
+    time.sleep(look_s)
+    after = _steal(root, cpus), _group_cpu_s(root), time.process_time(), time.monotonic()
+    wall_s, own_s = after[3] - before[3], after[2] - before[2]
+    steal = in_group = None
+    if before[0] is not None and after[0] is not None:
+        steal = (after[0] - before[0]) / os.sysconf("SC_CLK_TCK") / wall_s / len(cpus)
+    if before[1] is not None and after[1] is not None:
+        in_group = max(0.0, after[1] - before[1] - own_s) / wall_s
+    return Load(len(cpus), others.cpus(), steal, describe.cpu_quota(root), in_group)
+
+
+def _steal(root: Path, cpus: Collection[int]) -> int | None:
+    """Ticks that the host took from these CPUs."""
+    wanted, ticks = {f"cpu{n}" for n in cpus}, 0
+    for line in (read_text(root / "proc/stat") or "").splitlines():
+        name, *values = line.split()
+        if name in wanted and len(values) > 7:
+            wanted.discard(name)
+            ticks += int(values[7])
+    return None if wanted else ticks
+
+
+def _group_cpu_s(root: Path) -> float | None:
+    """CPU seconds of the control group of this process, whose quota it shares."""
+    for folder in describe.control_groups("cpu", root):
+        found = re.search(r"^usage_usec (\d+)$", read_text(folder / "cpu.stat") or "", re.MULTILINE)
+        if found:
+            return int(found[1]) / 1e6
+    return None
 
 
 def _governor(root: Path) -> Finding | None:

@@ -24,6 +24,9 @@ BLOCK = 5
 # When it keeps more than this share twice in a row, more samples will not help.
 LEAST_SHRINKAGE = 0.9
 
+# Without a warm-up, one sample is not enough if it differs from the first call by more than this factor.
+AGREES = 1.25
+
 # Unmeasured calls at the start of a slice: for about this long, at least one, at most so many.
 UNMEASURED_S, MOST_UNMEASURED = 1e-3, 10_000
 
@@ -137,10 +140,11 @@ class Sampler:
     """The samples of one process: warmed up at the start, then taken slice by slice until a reason to stop.
 
     Between two slices other processes may run, so each slice begins with some calls that are not measured. `first` is
-    the very first call, whose result has been checked.
+    the very first call, whose result has been checked. It may be the only sample, or the warm-up of a long kernel, only
+    if it is typical: it loaded nothing (`is_typical`), and its evidence shows no other program.
     """
 
-    def __init__(self, clock: Clock, rules: Rules, first: Sample, loop: Loop) -> None:
+    def __init__(self, clock: Clock, rules: Rules, first: Sample, loop: Loop, is_typical: bool = True) -> None:
         self._clock, self._rules, self._first, self._loop = clock, rules, first, loop
         self._samples: list[Sample] = []
         self._slices: list[int] = []
@@ -151,11 +155,19 @@ class Sampler:
         """Seconds of all slices."""
         self.calls = 0
         """Calls in all slices, those that were not measured included."""
-        if rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s:
+        is_typical = is_typical and bool(_undisturbed([first], 1))
+        counts = rules.first_call_counts_s is not None and first.call_s > rules.first_call_counts_s
+        if counts and is_typical:
             self._turns, self._warm_up_turns, self._warm_up_s = 1, 0, 0.0
             self._samples, self._slices, self.stopped = [first], [0], "first_call"
         else:
-            self._turns, self._warm_up_turns, self._warm_up_s = _warm_up(clock, rules, first.call_s)
+            self._turns, self._warm_up_turns, self._warm_up_s = _warm_up(clock, rules, first.call_s, is_typical)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it takes no further samples, even if rivals do."""
+        out_of_time = self.spent_s >= self._rules.most_s and not self._needs_repetition()
+        return self.stopped == "first_call" or out_of_time
 
     def slice(self, number: int, seconds: float | None) -> None:
         """Take samples for this many seconds, at least one; None: until there is a reason to stop."""
@@ -184,7 +196,7 @@ class Sampler:
     def _reason_to_stop(self) -> Stopped | None:
         """Looks at each doubling of the number of samples."""
         samples, rules = self._samples, self._rules
-        if self.spent_s >= rules.most_s:
+        if self.spent_s >= rules.most_s and not self._needs_repetition():
             return "time"
         if len(samples) < self._look or self.spent_s < rules.least_s:
             return None
@@ -199,6 +211,24 @@ class Sampler:
         self._not_shrinking = self._not_shrinking + 1 if width > LEAST_SHRINKAGE * self._widths[-1] else 0
         self._widths.append(width)
         return "unstable" if self._not_shrinking == 2 else None
+
+    def _needs_repetition(self) -> bool:
+        """Whether the samples so far are too doubtful to end here, and more may still help."""
+        samples = self._samples
+        if self.spent_s >= self._rules.patience * self._rules.most_s:
+            return False
+        if len(samples) < stats.MIN_UNDISTURBED and self._warm_up_turns == 0:
+            ratio = samples[0].call_s / self._first.call_s
+            if not 1 / AGREES < ratio < AGREES:
+                return True
+        # With fewer, `stats.process_median` would call the process disturbed.
+        wanted = min(stats.MIN_UNDISTURBED, len(samples))
+        calls = self._turns * self._clock.turn
+        if len(samples) < self._rules.least_samples:  # so few may all be disturbed, which then looks usual
+            switches = [s.involuntary_switches for s in samples]
+            if len(samples) - sum(stats.interrupted([s.call_s for s in samples], switches, calls)) < wanted:
+                return True
+        return len(_undisturbed(samples, calls)) < wanted
 
     def measurement(self) -> Measurement:
         """What was measured."""
@@ -220,27 +250,32 @@ class Sampler:
         }
 
 
-def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop) -> Measurement:
+def measure_kernel(clock: Clock, rules: Rules, first: Sample, loop: Loop, is_typical: bool = True) -> Measurement:
     """Warm up and sample without pause until a reason to stop."""
-    sampler = Sampler(clock, rules, first, loop)
+    sampler = Sampler(clock, rules, first, loop, is_typical)
     if sampler.stopped is None:
         sampler.slice(0, None)
     return sampler.measurement()
 
 
-def _warm_up(clock: Clock, rules: Rules, first_call_s: float) -> tuple[int, int, float]:
+def _warm_up(clock: Clock, rules: Rules, first_call_s: float, is_typical: bool) -> tuple[int, int, float]:
     """Run until two blocks of samples agree; the turns per sample, the turns run and the seconds spent.
 
-    Where one call is as long as the warm-up, the first call was the warm-up. A first call may also be long because the
-    library loads, so a second call decides, unless that would double the time of a long run.
+    Where one call is as long as the warm-up, a typical first call was the warm-up. A first call may also be long
+    because the library loads or because other programs run, so another call decides. A disturbed one does not.
     """
     start, total, turns = clock.now(), 0, 1
-    if first_call_s >= rules.most_s:
+    if first_call_s >= rules.most_s and is_typical:
         return 1, 0, 0.0
     if first_call_s >= rules.warm_up_s:
-        total = 1
-        if clock.run(1) / 1e9 / clock.turn >= rules.warm_up_s:
-            return 1, total, clock.now() - start
+        while True:
+            again = take_sample(clock, 1)
+            total += 1
+            if again.call_s < rules.warm_up_s:
+                break
+            spent = clock.now() - start
+            if _undisturbed([again], clock.turn) or spent >= rules.patience * rules.most_s:
+                return 1, total, spent
     blocks: list[float] = []
     while True:
         times: list[float] = []

@@ -16,10 +16,11 @@ import random
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deepbench.core.case import Case
 from deepbench.core.errors import DeepBenchError
+from deepbench.core.op import find_op
 from deepbench.machine import describe
 from deepbench.measure import launch, process
 from deepbench.measure.group.parent import Coordinator, start_group
@@ -73,7 +74,10 @@ def measure_heat(
     """
     records: list[Record] = []
     for part in _parts(rivals):
-        heat = _Heat([launch.Request(r.case, round_number, rules, timeout_s) for r in part], part, hosts)
+        # Slices of groups are longer, and as many of them are wanted.
+        most_s = max(rules.most_s, rules.least_slices * _slice_s(part[0].case)) if len(part) > 1 else rules.most_s
+        its_rules = replace(rules, most_s=most_s)
+        heat = _Heat([launch.Request(r.case, round_number, its_rules, timeout_s) for r in part], part, hosts)
         measured = heat.run()
         if len(part) > 1:
             # What does not fit next to others may fit alone.
@@ -82,6 +86,10 @@ def measure_heat(
                     measured[i] = _Heat(heat.requests[i : i + 1], part[i : i + 1], hosts).run()[0]
         records += measured
     return records
+
+
+def _slice_s(case: Case) -> float:
+    return GROUP_SLICE_S if find_op(case.op).is_group else SLICE_S
 
 
 def _parts(rivals: Sequence[Rival]) -> Iterator[Sequence[Rival]]:
@@ -109,21 +117,15 @@ class _Racer:
     request: launch.Request
     index: int
     stopped: str | None
-    spent_s: float
+    is_done: bool
+    """Whether it takes no further samples."""
     others_s: float = 0.0
     """CPU seconds of all other racers when it became ready."""
     ending: process.Ending | None = None
 
-    @property
-    def slice_s(self) -> float:
-        """The length of its slices in seconds."""
-        return GROUP_SLICE_S if self.request.op.is_group else SLICE_S
-
-    def takes_part(self, with_rivals: bool) -> bool:
+    def takes_part(self) -> bool:
         """Whether it is sampled further."""
-        rules = self.request.rules
-        most_s = max(rules.most_s, rules.least_slices * self.slice_s) if with_rivals else rules.most_s
-        return self.ending is None and self.stopped != "first_call" and self.spent_s < most_s
+        return self.ending is None and not self.is_done
 
 
 class _Heat:
@@ -176,7 +178,7 @@ class _Heat:
         if ending.answer is None or "record" in ending.answer:
             worker.close()
             return ending
-        racer = _Racer(worker, request, i, ending.answer["stopped"], ending.answer["spent_s"])
+        racer = _Racer(worker, request, i, ending.answer["stopped"], ending.answer["done"])
         racer.others_s = self._others_s(racer)
         self._racers.append(racer)
         if len(self._rivals) > 1:
@@ -187,19 +189,19 @@ class _Heat:
         """Sample all racers, slice by slice in random order and then in the reverse of it, until none needs more."""
         order: list[_Racer] = []
         number, with_rivals = 0, len(self._racers) > 1
-        while racing := [racer for racer in self._racers if racer.takes_part(with_rivals)]:
+        while racing := [racer for racer in self._racers if racer.takes_part()]:
             least = racing[0].request.rules.least_slices if with_rivals else 0
             if number >= least and all(racer.stopped for racer in racing):
                 return
             order = order[::-1] if number % 2 else random.sample(self._racers, len(self._racers))
             for racer in order:
                 if racer in racing:
-                    seconds = racer.slice_s if with_rivals else None
+                    seconds = _slice_s(racer.request.case) if with_rivals else None
                     ending = self._turn(racer, {"slice": number, "seconds": seconds}, "sampled")
                     if ending.answer is None or "record" in ending.answer:
                         racer.ending = ending
                     else:
-                        racer.stopped, racer.spent_s = ending.answer["stopped"], ending.answer["spent_s"]
+                        racer.stopped, racer.is_done = ending.answer["stopped"], ending.answer["done"]
             number += 1
 
     def _turn(self, racer: _Racer, message: dict[str, object], answer: str) -> process.Ending:

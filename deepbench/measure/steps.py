@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from deepbench.core import errors, operands, units
+from deepbench.core import errors, operands, stats, units
 from deepbench.core.kernel import Device, Kernel, in_turn
 from deepbench.core.variables import thread_variables, tuning
 from deepbench.machine import describe, energy
@@ -34,6 +34,10 @@ TIMES_CACHE = 2
 ASSUMED_CACHE_BYTES = 64 * 2**20
 # The most kernels that are prepared. A smaller problem stays partly in the caches, and the record says so.
 MOST_SETS = 2048
+
+# What a first call may do besides its work: loading a library (MKL's code for this CPU) takes about this long, and
+# memory is touched for the first time at about this rate. A larger share of its time than this makes it untypical.
+LOADING_S, TOUCH_BYTES_PER_S, MOST_EXTRA = 0.04, 2e9, 0.02
 
 # Memory for everything but the operands: the interpreter, the library with its scratch, and parts of the check.
 HEADROOM_BYTES = 512 * 2**20
@@ -283,9 +287,29 @@ def _reset(request: Request, sets: list[Arrays], kernels: list[Kernel]) -> None:
 # ---- timing and checks of a worker
 
 
-def first_call(prepared: Prepared) -> Sample:
-    """Time the very first call."""
-    return take_sample(_clock(prepared, prepared.first_timer), 1)
+@dataclass(frozen=True)
+class FirstCall:
+    """The very first call."""
+
+    sample: Sample
+    others: describe.OtherPrograms
+    """The load of other programs since this call."""
+    is_typical: bool
+    """Whether it took as long as any other: it loaded and touched next to nothing, and no other program ran."""
+
+
+def first_call(prepared: Prepared, allowed_cpus: Collection[int]) -> FirstCall:
+    """Time the very first call, and find out what it did besides its work."""
+    others, loaded, resident = (
+        describe.OtherPrograms(allowed_cpus),
+        describe.shared_libraries(),
+        describe.resident_bytes(),
+    )
+    sample = take_sample(_clock(prepared, prepared.first_timer), 1)
+    other_cpus, grown = others.cpus(), describe.resident_bytes() - resident
+    extra_s = max(0, grown) / TOUCH_BYTES_PER_S + (LOADING_S if describe.shared_libraries() - loaded else 0.0)
+    is_quiet = other_cpus is None or other_cpus < stats.OTHER_LOAD or prepared.device is not None
+    return FirstCall(sample, others, is_quiet and extra_s <= MOST_EXTRA * sample.call_s)
 
 
 @dataclass(frozen=True)
@@ -301,24 +325,24 @@ class Sampling:
     """Whether the outputs were reset before the first of these calls."""
 
     @classmethod
-    def begin(cls, request: Request, library: Library, buffers: Buffers, prepared: Prepared, first: Sample) -> Sampling:
+    def begin(cls, request: Request, buffers: Buffers, prepared: Prepared, first: FirstCall) -> Sampling:
         """Warm up all kernels in turn."""
         op, case, kernels, device = request.op, request.case, prepared.kernels, prepared.device
         # The outputs that timing leaves can be checked where repeated calls leave the same as one, and where a kernel
         # is so long that it is called once. In all other cases another call is made.
-        fresh = op.is_idempotent(case) or (first.call_s >= request.rules.most_s and len(kernels) == 1)
+        fresh = op.is_idempotent(case) or (first.sample.call_s >= request.rules.most_s and len(kernels) == 1)
         if fresh:
             _reset(request, buffers.sets, kernels)
         before = device.conditions() if device is not None else None
-        others = describe.OtherPrograms(library.allowed_cpus)
         clock = _clock(prepared, prepared.timer, len(kernels))
-        sampler = Sampler(clock, request.sampling_rules, first, prepared.loop)
-        return cls(sampler, request, prepared, before, others, fresh)
+        sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
+        return cls(sampler, request, prepared, before, first.others, fresh)
 
     def end(self, rivals_s: float = 0.0) -> Timing:
         """The samples; `rivals_s` are the CPU seconds of rivals since the beginning."""
         op, case, rules, device = self.request.op, self.request.case, self.request.rules, self.prepared.device
         measurement, count = self.sampler.measurement(), len(self.prepared.kernels)
+        self.others.complete()
         measurement["other_cpus"] = self.others.cpus(rivals_s)
         facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s)
         calls = (measurement["warm_up_calls"] or 0) + self.sampler.calls

@@ -75,7 +75,7 @@ def take_turns(
 ) -> tuple[float, float]:
     """Sample when the parent says so; the CPU seconds of rivals meanwhile, and how long this process waited."""
     waited_s = 0.0
-    send({"ready": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+    send({"ready": True, "stopped": sampler.stopped, "done": sampler.is_done})
     while True:
         begin = perf_counter()
         message = receive()
@@ -85,7 +85,7 @@ def take_turns(
         if "slice" not in message:
             return message["rivals_s"], waited_s
         sampler.slice(message["slice"], message["seconds"])
-        send({"sampled": True, "stopped": sampler.stopped, "spent_s": sampler.spent_s})
+        send({"sampled": True, "stopped": sampler.stopped, "done": sampler.is_done})
 
 
 def measure_alone(request: Request, connection: wire.Connection) -> Record:
@@ -105,14 +105,14 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
         phase("prepare")
         findings.prepared = prepared = steps.prepare(request, findings.buffers)
         phase("first call")
-        first = steps.first_call(prepared)
+        first = steps.first_call(prepared, findings.library.allowed_cpus)
         if request.backend.computes:
             phase("check")
             findings.before = steps.check_result(request, findings.buffers, prepared)
             if findings.before.error is not None:
                 return
         phase("measure")
-        sampling = steps.Sampling.begin(request, findings.library, findings.buffers, prepared, first)
+        sampling = steps.Sampling.begin(request, findings.buffers, prepared, first)
         rivals_s, findings.waited_s = take_turns(sampling.sampler, connection.send, connection.receive)
         findings.timing = sampling.end(rivals_s)
         if (window_s := request.rules.energy_s) is not None and prepared.device is None:

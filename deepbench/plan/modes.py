@@ -20,6 +20,8 @@ class Rules:
     """A sample makes as many calls as take about this long, at least one."""
     first_call_counts_s: float | None = None
     """A first call that takes longer than this is the only sample. None: the first call never counts."""
+    patience: int = 5
+    """Where other programs disturbed too many samples, a process goes on for up to so many times `most_s`."""
     least_slices: int = 8
     """In a heat with rivals: the number of slices of each rival, unless `most_s` is over before."""
     energy_s: float | None = None
@@ -55,14 +57,16 @@ QUICK = Mode(
     Rounds(1, 1, 0.03, 0.0),
     Rules(least_samples=10, least_s=0.02, most_s=0.06, warm_up_s=0.02, first_call_counts_s=0.25, least_slices=5),
     (3, 5),
-    Rules(most_s=0.3, least_slices=20),
+    Rules(most_s=0.3, patience=1, least_slices=20),
 )
-DEFAULT = Mode(Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (5, 15), Rules(most_s=0.6, least_slices=40))
+DEFAULT = Mode(
+    Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (5, 15), Rules(most_s=0.6, patience=1, least_slices=40)
+)
 RIGOROUS = Mode(
     Rounds(10, 20, 0.005, 120.0),
     Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3),
     (10, 40),
-    Rules(target=0.005, most_s=1.0, warm_up_s=0.3, least_slices=60),
+    Rules(target=0.005, most_s=1.0, patience=1, warm_up_s=0.3, least_slices=60),
 )
 MODES = {"quick": QUICK, "default": DEFAULT, "rigorous": RIGOROUS}
 

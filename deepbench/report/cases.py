@@ -11,7 +11,15 @@ from deepbench.core import units
 from deepbench.judge import heats
 from deepbench.judge.heats import Ratio
 from deepbench.judge.limits import Limits
-from deepbench.report.notes import DISTURBED, GROUP_BANDWIDTH, ONE_PROCESS, TIE, note_texts, notes_of
+from deepbench.report.notes import (
+    DISTURBED,
+    GROUP_BANDWIDTH,
+    ONE_PROCESS,
+    TIE,
+    disturbed_sentences,
+    note_texts,
+    notes_of,
+)
 from deepbench.report.table import Cell, Column, Note, Strong, Table, footnotes, number
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, baselines
@@ -20,7 +28,7 @@ from deepbench.results.work import Work
 INTERVAL = "±: 95 % confidence interval across processes."
 INTERVAL_OF_ONE = "±: 95 % confidence interval."
 UNDISTURBED = Note("undisturbed", "", "undisturbed: share of the samples that no other program disturbed.")
-OTHERS = Note("others", "", "others: slower libraries, with their time as a multiple of the fastest.")
+OTHERS = Note("others", "", "others: the other libraries, compared with the fastest.")
 PEAK = Note(
     "peak",
     "",
@@ -82,17 +90,14 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"], "notes": ""}
         others = []
         for s, ratio in [*zip(ranking.ranked, ranking.ratios, strict=True)][1:] if ranking.ranked else ():
-            mark = " (disturbed)" if s.estimate and s.estimate.disturbed and ratio is None else ""
-            value = units.significant(ratio.value if ratio else s.time_s / first.time_s)
-            width = f" {units.plus_minus(ratio.half_width)}" if ratio else ""
-            others.append(f"{s.library_title} {'≈' * (s in ranking.ties)}{value}×{width}{mark}")
+            others.append(f"{s.library_title} {_compared(first, s, ratio, s in ranking.ties)}")
         others += dict.fromkeys(map(_status, ranking.unranked))
         if first.estimate:
             case_notes = notes_of(first, compared.get(first.record["case"]))
             row["notes"] = note_texts(case_notes)
             notes += case_notes + [OTHERS] * (len(ranking.ranked) > 1)
             notes += [TIE] * bool(ranking.ties)
-            notes += [DISTURBED] * any(s.estimate is not None and s.estimate.disturbed for s in ranking.ranked)
+            notes += [DISTURBED] * any(s.is_disturbed for s in ranking.ranked)
         if ranking.ranked:
             row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
         rows.append({**row, "others": ", ".join(others)})
@@ -102,7 +107,20 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
         *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
         *(Column("others"), Column("notes", style="yellow")),
     ]
-    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
+    below = [*disturbed_sentences(summaries), *footnotes(notes), *_reasons(summaries)]
+    return Table(columns, rows, below).without_empty_columns()
+
+
+def _compared(first: Summary, s: Summary, ratio: Ratio | None, tie: bool) -> str:
+    """A slower library next to the fastest one: `1.37× slower ±0.4 %`.
+
+    A disturbed time gives no ratio: the time itself is shown. Heats do not help, because libraries whose threads wait
+    for each other suffer far more from other programs.
+    """
+    if first.is_disturbed or s.is_disturbed:
+        return f"{units.seconds(s.time_s)} ({'disturbed' if s.is_disturbed else 'no ratio: fastest is disturbed'})"
+    words = units.faster_or_slower(ratio.value if ratio else s.time_s / first.time_s)
+    return f"{'≈' * tie}{words}{f' {units.plus_minus(ratio.half_width)}' if ratio else ''}"
 
 
 def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = False) -> Table:
@@ -135,7 +153,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
         *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
         Column("notes", style="yellow"),
     ]
-    return Table(columns, rows, [*footnotes(notes), *_reasons(summaries)]).without_empty_columns()
+    below = [*disturbed_sentences(summaries), *footnotes(notes), *_reasons(summaries)]
+    return Table(columns, rows, below).without_empty_columns()
 
 
 def ranking_table(summaries: Sequence[Summary]) -> Table:
@@ -147,13 +166,18 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             names: dict[str, Cell] = {"problem": s.problem_title, "precision": s.record["precision"]}
             times: dict[str, Cell] = {"time": s.time_s, "low": s.estimate.low_s, "high": s.estimate.high_s}
             names |= {"threads": s.record["threads"], "library": s.library_title}
-            rows.append({**names, **times, "ratio": s.time_s / ranking.ranked[0].time_s})
+            compared = not (s.is_disturbed or ranking.ranked[0].is_disturbed)
+            ratio = s.time_s / ranking.ranked[0].time_s if compared else None
+            disturbed = "disturbed" if s.is_disturbed else None
+            rows.append({**names, **times, "time_over_fastest": ratio, "notes": disturbed})
     columns = [
         *(Column("problem"), Column("precision"), number("threads"), Column("library")),
         *(number(name, units.seconds) for name in ("time", "low", "high")),
-        number("ratio", units.significant, "× fastest"),
+        number("time_over_fastest", units.faster_or_slower, "than the fastest"),
+        Column("notes", style="yellow"),
     ]
-    return Table(columns, rows, ["low, high: 95 % confidence interval of the time."])
+    notes = [*disturbed_sentences(summaries), "low, high: 95 % confidence interval of the time."]
+    return Table(columns, rows, notes).without_empty_columns()
 
 
 def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
 from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison
+from deepbench.report.notes import DISTURBED
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
 # Decided cases come first.
@@ -16,18 +18,41 @@ ORDER = ("slower", "faster", "cannot tell", "same")
 MOST_NAMED = 5
 
 
-def show_ratio(ratio: float) -> str:
-    """`1.034`: three decimals near 1, three significant digits elsewhere."""
-    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else units.significant(ratio)
+def ratio_columns(name: str, title: str) -> list[Column]:
+    """A ratio of times in words, with its 95 % confidence interval; programs get numbers. `name` has the direction."""
+    words = units.faster_or_slower
+    return [
+        *(number(name, words, title), number("±", units.plus_minus)),
+        *(number("low", words, narrow=2), number("high", words, narrow=2)),
+    ]
 
 
-RATIO = (number("ratio", show_ratio), number("low", show_ratio), number("high", show_ratio))
-"""The columns of a ratio of times and its 95 % confidence interval."""
+def ratio_cells(name: str, ratio: float | None, interval: tuple[float, float] | None) -> dict[str, Cell]:
+    """The values of these columns."""
+    low, high = interval or (None, None)
+    half_width = (high - low) / 2 / ratio if ratio and low is not None and high is not None else None
+    return {name: ratio, "±": half_width, "low": low, "high": high}
+
+
+SECOND_OVER_FIRST = "second_over_first"
+"""The name of the ratio of two files in exports."""
+
+RATIO = ratio_columns(SECOND_OVER_FIRST, "second is")
 
 
 def ratio_line(first: str, second: str) -> str:
     """What a ratio means."""
-    return f"ratio: time of {second} over time of {first}; above 1, {second} is slower"
+    return f"faster, slower: time of {second} compared with time of {first}"
+
+
+def headline(comparison: Comparison, names: tuple[str, str]) -> str:
+    """The mean over all cases, or why there is none."""
+    mean = next(m for m in comparison.means() if m.name == "all")
+    if mean.ratio is None:
+        return f"{mean.undecided} of {mean.count} cases are undecided; no overall ratio"
+    undecided = f", {mean.undecided} of them undecided" if mean.undecided else ""
+    sentence = units.speed_sentence(names[1], mean.ratio, names[0])
+    return f"{sentence} (geometric mean over {mean.count} common cases{undecided})"
 
 
 def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
@@ -49,9 +74,12 @@ def means(comparison: Comparison) -> Table:
     """Geometric means of the ratios: all cases, then by operation and application."""
     rows: list[dict[str, Cell]] = []
     for m in comparison.means():
-        low, high = m.interval or (None, None)
-        rows.append({"geometric mean": m.name, "cases": m.count, "ratio": m.ratio, "low": low, "high": high})
-    return Table([Column("geometric mean"), number("cases"), *RATIO], rows)
+        row: dict[str, Cell] = {"geometric mean": m.name, "cases": m.count, "undecided": m.undecided}
+        rows.append({**row, **ratio_cells(SECOND_OVER_FIRST, m.ratio, m.interval)})
+    notes = []
+    if any(row[SECOND_OVER_FIRST] is None for row in rows):
+        notes.append("There is no mean where most of the cases are undecided.")
+    return Table([Column("geometric mean"), number("cases"), number("undecided"), *RATIO], rows, notes)
 
 
 def cases(comparison: Comparison) -> Table:
@@ -59,9 +87,13 @@ def cases(comparison: Comparison) -> Table:
     columns = [
         *(Column("case"), Column("precision"), Column("library")),
         *(number("first", units.seconds), number("second", units.seconds), *RATIO),
-        *(Column("processes"), Column("verdict"), number("more rounds", lambda n: f"{n}{'+' * (n >= MOST_ROUNDS)}")),
+        *(Column("processes", narrow=1), Column("verdict")),
+        *(number("more rounds", lambda n: f"{n}{'+' * (n >= MOST_ROUNDS)}", narrow=1), Column("notes", style="yellow")),
     ]
-    return Table(columns, list(map(_row, ordered(comparison))))
+    rows = list(map(_row, ordered(comparison)))
+    notes = [DISTURBED.footnote] * any(c.is_disturbed for c in comparison.cases)
+    table = Table(columns, rows, notes)
+    return table if any(row["notes"] for row in rows) else replace(table, columns=columns[:-1])
 
 
 def ordered(comparison: Comparison) -> list[ComparedCase]:
@@ -70,7 +102,9 @@ def ordered(comparison: Comparison) -> list[ComparedCase]:
 
 
 def _row(c: ComparedCase) -> dict[str, Cell]:
-    low, high = c.interval or (None, None)
+    sides = [name for name, s in (("first", c.a), ("second", c.b)) if s.is_disturbed]
+    # A disturbed time supports no ratio by itself; several processes or heats may still decide.
+    withheld = c.is_disturbed and c.verdict == "cannot tell"
     processes = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
         "case": c.a.problem_title,
@@ -78,12 +112,11 @@ def _row(c: ComparedCase) -> dict[str, Cell]:
         "library": ", ".join(dict.fromkeys((c.a.library_title, c.b.library_title))),
         "first": c.a.estimate.time_s if c.a.estimate else None,
         "second": c.b.estimate.time_s if c.b.estimate else None,
-        "ratio": c.ratio,
-        "low": low,
-        "high": high,
+        **ratio_cells(SECOND_OVER_FIRST, None if withheld else c.ratio, None if withheld else c.interval),
         "processes": " and ".join(map(str, processes)),
         "verdict": c.verdict,
         "more rounds": c.more_rounds,
+        "notes": f"{' and '.join(sides)} disturbed" if sides else "",
     }
 
 
@@ -99,8 +132,13 @@ def sentences(comparison: Comparison) -> list[str]:
     margin = next((units.percent(c.margin, 1) for c in comparison.cases), None)
     if margin is not None:
         lines.append(
-            f"faster, slower: the ratio differs by more than {margin}, at a false discovery rate of 5 %; "
+            f"verdicts faster, slower: the ratio differs by more than {margin}, at a false discovery rate of 5 %; "
             f"same: the 95 % confidence interval (low to high) lies within ±{margin}."
+        )
+    if disturbed := sum(c.is_disturbed for c in comparison.cases):
+        lines.append(
+            f"{disturbed} of {len(comparison.cases)} cases have a disturbed time and are marked; "
+            "an undecided one of them has no ratio. Run again on a quiet machine."
         )
     loads = [c.other_load for c in comparison.cases if c.other_load]
     if loads:
@@ -118,7 +156,8 @@ def sentences(comparison: Comparison) -> list[str]:
 
 def parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
     """Everything, for people."""
-    return [heading(comparison, names), means(comparison), cases(comparison), sentences(comparison)]
+    mean = [headline(comparison, names)] if comparison.cases else []
+    return [[*mean, *heading(comparison, names)], means(comparison), cases(comparison), sentences(comparison)]
 
 
 def gate_markdown(comparison: Comparison, names: tuple[str, str], lines: Sequence[str]) -> str:

@@ -79,7 +79,7 @@ def _evidence(v: HostVerdict) -> str:
 
 def _times(s: Deviation) -> str:
     p_value = "p < 0.0001" if s.p < 1e-4 else f"p = {s.p:.2g}"
-    return f"{s.ratio:.2f}× the median of the others ({p_value})"
+    return units.speed_sentence("", s.ratio, "the median of the others").removeprefix(" is ") + f" ({p_value})"
 
 
 def _differences(file: FleetFile) -> list[str]:
@@ -107,21 +107,23 @@ def by_host(file: FleetFile, judged: Judgement) -> Table:
             {
                 "host": v.host,
                 "runs": f"{v.runs} of {runs}",
-                "× others": v.overall.ratio if v.overall else None,
+                "time_over_others": v.overall.ratio if v.overall else None,
                 "p": v.overall.p if v.overall else None,
                 "worst kernel": worst[0] if worst else None,
-                "× there": worst[1].ratio if worst else None,
-                "× links": v.links.ratio if v.links else None,
+                "time_over_others_there": worst[1].ratio if worst else None,
+                "time_over_other_links": v.links.ratio if v.links else None,
                 "verdict": _verdict(v),
             }
         )
+    words = units.faster_or_slower
     columns = [
-        *(Column("host"), Column("runs"), number("× others", units.significant), number("p", units.significant)),
-        *(Column("worst kernel"), number("× there", units.significant, "× others in it")),
-        *(number("× links", units.significant, "× other links"), Column("verdict")),
+        *(Column("host"), Column("runs"), number("time_over_others", words, "this host is")),
+        number("p", units.significant),
+        *(Column("worst kernel"), number("time_over_others_there", words, "there it is")),
+        *(number("time_over_other_links", words, "its links are"), Column("verdict")),
     ]
     notes = [
-        "× others: the host's time over the median of the others, geometric mean over kernels; p: p-value of the "
+        "this host is: compared with the median of the others, geometric mean over kernels; p: p-value of the "
         "slowdown, corrected for the number of hosts (Holm)."
     ]
     return Table(columns, rows, notes)
@@ -147,15 +149,16 @@ def by_kernel(file: FleetFile) -> Table:
                 "hosts": len(by_host),
                 "time": typical_s,
                 "fastest": fastest,
-                "× middle": by_host[fastest] / typical_s,
+                "fastest_over_median": by_host[fastest] / typical_s,
                 "slowest": slowest,
-                "× the middle": by_host[slowest] / typical_s,
+                "slowest_over_median": by_host[slowest] / typical_s,
             }
         )
+    words = units.faster_or_slower
     columns = [
         *(Column("kernel"), number("hosts"), number("time", units.seconds)),
-        *(Column("fastest"), number("× middle", units.significant, "× median")),
-        *(Column("slowest"), number("× the middle", units.significant, "× median")),
+        *(Column("fastest"), number("fastest_over_median", words, "than the median")),
+        *(Column("slowest"), number("slowest_over_median", words, "than the median")),
     ]
     return Table(columns, rows, ["time: median over hosts of the lower quartile over runs."])
 
@@ -171,11 +174,11 @@ def by_link(judged: Judgement) -> Table:
             {
                 "link": f"{a} – {b}",
                 "time": time_s,
-                "× middle": time_s / typical_s if typical_s else None,
+                "time_over_median": time_s / typical_s if typical_s else None,
                 "verdict": "slow" if deviation and deviation.slower else None,
             }
         )
-    middle = number("× middle", units.significant, "× median")
+    middle = number("time_over_median", units.faster_or_slower, "than the median")
     columns = [Column("link"), number("time", units.seconds), middle, Column("verdict")]
     more = len(slowest) - len(rows)
     notes = [f"{more} faster links are not shown."] if more > 0 else []

@@ -7,7 +7,7 @@ from statistics import median
 
 from deepbench.core import units
 from deepbench.judge import scaling
-from deepbench.report.notes import MORE_RANKS
+from deepbench.report.notes import MORE_RANKS, disturbed_sentences
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results import published
 from deepbench.results.summary import Summary
@@ -45,6 +45,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
                 "Xeon Phi 2017": min((p.time_s for p in same if p.machine == CPU_MACHINE), default=None),
                 "best GPU 2017": gpus[0][0] if gpus else None,
                 "which": gpus[0][1].removeprefix("NVIDIA ") if gpus else None,
+                "notes": "disturbed" if s.is_disturbed else None,
             }
         )
     columns = [
@@ -53,8 +54,10 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
         *(number("bus B/s", units.bytes_per_s, "bus GB/s"), number("original B/s", units.bytes_per_s, "original GB/s")),
         *(Column("deterministic"), number("Xeon Phi 2017", units.seconds), number("best GPU 2017", units.seconds)),
         Column("which", title="GPU"),
+        *[Column("notes", style="yellow")] * any(s.is_disturbed for s in fastest.values()),
     ]
     notes = [
+        *disturbed_sentences(list(fastest.values())),
         "fastest: the shortest time over libraries, algorithms and thread levels; deepbench show --full prints all.",
         "bus GB/s: bus bandwidth as nccl-tests defines it. original GB/s: ranks × bytes over the time, as the original "
         "DeepBench published it.",
@@ -73,7 +76,13 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     rows: list[dict[str, Cell]] = []
     notes: list[str] = [] if groups else ["no all-reduce has a time"]
     for (library, precision, place), group in groups.items():
-        points = [scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], s.time_s) for s in group]
+        points = [
+            scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], s.time_s)
+            for s in group
+            if not s.is_disturbed
+        ]
+        if disturbed := len(group) - len(points):
+            notes.append(f"{library}, {precision}: {disturbed} disturbed times are left out of the model.")
         if len({p.ranks for p in points}) < 2:
             notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
             continue

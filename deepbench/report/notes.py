@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deepbench.core import units
 from deepbench.report.table import Note
 from deepbench.results.summary import Baseline, Summary
@@ -64,17 +66,28 @@ def notes_of(s: Summary, baseline: Baseline | None = None) -> list[Note]:
     ]
 
 
+def disturbed_sentences(summaries: Sequence[Summary]) -> list[str]:
+    """How many of the times are disturbed; empty where none is."""
+    timed = [s for s in summaries if s.is_ranked]
+    disturbed = [s for s in timed if s.is_disturbed]
+    if not disturbed:
+        return []
+    counts = f"{len(disturbed)} of {len(timed)} time{'s' * (len(timed) > 1)}"
+    are = "are" if len(disturbed) > 1 else "is"
+    return [f"{counts} {are} disturbed by other programs and {are} marked; run again on a quiet machine."]
+
+
 def note_texts(notes: list[Note]) -> str:
     """The texts of notes as one cell."""
     return ", ".join(note.text for note in notes)
 
 
 def _baseline_notes(baseline: Baseline) -> list[Note]:
-    speed_up = Note(
-        "speed_up",
-        f"{units.significant(baseline.speed_up)}× dense",
-        "× dense: speed-up over the fastest dense product of the same shape.",
-    )
+    compared = "compared with dense: the fastest dense product of the same shape."
+    if baseline.time_over_baseline is None:
+        return [Note("no_ratio", f"no ratio to dense: {baseline.withheld}", compared)]
+    words = units.speed_sentence("", baseline.time_over_baseline, "dense").removeprefix(" is ")
+    speed_up = Note("speed_up", words, compared)
     density = baseline.break_even_density
     if density is None or density > 1:  # above 1 sparse is faster at any density
         return [speed_up]

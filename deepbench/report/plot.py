@@ -19,7 +19,9 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     fastest = [ranking.ranked[0] for ranking in rankings(summaries) if ranking.ranked]
     devices = [s.record["device"] for s in fastest]
     device = max(devices, key=devices.count, default="cpu")
-    fastest = [s for s in fastest if s.record["device"] == device]
+    on_device = [s for s in fastest if s.record["device"] == device]
+    # The rate of a disturbed time is too low, and a letter has no room for a mark.
+    fastest = [s for s in on_device if not s.is_disturbed]
     points = [
         (s.record["flop"] / s.record["traffic_bytes"], s.flop_per_s, s.record["op"])
         for s in fastest
@@ -64,6 +66,8 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     lines.append(" " * MARGIN + left + "FLOP per byte".center(columns - len(left) - len(right)) + right)
     letters = ", ".join(f"{LETTERS.get(op, op[:1])} {op}" for op in dict.fromkeys(op for _, _, op in points))
     lines.append(f"{letters}, {SEVERAL} several operations. Each problem is shown with its fastest library.")
+    if left_out := len(on_device) - len(fastest):
+        lines.append(f"{left_out} of {len(on_device)} problems are left out: other programs disturbed their times.")
     compute = ", ".join(f"{p} {units.flop_per_s(peak)} TFLOP/s" for p, peak in peaks.items())
     memory = f"; · memory bandwidth {units.bytes_per_s(dram)} GB/s" if dram else ""
     lines.append(f"─ peak rate: {compute}{memory}.")

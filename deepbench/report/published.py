@@ -7,11 +7,17 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.op import find_op
-from deepbench.report.compare import RATIO, ratio_line, show_ratio
+from deepbench.report.compare import ratio_cells, ratio_columns, ratio_line
+from deepbench.report.notes import disturbed_sentences
 from deepbench.report.table import Cell, Column, Part, Table, number
 from deepbench.results import published
 from deepbench.results.published import Match, Result
 from deepbench.results.summary import Summary
+
+PUBLISHED_OVER_OURS = "published_over_ours"
+"""The name of the ratio of a published time and ours in exports."""
+
+RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
 
 SHEET_RATE = number("published", units.flop_per_s, "TFLOP/s in the sheet")
 """The rate that a sheet states, where it does not follow from the time."""
@@ -87,7 +93,9 @@ def matched(matches: Sequence[Match]) -> Table:
     """One row per case of the file that the machine has too."""
     rows: list[dict[str, Cell]] = []
     for m in matches:
-        low, high = m.interval or (None, None)
+        disturbed = m.ours.is_disturbed
+        ratio, interval = (None, None) if disturbed else (m.ratio, m.interval)
+        notes = [m.theirs.note, "no ratio: our time is disturbed" if disturbed else None]
         rows.append(
             {
                 "op": m.ours.record["op"],
@@ -99,10 +107,8 @@ def matched(matches: Sequence[Match]) -> Table:
                 "theirs": m.theirs.time_s,
                 "their TFLOP/s": m.theirs.flop_per_s,
                 "published": m.theirs.published_flop_per_s if m.theirs.wrong_rate else None,
-                "ratio": m.ratio,
-                "low": low,
-                "high": high,
-                "notes": m.theirs.note or None,
+                **ratio_cells(PUBLISHED_OVER_OURS, ratio, interval),
+                "notes": ", ".join(filter(None, notes)) or None,
             }
         )
     columns = [
@@ -121,10 +127,31 @@ def means(matches: Sequence[Match]) -> Table:
     for m in matches:
         groups.setdefault((m.ours.record["op"], m.ours.record["precision"]), []).append(m)
     rows: list[dict[str, Cell]] = [
-        {"op": op, "precision": precision, "cases": len(group), "ratio": published.geometric_mean(group)}
+        {
+            "op": op,
+            "precision": precision,
+            "cases": len(group),
+            "disturbed": sum(m.ours.is_disturbed for m in group),
+            PUBLISHED_OVER_OURS: published.geometric_mean(group),
+        }
         for (op, precision), group in groups.items()
     ]
-    return Table([Column("op", title="geometric mean"), Column("precision"), number("cases"), RATIO[0]], rows)
+    columns = [Column("op", title="geometric mean"), Column("precision"), number("cases")]
+    disturbed = [number("disturbed")] if any(row["disturbed"] for row in rows) else []
+    notes = ["disturbed: cases whose time of ours is disturbed; they do not count for the mean."] * len(disturbed)
+    return Table([*columns, *disturbed, RATIO[0]], rows, notes)
+
+
+def headline(matches: Sequence[Match], file: str, machine: str) -> str:
+    """The mean over all problems, or why there is none."""
+    best = published.best_matches(matches)
+    counted = [m for m in best if not m.ours.is_disturbed]
+    ratio = published.geometric_mean(counted)
+    if ratio is None or 2 * len(counted) < len(best):
+        return f"{len(best) - len(counted)} of {len(best)} times of {file} are disturbed; no overall ratio"
+    left_out = f"; {len(best) - len(counted)} with a disturbed time left out" if len(counted) < len(best) else ""
+    sentence = units.speed_sentence(machine, ratio, file)
+    return f"{sentence} (geometric mean over {len(counted)} common problems{left_out})"
 
 
 def among_all(summaries: Sequence[Summary]) -> Table:
@@ -136,30 +163,36 @@ def among_all(summaries: Sequence[Summary]) -> Table:
         if not matches:
             continue
         year = max(s.year for s in published.sheets() if s.machine == machine)
-        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(matches), "speed": _speed(matches)}
+        counted = [m for m in matches if not m.ours.is_disturbed]
+        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(counted)}
+        row[PUBLISHED_OVER_OURS] = published.geometric_mean(counted)
         for op in ops:
-            row[op] = _speed([m for m in matches if m.theirs.op == op])
+            row[f"{op}_{PUBLISHED_OVER_OURS}"] = published.geometric_mean([m for m in counted if m.theirs.op == op])
         rows.append(row)
-    rows.sort(key=lambda row: float(row["speed"] or 0.0))
-    columns = [Column("machine"), number("year"), number("cases"), *(number(n, show_ratio) for n in ("speed", *ops))]
+    rows.sort(key=lambda row: -float(row[PUBLISHED_OVER_OURS] or 0.0))
+    words = units.faster_or_slower
+    columns = [Column("machine"), number("year"), number("cases"), number(PUBLISHED_OVER_OURS, words, "all cases")]
+    # Text, so that the words wrap where the terminal is narrow.
+    columns += [Column(f"{op}_{PUBLISHED_OVER_OURS}", words, title=op) for op in ops]
     notes = [
-        "speed: this file's time over the published time, geometric mean over the cases that both have; above 1, the "
-        "published machine is faster. Machines published different cases, so do not rank them by this table.",
+        "faster, slower: the published machine compared with this file, geometric mean over the cases that both have. "
+        "Machines published different cases, so do not rank them by this table.",
+        *disturbed_sentences(summaries),
+        *["Cases whose time is disturbed do not count here."] * any(s.is_ranked and s.is_disturbed for s in summaries),
         "Published times are unchecked means of back-to-back calls from 2016 to 2019; deepbench compare FILE MACHINE "
         "lists what else differs.",
     ]
     return Table(columns, rows, notes).without_empty_columns()
 
 
-def _speed(matches: Sequence[Match]) -> float | None:
-    ratio = published.geometric_mean(matches)
-    return 1 / ratio if ratio else None
-
-
 def parts(matches: Sequence[Match], machine: str, file: str) -> list[Part]:
     """The results of a file and of a published machine, for people: what differs, means, cases."""
     differences = [f"differs: {text}" for text in published.differences(matches, machine)]
-    return [[ratio_line(file, machine), *differences], means(matches), matched(matches)]
+    return [
+        [headline(matches, file, machine), ratio_line(file, machine), *differences],
+        means(matches),
+        matched(matches),
+    ]
 
 
 def to_json(matches: Sequence[Match], machine: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ KINDS = {
 }
 
 # What the page that compares knows about a case.
-ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "notes")
+ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "disturbed", "notes")
 
 # What a family knows about each of its problems on a machine.
 MEMBER = ("precision", "library", "size", "time_s", "rate")
@@ -208,7 +208,7 @@ def _digest_check() -> Callable[[Any], Any]:
     text, number, optional = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
     kind = {"enum": list(KINDS)}
     known: dict[str, Any] = {"file": text, "title": text, "kind": kind, "cases": {"type": "integer"}}
-    known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "ops", "libraries")}
+    known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "incomplete", "ops", "libraries")}
     known |= dict.fromkeys((*PRECISIONS, "memory"), optional)
     row = {"type": "array", "items": [text, text, number, number, optional], "minItems": 5, "maxItems": 5}
     family = _closed({"sweep_field": text, "rows": {"type": "array", "items": row}})
@@ -266,7 +266,8 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     _write(out / "data" / f"{name}.js", script)
     families: dict[str, dict[str, Any]] = {}
     for r in timed:
-        if r["family"] and r["size"] is not None and r["position"] == "fastest":
+        # A disturbed time would bend the curve of its machine.
+        if r["family"] and r["size"] is not None and r["position"] == "fastest" and not r.get("disturbed"):
             family = families.setdefault(r["family"], {"sweep_field": r["sweep_field"], "rows": []})
             library = f"{r['library']}, {r['threads']} threads" if r.get("threads") else str(r["library"])
             family["rows"].append([r["precision"], library, r["size"], r["time_s"], r["flop_per_s"]])

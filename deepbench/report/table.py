@@ -77,6 +77,8 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Mapping[str, Cell]]
     notes: Sequence[str] = ()
+    more_for_programs: Sequence[str] = ()
+    """Names of values that CSV has after the columns; JSON has every value of a row."""
 
     def without_empty_columns(self) -> Table:
         """The same table without columns that have no value in any row."""
@@ -170,8 +172,9 @@ class Table:
         """For spreadsheets: plain values, times in seconds."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(not_a_formula(c.name) for c in self.columns)
-        writer.writerows([not_a_formula(row.get(c.name)) for c in self.columns] for row in self.rows)
+        names = [*(c.name for c in self.columns), *self.more_for_programs]
+        writer.writerow(map(not_a_formula, names))
+        writer.writerows([not_a_formula(row.get(name)) for name in names] for row in self.rows)
         return text.getvalue()
 
     def json(self) -> str:

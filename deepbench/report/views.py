@@ -9,6 +9,7 @@ from statistics import geometric_mean
 
 from deepbench.core import units
 from deepbench.report.cases import rankings
+from deepbench.report.notes import disturbed_sentences
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.summary import Summary
 
@@ -18,64 +19,105 @@ def by_application(
 ) -> Table:
     """The total time of each application's kernels, every row of a suite at its fastest library.
 
-    A row that a suite lists twice counts twice. Gradients that training does not need do not count. With `other`, the
-    table has the geometric mean of this file's times over the other's, over the rows that both have.
+    A row that a suite lists twice counts twice. Gradients that training does not need do not count. A total of some of
+    the kernels says of how many; shares and prices are of whole totals only. With `other`, the table has the geometric
+    mean of this file's times over the other's, over the rows that both have with times that are trusted.
     """
     times = _kernel_times(summaries)
     # The number of threads is part of what is compared: the other machine may have more cores.
     other_times = _fastest((replace(k, threads=0), t) for k, t in _kernel_times(other or ()).items())
-    kinds: dict[tuple[str, str, str, int], dict[_Kernel, float | None]] = {}
-    totals: dict[tuple[str, str, int], float] = {}
-    for kernel, time_s in times.items():
-        kind = (kernel.suite, kernel.application, kernel.precision, kernel.threads)
-        kinds.setdefault(kind, {})[kernel] = time_s
-        whole_suite = (kernel.suite, kernel.precision, kernel.threads)
-        totals[whole_suite] = totals.get(whole_suite, 0.0) + (time_s or 0.0)
+    kinds: dict[tuple[str, str, str, int], dict[_Kernel, Summary | None]] = {}
+    for kernel, s in times.items():
+        kinds.setdefault((kernel.suite, kernel.application, kernel.precision, kernel.threads), {})[kernel] = s
+    missing = _missing_kernels(kinds)
+    whole = {kind for kind, kernels in kinds.items() if None not in kernels.values() and not missing[kind]}
     rows: list[dict[str, Cell]] = []
-    for (suite, application, precision, threads), kernels in kinds.items():
-        measured = {k: t for k, t in kernels.items() if t is not None}
-        total, total_of_suite = sum(measured.values()), totals[suite, precision, threads]
-        ratios = [t / o for k, t in measured.items() if (o := other_times.get(replace(k, threads=0))) is not None]
+    for kind, kernels in kinds.items():
+        suite, application, precision, threads = kind
+        measured = {k: s for k, s in kernels.items() if s is not None}
+        total = sum(s.time_s for s in measured.values())
+        of_suite = [k for k in kinds if (k[0], *k[2:]) == (suite, precision, threads)]
+        total_of_suite = sum(s.time_s for k in of_suite for s in kinds[k].values() if s is not None)
         row: dict[str, Cell] = {
             "suite": suite,
             "application": application,
             "precision": precision,
             "threads": threads,
-            "kernels": len(kernels),
+            "kernels": len(kernels) + missing[kind],
             "measured": len(measured),
+            "disturbed": sum(s.is_disturbed for s in measured.values()),
             "time": total if measured else None,
-            "share": total / total_of_suite if measured and total_of_suite else None,
-            "of which": _shares_by_op(measured),
+            "share": total / total_of_suite if whole.issuperset(of_suite) and total_of_suite else None,
+            "of which": _shares_by_op(measured) if kind in whole else None,
         }
         if price_per_h is not None:
-            row["cost of a million"] = 1e6 * total / 3600 * price_per_h if measured else None
+            row["cost of a million"] = 1e6 * total / 3600 * price_per_h if kind in whole else None
         if other is not None:
-            row |= {"in both": len(ratios), "× other": geometric_mean(ratios) if ratios else None}
-        rows.append(row)
+            pairs = [(s, o) for k, s in measured.items() if (o := other_times.get(replace(k, threads=0)))]
+            ratios = [s.time_s / o.time_s for s, o in pairs if not s.is_disturbed and not o.is_disturbed]
+            row |= {"compared": len(ratios), "this_over_other": geometric_mean(ratios) if ratios else None}
+        rows.append({**row, "coverage": _coverage(row)})
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
     columns = [
-        *(Column("suite"), Column("application"), Column("precision")),
-        *(number("threads"), number("kernels"), number("measured")),
-        *(number("time", units.seconds), number("share", units.percent), Column("of which", title="by operation")),
+        *(Column("suite"), Column("application"), Column("precision"), number("threads")),
+        *(number("time", units.seconds), Column("coverage", title="sum over"), number("share", units.percent)),
+        Column("of which", title="by operation", narrow=1),
     ]
     notes = [
-        f"kernels: rows of the suite for this application, each with the fastest library of {_choices(summaries)}.",
-        "time: sum over the kernels, one call each; not the time of a whole network.",
+        *disturbed_sentences([s for s in times.values() if s is not None]),
+        f"sum over: kernels with a time, of those that this file lists for the application in any precision; each with "
+        f"the fastest library of {_choices(summaries)}.",
+        "time: sum over these kernels, one call each; not the time of a whole network.",
     ]
+    if len(whole) < len(kinds):
+        notes.append("Sums over different kernels cannot be compared. Shares are shown where every kernel has a time.")
     if price_per_h is not None:
         columns.append(number("cost of a million", units.significant, "cost per million"))
         notes.append(f"cost per million: a million passes over the kernels at a price of {price_per_h:g} per hour.")
     if other is not None:
-        columns += [number("in both", title="kernels in both"), number("× other", units.significant)]
-        notes.append("× other: this file's time over the other's, geometric mean over kernels; below 1, it is faster.")
-    return Table(columns, rows, notes)
+        columns += [
+            number("compared", title="kernels compared"),
+            number("this_over_other", units.faster_or_slower, "this file is"),
+        ]
+        notes.append(
+            "this file is: compared with the other file, geometric mean over the kernels compared: those with "
+            "undisturbed times in both."
+        )
+    return Table(columns, rows, notes, more_for_programs=("kernels", "measured", "disturbed"))
 
 
-def _shares_by_op(times: Mapping[_Kernel, float]) -> str | None:
-    total = sum(times.values())
+def _coverage(row: Mapping[str, Cell]) -> str:
+    """`38 of 88 kernels, 3 disturbed`."""
+    disturbed = f", {row['disturbed']} disturbed" if row["disturbed"] else ""
+    return f"{row['measured']} of {row['kernels']} kernels{disturbed}"
+
+
+def _missing_kernels(
+    kinds: Mapping[tuple[str, str, str, int], Mapping[_Kernel, Summary | None]],
+) -> dict[tuple[str, str, str, int], int]:
+    """How many kernels a kind lacks that its application has in another precision or number of threads.
+
+    No library may offer an operation in 8 bits. Then the file has no case of it, and the sum would look whole.
+    """
+    # By suite and application: the kernels of each pass over a row. One call for both gradients may stand for two.
+    passes: dict[tuple[str, str], dict[tuple[str, int, bool], int]] = {}
+    of_kind: dict[tuple[str, str, str, int], Counter[tuple[str, int, bool]]] = {}
+    for kind, kernels in kinds.items():
+        of_kind[kind] = counts = Counter((k.op, k.row, k.direction == "forward") for k in kernels)
+        known = passes.setdefault(kind[:2], {})
+        for key, count in counts.items():
+            known[key] = min(count, known.get(key, count))
+    return {
+        kind: sum(count for key, count in passes[kind[:2]].items() if key not in counts)
+        for kind, counts in of_kind.items()
+    }
+
+
+def _shares_by_op(fastest: Mapping[_Kernel, Summary]) -> str | None:
+    total = sum(s.time_s for s in fastest.values())
     by_op: dict[str, float] = {}
-    for kernel, time_s in times.items():
-        by_op[kernel.op] = by_op.get(kernel.op, 0.0) + time_s
+    for kernel, s in fastest.items():
+        by_op[kernel.op] = by_op.get(kernel.op, 0.0) + s.time_s
     largest_first = sorted(by_op.items(), key=lambda item: -item[1])
     return ", ".join(f"{op} {units.percent(t / total)}" for op, t in largest_first) if total else None
 
@@ -101,8 +143,8 @@ class _Kernel:
     direction: str
 
 
-def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, float | None]:
-    """The fastest time of each kernel over libraries and settings; None if no library has a time."""
+def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, Summary | None]:
+    """The fastest case of each kernel over libraries and settings; None if no library has a time."""
     return _gradients_once(
         _fastest(
             (
@@ -115,7 +157,7 @@ def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, float | None]:
                     s.record["op"],
                     s.record["direction"],
                 ),
-                s.time_s if s.is_ranked else None,
+                s if s.is_ranked else None,
             )
             for s in summaries
             if not s.is_group  # how often a model calls it depends on the number of machines
@@ -125,26 +167,27 @@ def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, float | None]:
     )
 
 
-def _fastest(times: Iterable[tuple[_Kernel, float | None]]) -> dict[_Kernel, float | None]:
-    fastest: dict[_Kernel, float | None] = {}
-    for kernel, time_s in times:
+def _fastest(cases: Iterable[tuple[_Kernel, Summary | None]]) -> dict[_Kernel, Summary | None]:
+    fastest: dict[_Kernel, Summary | None] = {}
+    for kernel, s in cases:
         known = fastest.get(kernel)
-        fastest[kernel] = time_s if known is None else known if time_s is None else min(known, time_s)
+        fastest[kernel] = s if known is None or (s is not None and s.time_s < known.time_s) else known
     return fastest
 
 
 GRADIENTS = ("backward_data", "backward_weights")
 
 
-def _gradients_once(times: dict[_Kernel, float | None]) -> dict[_Kernel, float | None]:
+def _gradients_once(fastest: dict[_Kernel, Summary | None]) -> dict[_Kernel, Summary | None]:
     """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
-    counted = dict(times)
-    for kernel, both_s in times.items():
+    counted = dict(fastest)
+    for kernel, both in fastest.items():
         parts = [replace(kernel, direction=d) for d in GRADIENTS]
-        if kernel.direction == "backward" and all(part in times for part in parts):
-            known = [t for part in parts if (t := times[part]) is not None]
-            separate_s = sum(known) if len(known) == len(parts) else None
-            for dropped in [kernel] if both_s is None or (separate_s is not None and separate_s < both_s) else parts:
+        if kernel.direction == "backward" and all(part in fastest for part in parts):
+            known = [s for part in parts if (s := fastest[part]) is not None]
+            separate_s = sum(s.time_s for s in known) if len(known) == len(parts) else None
+            separate = both is None or (separate_s is not None and separate_s < both.time_s)
+            for dropped in [kernel] if separate else parts:
                 del counted[dropped]
     return counted
 
@@ -157,30 +200,39 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
     rows: list[dict[str, Cell]] = []
     ratios: dict[str, list[float]] = {name: [] for name in names}
     wins: Counter[str] = Counter()
+    problems: Counter[str] = Counter()
+    shown: list[Summary] = []
     for ranking in rankings(summaries):
         if not ranking.ranked:
             continue
         first = ranking.ranked[0]
         times = {s.library_title: s.time_s for s in reversed(ranking.ranked)}
-        best_s = min((t for name, t in times.items() if not is_framework[name]), default=None)
+        disturbed = {s.library_title for s in ranking.ranked if s.is_disturbed}
+        direct = [name for name in times if not is_framework[name]]
+        best = min(direct, key=lambda name: times[name], default=None)
         wins[first.library_title] += 1
+        problems.update({s.library_title for s in ranking.ranked})
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}
         row |= {name: times.get(name) for name in names}
         for name in frameworks:
-            row[f"{name} adds"] = times[name] - best_s if best_s is not None and name in times else None
-        if best_s is not None:
-            for name, time_s in times.items():
-                ratios[name].append(time_s / best_s)
+            known = best is not None and name in times and not disturbed & {name, best}
+            row[f"{name} adds"] = times[name] - times[best] if known and best is not None else None
+        if best is not None and best not in disturbed:
+            for name in times.keys() - disturbed:
+                ratios[name].append(times[name] / times[best])
+        row["notes"] = f"disturbed: {', '.join(n for n in names if n in disturbed)}" if disturbed else ""
+        shown += ranking.ranked
         rows.append(row)
     columns = [
         *(Column("problem"), Column("precision"), *(number(name, units.seconds) for name in names)),
         *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s))) for name in frameworks),
+        *([Column("notes", style="yellow")] if any(row["notes"] for row in rows) else []),
     ]
-    notes = []
+    notes = disturbed_sentences(shown)
     for name in names:
-        mean = units.significant(geometric_mean(ratios[name])) if ratios[name] else None
-        ratio = f", {mean}× the time of the fastest library (geometric mean)" if mean else ""
-        notes.append(f"{name}: fastest in {wins[name]} of {len(ratios[name])} problems{ratio}.")
+        mean = units.speed_sentence("it", geometric_mean(ratios[name]), "the fastest library") if ratios[name] else None
+        ratio = f"; {mean} (geometric mean over {len(ratios[name])})" if mean else ""
+        notes.append(f"{name}: fastest in {wins[name]} of {problems[name]} problems{ratio}.")
     if frameworks:
         notes.append("adds: the framework's time minus that of the fastest library; negative: the framework is faster.")
     return Table(columns, rows, notes)

@@ -86,6 +86,7 @@ def write(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None
     book = openpyxl.Workbook()
     book.remove(book.active)
     ranked = [s for s in summaries if s.is_ranked]
+    disturbed = sum(s.is_ranked and s.is_disturbed for s in summaries)
     suites = {source["suite"] for s in ranked for source in s.record["sources"]}
     if "deepbench/train" in suites:
         for precision, (name, words) in TRAIN.items():
@@ -95,7 +96,7 @@ def write(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None
     for suite, name, unit in (("deepbench/server", SERVER_NAME, 1e12), ("deepbench/device", DEVICE_NAME, 1e9)):
         if suite in suites:
             _inference(_sheet(book, name), ranked, suite, unit)
-    _specs(_sheet(book, "Specs"), results)
+    _specs(_sheet(book, "Specs"), results, disturbed)
     _all_cases(_sheet(book, "All cases"), export.table(results, summaries))
     with replacing(path) as draft:
         # In memory first: openpyxl tries to end a file that could not be written and prints a traceback.
@@ -118,13 +119,14 @@ def _fastest(ranked: Sequence[Summary], suite: str, precisions: Sequence[str]) -
     best: dict[tuple[str, int, str], Summary] = {}
     for s in ranked:
         # The original's tables have no column for settings.
-        if s.record["precision"] not in precisions or s.settings_words(variants=False) not in USUAL:
+        # Nor have they a place for a mark, so a disturbed time is left out.
+        if s.is_disturbed or s.record["precision"] not in precisions or s.settings_words(variants=False) not in USUAL:
             continue
         for source in s.record["sources"]:
             key = s.record["op"], source["row"], s.record["direction"]
             if source["suite"] == suite and (key not in best or s.time_s < best[key].time_s):
                 best[key] = s
-    dense = {text: b.summary.time_s for text, b in baselines(ranked).items()}
+    dense = {text: b.summary.time_s for text, b in baselines(ranked).items() if not b.withheld}
     return _Fastest(best, dense)
 
 
@@ -263,7 +265,7 @@ def _inference(sheet: Any, ranked: Sequence[Summary], suite: str, unit: float) -
 TIMES = "lower quartile over processes of the median of undisturbed samples"
 
 
-def _specs(sheet: Any, results: ResultFile) -> None:
+def _specs(sheet: Any, results: ResultFile, disturbed: int) -> None:
     machine = results.header["machine"]
     imported = results.header["plan"]["mode"] == "imported"
     cards = [a["library"].get("card") for a in results.header["libraries"].values() if "library" in a]
@@ -286,6 +288,7 @@ def _specs(sheet: Any, results: ResultFile) -> None:
             "those of the suite, else the defaults; cases with other settings are in the sheet All cases only",
         ),
         ("Rates", "without padding; sparse products count non-zeros only, while the original also counted zeros"),
+        ("Left out", f"{disturbed} times that other programs disturbed; All cases has them" if disturbed else None),
         ("More", "the sheet All cases has the library, settings and confidence interval of every case"),
     ]
     for at, (name, value) in enumerate([fact for fact in facts if fact[1] is not None], 1):

@@ -39,6 +39,11 @@ class Summary:
         return self.estimate.time_s
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs disturbed its time so much that it is not trusted."""
+        return self.estimate is not None and self.estimate.disturbed
+
+    @property
     def problem_title(self) -> str:
         """The problem, its direction unless forward, and the settings that are not at their default."""
         extra = [] if self.record["direction"] == "forward" else [self.record["direction"]]
@@ -157,8 +162,17 @@ def process_time_s(record: Record) -> float:
 
 
 def process_number(measurement: Measurement) -> stats.ProcessMedian:
-    """The time of one process from its samples."""
-    return stats.process_median(measurement["samples_s"], _undisturbed(measurement))
+    """The time of one process from its samples.
+
+    It is also disturbed if other programs ran and interrupted nearly all samples: to `stats.undisturbed` that is usual.
+    """
+    samples_s, others = measurement["samples_s"], measurement.get("other_cpus")
+    number = stats.process_median(samples_s, _undisturbed(measurement))
+    if others is None or others < stats.OTHER_LOAD:
+        return number
+    cut = stats.interrupted(samples_s, measurement["involuntary_switches"], measurement["calls_per_sample"])
+    few = len(samples_s) - sum(cut) < min(stats.MIN_UNDISTURBED, len(samples_s))
+    return number._replace(disturbed=number.disturbed or few)
 
 
 def _undisturbed(measurement: Measurement) -> list[bool]:
@@ -184,7 +198,8 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
         return None, False
     numbers = list(map(process_number, measured))
     time = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
-    time = replace(time, disturbed=any(n.disturbed for n in numbers))
+    lacked = any(_lacked_cpus(r) for r in rounds if r["measurement"])
+    time = replace(time, disturbed=lacked or any(n.disturbed for n in numbers))
     if len(measured) > 1:
         return time, False
     only = measured[0]
@@ -192,6 +207,23 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
+
+
+def _lacked_cpus(record: Record) -> bool:
+    """Whether other programs left too few CPUs for the threads of a case all the time.
+
+    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long.
+    """
+    measurement, process = record["measurement"], record["process"]
+    cpus = process.get("cpus") if process else None
+    if measurement is None or not isinstance(cpus, list):
+        return False
+    others, calls = measurement.get("other_cpus"), measurement["calls_per_sample"]
+    if others is None or others - max(0, len(cpus) - record["threads"]) < stats.OTHER_LOAD:
+        return False
+    pairs = zip(measurement["cpu_s"], measurement["samples_s"], strict=True)
+    shares = [cpu_s / (s * calls) for cpu_s, s in pairs if cpu_s is not None]
+    return bool(shares) and stats.quantile(shares, 0.75) < stats.CPU_SHARE * record["threads"]
 
 
 def _summary(rounds: list[Record]) -> Summary:
@@ -206,10 +238,12 @@ class Baseline:
     """What a case is compared with in the same file: for a sparse product, the fastest dense one of its shape."""
 
     summary: Summary
-    speed_up: float
-    """Time of the baseline over time of the case."""
+    time_over_baseline: float | None
+    """Time of the case over time of the baseline; None if it is withheld."""
     break_even_density: float | None
     """Share of non-zeros at which both would take the same time, if time grew with the non-zeros."""
+    withheld: str | None = None
+    """Why there is no ratio."""
 
 
 def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
@@ -226,7 +260,11 @@ def baselines(summaries: Sequence[Summary]) -> dict[str, Baseline]:
         candidates = [c for text in s.record["baselines"] for c in by_work.get((text, s.record["device"]), [])]
         if candidates:
             dense = min(candidates, key=lambda c: c.time_s)
-            speed_up, flop = dense.time_s / s.time_s, dense.record["flop"]
-            break_even = s.record["flop"] / flop * speed_up if flop else None
-            fastest[s.record["case"]] = Baseline(dense, speed_up, break_even)
+            disturbed = [name for name, c in (("baseline", dense), ("this time", s)) if c.is_disturbed]
+            if disturbed:
+                fastest[s.record["case"]] = Baseline(dense, None, None, f"{' and '.join(disturbed)} disturbed")
+                continue
+            ratio, flop = s.time_s / dense.time_s, dense.record["flop"]
+            break_even = s.record["flop"] / flop / ratio if flop else None
+            fastest[s.record["case"]] = Baseline(dense, ratio, break_even)
     return fastest

@@ -66,7 +66,8 @@ def test_show_by_application_and_by_backend(deepbench):
     shown = deepbench("show", "out.jsonl", "--by", "application", "--against", "out.jsonl")
     assert 0 == shown.returncode, shown.stderr
     line = next(line for line in shown.stdout.splitlines() if "Keyword Spotting" in line)
-    assert line.endswith("1.00")
+    # While other programs run, the time is disturbed and has no ratio, not even to itself.
+    assert line.rstrip().endswith("–" if "disturbed" in line else "as fast")
     assert "100 %" in line
     (row,) = json.loads(deepbench("show", "out.jsonl", "--by", "application", "--json").stdout)
     assert row["kernels"] == row["measured"] > 0

@@ -36,11 +36,12 @@ def test_compare_prints_differences_means_and_each_case(deepbench, file_of):
     done = deepbench("compare", "a.jsonl", "b.jsonl")
 
     assert 0 == done.returncode, done.stderr
-    assert "time of b.jsonl over time of a.jsonl" in done.stdout
+    assert "time of b.jsonl compared with time of a.jsonl" in done.stdout
     assert "3 cases compared: 1 slower, 1 faster, 1 same" in done.stdout
     cases = json.loads(deepbench("compare", "a.jsonl", "b.jsonl", "--json").stdout)["cases"]
     assert ["slower", "faster", "same"] == [case["verdict"] for case in cases]
-    assert 1.2 == pytest.approx(cases[0]["ratio"], rel=1e-6)
+    assert 1.2 == pytest.approx(cases[0]["second_over_first"], rel=1e-6)
+    assert "1.20× slower" in done.stdout
     assert deepbench("compare", "a.jsonl", "b.jsonl", "--csv").stdout.startswith("case,precision,library")
     assert "| case |" in deepbench("compare", "a.jsonl", "b.jsonl", "--markdown").stdout
 

@@ -59,3 +59,25 @@ def test_bytes_and_intervals():
     assert "1.50 GiB" == units.data_bytes(1.5 * 2**30)
     assert "±0.4 %" == units.plus_minus(0.004)
     assert "±23 %" == units.plus_minus(0.23)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        (0.027, "37.0× faster"),
+        (37.04, "37.0× slower"),
+        (1.8, "1.80× slower"),
+        (1.034, "1.03× slower"),
+        (1.004, "as fast"),
+        (0.996, "as fast"),
+        (1.0, "as fast"),
+        (None, "–"),
+    ],
+)
+def test_a_ratio_of_times_is_in_words(ratio, expected):
+    assert expected == units.faster_or_slower(ratio)
+
+
+def test_a_ratio_is_a_sentence():
+    assert "B is 3.33× slower than A" == units.speed_sentence("B", 3.333, "A")
+    assert "B is as fast as A" == units.speed_sentence("B", 1.001, "A")

@@ -86,9 +86,12 @@ def test_equal_code_is_almost_never_called_different(tmp_path):
     comparison = compare.compare_files(*(file_of(tmp_path, n, side) for n, side in zip("ab", sides, strict=True)))
 
     assert comparison.count("slower") + comparison.count("faster") <= 2
+    _, (low, high) = compare.mean_ratio(comparison.cases)
+    assert low < 1 < high
+    assert high - low < 0.03
     (overall, *_) = comparison.means()
-    assert overall.interval[0] < 1 < overall.interval[1]
-    assert overall.interval[1] - overall.interval[0] < 0.03
+    assert (200, None, None) == (overall.count, overall.ratio, overall.interval)
+    assert overall.undecided > 190
 
 
 def test_with_one_process_per_side_the_significance_is_unknown(tmp_path):
@@ -96,6 +99,7 @@ def test_with_one_process_per_side_the_significance_is_unknown(tmp_path):
 
     (case,) = comparison.cases
     assert ("cannot tell", None, 2.0) == (case.verdict, case.interval, case.ratio)
+    assert {None} == {mean.ratio for mean in comparison.means()}
 
 
 def test_sides_of_one_run_are_compared_round_by_round(tmp_path):
@@ -119,7 +123,8 @@ def test_differences_between_sessions_widen_intervals(tmp_path):
 
     assert ["slower"] * 2 == [c.verdict for c in narrow.cases]
     assert ["cannot tell"] * 2 == [c.verdict for c in wide.cases]
-    widths = [m.interval[1] - m.interval[0] for f in (narrow, wide) for m in f.means()[:1]]
+    intervals = [compare.mean_ratio(f.cases, f.between_sessions)[1] for f in (narrow, wide)]
+    widths = [high - low for low, high in intervals]
     assert widths[1] > 10 * widths[0]  # it does not average out over cases
 
 

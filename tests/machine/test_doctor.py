@@ -1,5 +1,8 @@
 """Findings about machines that are simulated with files."""
 
+import subprocess
+import sys
+
 import pytest
 
 from deepbench.machine import doctor
@@ -89,3 +92,50 @@ def test_two_openmp_runtimes_are_a_problem_in_one_library_only():
     assert doctor.openmp(separate).good
     assert "libgomp and libiomp5" in doctor.openmp(separate).text
     assert doctor.openmp({"mkl": {"unavailable": {}}}).good
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (doctor.Load(2, 1.3), "other programs use 1.3 of 2 CPUs"),
+        (doctor.Load(2, 0.1), None),
+        (doctor.Load(2, None), None),
+        (doctor.Load(2, 0.0, steal=0.2), "the host takes 20 % of the CPU time for other virtual machines"),
+        (doctor.Load(2, 1.0, steal=0.2), "other programs use 1.0 of 2 CPUs and the host takes 20 %"),
+        (doctor.Load(64, 32.0, quota=2.0, busy_of_quota=0.0), None),  # enough CPUs are left for the quota
+        (doctor.Load(64, 63.5, quota=2.0), "other programs use 63.5 of 64 CPUs"),
+        (doctor.Load(64, 1.0, quota=2.0, busy_of_quota=1.0), "other programs use 1.0 of the container's 2 CPUs"),
+    ],
+)
+def test_other_programs_are_named_before_a_run(load, words):
+    if words is None:
+        assert load.sentence is None
+    else:
+        assert load.sentence.startswith(words)
+
+
+def test_a_busy_program_is_seen():
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        load = doctor.load_now(0.5)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+    assert load.busy_cpus > 0.5
+    assert "other programs use" in load.sentence or load.cpus > 20
+
+
+def test_steal_and_the_time_of_a_control_group_are_read(machine):
+    root = machine(
+        proc__stat="cpu0 1 2 3 4 5 6 7 80 0 0\ncpu1 1 2 3 4 5 6 7 30 0 0\n",
+        proc__self__cgroup="0::/box\n",
+        sys__fs__cgroup__box__cpu_stat="",
+    )
+    (root / "sys/fs/cgroup/box/cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+
+    assert 110 == doctor._steal(root, {0, 1})
+    assert 80 == doctor._steal(root, {0})
+    assert doctor._steal(root, {0, 5}) is None
+    assert 2.5 == doctor._group_cpu_s(root)

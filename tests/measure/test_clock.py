@@ -3,8 +3,11 @@
 import dataclasses
 import itertools
 
+import pytest
+
 from deepbench.measure.clock import Evidence, Sample, SystemClock, measure_kernel, take_sample
 from deepbench.plan.modes import QUICK, Rules
+from deepbench.results import summary
 
 
 class ScriptedClock:
@@ -36,9 +39,9 @@ class ScriptedClock:
         return self.elapsed
 
 
-def run(clock, rules=None):
+def run(clock, rules=None, is_typical=True):
     first = take_sample(clock, 1)
-    return measure_kernel(clock, rules or Rules(), first, "native")
+    return measure_kernel(clock, rules or Rules(), first, "native", is_typical)
 
 
 def test_a_steady_kernel_is_sure_as_soon_as_the_rules_allow():
@@ -124,6 +127,63 @@ def test_in_a_quick_run_a_long_first_call_is_the_only_sample():
 
     assert ("first_call", [3.0], 1) == (found["stopped"], found["samples_s"], clock.calls)
     assert [3.0] == found["cpu_s"]
+
+
+class Busy(ScriptedClock):
+    """Another program interrupts each of the first calls every five milliseconds; later it is quiet."""
+
+    def __init__(self, *call_times, disturbed):
+        super().__init__(*call_times)
+        self.disturbed = disturbed
+
+    def run(self, calls):
+        before_s, began = self.elapsed, self.calls
+        nanoseconds = super().run(calls)
+        if began < self.disturbed:
+            self.switches += round((self.elapsed - before_s) / 5e-3)
+        return nanoseconds
+
+
+def test_a_disturbed_first_call_does_not_count_and_a_second_one_decides():
+    found = run(Busy(0.3, 0.9e-3, disturbed=1), QUICK.rules)
+
+    assert "first_call" != found["stopped"]
+    assert {0.9e-3} == set(found["samples_s"])
+    assert 2 == found["calls_per_sample"]  # it was warmed up: samples are as long as usual
+    long = run(Busy(0.3, 0.31, disturbed=1), QUICK.rules)
+    assert ([0.31], 1) == (long["samples_s"], long["warm_up_calls"])
+
+
+def test_a_first_call_that_loaded_a_library_does_not_count():
+    found = run(ScriptedClock(0.3, 0.26), QUICK.rules, is_typical=False)
+
+    assert ("time", [0.26]) == (found["stopped"], found["samples_s"])
+
+
+@pytest.mark.parametrize("disturbed", [2, 3])
+def test_a_disturbed_sample_is_not_the_only_one(disturbed):
+    # As on a busy machine: 69.5 ms instead of 0.9 ms for the first calls.
+    found = run(Busy(*[69.5e-3] * disturbed, 0.9e-3, disturbed=disturbed), QUICK.rules)
+
+    assert 0.9e-3 == pytest.approx(summary.process_number(found).time_s)
+    assert not summary.process_number(found).disturbed
+
+
+def test_a_disturbed_kernel_is_repeated_for_a_bounded_time_and_then_marked():
+    found = run(Busy(69.5e-3, disturbed=10**6), QUICK.rules)
+
+    spent_s = sum(found["samples_s"])
+    assert QUICK.rules.patience * QUICK.rules.most_s <= spent_s < 2 * QUICK.rules.patience * QUICK.rules.most_s
+    assert summary.process_number({**found, "other_cpus": 0.9}).disturbed
+    # Where no other program ran, the threads of the library yielded.
+    assert not summary.process_number({**found, "other_cpus": 0.0}).disturbed
+
+
+def test_a_single_sample_that_differs_from_the_first_call_is_repeated():
+    rules = dataclasses.replace(QUICK.rules, most_s=0.1)
+
+    assert [0.2, 0.1, 0.1] == run(ScriptedClock(0.1, 0.2, 0.1), rules)["samples_s"]
+    assert [0.11] == run(ScriptedClock(0.1, 0.11, 0.1), rules)["samples_s"]
 
 
 def test_of_a_library_that_loads_in_its_first_call_a_second_one_decides():

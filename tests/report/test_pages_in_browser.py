@@ -138,6 +138,71 @@ def test_numbers_are_written_as_python_writes_them(visit, report, value):
     assert units.seconds(value) == page.evaluate(f"format.seconds({value!r})")
 
 
+@pytest.mark.parametrize("ratio", [0.027, 37.04, 1.8, 1.034, 1.004, 0.996, 1.0, 1e-6, 12345.0])
+def test_ratios_are_worded_as_python_words_them(visit, report, ratio):
+    page = visit(report[0])
+
+    assert units.faster_or_slower(ratio) == page.evaluate(f"format.fasterOrSlower({ratio!r})")
+    assert units.speed_sentence("B", ratio, "A") == page.evaluate(f"format.speedSentence('B', {ratio!r}, 'A')")
+
+
+def source(row):
+    place = {"suite": "deepbench/server", "row": row, "application": "Speech", "label": None, "note": None}
+    return {**place, "needed": True}
+
+
+def test_a_partial_sum_is_no_bar_and_disturbed_times_are_marked(visit, tmp_path):
+    text = "gemm m={} n=2 k=64 a_t=0 b_t=0 forward {} mkl threads=1"
+    made = [
+        {**samples.measured(text=text.format(8, "f32")), "sources": [source(1)]},
+        {**samples.disturbed(text=text.format(16, "f32")), "sources": [source(2)]},
+        {**samples.measured(text=text.format(8, "i8u8"), seconds=1e-6), "sources": [source(1)]},
+        {**samples.measured(text=text.format(16, "bf16")), "sources": []},
+    ]
+    path = tmp_path / "one.html"
+    found = content.of_file(ResultFile(Path("one.jsonl"), samples.header(), made), "one")
+    path.write_bytes(render.page({"files": [found], "pairs": []}, "One"))
+    page = visit(path)
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+
+    (bars,) = page.evaluate("document.querySelector('#applications-0 .plot').data")
+    assert ["Speech (server, f32)"] == bars["y"]
+    assert bars["text"][0].endswith(", 1 disturbed")
+    assert ["/"] == bars["marker"]["pattern"]["shape"]
+    caption = page.inner_text("#applications-0 figcaption")
+    assert "Not drawn, because some of their kernels have no time" in caption
+    assert "Speech (server, i8u8, 1 thread): 1 of 2 kernels" in caption
+    assert "Hatched bars" in caption
+    symbols = page.evaluate("document.querySelector('#roofline-0 .plot').data.flatMap(t => t.marker?.symbol ?? [])")
+    assert 1 == sum(symbol.endswith("-open") for symbol in symbols)
+    # bf16 has no ratio to the disturbed time in f32; i8u8 has one to the other problem's.
+    gains = page.evaluate(
+        "document.querySelector('#precision-0 .plot').data.filter(t => t.customdata).flatMap(t => t.y)"
+    )
+    assert [pytest.approx(1e-3)] == gains
+    assert "1 ratio is left out because a time is disturbed." in page.inner_text("#precision-0 figcaption")
+    assert "1 of 4 times is disturbed" in page.inner_text("main")
+
+
+def test_two_machines_of_a_site_have_no_ratio_of_disturbed_times(visit, tmp_path):
+    text = "gemm m={} n=2 k=64 a_t=0 b_t=0 forward f32 mkl threads=1"
+    texts = [text.format(m) for m in (8, 16, 32)]
+    (tmp_path / "results").mkdir()
+    samples.write(tmp_path / "results" / "mine.jsonl", [samples.measured(text=t) for t in texts])
+    yours = [samples.measured(text=t, seconds=2e-3) for t in texts[:2]]
+    yours.append(samples.disturbed(text=texts[2], seconds=69e-3))
+    samples.write(tmp_path / "results" / "yours.jsonl", yours)
+    site.build(tmp_path / "results", tmp_path / "public", with_published=False)
+    page = visit(tmp_path / "public" / "compare.html", query="?a=mine&b=yours")
+
+    main = page.inner_text("main")
+    assert "is 2.00× slower than" in main
+    assert "(geometric mean over 2 common problems; 1 with a disturbed time left out)" in main
+    row = page.locator("#table tbody tr", has_text="32 × 2 × 64").inner_text().split("\t")
+    assert "–" == row[6]
+    assert "is disturbed" in row[7]
+
+
 def test_the_table_filters_searches_and_sorts(visit, report):
     page = visit(report[0])
     page.select_option("#filters label:has-text('Library') select", "OpenBLAS")
@@ -241,7 +306,7 @@ def test_charts_have_the_points_of_the_records(visit, report):
         if "m=64 n=32 k=4" in s.record["case"] and "f32" in s.record["case"]
     )
     low = next(s for s in summarize(found.records) if s.record["precision"] == "i8u8")
-    assert gain == pytest.approx(best / low.estimate.time_s, rel=1e-4)
+    assert gain == pytest.approx(low.estimate.time_s / best, rel=1e-4)
 
 
 def test_texts_of_files_are_never_markup(visit, report):
@@ -291,7 +356,7 @@ def test_a_site_leads_from_the_index_to_a_family_and_compares_two_machines(visit
     assert " of " in page.inner_text("#count")
     page = visit(public / "compare.html", query="?a=mine&b=yours")
     ratios = [row.split("\t")[-2] for row in page.inner_text("#table tbody").splitlines() if row]
-    assert {"1.000"} == set(ratios)
+    assert {"as fast"} == set(ratios)
 
 
 def test_files_with_the_names_of_properties_can_be_compared(visit, tmp_path):
@@ -305,7 +370,7 @@ def test_files_with_the_names_of_properties_can_be_compared(visit, tmp_path):
     for other in names[1:]:
         page = visit(tmp_path / "public" / "compare.html", query=f"?a=constructor&b={found[other]}")
         ratios = [row.split("\t")[-2] for row in page.inner_text("#table tbody").splitlines() if row]
-        assert {"1.000"} == set(ratios)
+        assert {"as fast"} == set(ratios)
 
 
 @pytest.mark.parametrize("name", ["constructor", "__proto__"])
@@ -334,7 +399,7 @@ def test_two_published_machines_have_the_ratio_of_their_times(visit, public):
     page = visit(public / "compare.html", query="?a=nvidia-tesla-v100&b=nvidia-tesla-p100")
     row = page.locator("#table tbody tr", has_text="1760 × 128 × 1760 NN").first.inner_text().split("\t")
 
-    assert row[6] == f"{float(row[5].split()[0]) / float(row[4].split()[0]):.3f}"
+    assert row[6] == units.faster_or_slower(float(row[5].split()[0]) / float(row[4].split()[0]))
 
 
 def test_a_page_of_many_cases_scrolls(visit, tmp_path):

@@ -8,6 +8,8 @@ from importlib import resources
 import pytest
 
 from deepbench.results import old_files, record
+from deepbench.results.summary import summarize
+from tests import samples
 
 SCHEMA = json.loads(resources.files("deepbench").joinpath("results", "schema.json").read_text(encoding="utf-8"))
 READERS = {"inconsistent"}  # only readers assign this status
@@ -119,3 +121,25 @@ def test_a_wrong_type_is_noticed():
     found = list(differences_of_fields(Wrong, LINES["schema"], "header"))
 
     assert 3 == len(found), found
+
+
+@pytest.mark.parametrize(
+    ("threads_busy", "other_cpus", "cpus", "expected"),
+    [
+        (0.4, 1.5, [0, 1], True),  # as oneDNN on two busy cores: every sample lost CPU time
+        (2.0, 1.5, [0, 1], False),  # the samples that are usual had both cores
+        (0.4, 0.1, [0, 1], False),  # no other program: the library uses less than its threads
+        (0.4, 1.5, [0, 1, 2, 3], False),  # two other cores were free
+        (0.4, None, [0, 1], False),
+    ],
+)
+def test_a_time_without_enough_cpus_is_disturbed(threads_busy, other_cpus, cpus, expected):
+    record = samples.measured(text="gemm m=2 n=3 k=4 forward f32 {backend} threads=2")
+    measurement = record["measurement"]
+    calls = measurement["calls_per_sample"]
+    measurement |= {"other_cpus": other_cpus, "cpu_s": [s * calls * threads_busy for s in measurement["samples_s"]]}
+    record["process"]["cpus"] = cpus
+
+    (found,) = summarize([record])
+
+    assert expected == found.is_disturbed

@@ -50,7 +50,25 @@ function layoutOf(x, y, more = {}) {
 const log = (title, more = {}) => ({ title, type: "log", dtick: 1, ...more });
 /* Ticks such as 0.01 instead of powers of ten. */
 const PLAIN = { tickformat: "~g" };
-const RATIOS = { type: "log", dtick: "D2", ...PLAIN };
+const SIZES = { type: "log", dtick: "D2", ...PLAIN };
+/* An axis of ratios of times, with its ticks in words. Faster is up on every chart. */
+const TICKS = [1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000];
+function ratioAxis(title, ratios) {
+  const known = ratios.filter((r) => r != null);
+  const farthest = Math.max(1.02, ...known.map((r) => Math.max(r, 1 / r)));
+  const shown = TICKS.filter((t) => t === 1 || (t > farthest ** 0.12 && t <= farthest * 1.5));
+  const tickvals = [...shown.map((t) => 1 / t).reverse(), ...shown.slice(1)];
+  const words = (r) => (r === 1 ? "as fast" : `${Number(Math.max(r, 1 / r).toPrecision(4))}× ${r < 1 ? "faster" : "slower"}`);
+  return { title, type: "log", autorange: "reversed", tickmode: "array", tickvals, ticktext: tickvals.map(words) };
+}
+const disturbedRemark = (rows) => {
+  const count = rows.filter((r) => r.disturbed).length;
+  return count ? `Hollow symbols: ${count} time${count === 1 ? "" : "s"} that other programs disturbed.` : "";
+};
+/* Two times of which one is disturbed have no ratio. */
+const ratioOf = (row, other) => (row.disturbed || other.disturbed ? null : row.time_s / other.time_s);
+const leftOut = (count) =>
+  count ? `${count} ratio${count === 1 ? " is" : "s are"} left out because a time is disturbed.` : "";
 
 const threadsOf = (row) => (row.threads == null ? "" : `, ${row.threads} thread${row.threads === 1 ? "" : "s"}`);
 const plainLines = (lines) => lines.filter(Boolean).map(format.plain).join("<br>");
@@ -59,7 +77,8 @@ function hoverText(row) {
   return plainLines([
     row.title,
     `${row.library}, ${row.precision}${threadsOf(row)}`,
-    row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}`,
+    row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}${row.disturbed ? ", disturbed" : ""}`,
+    row.ratioText,
     row.flop_per_s != null && `${format.tera(row.flop_per_s)} TFLOP/s`,
     row.limit && `${row.limit}: ${format.percent(row.share_of_limit)} of the nearest limit`,
     row.command,
@@ -89,7 +108,14 @@ function traces(rows, groupOf, xOf, yOf, more = {}) {
     text: members.map(hoverText),
     hoverinfo: "text",
     customdata: members.map((r) => r.id),
-    marker: { ...markerOf(i), size: 8, opacity: 0.85, line: { width: 0.5, color: styleOf("--back") } },
+    marker: {
+      ...markerOf(i),
+      /* A hollow symbol is a time that other programs disturbed. */
+      symbol: members.map((r) => markerOf(i).symbol + (r.disturbed ? "-open" : "")),
+      size: 8,
+      opacity: 0.85,
+      line: { width: members.map((r) => (r.disturbed ? 1.5 : 0.5)), color: styleOf("--back") },
+    },
     ...(typeof more === "function" ? more(members) : more),
   }));
 }
@@ -136,6 +162,61 @@ const lineTrace = (x, y, name, more = {}) => ({
   ...more,
 });
 const lineAtOne = (xs, name) => lineTrace([Math.min(...xs), Math.max(...xs)], [1, 1], name);
+
+/* The fastest case of each problem in another precision than f32, with its ratio to the one in f32. */
+function comparedWithF32(rows) {
+  const byProblem = new Map();
+  timed(rows)
+    .filter((r) => isFastest(r) && r.flop)
+    .forEach((r) => {
+      const byPrecision = byProblem.get(problemKey(r)) || new Map();
+      const known = byPrecision.get(r.precision);
+      if (!known || r.time_s < known.time_s) byPrecision.set(r.precision, r);
+      byProblem.set(problemKey(r), byPrecision);
+    });
+  return [...byProblem.values()]
+    .filter((byPrecision) => byPrecision.has("f32"))
+    .flatMap((byPrecision) =>
+      [...byPrecision.values()]
+        .filter((r) => r.precision !== "f32")
+        .map((r) => {
+          const ratio = ratioOf(r, byPrecision.get("f32"));
+          return { ...r, ratio, ratioText: format.speedSentence(r.precision, ratio, "f32") };
+        }),
+    );
+}
+
+/* The cases through a framework, with their ratio to the fastest library that is called directly. */
+function comparedWithDirect(rows) {
+  const key = (r) => `${problemKey(r)}|${r.precision}`,
+    fastest = new Map();
+  timed(rows)
+    .filter((r) => !r.framework)
+    .forEach((r) => {
+      if (!fastest.has(key(r)) || r.time_s < fastest.get(key(r)).time_s) fastest.set(key(r), r);
+    });
+  return timed(rows)
+    .filter((r) => r.framework && fastest.has(key(r)))
+    .map((r) => {
+      const direct = fastest.get(key(r)),
+        ratio = ratioOf(r, direct);
+      const ratioText = format.speedSentence(r.library, ratio, direct.library);
+      return { ...r, directTime: direct.time_s, ratio, ratioText };
+    });
+}
+
+/* Sparse products that have a dense product of their shape. */
+const comparedWithDense = (rows) =>
+  timed(rows)
+    .filter((r) => r.size != null && (r.time_over_baseline != null || r.baseline_withheld))
+    .map((r) => ({
+      ...r,
+      ratio: r.time_over_baseline,
+      ratioText: r.time_over_baseline == null ? "" : format.speedSentence("it", r.time_over_baseline, "dense"),
+    }));
+const applicationName = (a, severalThreads = true) =>
+  `${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${severalThreads ? threadsOf(a) : ""})`;
+const isWhole = (a) => a.time != null && a.measured === a.kernels;
 
 /* `choices` are [name, label, options]; `rows` are those that a chart shows; `draw` returns traces and layout. */
 const CHARTS = [
@@ -245,7 +326,7 @@ const CHARTS = [
           (r) => r.flop_per_s / 1e12,
           (members) => ({ mode: "lines+markers", ...rateBars(members) }),
         ),
-        layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "TFLOP/s", rangemode: "tozero" }),
+        layoutOf({ title: rows[0].sweep_field, ...SIZES }, { title: "TFLOP/s", rangemode: "tozero" }),
       ];
     },
   },
@@ -286,102 +367,77 @@ const CHARTS = [
   {
     id: "precision",
     title: "Speed-up from lower precision",
-    text:
-      "Time in f32 over time in another precision, each with its fastest library. Above 1, the other precision is " +
-      "faster.",
-    rows(rows) {
-      const byProblem = new Map();
-      timed(rows)
-        .filter((r) => isFastest(r) && r.flop)
-        .forEach((r) => {
-          const byPrecision = byProblem.get(problemKey(r)) || new Map();
-          const known = byPrecision.get(r.precision);
-          if (!known || r.time_s < known.time_s) byPrecision.set(r.precision, r);
-          byProblem.set(problemKey(r), byPrecision);
-        });
-      return [...byProblem.values()]
-        .filter((byPrecision) => byPrecision.has("f32"))
-        .flatMap((byPrecision) =>
-          [...byPrecision.values()]
-            .filter((r) => r.precision !== "f32")
-            .map((r) => ({ ...r, speedUp: byPrecision.get("f32").time_s / r.time_s })),
-        );
-    },
+    text: "How much faster or slower another precision is than f32, each with its fastest library.",
+    rows: (rows) => comparedWithF32(rows).filter((r) => r.ratio != null),
+    remarks: (rows) => [leftOut(comparedWithF32(rows).filter((r) => r.ratio == null).length)].filter(Boolean),
     draw: (rows) => [
       [
         ...traces(
           rows,
           (r) => `${r.op} ${r.precision}`,
           (r) => r.flop,
-          (r) => r.speedUp,
+          (r) => r.ratio,
         ),
         lineAtOne(
           rows.map((r) => r.flop),
           "as fast as f32",
         ),
       ],
-      layoutOf(log("FLOP per call"), { title: "speed-up over f32", ...RATIOS }),
+      layoutOf(
+        log("FLOP per call"),
+        ratioAxis(
+          "compared with f32",
+          rows.map((r) => r.ratio),
+        ),
+      ),
     ],
   },
   {
     id: "sparse",
     title: "Sparse versus dense",
-    text: "Speed-up of a sparse product over the fastest dense product of the same shape. Above 1, sparse is faster.",
-    rows: (rows) => timed(rows).filter((r) => r.speed_up_over_baseline != null && r.size != null),
+    text: "How much faster or slower a sparse product is than the fastest dense product of the same shape.",
+    rows: (rows) => comparedWithDense(rows).filter((r) => r.ratio != null),
+    remarks: (rows) => [leftOut(comparedWithDense(rows).filter((r) => r.ratio == null).length)].filter(Boolean),
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size);
       const points = traces(
         sorted,
         (r) => `${r.library} ${r.precision}${threadsOf(r)} ${r.family.replace(/^sparse_gemm /, "")}`,
         (r) => r.size,
-        (r) => r.speed_up_over_baseline,
+        (r) => r.ratio,
         { mode: "lines+markers" },
       );
+      const line = lineAtOne(
+        rows.map((r) => r.size),
+        "as fast as dense",
+      );
+      const ratios = rows.map((r) => r.ratio);
       return [
-        [
-          ...points,
-          lineAtOne(
-            rows.map((r) => r.size),
-            "as fast as dense",
-          ),
-        ],
-        layoutOf({ title: rows[0].sweep_field, ...RATIOS }, { title: "speed-up over dense", ...RATIOS }),
+        [...points, line],
+        layoutOf({ title: rows[0]?.sweep_field, ...SIZES }, ratioAxis("compared with dense", ratios)),
       ];
     },
   },
   {
     id: "framework",
     title: "Framework overhead",
-    text: "Time through a framework, such as PyTorch, over the time of the fastest library called directly.",
-    rows(rows) {
-      const key = (r) => `${problemKey(r)}|${r.precision}`,
-        fastest = new Map();
-      timed(rows)
-        .filter((r) => !r.framework)
-        .forEach((r) => {
-          if (!fastest.has(key(r)) || r.time_s < fastest.get(key(r))) fastest.set(key(r), r.time_s);
-        });
-      return timed(rows)
-        .filter((r) => r.framework && fastest.has(key(r)))
-        .map((r) => ({ ...r, directTime: fastest.get(key(r)), overhead: r.time_s / fastest.get(key(r)) }));
-    },
+    text:
+      "How much faster or slower a framework, such as PyTorch, is than the fastest library that is called directly.",
+    rows: (rows) => comparedWithDirect(rows).filter((r) => r.ratio != null),
+    remarks: (rows) => [leftOut(comparedWithDirect(rows).filter((r) => r.ratio == null).length)].filter(Boolean),
     draw(rows) {
       const several = distinct(rows.map((r) => r.library)).length > 1;
+      const times = rows.map((r) => r.directTime * 1e6);
       const points = traces(
         rows,
         (r) => `${several ? `${r.library} ` : ""}${r.op} ${r.precision}`,
         (r) => r.directTime * 1e6,
-        (r) => r.overhead,
+        (r) => r.ratio,
       );
+      const ratios = rows.map((r) => r.ratio);
       return [
-        [
-          ...points,
-          lineAtOne(
-            rows.map((r) => r.directTime * 1e6),
-            "no overhead",
-          ),
-        ],
-        layoutOf(log("time of the fastest library (µs)"), { title: "time through the framework / direct", ...RATIOS }),
+        [...points, lineAtOne(times, "as fast")],
+        layoutOf(log("time of the fastest library (µs)"), ratioAxis("compared with the library", ratios)),
       ];
     },
   },
@@ -392,17 +448,23 @@ const CHARTS = [
     text:
       "One call of each kernel that a suite lists for the application, each with its fastest library. This is a sum " +
       "of kernels, not the time of a network.",
-    rows: (_, __, file) => file.applications.filter((a) => a.time != null),
+    rows: (_, __, file) => file.applications.filter(isWhole),
+    remarks(_, __, file) {
+      const partial = file.applications.filter((a) => !isWhole(a));
+      const named = partial.map((a) => `${applicationName(a)}: ${a.coverage}`);
+      return [
+        file.applications.some((a) => isWhole(a) && a.disturbed) &&
+          "Hatched bars contain times that other programs disturbed.",
+        partial.length &&
+          `Not drawn, because some of their kernels have no time and a partial sum would look short: ${named.join("; ")}.`,
+      ].filter(Boolean);
+    },
     draw(rows) {
       const severalThreads = distinct(rows.map((a) => a.threads)).length > 1;
-      const nameOf = (a) => {
-        const threads = severalThreads ? threadsOf(a) : "";
-        return `${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${threads})`;
-      };
-      const names = rows.map((a) => format.plain(nameOf(a)));
+      const names = rows.map((a) => format.plain(applicationName(a, severalThreads)));
       const details = rows.map((a) =>
         format.plain(
-          `${a.application}: ${format.seconds(a.time)}, ${a.measured} of ${a.kernels} kernels; ${a["of which"] || ""}`,
+          `${a.application}: ${format.seconds(a.time)}, ${a.coverage}; ${a["of which"] || ""}`,
         ),
       );
       return [
@@ -412,9 +474,9 @@ const CHARTS = [
             orientation: "h",
             y: names,
             x: rows.map((a) => a.time),
-            marker: { color: COLORS[0] },
+            marker: { color: COLORS[0], pattern: { shape: rows.map((a) => (a.disturbed ? "/" : "")) } },
             hoverinfo: "text",
-            text: rows.map((a) => format.seconds(a.time)),
+            text: rows.map((a) => format.seconds(a.time) + (a.disturbed ? `, ${a.disturbed} disturbed` : "")),
             textposition: "outside",
             cliponaxis: false,
             hovertext: details,
@@ -423,7 +485,7 @@ const CHARTS = [
         layoutOf(
           log("seconds"),
           { title: "", autorange: "reversed", automargin: true, dtick: 1 },
-          { showlegend: false, height: 90 + 24 * rows.length, margin: { l: 60, r: 70, t: 10, b: 50 } },
+          { showlegend: false, height: 90 + 24 * rows.length, margin: { l: 60, r: 140, t: 10, b: 50 } },
         ),
       ];
     },
@@ -472,7 +534,8 @@ const CHARTS = [
 
 /* The ratio of each case of a comparison with its interval, sorted. */
 function pairChart(pair) {
-  const rows = thinned([...pair.cases].sort((a, b) => a.ratio - b.ratio));
+  const rows = thinned(pair.cases.filter((r) => r.ratio != null).sort((a, b) => a.ratio - b.ratio));
+  const words = format.fasterOrSlower;
   const colors = { slower: COLORS[5], faster: COLORS[2], same: COLORS[6], "cannot tell": COLORS[1] };
   const verdicts = pair.published
     ? [null]
@@ -483,7 +546,8 @@ function pairChart(pair) {
       r.precision,
       r.library,
       `${format.seconds(r.first)} and ${format.seconds(r.second)}`,
-      `ratio ${format.ratio(r.ratio)}${r.low == null ? "" : ` (${format.ratio(r.low)} to ${format.ratio(r.high)})`}`,
+      format.speedSentence(pair.second, r.ratio, pair.first),
+      r.low != null && `95 % interval: ${words(r.low)} to ${words(r.high)}`,
       r.verdict,
       r.notes,
     ]);
@@ -509,10 +573,13 @@ function pairChart(pair) {
     };
   });
   return [
-    [...points, lineAtOne([0.5, rows.length + 0.5], "equal")],
+    [...points, lineAtOne([0.5, rows.length + 0.5], "as fast")],
     layoutOf(
-      { title: "cases, sorted by ratio" },
-      { title: "ratio of times", ...RATIOS },
+      { title: `cases, sorted by the speed of ${format.plain(pair.second)}` },
+      ratioAxis(
+        "",
+        rows.map((r) => r.ratio),
+      ),
       { showlegend: !pair.published },
     ),
   ];

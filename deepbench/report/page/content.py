@@ -22,7 +22,7 @@ from deepbench.report import compare as comparisons
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
-from deepbench.report.notes import ONE_PROCESS
+from deepbench.report.notes import ONE_PROCESS, disturbed_sentences
 from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, summarize
@@ -30,10 +30,17 @@ from deepbench.results.summary import Summary, baselines, summarize
 # Columns of `export.row` that a page has too.
 EXPORTED = (
     *("case", "op", "direction", "precision", "backend", "threads", "status", "reason"),
-    *("time_s", "low_s", "high_s", "processes", "clean_fraction", "first_call_s"),
+    *("time_s", "low_s", "high_s", "processes", "clean_fraction", "first_call_s", "disturbed"),
     *("flop", "traffic_bytes", "flop_per_s", "bytes_per_s", "bus_bytes_per_s"),
     *("flop_per_byte", "limit", "share_of_limit", "limit_evidence", "interval_of"),
-    *("speed_up_over_baseline", "break_even_density", "joules_per_call", "peak_memory_bytes", "applications"),
+    *(
+        "time_over_baseline",
+        "baseline_withheld",
+        "break_even_density",
+        "joules_per_call",
+        "peak_memory_bytes",
+        "applications",
+    ),
 )
 
 # Samples in a page, at most: of all processes, and of one process. More enlarge the page without a better picture.
@@ -56,6 +63,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "machine": _machine(file, imported),
         "libraries": _libraries(file),
         "sentences": [
+            *disturbed_sentences(summaries),
             *_sentences(summaries, groups, nearest, known),
             *[f"Left out: {damage_text(file.damaged)} of the file."] * bool(file.damaged),
         ],
@@ -262,13 +270,6 @@ def _listed(parts: Sequence[str]) -> str:
 # ---- two files, a file and a published machine
 
 
-def _mean_sentence(names: tuple[str, str], ratio: float, count: int, what: str) -> str:
-    factor = units.significant(max(ratio, 1 / ratio))
-    verb = f"takes {factor} times as long as" if ratio > 1 else f"is {factor} times as fast as"
-    verb = "takes as long as" if factor == "1.00" else verb
-    return f"{names[1]} {verb} {names[0]} (geometric mean over {count} common {what})"
-
-
 def _no_pair(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
     text = f"{names[0]} and {names[1]} have no measured case in common"
     heading = [f"{text} ({'; '.join(reasons)})" if reasons else text]
@@ -282,17 +283,22 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     comparison = compare.compare_files(a, b, unchecked=imported, between_sessions=selftest.between_files(a, b))
     if not comparison.cases:
         return _no_pair(names, comparison.left_out[:3])
-    ratio = next(m.ratio for m in comparison.means() if m.name == "all")
-    mean = _mean_sentence(names, ratio, len(comparison.cases), "cases")
     rows = zip(comparisons.cases(comparison).rows, comparisons.ordered(comparison), strict=True)
     return {
         "first": names[0],
         "second": names[1],
-        "heading": [mean, *comparisons.heading(comparison, names)],
-        "means": comparisons.means(comparison).rows,
-        "cases": [{**row, "title": row["case"], "case": c.case} for row, c in rows],
+        "heading": [comparisons.headline(comparison, names), *comparisons.heading(comparison, names)],
+        "means": [_with_ratio(row, comparisons.SECOND_OVER_FIRST) for row in comparisons.means(comparison).rows],
+        "cases": [
+            {**_with_ratio(row, comparisons.SECOND_OVER_FIRST), "title": row["case"], "case": c.case} for row, c in rows
+        ],
         "sentences": comparisons.sentences(comparison),
     }
+
+
+def _with_ratio(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The row with its ratio, the second time over the first, under the name that the scripts read."""
+    return {**{key: value for key, value in row.items() if key != name}, "ratio": row[name]}
 
 
 def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
@@ -301,27 +307,25 @@ def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
     matches = published.match(summarize(file.records, file.order), machine)
     if not matches:
         return _no_pair(names, [])
-    fastest = published.best_matches(matches)
-    ratio = published.geometric_mean(fastest) or 1.0
     rows = zip(published_tables.matched(matches).rows, matches, strict=True)
-    same = ("precision", "library", "ratio", "low", "high", "notes")
+    same, ratio = ("precision", "library", "low", "high", "notes"), published_tables.PUBLISHED_OVER_OURS
     return {
         "first": names[0],
         "second": machine,
         "published": True,
         "heading": [
-            _mean_sentence(names, ratio, len(fastest), "problems"),
+            published_tables.headline(matches, *names),
             comparisons.ratio_line(*names),
             *(f"differs: {text}" for text in published.differences(matches, machine)),
         ],
         "means": [
             {"geometric mean": " ".join(dict.fromkeys((str(row["op"]), str(row["precision"]))))}
-            | {key: row[key] for key in ("cases", "ratio")}
+            | {"cases": row["cases"], "disturbed": row["disturbed"], "ratio": row[ratio]}
             for row in published_tables.means(matches).rows
         ],
         "cases": [
             {**{key: row[key] for key in same}, "case": m.ours.record["case"], "title": row["problem"]}
-            | {"first": row["ours"], "second": row["theirs"], "verdict": None}
+            | {"first": row["ours"], "second": row["theirs"], "ratio": row[ratio], "verdict": None}
             for row, m in rows
         ],
         "sentences": [],

@@ -44,7 +44,16 @@ const format = {
   tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
   giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),
-  ratio: (v) => (v == null ? "–" : v < 10 ? v.toFixed(3) : format.significant(v)),
+  /* A ratio of times in words: the time of what they are about over the time that it is compared with. */
+  fasterOrSlower(ratio) {
+    if (ratio == null) return "–";
+    const factor = format.significant(Math.max(ratio, 1 / ratio));
+    return factor === "1.00" ? "as fast" : `${factor}× ${ratio < 1 ? "faster" : "slower"}`;
+  },
+  speedSentence(subject, ratio, other) {
+    const words = format.fasterOrSlower(ratio);
+    return `${subject} is ${words} ${words === "as fast" ? "as" : "than"} ${other}`;
+  },
   text: (v) => (v == null ? "–" : String(v)),
   plusMinus(v) {
     if (v == null) return "–";

@@ -74,7 +74,7 @@ function addChart(chart, fileIndex) {
     selected[name] = values[0][0];
   });
   const selectedRows = () => chart.rows(all, selected, file);
-  if (!selectedRows().length) return;
+  if (!selectedRows().length && !chart.remarks?.(all, selected, file).length) return;
   const title = chart.title + (severalFiles ? ` (${file.name})` : "");
   const figure = element(
     "figure",
@@ -85,10 +85,12 @@ function addChart(chart, fileIndex) {
   const makeChart = () => {
     const every = selectedRows(),
       some = thinned(every);
-    thinning.textContent =
-      some.length < every.length
-        ? ` The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.`
-        : "";
+    const captions = [
+      some.length < every.length &&
+        `The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.`,
+      ...(chart.remarks ? chart.remarks(all, selected, file) : [disturbedRemark(every)]),
+    ];
+    thinning.textContent = captions.filter(Boolean).map((text) => ` ${text}`).join("");
     return chart.draw(some, selected, file);
   };
   figure.firstChild.append(thinning);
@@ -109,6 +111,11 @@ function addChart(chart, fileIndex) {
       ),
     );
   if (bar.children.length) figure.append(bar);
+  if (!selectedRows().length) {
+    thinning.textContent = ` ${chart.remarks(all, selected, file).join(" ")}`;
+    document.getElementById("charts").append(figure);
+    return;
+  }
   const div = addPlot(
     figure,
     `${chart.title}. ${chart.text} The table below has every number.`,
@@ -192,6 +199,7 @@ function timeText(row) {
   }
   if (row.processes != null && row.status === "ok")
     parts.push(`${row.processes} process${row.processes === 1 ? "" : "es"}`);
+  if (row.disturbed) parts.push("disturbed by other programs: do not trust this time");
   if (row.clean_fraction != null) parts.push(`${format.percent(row.clean_fraction)} of samples undisturbed`);
   return [format.seconds(row.time_s), ...parts].join(", ");
 }
@@ -264,14 +272,17 @@ function showDetails(row) {
 document.querySelectorAll("[data-pair]").forEach((parent) => {
   const pair = content.pairs[Number(parent.dataset.pair)];
   if (!pair.cases.length) return;
-  const interval = (m) => (m.low == null ? "–" : `${format.ratio(m.low)} to ${format.ratio(m.high)}`);
+  const interval = (m) => (m.low == null ? "–" : `${format.fasterOrSlower(m.low)} to ${format.fasterOrSlower(m.high)}`);
   parent.append(
     plainTable(
       `Geometric means: ${pair.first} and ${pair.second}`,
       [
         column("geometric mean", "Geometric mean"),
         number("cases", "Cases"),
-        number("ratio", "Ratio", (m) => format.ratio(m.ratio)),
+        ...(pair.published
+          ? [number("disturbed", "Disturbed, left out")]
+          : [number("undecided", "Undecided")]),
+        number("ratio", `${pair.second} is`, (m) => format.fasterOrSlower(m.ratio)),
         column("low", "95 % interval", interval),
       ],
       pair.means,
@@ -283,7 +294,7 @@ document.querySelectorAll("[data-pair]").forEach((parent) => {
     element(
       "figcaption",
       {},
-      element("strong", {}, "Ratio of each case"),
+      element("strong", {}, `${pair.second} compared with ${pair.first}, case by case`),
       pair.published
         ? "Bars: 95 % confidence intervals of this file's times; published times have none."
         : "Bars: 95 % confidence intervals.",
@@ -292,7 +303,7 @@ document.querySelectorAll("[data-pair]").forEach((parent) => {
   parent.append(figure);
   addPlot(
     figure,
-    `Ratio of each case, ${pair.first} and ${pair.second}. The geometric means are in the table above.`,
+    `Each case: how much faster or slower ${pair.second} is than ${pair.first}. The geometric means are in the table above.`,
     true,
     () => pairChart(pair),
   );

@@ -132,7 +132,7 @@ function addFamilyChart(rows) {
         marker: { ...markerOf(i), size: 8 },
       };
     }),
-    layoutOf({ title: content.sweep_field, ...RATIOS }, log(hasRates ? "TFLOP/s" : "µs", PLAIN)),
+    layoutOf({ title: content.sweep_field, ...SIZES }, log(hasRates ? "TFLOP/s" : "µs", PLAIN)),
   ];
   const caption =
     curves.length > MOST_CURVES
@@ -274,8 +274,14 @@ async function comparePage() {
       library: joined(r.library, o.library),
       first: r.time_s,
       second: o.time_s,
-      ratio: o.time_s / r.time_s,
-      notes: joined(r.notes, o.notes, "; "),
+      ratio: ratioOf(o, r),
+      notes: [
+        joined(r.notes, o.notes, "; "),
+        r.disturbed && `no ratio: the time of ${a.name} is disturbed`,
+        o.disturbed && `no ratio: the time of ${b.name} is disturbed`,
+      ]
+        .filter(Boolean)
+        .join("; "),
     })),
   );
   top.append(
@@ -283,7 +289,7 @@ async function comparePage() {
       "ul",
       {},
       ...[
-        `ratio: time of ${b.name} over time of ${a.name}; above 1, ${b.name} is slower. ` +
+        `faster, slower: time of ${b.name} compared with time of ${a.name}. ` +
           "Each machine with its fastest library and number of threads.",
         `${a.name}: ${a.about}`,
         `${b.name}: ${b.about}`,
@@ -302,7 +308,7 @@ async function comparePage() {
     column("library", "Library"),
     number("first", a.name, (r) => format.seconds(r.first)),
     number("second", b.name, (r) => format.seconds(r.second)),
-    number("ratio", "Ratio", (r) => format.ratio(r.ratio)),
+    number("ratio", `${b.name} is`, (r) => format.fasterOrSlower(r.ratio)),
     column("notes", "Notes"),
   ];
   return new Table(rows, columns, {
@@ -317,26 +323,22 @@ async function comparePage() {
 }
 
 function addComparison(top, a, b, rows) {
-  const mean = (members) => geometricMean(members.map((r) => r.ratio));
-  const ratio = mean(rows),
-    factor = format.significant(Math.max(ratio, 1 / ratio));
-  const verb =
-    factor === "1.00"
-      ? "takes as long as"
-      : ratio > 1
-        ? `takes ${factor} times as long as`
-        : `is ${factor} times as fast as`;
-  top.append(
-    element(
-      "p",
-      {},
-      element("strong", {}, `${b.name} ${verb} ${a.name} (geometric mean over ${rows.length} common problems).`),
-    ),
-  );
+  const trusted = (members) => members.filter((r) => r.ratio != null);
+  const mean = (members) => (members.length ? geometricMean(members.map((r) => r.ratio)) : null);
+  const counted = trusted(rows),
+    count = rows.length - counted.length;
+  const left = count ? `; ${count} with a disturbed time left out` : "";
+  const headline =
+    2 * counted.length < rows.length
+      ? `${count} of ${rows.length} common problems have a disturbed time; no overall ratio.`
+      : `${format.speedSentence(b.name, mean(counted), a.name)} ` +
+        `(geometric mean over ${counted.length} common problems${left}).`;
+  top.append(element("p", {}, element("strong", {}, headline)));
   const means = [["all", rows], ...groupBy(rows, (r) => `${r.op} ${r.precision}`)].map(([name, members]) => ({
     name,
     cases: members.length,
-    ratio: mean(members),
+    disturbed: members.length - trusted(members).length,
+    ratio: mean(trusted(members)),
   }));
   top.append(
     plainTable(
@@ -344,15 +346,16 @@ function addComparison(top, a, b, rows) {
       [
         column("name", "Geometric mean"),
         number("cases", "Cases"),
-        number("ratio", "Ratio", (m) => format.ratio(m.ratio)),
+        number("disturbed", "Disturbed, left out"),
+        number("ratio", `${b.name} is`, (m) => format.fasterOrSlower(m.ratio)),
       ],
       means,
     ),
   );
-  const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, "Ratio of each case")));
+  const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, `${b.name} compared with ${a.name}, case by case`)));
   top.append(figure);
-  addPlot(figure, `Ratios of ${a.name} and ${b.name}. The table below has every number.`, () =>
-    pairChart({ published: true, cases: rows }),
+  addPlot(figure, `How much faster or slower ${b.name} is than ${a.name}. The table below has every number.`, () =>
+    pairChart({ published: true, cases: rows, first: a.name, second: b.name }),
   );
 }
 

@@ -235,7 +235,7 @@ class Match:
 
     @property
     def ratio(self) -> float:
-        """Their time over ours: above 1, they are slower."""
+        """Their time over ours: above 1, they are slower. Not to be shown or averaged if ours is disturbed."""
         return self.theirs.time_s / self.ours.time_s
 
     @property
@@ -281,8 +281,9 @@ def best_matches(matches: Sequence[Match]) -> list[Match]:
 
 
 def geometric_mean(matches: Sequence[Match]) -> float | None:
-    """The geometric mean of the ratios; None without any."""
-    return statistics.geometric_mean(m.ratio for m in matches) if matches else None
+    """The geometric mean of the ratios whose time of ours is not disturbed; None without any."""
+    ratios = [m.ratio for m in matches if not m.ours.is_disturbed]
+    return statistics.geometric_mean(ratios) if ratios else None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ STEP_8_BIT, CHAIN_8_BIT = 1.5, 4.0
 # Gradients: errors of all steps forward and then backward.
 GRADIENT_UNITS = 512.0
 # Gradients of weights where steps store 16 bits: in units of the root mean square error (`errors_of_weights`).
-GRADIENT_ERRORS = 8.0
+GRADIENT_ERRORS = 10.0
 # Up to this many multiply-adds dr is computed in full; beyond, in sums of this many rows with random signs. The errors
 # of a sum add like the root of their sum of squares. No safety factor: the error of each row is a bound already.
 FULL_CHECK_MULTIPLY_ADDS = 2**28

@@ -208,7 +208,7 @@ def _digest_check() -> Callable[[Any], Any]:
     text, number, optional = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
     kind = {"enum": list(KINDS)}
     known: dict[str, Any] = {"file": text, "title": text, "kind": kind, "cases": {"type": "integer"}}
-    known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "ops", "libraries")}
+    known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "incomplete", "ops", "libraries")}
     known |= dict.fromkeys((*PRECISIONS, "memory"), optional)
     row = {"type": "array", "items": [text, text, number, number, optional], "minItems": 5, "maxItems": 5}
     family = _closed({"sweep_field": text, "rows": {"type": "array", "items": row}})

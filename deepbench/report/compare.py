@@ -118,9 +118,27 @@ def sentences(comparison: Comparison) -> list[str]:
             f"{len(loads)} cases cannot be decided: other programs used {first:.1f} CPUs during the first side and "
             f"{second:.1f} during the second; measure again on an idle machine."
         )
+    lines += _slower_with_more_threads(comparison)
     if any(c.difference is None for c in comparison.cases):
         lines.append("One process per side: significance unknown; measure without --quick, or with --rounds 5.")
     return lines + _advice(comparison)
+
+
+def _slower_with_more_threads(comparison: Comparison) -> list[str]:
+    """Cases that more threads slow down: their undisturbed samples are no sign that nothing is wrong."""
+    slower = []
+    for c in comparison.cases:
+        a, b = c.a.record["threads"], c.b.record["threads"]
+        if (a < b and c.verdict == "slower") or (a > b and c.verdict == "faster"):
+            slower.append((max(c.ratio, 1 / c.ratio), c.case, *sorted((a, b))))
+    if not slower:
+        return []
+    ratio, case, fewer, more = max(slower)
+    verb = "case is" if len(slower) == 1 else "cases are"
+    return [
+        f"slower with more threads: {len(slower)} {verb} slower with {more} threads than with {fewer}; the largest "
+        f"slowdown is {show_ratio(ratio)}×: {case}."
+    ]
 
 
 def _advice(comparison: Comparison) -> list[str]:

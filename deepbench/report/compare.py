@@ -130,7 +130,7 @@ def _slower_with_more_threads(comparison: Comparison) -> list[str]:
     for c in comparison.cases:
         a, b = c.a.record["threads"], c.b.record["threads"]
         if (a < b and c.verdict == "slower") or (a > b and c.verdict == "faster"):
-            slower.append((max(c.ratio, 1 / c.ratio), c.case, *sorted((a, b))))
+            slower.append((max(c.ratio, 1 / c.ratio), c.case, min(a, b), max(a, b)))
     if not slower:
         return []
     ratio, case, fewer, more = max(slower)

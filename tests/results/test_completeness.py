@@ -61,7 +61,7 @@ def test_the_command_lists_what_a_file_lacks(tmp_path):
 
 def test_the_file_that_was_published_before_was_not_complete():
     """It had half of its cases, one round each, and two precisions."""
-    found = lacks_of(read_results(ROOT / "tests" / "data" / "epyc-zen3-2vcpu.jsonl"))
+    found = lacks_of(read_results(ROOT / "tests" / "data" / "incomplete" / "epyc-zen3-2vcpu.jsonl"))
 
     assert any("planned cases are not measured" in text for text in found)
     assert any("fewer than 3 rounds" in text for text in found)

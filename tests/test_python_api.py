@@ -249,7 +249,7 @@ def test_the_page_about_python_runs(tmp_path, monkeypatch):
 
 def test_the_columns_of_a_frame_keep_the_fields_of_the_problem():
     """A column once had the name of a field, `hidden`, and replaced its value."""
-    results = deepbench.load(ROOT / "results" / "epyc-zen3-2vcpu.jsonl")
+    results = deepbench.load(ROOT / "tests" / "data" / "incomplete" / "epyc-zen3-2vcpu.jsonl")
     layers = [s.record for s in results if s.record["op"] == "recurrent"]
 
     assert layers

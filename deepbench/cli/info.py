@@ -45,12 +45,14 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
     if as_json:
         answers = {n: {k: v for k, v in a.items() if k in ("library", "unavailable")} for n, a in libraries.items()}
         loop = "native" if compiled else "python"
-        print_json({"machine": machine, "libraries": answers, "loop": loop, "support": table})
+        facts = {"machine": machine, "libraries": answers, "loop": loop, "precisions": _precisions(), "support": table}
+        print_json(facts)
         return
     console = make_console()
     print_machine(console, machine)
     slow = "Python, about 0.5 µs per call: no C compiler at installation; install gcc, then deepbench again"
-    console.print(f"call loop  {'compiled' if compiled else slow}\n", markup=False)
+    console.print(f"call loop  {'compiled' if compiled else slow}", markup=False)
+    console.print(f"{_rule()}\n", markup=False, soft_wrap=not console.is_terminal)
     cards = [answer.get("library", {}).get("card") for answer in libraries.values()]
     for card in {card["bus_id"]: card for card in cards if card}.values():
         print_card(console, card)
@@ -63,6 +65,25 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
             missing.setdefault(why, []).append(find_backend(name).title)
     for (reason, remedy), titles in missing.items():
         print_library(console, ", ".join(titles), {"unavailable": {"reason": reason, "remedy": remedy}})
+
+
+def _precisions() -> list[dict[str, Any]]:
+    """Every precision with its types, and why it does not meet the minimum where it does not."""
+    from deepbench.core.precision import PRECISIONS
+
+    uses = {"below_minimum_for_training": True, "below_minimum_for_inference": False}
+    return [
+        {"name": p.name, **p.types(), **{name: p.below_minimum(is_training) for name, is_training in uses.items()}}
+        for p in PRECISIONS.values()
+    ]
+
+
+def _rule() -> str:
+    """The minimum precision, and the precisions that do not meet it for any use."""
+    from deepbench.core.precision import MINIMUM
+
+    below = [f"{p['name']} ({why})" for p in _precisions() if (why := p["below_minimum_for_inference"])]
+    return f"minimum precision: {MINIMUM}. Below it: {', '.join(below)}."
 
 
 def _examine(as_json: bool) -> None:
@@ -131,3 +152,4 @@ def _print_matrix(rows: list[dict[str, Any]]) -> None:
             console.print(f"\n{', '.join(words)}", markup=False)
         Table([Column(n) for n in ("op", "direction", "precision", *names)], table).print(console)
     console.print("yes: the library has a kernel for it. Whether it runs on this machine shows when it is measured.")
+    console.print(_rule(), markup=False, soft_wrap=not console.is_terminal)

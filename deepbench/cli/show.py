@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 @click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
 @click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
+@click.option("--complete", is_flag=True, help="List what FILE lacks to be published; exit code 1 if anything.")
 @skip_damaged_option
 def show(
     file: str,
@@ -48,8 +49,9 @@ def show(
     against: str | None,
     price: str | None,
     host: str | None,
+    complete: bool,
     skip_damaged: bool,
-) -> None:
+) -> int | None:
     """Print the table of a result file. Every line of the file is checked first.
 
     \b
@@ -64,16 +66,18 @@ def show(
 
     of_fleet = is_fleet(Path(file))
     if of_fleet and host is None:
-        if xlsx or parquet or sqlite or plot or full or by is not None or against is not None:
+        if complete or xlsx or parquet or sqlite or plot or full or by is not None or against is not None:
             raise BadInput(f"{file} is of a fleet; choose one of its hosts: {command('show', Path(file))} --host NAME")
         _show_fleet(file, form, skip_damaged)
-        return
+        return None
     if host is not None and not of_fleet:
         raise BadInput(f"--host is for files of a fleet, and {file} is of one machine")
     if host is not None:
         results = Results(read_fleet(Path(file), skip_damaged).results_of(host))
     else:
         results = load(file, skip_damaged=skip_damaged)
+    if complete:
+        return _show_lacks(results)
     warn_of_gaps(results.file)
     if xlsx or parquet or sqlite:
         _write(results, xlsx, parquet, sqlite)
@@ -91,6 +95,21 @@ def show(
             console.print(results.file.incomplete, style="bold red", markup=False)
         console.print()
         results.table(full).print(console)
+    return None
+
+
+def _show_lacks(results: Results) -> int:
+    """Print what a file lacks to be published; the exit code is 1 if it lacks anything."""
+    from deepbench.results.completeness import LEAST_ROUNDS, lacks_of
+
+    lacks = lacks_of(results.file)
+    verdict = f"lacks {len(lacks)} of what a published file needs" if lacks else "complete"
+    say("\n".join([f"{results.path}: {verdict}", *(f"- {text}" for text in lacks)]))
+    if not lacks:
+        say(
+            f"every planned case, every precision of its libraries, at least {LEAST_ROUNDS} rounds, date and conditions"
+        )
+    return 1 if lacks else 0
 
 
 def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:

@@ -60,6 +60,13 @@ def data_bytes(value: float | None) -> str:
     return scaled(value, units)
 
 
+def minutes(seconds: float) -> str:
+    """A duration for people who decide whether to wait: `40 s`, `12 min`, `3 h`."""
+    if seconds < 59.5:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5940 else f"{round(seconds / 3600)} h"
+
+
 def percent(value: float | None, digits: int = 0) -> str:
     """`97 %`."""
     return "–" if value is None else f"{100 * value:.{digits}f} %"

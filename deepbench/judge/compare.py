@@ -16,7 +16,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import correlation, mean
+from statistics import correlation, mean, median
 from typing import Any
 
 from deepbench.core import stats
@@ -40,8 +40,16 @@ MOST_UNDECIDED = 0.5
 
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
-# Larger numbers of further rounds are not told apart.
+# What would decide a case.
+ROUNDS, IN_TURN, QUIET_MACHINE = "rounds", "in turn", "quiet machine"
+
+# No case needs more rounds than this to be decided, or rounds do not decide it.
 MOST_ROUNDS = 1000
+
+# A comparison that would take longer than this is not worth waiting for: another way of measuring decides sooner.
+LONGEST_S = 3600.0
+# Starting a process with Python and NumPy, which its record does not count; see `plan/cost.py`.
+START_S = 0.35
 
 # Interleaved sides are compared pair by pair if they have at least so many pairs, and their times correlate by more.
 LEAST_PAIRS, CORRELATED = 5, 0.7
@@ -62,6 +70,8 @@ class ComparedCase:
     margin: float
     between_sessions: float = 0.0
     """Standard deviation of log times from one session to another, which no number of rounds reduces."""
+    interleaved: bool = False
+    """Whether both sides were measured in turn in one run."""
 
     @property
     def ratio(self) -> float:
@@ -103,7 +113,7 @@ class ComparedCase:
 
     @property
     def more_rounds(self) -> int | None:
-        """How many more rounds per side would probably decide; None if it is decided, or no number would."""
+        """How many more rounds per side would probably decide; None if it is decided or MOST_ROUNDS would not do."""
         difference = self.difference
         if self.verdict != "cannot tell" or self.other_load or difference is None or difference.standard_error == 0:
             return None
@@ -126,7 +136,35 @@ class ComparedCase:
             error = math.hypot(scale * spread / math.sqrt(used), session_error)
             return stats.Difference(0.0, error, degrees_of_freedom).half_width_at_most(half_width, LEVEL)
 
-        return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough)
+        return bisect_left(range(MOST_ROUNDS), True, lo=1, key=enough) if enough(MOST_ROUNDS) else None
+
+    @property
+    def rounds_to_decide(self) -> int | None:
+        """With how many rounds a new measurement of both sides would probably decide (`--rounds`)."""
+        return None if (more := self.more_rounds) is None else more + min(len(self.a.rounds), len(self.b.rounds))
+
+    @property
+    def seconds_to_decide(self) -> float | None:
+        """Seconds that so many rounds of this case take, of both sides; None without a number of rounds."""
+        durations = [
+            [r["process"]["duration_s"] for r in side.rounds if r["process"] and r["process"].get("duration_s")]
+            for side in (self.a, self.b)
+        ]
+        if (rounds := self.rounds_to_decide) is None or not all(durations):
+            return None
+        return rounds * sum(median(of_side) + START_S for of_side in durations)
+
+    @property
+    def advice(self) -> str | None:
+        """What would decide: ROUNDS within LONGEST_S, else another way of measuring; None if it is decided."""
+        if self.verdict != "cannot tell" or self.difference is None:
+            return None
+        seconds = self.seconds_to_decide
+        if self.rounds_to_decide is not None and seconds is None:
+            return None  # another program measured it and recorded no durations
+        if seconds is not None and seconds <= LONGEST_S:
+            return ROUNDS
+        return QUIET_MACHINE if self.interleaved else IN_TURN
 
 
 @dataclass(frozen=True)
@@ -207,7 +245,9 @@ def compare_files(
         else:
             difference, paired = difference_of_rounds(summary.rounds, other.rounds, interleaved, between_sessions)
             comparison.cases.append(
-                ComparedCase(text, summary, other, difference, paired, None, margin, comparison.between_sessions)
+                ComparedCase(
+                    *(text, summary, other, difference, paired, None, margin, comparison.between_sessions, interleaved)
+                )
             )
     missing = (s.record["case"] for work, s in cases_b.items() if work not in cases_a)
     comparison.left_out += [f"{text}: not in {a.path.name}" for text in missing]

@@ -11,7 +11,8 @@ import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 
 from deepbench.core import stats, units
-from deepbench.judge.compare import LEVEL, ComparedCase, Comparison
+from deepbench.core.units import minutes
+from deepbench.judge.compare import IN_TURN, LEVEL, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
 
 # Larger than the margin of a comparison, because every commit passes the gate.
 MARGIN = 0.05
@@ -79,8 +80,17 @@ def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
         if load_a > load_b:  # with less load the first side would have been faster
             return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)
         return CaseOutcome(c.case, PASSED, ratio, c)
-    more = f"; about {c.more_rounds} more rounds per side would decide" if c.more_rounds else ""
-    return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, the limit is {words(1 + margin)}{more}", c)
+    return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, the limit is {words(1 + margin)}{_advice(c)}", c)
+
+
+def _advice(c: ComparedCase) -> str:
+    if c.advice == ROUNDS and c.seconds_to_decide is not None:
+        return f"; --rounds {c.rounds_to_decide} would probably decide, which takes {minutes(c.seconds_to_decide)}"
+    ways = {
+        IN_TURN: "; more rounds would not decide within an hour: measure both sides in heats (run --against)",
+        QUIET_MACHINE: "; more rounds would not decide within an hour: measure on an idle machine",
+    }
+    return ways.get(c.advice or "", "")
 
 
 def after_rerun(outcome: Outcome, rerun: Outcome) -> Outcome:

@@ -138,8 +138,8 @@ def spread(ranks: int, hosts: Sequence[str]) -> tuple[Sequence[str], int]:
     return hosts[:ranks], max(1, ranks // len(hosts))
 
 
-# Our types → mpi4py's names of their datatypes, in order of preference. MPI has bf16 since version 5.
-TYPES = {"f32": ("FLOAT",), "f16": ("FLOAT16_T", "REAL2"), "bf16": ("BFLOAT16_T",)}
+# Our types → mpi4py's names of their datatypes, in order of preference. None has one for bf16.
+TYPES = {"f32": ("FLOAT",), "f16": ("FLOAT16_T", "REAL2")}
 
 
 class Mpi:

@@ -14,6 +14,7 @@ from deepbench.plan.cases import Planned
 from deepbench.plan.cost import PROCESS_S
 from deepbench.plan.modes import Rounds
 from deepbench.results import summary
+from deepbench.results.completeness import LEAST_ROUNDS
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.work import Work, by_case
 
@@ -78,10 +79,10 @@ def next_within_budget(
 ) -> list[tuple[Case, int]]:
     """The heat to measure next when time is limited; empty when nothing fits into the time left.
 
-    First every case is measured once: operations, precisions and libraries take turns, short cases first. Then comes
-    the case with the widest confidence interval. Its rivals with as many rounds take part as far as they fit. A case is
-    started only if it should end in time, judged by its earlier rounds or by its estimate. `widths` caches the widths
-    of intervals between calls.
+    First every case is measured once: operations, precisions and libraries take turns, short cases first. Then every
+    case gets LEAST_ROUNDS, as a published file needs. Then comes the case with the widest confidence interval. Its
+    rivals with as many rounds take part as far as they fit. A case is started only if it should end in time, judged by
+    its earlier rounds or by its estimate. `widths` caches the widths of intervals between calls.
     """
     measured = by_case(records)
     costs = _costs(planned, measured, estimate)
@@ -99,7 +100,8 @@ def next_within_budget(
             key = case.text, len(measured[case.text])
             if key not in widths:
                 estimated, single_process = summary.estimate(measured[case.text])
-                half = estimated.half_width if estimated is not None and not single_process else None
+                few = single_process or len(measured[case.text]) < LEAST_ROUNDS
+                half = estimated.half_width if estimated is not None and not few else None
                 widths[key] = math.inf if half is None else half
             return widths[key], tie_break.random()
 

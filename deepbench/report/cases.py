@@ -22,7 +22,7 @@ from deepbench.report.notes import (
 )
 from deepbench.report.table import Cell, Column, Note, Strong, Table, footnotes, number
 from deepbench.results.record import MEASURED
-from deepbench.results.summary import Summary, baselines
+from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads
 from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
@@ -84,6 +84,7 @@ def _ordered(group: Sequence[Summary]) -> list[Summary]:
 def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
     """One row per problem: the fastest library, and the others in one cell."""
     compared, notes = baselines(summaries), _notes_of_marks(summaries)
+    fewer = faster_with_fewer_threads(summaries)
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         first = (ranking.ranked or ranking.unranked)[0]
@@ -93,7 +94,7 @@ def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
             others.append(f"{s.library_title} {_compared(first, s, ratio, s in ranking.ties)}")
         others += dict.fromkeys(map(_status, ranking.unranked))
         if first.estimate:
-            case_notes = notes_of(first, compared.get(first.record["case"]))
+            case_notes = notes_of(first, compared.get(first.record["case"]), fewer.get(first.record["case"]))
             row["notes"] = note_texts(case_notes)
             notes += case_notes + [OTHERS] * (len(ranking.ranked) > 1)
             notes += [TIE] * bool(ranking.ties)
@@ -126,10 +127,12 @@ def _compared(first: Summary, s: Summary, ratio: Ratio | None, tie: bool) -> str
 def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = False) -> Table:
     """One row per library. Without `repeat`, only the first row of a problem names it."""
     compared, notes = baselines(summaries), _notes_of_marks(summaries)
+    fewer = faster_with_fewer_threads(summaries)
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         for i, s in enumerate([*ranking.ranked, *ranking.unranked]):
-            case_notes = notes_of(s, compared.get(s.record["case"])) if s.estimate else []
+            text = s.record["case"]
+            case_notes = notes_of(s, compared.get(text), fewer.get(text)) if s.estimate else []
             if s in ranking.ties:
                 case_notes.insert(0, TIE)
             if not s.is_ranked:

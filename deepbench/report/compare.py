@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
-from deepbench.judge.compare import MOST_ROUNDS, ComparedCase, Comparison
+from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
 from deepbench.report.notes import DISTURBED
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
@@ -59,7 +59,7 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
     """What to know before reading a ratio."""
     lines = [ratio_line(*names)]
     if comparison.interleaved:
-        lines.append("Measured in turn; drift affects both sides alike")
+        lines.append("Measured in turn, in heats; drift affects both sides alike")
     else:
         lines.append(
             "Measured separately; drift may affect the ratios (run --ab and --against alternate between the sides)"
@@ -87,8 +87,8 @@ def cases(comparison: Comparison) -> Table:
     columns = [
         *(Column("case"), Column("precision"), Column("library")),
         *(number("first", units.seconds), number("second", units.seconds), *RATIO),
-        *(Column("processes", narrow=1), Column("verdict")),
-        *(number("more rounds", lambda n: f"{n}{'+' * (n >= MOST_ROUNDS)}", narrow=1), Column("notes", style="yellow")),
+        *(Column("processes", narrow=1), Column("verdict"), Column("to decide", narrow=1)),
+        Column("notes", style="yellow"),
     ]
     rows = list(map(_row, ordered(comparison)))
     notes = [DISTURBED.footnote] * any(c.is_disturbed for c in comparison.cases)
@@ -115,9 +115,18 @@ def _row(c: ComparedCase) -> dict[str, Cell]:
         **ratio_cells(SECOND_OVER_FIRST, None if withheld else c.ratio, None if withheld else c.interval),
         "processes": " and ".join(map(str, processes)),
         "verdict": c.verdict,
-        "more rounds": c.more_rounds,
+        "to decide": _to_decide(c),
+        "rounds to decide": c.rounds_to_decide,
+        "seconds to decide": c.seconds_to_decide,
         "notes": f"{' and '.join(sides)} disturbed" if sides else "",
     }
+
+
+def _to_decide(c: ComparedCase) -> str | None:
+    """`12 min, 9 rounds`, or the way of measuring that would decide; None if the case is decided."""
+    if c.advice == ROUNDS and c.seconds_to_decide is not None:
+        return f"{units.minutes(c.seconds_to_decide)}, {c.rounds_to_decide} rounds"
+    return c.advice
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -147,11 +156,58 @@ def sentences(comparison: Comparison) -> list[str]:
             f"{len(loads)} cases cannot be decided: other programs used {first:.1f} CPUs during the first side and "
             f"{second:.1f} during the second; measure again on an idle machine."
         )
+    lines += _slower_with_more_threads(comparison)
     if any(c.difference is None for c in comparison.cases):
         lines.append("One process per side: significance unknown; measure without --quick, or with --rounds 5.")
-    elif any(c.more_rounds for c in comparison.cases):
-        lines.append("more rounds: estimated number of further rounds per side until the case is decided (--rounds).")
+    return lines + _advice(comparison)
+
+
+def _slower_with_more_threads(comparison: Comparison) -> list[str]:
+    """Cases that more threads slow down: their undisturbed samples are no sign that nothing is wrong."""
+    slower = []
+    for c in comparison.cases:
+        a, b = c.a.record["threads"], c.b.record["threads"]
+        if (a < b and c.verdict == "slower") or (a > b and c.verdict == "faster"):
+            slower.append((max(c.ratio, 1 / c.ratio), c.case, min(a, b), max(a, b)))
+    if not slower:
+        return []
+    ratio, case, fewer, more = max(slower)
+    verb = "case is" if len(slower) == 1 else "cases are"
+    return [
+        f"slower with more threads: {len(slower)} {verb} slower with {more} threads than with {fewer}; the largest "
+        f"slowdown is {units.significant(ratio)}×: {case}."
+    ]
+
+
+def _advice(comparison: Comparison) -> list[str]:
+    """What would decide the cases that are not decided."""
+    by_advice: dict[str, list[ComparedCase]] = {}
+    for c in comparison.cases:
+        if c.advice and not c.other_load:
+            by_advice.setdefault(c.advice, []).append(c)
+    lines = []
+    if rounds := by_advice.get(ROUNDS):
+        total = units.minutes(sum(c.seconds_to_decide or 0.0 for c in rounds))
+        lines.append(
+            "to decide: time of measuring both sides of the case again with so many rounds (--rounds), which would "
+            f"probably decide it; {total} for all {len(rounds)} such cases."
+        )
+    limit = units.minutes(LONGEST_S)
+    if in_turn := by_advice.get(IN_TURN):
+        lines.append(
+            f"in turn: for {_cases(in_turn)}, more rounds would take over {limit} or not help. Measure both sides in "
+            "turn, which cancels the drift of the machine: run --ab or run --against."
+        )
+    if quiet := by_advice.get(QUIET_MACHINE):
+        lines.append(
+            f"quiet machine: for {_cases(quiet)}, even sides in turn would take over {limit}. Stop other programs, or "
+            "pin threads (--set pin=cores)."
+        )
     return lines
+
+
+def _cases(cases: Sequence[ComparedCase]) -> str:
+    return f"{len(cases)} case{'s' if len(cases) > 1 else ''}"
 
 
 def parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:

@@ -9,16 +9,21 @@ from typing import Any
 from deepbench.judge import limits
 from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.report.cases import library_table
-from deepbench.report.notes import note_texts, notes_of
+from deepbench.report.notes import below_minimum, note_texts, notes_of
 from deepbench.report.table import Column, Table
 from deepbench.results.file import ResultFile
-from deepbench.results.summary import Baseline, Summary, baselines
+from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
 
 # Notes of backends that are columns; times are in seconds.
 NOTES = ("implementation", "algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
 
 
-def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | None = None) -> dict[str, Any]:
+def row(
+    s: Summary,
+    baseline: Baseline | None = None,
+    nearest: NearestLimit | None = None,
+    fewer: FewerThreads | None = None,
+) -> dict[str, Any]:
     """Every property of a case that is a single value; None if missing."""
     r, e = s.record, s.estimate
     library, check = r["library"], r["check"]["after"] or r["check"]["before"]
@@ -74,14 +79,21 @@ def row(s: Summary, baseline: Baseline | None = None, nearest: NearestLimit | No
         "break_even_density": baseline.break_even_density if baseline else None,
         "applications": "; ".join(sorted(applications)) or None,
         "suite_rows": "; ".join(f"{x['suite']}:{x['row']}" for x in r["sources"]) or None,
-        "notes": note_texts(notes_of(s)) or None,
+        "below_minimum_precision": below_minimum(s),
+        "threads_of_a_faster_case": fewer.threads if fewer else None,
+        "slowdown_with_more_threads": fewer.slowdown if fewer else None,
+        "notes": note_texts(notes_of(s, fewer=fewer)) or None,
     }
 
 
 def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict[str, Any]]:
     """One row per case, with what it is compared with in the same file."""
-    compared = baselines(summaries)
-    return [row(s, compared.get(s.record["case"]), known.nearest(s) if known else None) for s in summaries]
+    compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
+    return [
+        row(s, compared.get(text), known.nearest(s) if known else None, fewer.get(text))
+        for s in summaries
+        for text in [s.record["case"]]
+    ]
 
 
 def table(results: ResultFile, summaries: Sequence[Summary]) -> Table:

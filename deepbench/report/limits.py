@@ -7,9 +7,13 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.backend import all_backends
+from deepbench.core.precision import MINIMUM, PRECISIONS
 from deepbench.judge.limits import FINE, Limits, best
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.record import Limit
+
+OF_FEWER = "with fewer threads: fewer threads reached a higher rate, which is the limit of more threads too."
+RULE = f"DeepBench's rule: {MINIMUM}."
 
 
 def tables(limits: Iterable[Limit], threads: Sequence[int], machine: Mapping[str, Any]) -> dict[str, Table]:
@@ -30,36 +34,53 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
         if limit["what"] == "compute" and limit["device"] == "cpu"
     }
     rows: list[dict[str, Cell]] = []
+    of_fewer = False
     for precision in dict.fromkeys(p for p, _ in peaks):
         row: dict[str, Cell] = {"precision": precision}
         for count in threads:
-            limit = peaks.get((precision, count))
+            # A rate that fewer threads exceed is no roof.
+            upto = [peaks[precision, n] for n in range(1, count + 1) if (precision, n) in peaks]
+            limit = max(upto, key=lambda n: n["flop_per_s"]) if (precision, count) in peaks else None
+            is_of_fewer = limit is not None and limit["threads"] < count
             row[_threads(count)] = limit["flop_per_s"] if limit else None
-            row[f"by, {_threads(count)}"] = limit["library"] if limit else None
+            fewer = f" (with {_threads(limit['threads'])})" if limit and is_of_fewer else ""
+            row[f"by, {_threads(count)}"] = f"{limit['library']}{fewer}" if limit else None
+            of_fewer |= is_of_fewer
         rows.append(row)
     columns = [Column("precision")]
     for count in threads:
         columns += [number(_threads(count), units.flop_per_s), Column(f"by, {_threads(count)}", title="library")]
     note = "TFLOP/s (8 bits: operations) of the fastest sample of any library; measured, not from a data sheet."
-    return Table(columns, rows, [note])
+    notes = [note, *[OF_FEWER] * of_fewer]
+    if below := _below_minimum(rows):
+        notes.append(f"below minimum precision: {', '.join(below)}. {RULE}")
+    return Table(columns, rows, notes)
 
 
 def memory(limits: Limits, threads: Sequence[int]) -> Table:
     """One row per working set: read bandwidth, and the memory level that holds it."""
     rows: list[dict[str, Cell]] = []
+    of_fewer = False
     for size in FINE:
         rates = {count: limits.memory(size, count) for count in threads}
         if any(rates.values()):
             row: dict[str, Cell] = {"working set": size}
-            for count, rate in rates.items():
-                row[_threads(count)] = rate
-                row[f"from, {_threads(count)}"] = limits.level(size, count)
+            for count in rates:
+                known = {n: rate for n, rate in rates.items() if n <= count and rate is not None}
+                best = max(known, key=lambda n: known[n]) if count in known else None
+                level = limits.level(size, count)
+                row[_threads(count)] = known[best] if best is not None else None
+                row[f"from, {_threads(count)}"] = (
+                    f"{level} (with {_threads(best)})" if best not in (None, count) else level
+                )
+                of_fewer |= best not in (None, count)
             rows.append(row)
     columns = [number("working set", units.data_bytes)]
     for count in threads:
         columns += [number(_threads(count), units.bytes_per_s), Column(f"from, {_threads(count)}", title="level")]
     dram = [f"{units.bytes_per_s(rate)} GB/s with {_threads(n)}" for n in threads if (rate := limits.dram(n))]
-    return Table(columns, rows, [f"GB/s of reading; main memory: {', '.join(dram)}."] if dram else [])
+    notes = [f"GB/s of reading; main memory: {', '.join(dram)}."] if dram else []
+    return Table(columns, rows, [*notes, *[OF_FEWER] * of_fewer])
 
 
 def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
@@ -71,6 +92,12 @@ def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
     ]
     columns = [Column("library"), *(number(_threads(n), units.seconds) for n in threads)]
     return Table(columns, rows, ["The shortest call of each library: a 1 × 1 × 1 matrix product."])
+
+
+def _below_minimum(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
+    """The precisions of these rows that no training and no inference may use."""
+    names = (str(row["precision"]) for row in rows)
+    return [n for n in names if n in PRECISIONS and PRECISIONS[n].below_minimum(is_training=False)]
 
 
 def library_name(backend: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepbench.core import units
+from deepbench.core.precision import MINIMUM, PRECISIONS
 from deepbench.report.table import Note
-from deepbench.results.summary import Baseline, Summary
+from deepbench.results.summary import Baseline, FewerThreads, Summary
 
 # A case with a smaller share of undisturbed samples gets a note.
 FEW_UNDISTURBED = 0.25
@@ -31,6 +32,19 @@ FEW_SAMPLES = Note(
 NOT_NEEDED = Note(
     "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
 )
+BELOW_MINIMUM = Note(
+    "below_minimum_precision",
+    "below minimum precision",
+    f"below minimum precision: DeepBench's rule is that {MINIMUM}.",
+)
+SUMS_OF_16_BITS = Note(
+    "sums_of_16_bits",
+    "sums over steps in 16 bits",
+    "sums over steps in 16 bits: the library adds the gradients of the steps in 16 bits, below the minimum precision "
+    "(accumulate at least 32 bits).",
+)
+# What a backend states in the note `sums` of a kernel that adds in 16 bits although the precision says 32.
+SUMS_NOTE = "16 bits over steps"
 WARNINGS = {
     "converted": Note(
         "converted",
@@ -53,9 +67,11 @@ WARNINGS = {
 PREPARATION = {"pack_s": "packed in", "convert_s": "converted in", "optimize_s": "inspected in"}
 
 
-def notes_of(s: Summary, baseline: Baseline | None = None) -> list[Note]:
-    """The notes on a case; `baseline` is what it is compared with in the same file."""
+def notes_of(s: Summary, baseline: Baseline | None = None, fewer: FewerThreads | None = None) -> list[Note]:
+    """The notes on a case; it is compared with `baseline` and with `fewer` threads in the same file."""
     return [
+        *_fewer_threads_notes(fewer),
+        *_precision_notes(s),
         *(_baseline_notes(baseline) if baseline else []),
         *_group_notes(s),
         *_sampling_notes(s),
@@ -80,6 +96,36 @@ def disturbed_sentences(summaries: Sequence[Summary]) -> list[str]:
 def note_texts(notes: list[Note]) -> str:
     """The texts of notes as one cell."""
     return ", ".join(note.text for note in notes)
+
+
+def below_minimum(s: Summary) -> str | None:
+    """Why a case does not meet the minimum precision; None if it does, or if another program's precision is unknown."""
+    r = s.record
+    precision = PRECISIONS.get(r["precision"])
+    in_suite = any("train" in str(source["suite"]).split("/") for source in r["sources"])
+    is_training = r["direction"].startswith("backward") or r["settings"].get("mode") == "training" or in_suite
+    return precision.below_minimum(is_training) if precision else None
+
+
+def _precision_notes(s: Summary) -> list[Note]:
+    return [
+        *[BELOW_MINIMUM] * (below_minimum(s) is not None),
+        *[SUMS_OF_16_BITS] * (s.record["notes"].get("sums") == SUMS_NOTE),
+    ]
+
+
+def _fewer_threads_notes(fewer: FewerThreads | None) -> list[Note]:
+    if fewer is None:
+        return []
+    count = f"{fewer.threads} thread{'s' if fewer.threads > 1 else ''}"
+    return [
+        Note(
+            "slower_than_with_fewer_threads",
+            f"slower than with {count} ({units.significant(fewer.slowdown)}×)",
+            "slower than with fewer threads: the same library is faster with fewer threads, by more than both "
+            "intervals.",
+        )
+    ]
 
 
 def _baseline_notes(baseline: Baseline) -> list[Note]:

@@ -44,8 +44,8 @@ def _false_alarms(how: str, cases: list[Sensitivity]) -> list[str]:
     if share > MOST_FALSE_ALARMS:
         worst = max(cases, key=lambda c: c.rates.false_alarms)
         lines.append(
-            f"→ Above {units.percent(MOST_FALSE_ALARMS)} is too often; worst case: {worst.case}. Take more rounds "
-            "(--rounds 10), pin threads (--set pin=cores), and let both sides meet in heats."
+            f"→ Above {units.percent(MOST_FALSE_ALARMS)} is too often; worst case: {worst.case}. Let both sides meet "
+            "in heats (run --ab, run --against, gate --rerun), and pin threads (--set pin=cores)."
         )
     return lines
 
@@ -63,7 +63,8 @@ def _power(findings: Findings) -> list[str]:
     if not known or median(known) > GOOD_CHANGE:
         lines.append(
             "→ This machine is noisy: other programs or virtual machines use its cores. Stop them, measure at a "
-            "quieter time, or take more rounds: four times as many halve the detectable change."
+            "quieter time, or measure both sides in turn. Half the detectable change needs four times the rounds and "
+            "minutes; compare prints the minutes for each case that it cannot tell."
         )
     return lines
 

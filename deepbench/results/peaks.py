@@ -36,9 +36,26 @@ class Peaks:
         self._rates[key] = max(rate, self._rates.get(key, 0.0))
 
     def of(self, precision: str, device: str, threads: int) -> float | None:
-        """FLOP/s, at least those of f32; None if unknown."""
-        rates = self._rates
-        return max(rates.get((precision, device, threads), 0.0), rates.get((F32, device, threads), 0.0)) or None
+        """FLOP/s, at least those of f32 and those that fewer threads reach; None if unknown with this many.
+
+        More threads can leave some idle, so a lower rate is that of a slow library or a disturbed probe, not a limit.
+        """
+        best = self._best(precision, device, threads)
+        return best[0] if best else None
+
+    def threads_of(self, precision: str, device: str, threads: int) -> int | None:
+        """The number of threads that reached the rate of `of`: this one, or fewer if they are faster."""
+        best = self._best(precision, device, threads)
+        return best[1] if best else None
+
+    def _best(self, precision: str, device: str, threads: int) -> tuple[float, int] | None:
+        rates = {n: rate for (p, d, n), rate in self._rates.items() if d == device and n <= threads and p == precision}
+        for (p, d, n), rate in self._rates.items():
+            if p == F32 and d == device and n <= threads:
+                rates[n] = max(rate, rates.get(n, 0.0))
+        if threads not in rates:
+            return None
+        return max((rate, n) for n, rate in rates.items())
 
     def excess(self, record: Record) -> str | None:
         """Why the rate of a checked record is impossible on this machine; None if it is not."""

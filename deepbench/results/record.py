@@ -67,6 +67,7 @@ class SamplingRules(TypedDict):
     warm_up_s: float
     sample_s: float
     first_call_counts_s: float | None
+    patience: NotRequired[int]
     least_slices: NotRequired[int]
     energy_s: NotRequired[float | None]
 

@@ -233,6 +233,43 @@ def _summary(rounds: list[Record]) -> Summary:
     return Summary(doubtful[0] if doubtful else rounds[0], rounds, time, single_process)
 
 
+# Times without an interval differ only if one is so many times the other.
+CLEARLY = 1.5
+
+
+@dataclass(frozen=True)
+class FewerThreads:
+    """The same case with fewer threads, where it is faster by more than both intervals."""
+
+    threads: int
+    slowdown: float
+    """Time of the case over that with fewer threads; above 1."""
+
+
+def faster_with_fewer_threads(summaries: Sequence[Summary]) -> dict[str, FewerThreads]:
+    """By the text of each case that takes longer than with fewer threads: the number of threads that is fastest."""
+    ranked = [s for s in summaries if s.is_ranked and not s.is_group]
+    if len({s.record["threads"] for s in ranked}) < 2:
+        return {}
+    same: dict[Work, list[Summary]] = {}
+    for s in ranked:
+        same.setdefault(Work.on_library(s.record).without("threads"), []).append(s)
+    found = {}
+    for group in same.values():
+        for s in group:
+            fewer = [o for o in group if o.record["threads"] < s.record["threads"] and _is_certainly_faster(o, s)]
+            if fewer:
+                best = min(fewer, key=lambda o: o.time_s)
+                found[s.record["case"]] = FewerThreads(best.record["threads"], s.time_s / best.time_s)
+    return found
+
+
+def _is_certainly_faster(a: Summary, b: Summary) -> bool:
+    """Whether the times of `a` end below those of `b`; without an interval, whether they are far apart."""
+    high_s, low_s = (a.estimate.high_s if a.estimate else None), (b.estimate.low_s if b.estimate else None)
+    return b.time_s > CLEARLY * a.time_s if high_s is None or low_s is None else high_s < low_s
+
+
 @dataclass(frozen=True)
 class Baseline:
     """What a case is compared with in the same file: for a sparse product, the fastest dense one of its shape."""

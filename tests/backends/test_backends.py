@@ -74,8 +74,39 @@ def test_a_library_gives_the_right_answer(opened, name, op_name):
 
     bad = [r for r in results if r[1] not in (wanted, "unsupported")]
     assert [] == bad[:5], f"{len(bad)} of {len(results)}"
+    assert {} == never_served(name, op_name, results)
     if not [r for r in results if r[1] == wanted]:
         pytest.skip(f"{name} on this machine: {results[0][2]}")
+
+
+# A library may lack a precision on this CPU or in this build only; then `info --matrix` offers it rightly.
+OF_THIS_MACHINE = ("this build", "this CPU", "this machine", "this card", "instructions", "AVX", "AMX")
+
+
+def never_served(name, op_name, results):
+    """What `info --matrix` offers although every smoke problem with every setting ends unsupported, with a reason."""
+    answers = {}
+    for ((direction, precision, _), _), (_, status, reason) in zip(
+        smoke_cases(name, find_op(op_name)), results, strict=False
+    ):
+        answers.setdefault((direction, precision), []).append((status, reason))
+    return {
+        offer: found[0][1]
+        for offer, found in answers.items()
+        if all(status == "unsupported" for status, _ in found)
+        and not any(word in reason for _, reason in found for word in OF_THIS_MACHINE)
+    }
+
+
+def test_an_offer_that_always_ends_unsupported_is_found():
+    cases = smoke_cases("null", find_op("memory"))
+    results = [["a case", "unsupported", "no datatype"] for _ in cases]
+
+    assert {("forward", "f32"): "no datatype"} == never_served("null", "memory", results)
+    results[0][1] = "unchecked"
+    assert {} == never_served("null", "memory", results)
+    results = [["a case", "unsupported", "this CPU has no instructions for it"] for _ in cases]
+    assert {} == never_served("null", "memory", results)
 
 
 def smoke_cases(name, op):
@@ -115,6 +146,19 @@ def loaded_once(load):
     return load_once
 
 
+class Parent:
+    """Lets the worker sample until it has a reason to stop."""
+
+    def __init__(self):
+        self.answers = [{"slice": 0, "seconds": None}, {"rivals_s": 0.0}]
+
+    def send(self, message):
+        """Nobody listens."""
+
+    def receive(self):
+        return self.answers.pop(0)
+
+
 def smoke(name, op_name, start):
     """Print the result of each smoke problem, beginning with number `start`."""
     from deepbench.measure import worker
@@ -130,7 +174,7 @@ def smoke(name, op_name, start):
     for (direction, kind, chosen), problem in smoke_cases(name, find_op(op_name))[start:]:
         settings = check_settings(op_name, chosen)
         case = Case(op_name, problem, direction, find_precision(kind), name, 2, settings)
-        record = worker.measure_alone(Request(case, 1, SHORT, 60.0), lambda phase: None)
+        record = worker.measure_alone(Request(case, 1, SHORT, 60.0), Parent())
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)
 
 

@@ -58,11 +58,29 @@ def test_other_collectives(measured, name, op):
     assert ("ok", None) == (record["status"], record["reason"])
 
 
+def offered():
+    """Every library with every operation and precision that `info --matrix` offers."""
+    return [
+        (name, mark.op, precision)
+        for name in LIBRARIES
+        for mark in find_backend(name).marks()
+        for precision in mark.precisions
+    ]
+
+
+@pytest.mark.parametrize(("name", "op", "precision"), offered())
+def test_the_matrix_offers_only_what_runs(measured, name, op, precision):
+    record = measured(name, f"{op} {find_op(op).smoke[-1].text} forward {precision} {{}}")
+
+    assert ("ok", None) == (record["status"], record["reason"])
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_bf16(measured, name):
+def test_sums_of_bf16_are_offered_or_refused_with_a_reason(measured, name):
     record = measured(name, "all_reduce n=1001 ranks=3 forward bf16 {}")
 
-    assert record["status"] in ("ok", "unsupported"), record["reason"]
+    offered = find_backend(name).supports("all_reduce", "bf16", "forward")
+    assert ("ok" if offered else "unsupported") == record["status"], record["reason"]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

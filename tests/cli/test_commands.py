@@ -154,7 +154,7 @@ def test_info_names_each_library_with_version_or_remedy(deepbench):
 def test_info_as_json_contains_machine_libraries_and_support(deepbench):
     content = json.loads(deepbench("info", "--json").stdout)
 
-    assert {"machine", "libraries", "loop", "support"} == set(content)
+    assert {"machine", "libraries", "loop", "precisions", "support"} == set(content)
     assert content["machine"]["cores_allowed"] >= 1
 
 

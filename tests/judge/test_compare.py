@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.core import stats
+from deepbench.core import stats, units
 from deepbench.judge import compare, gate
+from deepbench.report import compare as report
 from deepbench.results.file import ResultFile, read_results
 from tests import samples
 
@@ -77,6 +78,62 @@ def test_the_verdict_follows_from_the_ratio(tmp_path, by, verdict):
     low, high = case.interval
     assert low < by < high
     assert (case.more_rounds is None) == (verdict != "cannot tell")
+    assert (case.advice is None) == (verdict != "cannot tell")
+
+
+def lasting(file, seconds):
+    """The same file; each process took so long."""
+    for r in file.records:
+        r["process"]["duration_s"] = seconds
+    return file
+
+
+def test_undecided_cases_say_how_many_minutes_would_decide(tmp_path):
+    sides = [lasting(file_of(tmp_path, n, [slower(FAST, by)]), 20.0) for n, by in (("a", 1.0), ("b", 1.015))]
+    comparison = compare.compare_files(*sides)
+    (case,) = comparison.cases
+
+    assert compare.ROUNDS == case.advice
+    assert case.more_rounds + 5 == case.rounds_to_decide
+    assert case.rounds_to_decide * 2 * (20 + compare.START_S) == pytest.approx(case.seconds_to_decide)
+    (row,) = report.cases(comparison).rows
+    assert f"{units.minutes(case.seconds_to_decide)}, {case.rounds_to_decide} rounds" == row["to decide"]
+    assert any("min" in line and line.startswith("to decide: ") for line in report.sentences(comparison))
+
+
+@pytest.mark.parametrize(
+    ("spread", "by", "duration"),
+    [(0.3, 1.0, 20.0), (0.01, 1.0197, 20.0), (0.005, 1.015, 3000.0)],  # noisy; at the margin; slow
+)
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_beyond_an_hour_another_way_of_measuring_is_advised(tmp_path, spread, by, duration, in_turn):
+    rng = random.Random(5)
+    times = [[rng.lognormvariate(0, spread) for _ in range(6)] for _ in "ab"]
+    run = [("run", side) if in_turn else None for side in "ab"]
+    sides = [
+        lasting(file_of(tmp_path, name, [slower(values, factor)], interleaved), duration)
+        for name, values, factor, interleaved in zip("ab", times, (1.0, by), run, strict=True)
+    ]
+    comparison = compare.compare_files(*sides)
+    (case,) = comparison.cases
+
+    assert "cannot tell" == case.verdict
+    assert (compare.QUIET_MACHINE if in_turn else compare.IN_TURN) == case.advice
+    text = "\n".join(report.sentences(comparison))
+    assert ("idle" in text or "pin=cores" in text) if in_turn else "run --against" in text
+    assert "1000" not in str(report.cases(comparison)) + text
+    outcome = gate.judge(comparison, max(0.0, case.ratio - 1) + 1e-4)
+    assert ("idle machine" if in_turn else "run --against") in outcome.cases[0].reason
+
+
+def test_the_gate_says_how_many_minutes_would_decide(tmp_path):
+    sides = [lasting(file_of(tmp_path, n, [slower(FAST, by)]), 20.0) for n, by in (("a", 1.0), ("b", 1.015))]
+
+    (case,) = gate.judge(compare.compare_files(*sides), 0.016).cases
+
+    assert gate.CANNOT_TELL == case.verdict
+    assert "min" in case.reason
+    assert "--rounds" in case.reason
 
 
 def test_equal_code_is_almost_never_called_different(tmp_path):

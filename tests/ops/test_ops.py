@@ -8,11 +8,13 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import all_ops, find_op
+from deepbench.core.precision import dtype
 from deepbench.measure.check import check
 from deepbench.ops import sparse_gemm
 from deepbench.ops.conv import check as conv_check
 from deepbench.ops.recurrent import check as recurrent_check
 from deepbench.ops.recurrent import problem as recurrent_problem
+from deepbench.ops.recurrent import reference as recurrent_reference
 
 # These are checked like large problems, by sums and samples; see `_as_large`.
 LARGE = [
@@ -296,3 +298,100 @@ def test_flop_of_a_sparse_product():
     assert 9 < lengths.std() < 13  # √(2560 · 0.95 · 0.05) = 11, as for independent zeros
     row = arrays["columns"][arrays["row_starts"][5] : arrays["row_starts"][6]]
     assert (np.diff(row) > 0).all()
+
+
+def stored(values, kind):
+    """Rounded as a step that stores this type leaves them."""
+    return values.astype(dtype(kind)).astype(np.float64)
+
+
+def layer_in_16_bits(text, kind, wrong_step=None):
+    """A vanilla layer as PyTorch computes it: every step stores 16 bits, and dr is a sum of all steps in 16 bits.
+
+    `wrong_step` is left out of dr.
+    """
+    c = parse_case(text)
+    op = find_op(c.op)
+    arrays = op.operands(c)
+    x, h, w, r, b, dy = (arrays[name].astype(np.float64) for name in ("x", "h0", "w", "r", "b", "dy"))
+    w, r = w[0, 0], r[:, 0]
+    before, after = [], []
+    for t in range(c.problem.timesteps):
+        before.append(h)
+        h = stored(np.maximum(stored(stored(h @ r, kind) + stored(x[t] * w + b[0], kind), kind), 0), kind)
+        after.append(h)
+    dh, sums = np.zeros(h.shape), {"dr": np.zeros(r.shape), "dw": np.zeros(w.shape), "db": np.zeros(w.shape)}
+    for t in reversed(range(c.problem.timesteps)):
+        gate = stored(dh + stored(dy[t], kind), kind) * (after[t] > 0)
+        arrays["dx"][t, :, 0] = stored(gate @ w, kind)
+        if t != wrong_step:
+            sums["dr"] = stored(sums["dr"] + stored(before[t].T @ gate, kind), kind)
+        sums["dw"] += x[t].T[0] @ gate
+        sums["db"] += gate.sum(axis=0)
+        dh = stored(gate @ r.T, kind)
+    arrays["y"][...], arrays["dh0"][...] = np.stack(after), dh
+    arrays["dr"][:, 0], arrays["dw"][0, 0], arrays["db"][0] = sums["dr"], stored(sums["dw"], kind), sums["db"]
+    return c, op, arrays
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("sizes", ["hidden=128 batch=16 timesteps=50", "hidden=96 batch=64 timesteps=100"])
+def test_errors_of_16_bits_are_followed_through_the_steps(kind, sizes, is_large, monkeypatch):
+    """Each step rounds its result, which later steps read, and the sum of dr is rounded after each step."""
+    if is_large:
+        monkeypatch.setattr(recurrent_check, "FULL_CHECK_MULTIPLY_ADDS", 0)
+        monkeypatch.setattr(recurrent_reference, "SAMPLED_ROWS", 16)
+        monkeypatch.setattr(recurrent_reference, "PARTIAL_SUMS", 16)
+    text = f"recurrent cell=vanilla {sizes} backward {kind} reference threads=1"
+
+    c, op, arrays = layer_in_16_bits(text, kind)
+    verdict = check(op, c, arrays)
+
+    assert verdict.passed, verdict.sentence
+    assert 0.02 < verdict.error < 1  # the tolerance is not so wide that it means nothing
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_a_step_that_is_missing_in_a_16_bit_sum_is_found(kind):
+    text = f"recurrent cell=vanilla hidden=128 batch=16 timesteps=50 backward {kind} reference threads=1"
+    c, op, arrays = layer_in_16_bits(text, kind, wrong_step=49)
+
+    assert not check(op, c, arrays).passed
+
+
+def without_bias(arrays, gates):
+    arrays["db"][...] = 0
+
+
+def with_other_gates(arrays, gates):
+    for name in ("dw", "dr"):
+        arrays[name][:, [0, 1]] = arrays[name][:, [1, 0]]
+
+
+def with_one_wrong_element(arrays, gates):
+    arrays["dr"][3, 0, 5] += 2 * np.sqrt((arrays["dr"] ** 2).mean())
+
+
+def without_last_step(arrays, gates):
+    for name in ("dw", "dr", "db"):
+        arrays[name][...] = gates[name]
+
+
+FAULTS = [without_bias, with_one_wrong_element, without_last_step]
+
+
+@pytest.mark.parametrize(
+    ("cell", "fault"),
+    [*itertools.product(["vanilla", "lstm", "gru"], FAULTS), ("lstm", with_other_gates), ("gru", with_other_gates)],
+)
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_faults_of_16_bit_gradients_are_found(cell, kind, fault):
+    text = f"recurrent cell={cell} hidden=64 batch=16 timesteps=30 backward {kind} reference threads=1"
+    c, op, arrays = solved(text)
+    assert check(op, c, arrays).passed
+    shorter = {**arrays, "dy": arrays["dy"].copy()}
+    shorter["dy"][-1] = 0  # as if the gradient of the last step had been forgotten
+    fault(arrays, op.reference(c, shorter))
+
+    assert not check(op, c, arrays).passed

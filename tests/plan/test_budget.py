@@ -49,6 +49,14 @@ def test_then_the_one_whose_interval_is_widest():
     assert (CASES[1], 2) == next_of(once)  # one process has no interval at all
 
 
+def test_every_case_gets_three_rounds_before_any_gets_a_fourth():
+    """Two equal times have a narrow interval, which is no reason to leave a case at two rounds."""
+    wide, equal = [1.0, 1.3, 0.8], [1.0, 1.00001]
+    records = [r for text in CASES for r in measured(text, equal if text == CASES[3] else wide)]
+
+    assert (CASES[3], 3) == next_of(records)
+
+
 def test_rivals_take_part_as_far_as_they_fit():
     planned = expand(read_words(CASES), Choices(), 1)
 

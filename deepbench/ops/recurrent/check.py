@@ -32,6 +32,8 @@ STORED_UNITS = 8.0
 STEP_8_BIT, CHAIN_8_BIT = 1.5, 4.0
 # Gradients: errors of all steps forward and then backward.
 GRADIENT_UNITS = 512.0
+# Gradients of weights where steps store 16 bits: in units of the root mean square error (`errors_of_weights`).
+GRADIENT_ERRORS = 10.0
 # Up to this many multiply-adds dr is computed in full; beyond, in sums of this many rows with random signs. The errors
 # of a sum add like the root of their sum of squares. No safety factor: the error of each row is a bound already.
 FULL_CHECK_MULTIPLY_ADDS = 2**28
@@ -118,11 +120,17 @@ def _compare_gradients(case: Case, arrays: Arrays, gradients: Gradients) -> Iter
     if "dr" not in arrays:
         return
     counts = np.array(_row_counts(p), np.float64)
-    sizes = gradients.sizes(counts)
-    unit = sums + STORED_UNITS * stored * 8 / np.sqrt(p.timesteps * p.batch)
+    sizes, weights = gradients.sizes(counts), _row_combinations(p)
+    # Steps that store 16 bits: the error is followed through the steps. Else only the sums have errors.
+    errors: Arrays = {}
+    if gradients.variance is not None:
+        errors = {n: GRADIENT_ERRORS * e for n, e in gradients.errors_of_weights(counts, stored, weights).items()}
+        unit = sums
+    else:
+        unit = sums + STORED_UNITS * stored * 8 / np.sqrt(p.timesteps * p.batch)
     for name, want in gradients.of_weights(counts).items():
-        yield _every_element(name, arrays[name], want, unit * sizes[name] + 4 * stored * np.abs(want))
-    weights = _row_combinations(p)
+        tolerance = unit * sizes[name] + errors.get(name, 0.0) + 4 * stored * np.abs(want)
+        yield _every_element(name, arrays[name], want, tolerance)
     with np.errstate(invalid="ignore"):
         flat = arrays["dr"].reshape(p.hidden, -1)
         got, squares = np.zeros((2, len(weights), flat.shape[1]))
@@ -133,6 +141,8 @@ def _compare_gradients(case: Case, arrays: Arrays, gradients: Gradients) -> Iter
         want = gradients.of_recurrent(counts, weights).reshape(len(weights), -1)
         before = np.sqrt(weights**2 @ sizes["h"] ** 2)
         tolerance = unit * np.outer(before, sizes["recurrent_gates"].reshape(-1)) + 4 * stored * np.sqrt(squares)
+        if errors:
+            tolerance = tolerance + errors["dr"].reshape(len(weights), -1)
     how = "every element of dr" if len(weights) == p.hidden else f"every element of dr in a sum of {BLOCK}"
     yield Comparison(how, got, want, tolerance, flat.size, flat.size, "dr")
 

@@ -22,10 +22,17 @@ from deepbench.report import compare as comparisons
 from deepbench.report import export, views
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
-from deepbench.report.notes import ONE_PROCESS, disturbed_sentences
+from deepbench.report.notes import (
+    BELOW_MINIMUM,
+    ONE_PROCESS,
+    SUMS_NOTE,
+    SUMS_OF_16_BITS,
+    below_minimum,
+    disturbed_sentences,
+)
 from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
-from deepbench.results.summary import Summary, baselines, summarize
+from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads, summarize
 
 # Columns of `export.row` that a page has too.
 EXPORTED = (
@@ -80,9 +87,10 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     positions = {s.record["case"]: "tie" for group in groups for s in group.ties}
     positions |= {group.ranked[0].record["case"]: "fastest" for group in groups if group.ranked}
-    compared = baselines(summaries)
+    compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
     for s, limit in zip(summaries, nearest, strict=True):
-        exported = export.row(s, compared.get(s.record["case"]), limit)
+        text = s.record["case"]
+        exported = export.row(s, compared.get(text), limit, fewer.get(text))
         family, size = _family(s)
         yield {
             **{name: exported.get(name) for name in EXPORTED},
@@ -209,11 +217,42 @@ def _sentences(
         _fastest_libraries(groups),
         _limits_reached([limit for limit in of_fastest if limit]),
         ONE_PROCESS.footnote if any(s.single_process for s in ranked) else None,
+        BELOW_MINIMUM.footnote if any(below_minimum(s) for s in ranked) else None,
+        SUMS_OF_16_BITS.footnote if any(s.record["notes"].get("sums") == SUMS_NOTE for s in ranked) else None,
+        _more_threads_sentence(summaries),
+        *_roofs_of_fewer_threads(ranked, known),
     ]
     counts = Counter(s.status for s in summaries)
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
     checked = f"{counts['ok']} of {len(summaries)} cases were measured and checked"
     return [*filter(None, sentences), f"{'; '.join([checked, ', '.join(others)] if others else [checked])}."]
+
+
+def _more_threads_sentence(summaries: Sequence[Summary]) -> str | None:
+    found = faster_with_fewer_threads(summaries)
+    if not found:
+        return None
+    worst = max(found, key=lambda text: found[text].slowdown)
+    cases = f"{len(found)} case{' is' if len(found) == 1 else 's are'}"
+    return (
+        f"{cases} slower than with fewer threads, which the notes of each case say; the largest slowdown is "
+        f"{units.significant(found[worst].slowdown)}×: {worst}."
+    )
+
+
+def _roofs_of_fewer_threads(ranked: Sequence[Summary], known: Limits) -> list[str]:
+    """Where fewer threads reached a higher rate than more threads, their rate is the roof of both."""
+    places = dict.fromkeys(
+        (s.record["precision"], s.record["device"], s.record["threads"])
+        for s in ranked
+        if s.record["flop"] and not s.is_group
+    )
+    return [
+        f"Roof in {precision} with {threads} threads: the rate of {fewer} thread{'s' if fewer > 1 else ''}, because "
+        f"{threads} threads reached less."
+        for precision, device, threads in places
+        if (fewer := known.peaks.threads_of(precision, device, threads)) is not None and fewer < threads
+    ]
 
 
 def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:

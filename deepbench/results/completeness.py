@@ -1,0 +1,93 @@
+"""What a published result file must have, and what a file lacks of it.
+
+A file in the folder `results/` stands for a machine: others compare theirs with it. So it is a complete run: every
+planned case, every precision of its libraries, enough rounds for an order, the date, and the conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from deepbench.core.backend import Backend, all_backends
+from deepbench.results.file import ResultFile, damage_text
+from deepbench.results.summary import summarize
+
+# Fewer processes give an interval that says little, and no order of libraries.
+LEAST_ROUNDS = 3
+
+# The operation that every precision exists for.
+COMMON_OP, COMMON_DIRECTION = "gemm", "forward"
+
+# Without these, nobody can tell what was measured.
+FACTS = ("cpu", "cores_allowed", "memory_bytes", "caches", "system", "kernel", "python", "load_1min")
+
+# Programs that were waiting for a core when the run began, per core: above it, they slowed the run.
+MOST_LOAD = 0.5
+
+# Names that a sentence lists; the others are counted.
+MOST_NAMED = 3
+
+
+def lacks_of(file: ResultFile) -> list[str]:
+    """What a file lacks to be published, one sentence each; nothing if it is complete."""
+    return [*_lacks_of_plan(file), *_lacks_of_precisions(file), *_lacks_of_rounds(file), *_lacks_of_conditions(file)]
+
+
+def _lacks_of_plan(file: ResultFile) -> list[str]:
+    if file.header["plan"]["mode"] == "imported":
+        return ["it was measured by another program: results are those of deepbench run"]
+    done = {r["case"] for r in file.records if r["status"] != "interrupted"}
+    missing = [text for text in file.order if text not in done]
+    lacks = (
+        [f"{len(missing):,} of {len(file.order):,} planned cases are not measured: {_named(missing)}"]
+        if missing
+        else []
+    )
+    lacks += [f"damaged: {damage_text(file.damaged)}"] if file.damaged else []
+    return lacks + ["the last line is incomplete"] * file.truncated
+
+
+def _lacks_of_precisions(file: ResultFile) -> list[str]:
+    """A precision counts as measured if a library was asked for it: the answer may be that this CPU lacks it."""
+    known = all_backends()
+    opened = [known[name] for name, answer in file.header["libraries"].items() if "library" in answer and name in known]
+    wanted = {precision: b.title for b in opened if _sets_precisions(b) for precision in _precisions(b)}
+    measured = {r["precision"] for r in file.records}
+    missing = {precision: title for precision, title in wanted.items() if precision not in measured}
+    return [f"no case in {precision}, which {title} has" for precision, title in missing.items()]
+
+
+def _sets_precisions(backend: Backend) -> bool:
+    return backend.device == "cpu" and backend.computes and backend.default and not backend.is_group
+
+
+def _precisions(backend: Backend) -> list[str]:
+    marks = [m for m in backend.marks() if m.op == COMMON_OP and COMMON_DIRECTION in m.directions]
+    return [precision for mark in marks for precision in mark.precisions]
+
+
+def _lacks_of_rounds(file: ResultFile) -> list[str]:
+    few = [
+        s.record["case"] for s in summarize(file.records, file.order) if s.is_ranked and len(s.rounds) < LEAST_ROUNDS
+    ]
+    return [f"{len(few):,} cases have fewer than {LEAST_ROUNDS} rounds: {_named(few)}"] if few else []
+
+
+def _lacks_of_conditions(file: ResultFile) -> list[str]:
+    machine: Mapping[str, Any] = file.header["machine"]
+    lacks = [f"the machine's {name} is unknown" for name in FACTS if machine.get(name) is None]
+    try:
+        datetime.fromisoformat(file.header["started"])
+    except ValueError:
+        lacks.append("the date is unknown")
+    load, cores = machine.get("load_1min"), machine.get("cores_allowed")
+    if isinstance(load, int | float) and isinstance(cores, int) and load > MOST_LOAD * cores:
+        lacks.append(f"other programs were running when it began: a load of {load:.2f} on {cores} cores")
+    return lacks
+
+
+def _named(texts: list[str]) -> str:
+    more = f" and {len(texts) - MOST_NAMED:,} more" if len(texts) > MOST_NAMED else ""
+    return f"{'; '.join(texts[:MOST_NAMED])}{more}"

@@ -1,0 +1,72 @@
+"""A file in `results/` is a complete run; anything else lacks something, which is named."""
+
+import pytest
+
+from deepbench.results.completeness import lacks_of
+from deepbench.results.file import read_results
+from tests import samples
+from tests.conftest import ROOT, run_command
+
+PUBLISHED = sorted((ROOT / "results").glob("*.jsonl"))
+GEMM = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward {} openblas threads=1"
+MACHINE = {
+    **{"cpu": "A CPU", "cores_allowed": 2, "memory_bytes": 2**34, "caches": [{"level": 1, "bytes": 2**15}]},
+    **{"system": "Linux", "kernel": "6.1", "python": "3.11", "load_1min": 0.1},
+}
+
+
+def file_of(tmp_path, rounds=3, precisions=("f32", "bf16"), planned=(), library="openblas", **machine):
+    texts = [GEMM.format(p) for p in precisions]
+    header = samples.header([*texts, *planned])
+    header["machine"] = {**MACHINE, **machine}
+    facts = {"name": library, "version": "1", "path": None}
+    header["libraries"] = {library: {"library": facts}}
+    lines = [samples.measured("openblas", 1e-3, n, text=text) for text in texts for n in range(1, rounds + 1)]
+    return samples.write(tmp_path / "mine.jsonl", lines, header)
+
+
+def lacks(*arguments, **more):
+    return lacks_of(read_results(file_of(*arguments, **more)))
+
+
+def test_a_complete_run_lacks_nothing(tmp_path):
+    assert [] == lacks(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("what", "word"),
+    [
+        ({"rounds": 2}, "2 cases have fewer than 3 rounds: gemm m=2"),
+        ({"planned": [GEMM.format("f32").replace("m=2", "m=9")]}, "1 of 3 planned cases are not measured: gemm m=9"),
+        ({"library": "onednn"}, "no case in i8, which oneDNN has"),
+        ({"load_1min": 1.9}, "a load of 1.90 on 2 cores"),
+        ({"load_1min": None}, "the machine's load_1min is unknown"),
+        ({"cpu": None}, "the machine's cpu is unknown"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, what, word):
+    assert any(word in text for text in lacks(tmp_path, **what)), lacks(tmp_path, **what)
+
+
+def test_the_command_lists_what_a_file_lacks(tmp_path):
+    path = file_of(tmp_path)
+    done = run_command(tmp_path, "show", str(path), "--complete")
+    assert (0, True) == (done.returncode, "complete" in done.stdout)
+
+    path = file_of(tmp_path, rounds=1)
+    done = run_command(tmp_path, "show", str(path), "--complete")
+    assert 1 == done.returncode
+    assert "- 2 cases have fewer than 3 rounds" in done.stdout
+
+
+def test_the_file_that_was_published_before_was_not_complete():
+    """It had half of its cases, one round each, and two precisions."""
+    found = lacks_of(read_results(ROOT / "tests" / "data" / "incomplete" / "epyc-zen3-2vcpu.jsonl"))
+
+    assert any("planned cases are not measured" in text for text in found)
+    assert any("fewer than 3 rounds" in text for text in found)
+    assert any(text.startswith("no case in bf16") for text in found)
+
+
+def test_every_published_file_is_complete():
+    assert {} == {path.name: found for path in PUBLISHED if (found := lacks_of(read_results(path)))}

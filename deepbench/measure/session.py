@@ -325,7 +325,8 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
     """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
     rounds = options.processes(side is not None)
     names = {p.case.backend for p in planned}
-    devices = {find_backend(name).device for name in names}
+    # Limits are known from the default libraries; what computes nothing, or in a group, has no limit.
+    devices = {b.device for b in map(find_backend, names) if b.computes and not b.is_group}
     probing = {n for n, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
     libraries = open_libraries(sorted(names | probing), side["environment"] if side else None)
     missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]

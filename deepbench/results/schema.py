@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from types import NoneType
 from typing import Any, NamedTuple
@@ -42,12 +43,31 @@ class NumberRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Validator:
-    """The schema of one kind of line, as functions that raise `fastjsonschema.JsonSchemaException`."""
+    """The schema of one kind of line, as functions that raise `fastjsonschema.JsonSchemaException`.
 
-    check: Callable[[Any], Any]
-    check_without_lists: Callable[[Any], Any]
-    """Skips the numbers in `LISTS`."""
+    They are compiled at the first use, because that takes longer than it takes to read a short file.
+    """
+
+    schema: Any
+    schema_without_lists: Any
     lists: dict[str, NumberRule]
+
+    @cached_property
+    def check(self) -> Callable[[Any], Any]:
+        """Checks the whole line."""
+        return _compiled(self.schema)
+
+    @cached_property
+    def check_without_lists(self) -> Callable[[Any], Any]:
+        """Skips the numbers in `LISTS`."""
+        return _compiled(self.schema_without_lists)
+
+
+def _compiled(schema: Any) -> Callable[[Any], Any]:
+    import fastjsonschema
+
+    check: Callable[[Any], Any] = fastjsonschema.compile(schema)
+    return check
 
 
 @cache
@@ -56,15 +76,13 @@ def validators() -> dict[str, Validator]:
 
     The schema tries one kind after the other. Choosing the kind first saves a third of the time of a long file.
     """
-    import fastjsonschema
-
     text = resources.files("deepbench").joinpath("results", "schema.json").read_text(encoding="utf-8")
     schema, by_kind = json.loads(text), {}
     while schema:
         kind, line = (schema["if"]["required"][0], schema["then"]) if "if" in schema else ("case", schema)
-        check = fastjsonschema.compile(line)
+        whole = copy.deepcopy(line)
         lists = {name: NumberRule.of(owner[name].pop("items")) for owner in _owners(line, LISTS[0]) for name in LISTS}
-        by_kind[kind] = Validator(check, fastjsonschema.compile(line), lists)
+        by_kind[kind] = Validator(whole, line, lists)
         schema = schema.get("else")
     return by_kind
 

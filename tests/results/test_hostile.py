@@ -4,6 +4,7 @@ import copy
 import io
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -67,16 +68,30 @@ GOOD[0]["plan"]["rounds"] = {"least": 3, "most": 5, "target": 0.03, "most_s": 3.
 PLACES = [(i, path) for i, line in enumerate(GOOD) for path in places(line) if path]
 
 
+several_changes = st.lists(st.tuples(st.sampled_from(PLACES), strange), min_size=1, max_size=3)
+
+
 @settings(max_examples=800, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(PLACES), strange), min_size=1, max_size=3))
+@given(several_changes)
 def test_a_file_that_matches_the_schema_can_be_used(tmp_path_factory, changes):
+    check(tmp_path_factory.mktemp("hostile") / "r.jsonl", changes)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000, deadline=None)
+@given(several_changes)
+def test_ten_thousand_files(tmp_path_factory, changes):
+    check(tmp_path_factory.getbasetemp() / "hostile" / "r.jsonl", changes)
+
+
+def check(path, changes):
+    """Use a file with these changes as every reader does."""
     lines = copy.deepcopy(GOOD)
-    for (number, path), new in changes:
+    for (number, place), new in changes:
         try:
-            lines[number] = changed(lines[number], path, new)
+            lines[number] = changed(lines[number], place, new)
         except (KeyError, IndexError, TypeError):
             return  # an earlier change took the place away
-    path = tmp_path_factory.mktemp("hostile") / "r.jsonl"
     samples.write(path, lines[1:], lines[0])
     try:
         found = read_results(path)

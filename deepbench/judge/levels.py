@@ -56,25 +56,39 @@ class Levels:
 
     def __init__(self, caches: Sequence[Mapping[str, Any]]) -> None:
         self._caches = sorted(caches, key=lambda cache: cache["level"])
-        self._reads: dict[int, list[tuple[int, float]]] = {}
+        self._undisturbed: dict[int, list[tuple[int, float]]] = {}
+        self._all: dict[int, list[tuple[int, float]]] = {}
         self._of: dict[int, tuple[Level, ...]] = {}
         self._sorted: dict[int, tuple[list[int], list[float]]] = {}
 
-    def add(self, threads: int, size: int, bytes_per_s: float, seconds: float) -> None:
+    def add(self, threads: int, size: int, bytes_per_s: float, seconds: float, disturbed: bool = False) -> None:
         """A working set was read at this rate, by calls of so many seconds. Calls that are too short do not count."""
         if seconds >= SHORTEST_READ_S:
-            self._reads.setdefault(threads, []).append((size, bytes_per_s))
+            for curves in (self._all,) if disturbed else (self._all, self._undisturbed):
+                curves.setdefault(threads, []).append((size, bytes_per_s))
             self._of.pop(threads, None)
             self._sorted.pop(threads, None)
 
     @property
-    def reads(self) -> Mapping[int, Sequence[tuple[int, float]]]:
-        """Working sets in bytes, with bytes per second, by number of threads."""
-        return self._reads
+    def threads(self) -> list[int]:
+        """The numbers of threads that were measured."""
+        return list(self._all)
+
+    def reads(self, threads: int) -> Sequence[tuple[int, float]]:
+        """Working sets in bytes, with bytes per second.
+
+        Without those that other programs disturbed, unless only these reach up to the largest working sets.
+        """
+        everything, undisturbed = self._all.get(threads, []), self._undisturbed.get(threads, [])
+        return undisturbed if undisturbed and max(undisturbed)[0] == max(everything)[0] else everything
+
+    def is_disturbed(self, threads: int) -> bool:
+        """Whether other programs disturbed the measurements that `reads` returns."""
+        return self.reads(threads) is not self._undisturbed.get(threads, [])
 
     def dram(self, threads: int) -> float | None:
         """Bytes per second of memory itself: of the largest working set that was read."""
-        return max(self._reads[threads])[1] if threads in self._reads else None
+        return max(self.reads(threads))[1] if threads in self._all else None
 
     def memory(self, size: int, threads: int) -> float | None:
         """Bytes per second for a working set of `size` bytes: the highest rate of any as large or larger."""
@@ -82,7 +96,7 @@ class Levels:
         if slowest is None:
             return None
         if threads not in self._sorted:
-            points = sorted(self._reads[threads])
+            points = sorted(self.reads(threads))
             highest = list(itertools.accumulate((rate for _, rate in reversed(points)), max))[::-1]
             self._sorted[threads] = [read_size for read_size, _ in points], highest
         sizes, highest = self._sorted[threads]
@@ -124,7 +138,7 @@ class Levels:
 
     def _best(self, threads: int) -> dict[int, float]:
         rates: dict[int, float] = {}
-        for size, rate in self._reads[threads]:
+        for size, rate in self.reads(threads):
             rates[size] = max(rate, rates.get(size, 0.0))
         return rates
 

@@ -30,7 +30,7 @@ from deepbench.ops.memory import REPEATABLE, STREAMS
 from deepbench.results.file import ResultFile
 from deepbench.results.old_files import read_limit
 from deepbench.results.peaks import F32, Peaks, excess_over_card
-from deepbench.results.record import Limit, Record
+from deepbench.results.record import Limit, Record, ThreadsLimit
 from deepbench.results.schema import schema_error
 from deepbench.results.summary import Summary, process_number
 from deepbench.results.work import Work
@@ -39,7 +39,7 @@ Measure = Callable[[Case, int], Record]
 """Measures one round of a case in a fresh process."""
 
 # Working sets of memory probes, in bytes: from the smallest first-level cache to sizes that no cache holds.
-COARSE = tuple(2**e for e in (14, 16, 18, 20, 22, 24, 26, 28, 29))
+COARSE = tuple(2**e for e in (14, 16, 18, 20, 22, 24, 25, 26, 28, 29))
 FINE = tuple(2**e for e in range(14, 30))
 
 # A rate above the peak causes further probes before it is judged, but at most so many per precision in so many
@@ -47,13 +47,16 @@ FINE = tuple(2**e for e in range(14, 30))
 MOST_PROBES, PROBES_WITHIN_S = 5, 60.0
 
 # Bytes per thread that a call of a probe reads at least. The fastest cores read 500 GB/s from their first level.
-PASS_BYTES = 64 * 2**20
+PASS_BYTES = 48 * 2**20
 
 # Bytes of the numbers and their positions that are gathered: both fit into every first-level cache.
 GATHER_BYTES = 2**14
 
 # Duration of a memory or call probe, and the share of a run's budget that all of them may take.
 PROBE_S, MOST_OF_BUDGET = 0.5, 0.05
+
+# Other programs that keep fewer CPUs busy than this do not count, as in comparisons.
+OTHER_CPUS = 0.3
 
 # Other programs slow a probe down. Its limit is used for so long, then measured again.
 DISTURBED_AGE = timedelta(hours=1)
@@ -63,6 +66,9 @@ ABOVE = 1.02
 
 # A limit is named only if it explains this share of the time.
 EXPLAINS, UNEXPLAINED = 0.5, "unexplained"
+
+# A case that takes longer than this is not measured again with one thread.
+LONGEST_QUESTION_S = 0.25
 
 # Bytes that a pass reads for each number: the number and its position.
 BYTES_PER_GATHER = 8
@@ -139,9 +145,23 @@ class Probe:
             "threads": record["threads"],
             "seconds": _rounded(seconds),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "disturbed": process_number(measurement).disturbed,
+            "disturbed": _is_disturbed(record),
         }
         return cast(Limit, line)
+
+
+def _is_disturbed(record: Record) -> bool:
+    """Whether other programs slowed down the probe with this record.
+
+    They did if they kept so many CPUs busy that the threads of the probe could not all run: then every sample waits
+    for a time slice, and none looks unusual.
+    """
+    measurement, process = record["measurement"], record["process"]
+    assert measurement is not None, "the caller has checked the status"
+    others, cpus = measurement.get("other_cpus"), process.get("cpus") if process else None
+    if others is not None and isinstance(cpus, list) and cpus and others > OTHER_CPUS:
+        return record["threads"] + others > len(cpus) + OTHER_CPUS or process_number(measurement).disturbed
+    return process_number(measurement).disturbed
 
 
 def _rounded(value: float) -> float:
@@ -397,6 +417,7 @@ class Limits:
         self.peaks = Peaks()
         self._levels = Levels((machine or {}).get("caches") or [])
         self._gathers: dict[int, float] = {}
+        # Without those that other programs disturbed: a cost that was measured too high would explain everything.
         self._calls: dict[str, float] = {}
         self._shortest_calls: dict[tuple[str, int], float] = {}
         self._times: dict[Work, dict[int, float]] = {}
@@ -406,9 +427,11 @@ class Limits:
     def add(self, line: Limit) -> None:
         """Include a limit that was just measured."""
         self.lines.append(line)
-        threads = line["threads"]
+        threads, disturbed = line["threads"], bool(line.get("disturbed"))
         if line["what"] == "compute":
             self.peaks.include(line["precision"], line["device"], threads, line["flop_per_s"])
+        elif disturbed and (line["what"] in ("call", "threads") or line.get("kind") == "gather"):
+            return
         elif line["what"] == "call":
             self._calls[line["case"]] = min(line["seconds"], self._calls.get(line["case"], line["seconds"]))
             if line["case"].startswith(SHORTEST_CALL):
@@ -421,7 +444,7 @@ class Limits:
                 return
             self._times.setdefault(work, {}).setdefault(threads, line["seconds"])
         elif line["kind"] == "read":  # copy and triad are for people
-            self._levels.add(threads, line["bytes"], line["bytes_per_s"], line["seconds"])
+            self._levels.add(threads, line["bytes"], line["bytes_per_s"], line["seconds"], disturbed)
         elif line["kind"] == "gather":
             self._gathers[threads] = max(line["bytes_per_s"] / BYTES_PER_GATHER, self._gathers.get(threads, 0.0))
 
@@ -432,6 +455,10 @@ class Limits:
         """
         if s.status == "ok" and s.estimate is not None and not s.is_group:
             self._times.setdefault(_any_threads(s.record), {})[s.record["threads"]] = s.estimate.time_s
+
+    def has_fewer_threads(self, record: Record) -> bool:
+        """Whether a time of the same work on the same library with fewer threads is known."""
+        return any(threads < record["threads"] for threads in self._times.get(_any_threads(record), {}))
 
     def peak(self, precision: str, device: str, threads: int) -> float | None:
         """FLOP/s, at least those of f32; None if unknown."""
@@ -464,7 +491,8 @@ class Limits:
     def cache_bytes(self) -> int | None:
         """The smallest working set that is read no faster than memory, like all larger ones; None if not measured."""
         sizes = []
-        for threads, points in self._levels.reads.items():
+        for threads in self._levels.threads:
+            points = self._levels.reads(threads)
             fast = [size for size, rate in points if rate > FASTER_THAN_MEMORY * (self.dram(threads) or 0.0)]
             if fast and len(points) >= len(COARSE):
                 sizes.append(min(size for size, _ in points if size > max(fast)))
@@ -525,7 +553,8 @@ class Limits:
         for level, count in zip(levels, crossing, strict=True):
             rate = self.dram(threads) if is_cold and level.name == MEMORY else level.rate(size)
             if count and rate:
-                found[level.name] = Bound(count / rate)
+                remark = "its probe was disturbed" if self._levels.is_disturbed(threads) else ""
+                found[level.name] = Bound(count / rate, remark)
         if demand is None:
             return found
         gather_rate = self.gathers(threads) if device == "cpu" else None
@@ -557,6 +586,43 @@ def of_file(file: ResultFile, summaries: Iterable[Summary]) -> Limits:
     for s in summaries:
         limits.learn(s)
     return limits
+
+
+def open_questions(limits: Limits, summaries: Iterable[Summary]) -> list[Case]:
+    """Cases with one thread whose times would show whether more threads help; the least explained first.
+
+    They are asked for the fastest library of each piece of work, if no limit explains its time and no time with fewer
+    threads is known. `limits` must contain the times of these results.
+    """
+    fastest: dict[Work, Summary] = {}
+    for s in summaries:
+        if s.status == "ok" and s.estimate is not None and not s.is_group and s.record["device"] == "cpu":
+            fastest[s.work] = min(fastest.get(s.work, s), s, key=lambda known: known.time_s)
+    asked: list[tuple[float, Case]] = []
+    for s in fastest.values():
+        if s.record["threads"] > 1 and s.time_s <= LONGEST_QUESTION_S and not limits.has_fewer_threads(s.record):
+            nearest = limits.nearest(s)
+            if nearest is not None and nearest.name == UNEXPLAINED:
+                asked.append((nearest.share, replace(parse_case(s.record["case"]), threads=1)))
+    return [case for _, case in sorted(asked, key=lambda pair: pair[0])]
+
+
+def answer(record: Record) -> Limit | None:
+    """The limit that a case with one thread shows; None if it failed."""
+    measurement, library = record["measurement"], record["library"]
+    if record["status"] != "ok" or not measurement or not library:
+        return None
+    line: ThreadsLimit = {
+        "what": "threads",
+        "case": record["case"],
+        "threads": record["threads"],
+        "backend": record["backend"],
+        "library": f"{library['name']} {library['version']}",
+        "seconds": _rounded(process_number(measurement).time_s),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "disturbed": _is_disturbed(record),
+    }
+    return line
 
 
 def complete(

@@ -18,8 +18,8 @@ FASTER_THAN_MEMORY = 1.25
 # A shorter call measures how long threads need to start. Files of earlier versions contain such limits of small sizes.
 SHORTEST_READ_S = 50e-6
 
-# Bytes that the registers of a core hold: 32 vectors of 64 bytes, the most of any CPU today.
-REGISTER_BYTES = 2048
+# Bytes that the registers of a core hold at most: 32 vectors of 64 bytes and 8 matrix tiles of 1 KiB (AVX-512, AMX).
+REGISTER_BYTES = 10 * 2**10
 
 MEMORY = "memory"
 

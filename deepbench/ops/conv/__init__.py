@@ -125,7 +125,7 @@ class ConvOp(Op):
         p = case.problem
         narrowest = min(BITS[kind] for _, kind in layout(case).values()) / 8
         reuse = math.prod(p.filter) / math.prod(p.stride)
-        return max(least, product_bytes(p.multiply_adds_without_padding, capacity, narrowest, reuse))
+        return max(least, product_bytes(int(self.least_flop(case) / 2), capacity, narrowest, reuse))
 
     def result_type(self, case: Case) -> str:
         """`result=narrow`: the type of the data, as the next layer reads it; `wide`: that of the accumulation."""

@@ -24,7 +24,7 @@ OTHERS = Note("others", "", "others: slower libraries, with their time as a mult
 PEAK = Note(
     "peak",
     "",
-    "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
+    "% of peak: the limit that explains the time (compute, a level of memory, latency, parallelism) and its share; "
     "unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
 )
 

@@ -6,7 +6,8 @@ With a FILE that exists, its results are judged. Otherwise `deepbench/train` and
 with one process per case, as far as the budget allows, and stored there. `--list` names every problem that no limit
 explains, with its shares.
 
-A limit explains a problem if the time at this limit is at least half of the measured time.
+A limit explains a problem if the time at this limit is at least half of the measured time. Results are left out if
+other programs kept so many CPUs busy that the threads could not all run: the time is then that of waiting.
 Target: 85 % of the problems are explained.
 """
 
@@ -39,7 +40,7 @@ def measure(path: Path, budget: str) -> None:
 
 
 def fastest(file: ResultFile) -> list[Summary]:
-    """The fastest checked result of each problem of the suites in f32. Frameworks call other libraries, and not one."""
+    """The fastest checked result of each problem in f32. Frameworks do not count, because they call libraries."""
     found: dict[Work, Summary] = {}
     for s in summarize(file.records):
         r = s.record
@@ -49,9 +50,14 @@ def fastest(file: ResultFile) -> list[Summary]:
     return list(found.values())
 
 
+def undisturbed(file: ResultFile) -> list[Summary]:
+    """The same without those that other programs disturbed."""
+    return [s for s in fastest(file) if not any(map(limits.is_crowded, s.rounds))]
+
+
 def table(file: ResultFile) -> list[str]:
     """Lines of Markdown: the share of the problems of each operation that each limit explains."""
-    chosen = fastest(file)
+    chosen = undisturbed(file)
     known = limits.of_file(file, summarize(file.records))
     counts: dict[str, Counter[str]] = {op: Counter() for op in (*OPERATIONS, "all")}
     for s in chosen:
@@ -75,7 +81,7 @@ def unexplained(file: ResultFile) -> list[str]:
     """A line for each problem that no limit explains: the nearest share, the time, the case, and all shares."""
     known = limits.of_file(file, summarize(file.records))
     lines = []
-    for s in fastest(file):
+    for s in undisturbed(file):
         nearest = known.nearest(s)
         if nearest is not None and nearest.name == limits.UNEXPLAINED:
             line = f"{percent(nearest.share):>5}  {s.time_s * 1e6:10.1f} µs  {s.record['case']}: {nearest.evidence}"
@@ -98,6 +104,8 @@ def main() -> None:
     machine = file.header["machine"]
     print(f"{date.today()}, {machine.get('cpu')}, file of {file.header['started']}\n")
     print("\n".join(table(file)))
+    left_out = len(fastest(file)) - len(undisturbed(file))
+    print(f"\nleft out because other programs kept CPUs busy: {left_out} problems")
     if words.list:
         print("\n" + "\n".join(unexplained(file)))
 

@@ -151,17 +151,22 @@ class Probe:
 
 
 def _is_disturbed(record: Record) -> bool:
-    """Whether other programs slowed down the probe with this record.
+    """Whether other programs slowed down the process of a record that has a measurement."""
+    assert record["measurement"] is not None, "the caller has checked the status"
+    return is_crowded(record) or process_number(record["measurement"]).disturbed
 
-    They did if they kept so many CPUs busy that the threads of the probe could not all run: then every sample waits
-    for a time slice, and none looks unusual.
+
+def is_crowded(record: Record) -> bool:
+    """Whether other programs kept so many CPUs busy that the threads of this process could not all run.
+
+    Then every sample waits for a time slice, and none looks unusual.
     """
     measurement, process = record["measurement"], record["process"]
-    assert measurement is not None, "the caller has checked the status"
-    others, cpus = measurement.get("other_cpus"), process.get("cpus") if process else None
-    if others is not None and isinstance(cpus, list) and cpus and others > OTHER_CPUS:
-        return record["threads"] + others > len(cpus) + OTHER_CPUS or process_number(measurement).disturbed
-    return process_number(measurement).disturbed
+    others = measurement.get("other_cpus") if measurement else None
+    cpus = process.get("cpus") if process else None
+    if others is None or not isinstance(cpus, list) or not cpus:
+        return False
+    return record["threads"] + others > len(cpus) + OTHER_CPUS
 
 
 def _rounded(value: float) -> float:
@@ -516,6 +521,8 @@ class Limits:
                 f"{EVIDENCE.get(name, name)} {units.percent(share)}" + (f" ({', '.join(remarks)})" if remarks else "")
             )
         share = shares[nearest]
+        if all(map(is_crowded, summary.rounds)):
+            evidence.append("other programs kept CPUs busy")
         times_s = self._times.get(_any_threads(r), {})
         fewer = max((n for n in times_s if n < r["threads"]), default=None)
         if fewer is not None:
@@ -523,7 +530,9 @@ class Limits:
             evidence.append(f"{slowdown:.2f}× the time with {fewer} thread{'s' if fewer > 1 else ''}")
             serial = serial_share(slowdown, fewer, r["threads"])
             # Where one thread already uses all of the memory's bandwidth, more threads cannot help.
-            if (nearest == "compute" or share < EXPLAINS) and serial > max(share, EXPLAINS):
+            is_free = nearest == "compute" or share < EXPLAINS
+            # Other programs slow several threads more than one.
+            if is_free and serial > max(share, EXPLAINS) and not any(map(is_crowded, summary.rounds)):
                 nearest, share = "parallelism", serial
                 remark = " (fewer threads are faster)" if serial > ABOVE else ""
                 evidence.append(f"serial part {units.percent(serial)}{remark}")
@@ -600,6 +609,8 @@ def open_questions(limits: Limits, summaries: Iterable[Summary]) -> list[Case]:
             fastest[s.work] = min(fastest.get(s.work, s), s, key=lambda known: known.time_s)
     asked: list[tuple[float, Case]] = []
     for s in fastest.values():
+        if any(map(is_crowded, s.rounds)):
+            continue
         if s.record["threads"] > 1 and s.time_s <= LONGEST_QUESTION_S and not limits.has_fewer_threads(s.record):
             nearest = limits.nearest(s)
             if nearest is not None and nearest.name == UNEXPLAINED:

@@ -325,6 +325,21 @@ def test_the_answer_is_a_limit_of_the_case():
     assert limits.answer(samples.failed("crashed", "why")) is None
 
 
+def test_a_result_among_other_programs_says_nothing_about_threads():
+    text = "gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 mkl threads=2"
+    record = samples.measured(seconds=100e-6, text=text)
+    record["measurement"]["other_cpus"] = 1.5
+    record["process"]["cpus"] = [0, 1]
+    asked = line(what="threads", case=text.replace("threads=2", "threads=1"), backend="mkl", library="M", seconds=90e-6)
+    lines = [*({**entry, "threads": 2} for entry in LINES), samples.peak(2e11, threads=2)]
+    (s,) = summary.summarize([record])
+
+    assert [] == limits.open_questions(learned(lines, [s]), [s])
+    limit = learned([*lines, asked], [s]).nearest(s)
+    assert "unexplained" == limit.name
+    assert "other programs kept CPUs busy" in limit.evidence
+
+
 @pytest.mark.parametrize(("others", "threads", "disturbed"), [(0.1, 2, False), (1.0, 1, False), (1.0, 2, True)])
 def test_a_probe_is_disturbed_if_its_threads_cannot_all_run(others, threads, disturbed):
     record = samples.measured(text=f"gemm m=1 n=1 k=1 forward f32 mkl threads={threads}")

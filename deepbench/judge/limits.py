@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, cast
 
-from deepbench.core import units
+from deepbench.core import stats, units
 from deepbench.core.backend import find_backend
 from deepbench.core.case import RUN_SETTINGS, Case, parse_case
 from deepbench.core.errors import BadInput
@@ -69,6 +69,9 @@ EXPLAINS, UNEXPLAINED = 0.5, "unexplained"
 
 # A case that takes longer than this is not measured again with one thread.
 LONGEST_QUESTION_S = 0.25
+
+# Reading so few bytes in one call takes the time that threads need to start and to wait for each other.
+START_BYTES = 2**14
 
 # Bytes that a pass reads for each number: the number and its position.
 BYTES_PER_GATHER = 8
@@ -159,11 +162,16 @@ def _is_disturbed(record: Record) -> bool:
 def is_crowded(record: Record) -> bool:
     """Whether other programs kept so many CPUs busy that the threads of this process could not all run.
 
-    Then every sample waits for a time slice, and none looks unusual.
+    Then every sample waits for a time slice, and none looks unusual. Where a long first call is the only sample, the
+    load of other programs is unknown, but the system had to stop the threads often.
     """
     measurement, process = record["measurement"], record["process"]
-    others = measurement.get("other_cpus") if measurement else None
-    cpus = process.get("cpus") if process else None
+    if measurement is None:
+        return False
+    others, cpus = measurement.get("other_cpus"), process.get("cpus") if process else None
+    if others is None and measurement["stopped"] == "first_call":
+        pairs = zip(measurement["involuntary_switches"], measurement["samples_s"], strict=True)
+        return any(count is not None and count > time_s / stats.SWITCH_INTERVAL_S for count, time_s in pairs)
     if others is None or not isinstance(cpus, list) or not cpus:
         return False
     return record["threads"] + others > len(cpus) + OTHER_CPUS
@@ -199,6 +207,11 @@ def memory_probe(kind: str, size: int, threads: int) -> Probe:
     passes = max(1, PASS_BYTES * threads // size) if kind in REPEATABLE else 1
     text = f"memory kind={kind} n={n} passes={passes} forward f32 loops threads={threads}"
     return Probe("memory", (parse_case(text),))
+
+
+def start_probe(threads: int) -> Probe:
+    """The probe of starting the threads and waiting for all of them: a read of two cache lines per thread."""
+    return Probe("memory", (parse_case(f"memory kind=read n={32 * threads} forward f32 loops threads={threads}"),))
 
 
 def call_case(case: Case) -> Case | None:
@@ -267,6 +280,7 @@ def _probes(
     probes = [compute_probe(*peak, libraries) for peak in peaks]
     if "loops" in libraries:
         probes += [memory_probe("read", size, n) for n in reading for size in sizes]
+        probes += [start_probe(n) for n in reading if n > 1]
         probes += [memory_probe("gather", GATHER_BYTES, n) for n in gathering]
     probes += [Probe("call", (case,)) for case in dict.fromkeys(calls)]
     return [probe for probe in probes if probe.cases]
@@ -422,6 +436,7 @@ class Limits:
         self.peaks = Peaks()
         self._levels = Levels((machine or {}).get("caches") or [])
         self._gathers: dict[int, float] = {}
+        self._starts: dict[int, float] = {}
         # Without those that other programs disturbed: a cost that was measured too high would explain everything.
         self._calls: dict[str, float] = {}
         self._shortest_calls: dict[tuple[str, int], float] = {}
@@ -449,6 +464,8 @@ class Limits:
                 return
             self._times.setdefault(work, {}).setdefault(threads, line["seconds"])
         elif line["kind"] == "read":  # copy and triad are for people
+            if line["bytes"] <= START_BYTES and not disturbed and " passes=" not in line["case"]:
+                self._starts[threads] = min(line["seconds"], self._starts.get(threads, line["seconds"]))
             self._levels.add(threads, line["bytes"], line["bytes_per_s"], line["seconds"], disturbed)
         elif line["kind"] == "gather":
             self._gathers[threads] = max(line["bytes_per_s"] / BYTES_PER_GATHER, self._gathers.get(threads, 0.0))
@@ -508,7 +525,7 @@ class Limits:
         if summary.status != "ok" or summary.estimate is None or summary.is_group:
             return None
         r, time_s = summary.record, summary.estimate.time_s
-        bounds = self._bounds(r)
+        bounds = self._bounds(r, time_s)
         if not bounds:
             return None
         shares = {name: bound.seconds / time_s for name, bound in bounds.items()}
@@ -539,8 +556,12 @@ class Limits:
         size = r["traffic_bytes"]
         return NearestLimit(nearest, share, r["flop"] / size if r["flop"] and size else None, ", ".join(evidence))
 
-    def _bounds(self, r: Record) -> dict[str, Bound]:
-        """The least seconds of a case by the name of the limit."""
+    def _bounds(self, r: Record, time_s: float) -> dict[str, Bound]:
+        """The least seconds of a case by the name of the limit.
+
+        Threads that work on each dependent step together start or wait for each other in each. If these waits would
+        take longer than `time_s`, what the case took, the library has not let all threads work on each step.
+        """
         threads, device = r["threads"], r["device"]
         levels = self._levels.of(threads) if device == "cpu" else ()
         below = tuple(level.below for level in levels)
@@ -571,13 +592,17 @@ class Limits:
             bound = Bound(demand.gathers / gather_rate, "gathers")
             name = levels[0].name
             found[name] = max(bound, found.get(name, bound), key=lambda b: b.seconds)
+        op = find_op(demand.case.op)
         call_s = self._calls.get(demand.call or "")
         times = demand.calls
         if call_s is None:
             call_s, times = self._shortest_calls.get((r["backend"], threads)), 1.0
         if call_s is not None:
-            steps = find_op(demand.case.op).steps(demand.case)
+            steps = op.steps(demand.case)
             found["latency"] = Bound(call_s * times, f"{steps} steps" if steps > 1 and times != 1.0 else "")
+        starts_s = self._starts.get(threads, 0.0) * op.steps(demand.case)
+        if op.steps(demand.case) > 1 and found.get("latency", Bound(0.0)).seconds < starts_s <= time_s:
+            found["latency"] = Bound(starts_s, f"{op.steps(demand.case)} starts of {threads} threads")
         return found
 
 

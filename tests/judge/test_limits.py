@@ -167,6 +167,25 @@ def test_dependent_steps_cost_their_share_of_the_smallest_layer():
     assert "unexplained" == nearest(LSTM.format(16, 100), 250e-6, lines=[*LINES, disturbed]).name
 
 
+def test_threads_wait_for_each_other_in_every_step():
+    text = LSTM.format(64, 100).replace("threads=1", "threads=2")
+    start = line(what="memory", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64")
+    lines = [{**entry, "threads": 2} for entry in [*LINES, start]]
+
+    assert "latency 80 %" == str(nearest(text, 250e-6, peaks=(), lines=lines))
+    assert "(100 starts of 2 threads)" in nearest(text, 250e-6, peaks=(), lines=lines).evidence
+    # In less than this time, the threads cannot have waited for each other in every step.
+    assert "latency" != nearest(text, 190e-6, peaks=(), lines=lines).nearest
+
+
+@pytest.mark.parametrize(("switches", "crowded"), [(10, False), (200, True)])
+def test_a_long_first_call_that_was_stopped_often_was_not_alone(switches, crowded):
+    record = samples.measured(seconds=1.0)
+    record["measurement"] |= {"samples_s": [1.0], "involuntary_switches": [switches], "stopped": "first_call"}
+
+    assert crowded == limits.is_crowded(record)
+
+
 def test_gathers_are_slower_than_reading():
     text = "sparse_gemm m=1000 n=4 k=1000 sparsity=90 forward f32 mkl threads=1"  # 400,000 gathers
     gather = line(what="memory", kind="gather", bytes=2**14, bytes_per_s=8e9, seconds=1e-3)
@@ -238,7 +257,7 @@ def test_only_unknown_limits_are_measured():
     new = [{**limit, "at": limits.datetime.now(limits.UTC).isoformat()} for limit in old]
 
     assert [("compute", "f32"), ("compute", "f16")] == [p.key[:2] for p in probes if p.what == "compute"]
-    assert len(limits.COARSE) + 1 == sum(p.what != "compute" for p in probes)
+    assert len(limits.COARSE) + 2 == sum(p.what != "compute" for p in probes)
     assert [] == limits.missing(probes, known, [])
     assert probes[:2] == limits.missing(probes, [], known)  # each file has new peaks
     assert probes[2:] == limits.missing(probes, old, [])

@@ -84,7 +84,7 @@ class Levels:
 
     def is_disturbed(self, threads: int) -> bool:
         """Whether other programs disturbed the measurements that `reads` returns."""
-        return self.reads(threads) is not self._undisturbed.get(threads, [])
+        return threads in self._all and self.reads(threads) is not self._undisturbed.get(threads)
 
     def dram(self, threads: int) -> float | None:
         """Bytes per second of memory itself: of the largest working set that was read."""

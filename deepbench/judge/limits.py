@@ -15,14 +15,14 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, cast
 
 from deepbench.core import stats, units
 from deepbench.core.backend import find_backend
 from deepbench.core.case import RUN_SETTINGS, Case, parse_case
 from deepbench.core.errors import BadInput
-from deepbench.core.op import all_ops, find_op
+from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.judge.levels import FASTER_THAN_MEMORY, MEMORY, Levels
 from deepbench.machine import remembered
@@ -400,15 +400,21 @@ class Demand:
     """How many times this cost is paid: more than once if the case has more dependent steps."""
 
 
+@cache
+def _knows_levels(kind: type[Op]) -> bool:
+    """Whether an operation counts bytes per level; a plug-in for an earlier version does not."""
+    return "capacity" in inspect.signature(kind.traffic_bytes).parameters
+
+
 @lru_cache(maxsize=2**17)
 def _demand(text: str, below: tuple[int, ...], is_cold: bool, algorithm: str) -> Demand | None:
     """What the case with this text needs, where levels hold so many bytes; None if this version knows no such case."""
     try:
         case = parse_case(text)
         op = find_op(case.op)
-        knows_levels = "capacity" in inspect.signature(op.traffic_bytes).parameters
         every, size = op.traffic_bytes(case), op.operand_bytes(case)
-        crossing = [op.traffic_bytes(case, held) if knows_levels else (every if size > held else 0) for held in below]
+        levels = _knows_levels(type(op))
+        crossing = [0 if size <= held else op.traffic_bytes(case, held) if levels else every for held in below]
         if is_cold and crossing:
             crossing[-1] = max(crossing[-1], every)
         probe = call_case(case)
@@ -538,6 +544,8 @@ class Limits:
                 f"{EVIDENCE.get(name, name)} {units.percent(share)}" + (f" ({', '.join(remarks)})" if remarks else "")
             )
         share = shares[nearest]
+        if r["device"] == "cpu" and self._levels.is_disturbed(r["threads"]):
+            evidence.append("other programs disturbed the probes of memory")
         if all(map(is_crowded, summary.rounds)):
             evidence.append("other programs kept CPUs busy")
         times_s = self._times.get(_any_threads(r), {})
@@ -583,8 +591,7 @@ class Limits:
         for level, count in zip(levels, crossing, strict=True):
             rate = self.dram(threads) if is_cold and level.name == MEMORY else level.rate(size)
             if count and rate:
-                remark = "its probe was disturbed" if self._levels.is_disturbed(threads) else ""
-                found[level.name] = Bound(count / rate, remark)
+                found[level.name] = Bound(count / rate)
         if demand is None:
             return found
         gather_rate = self.gathers(threads) if device == "cpu" else None

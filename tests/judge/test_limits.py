@@ -167,6 +167,13 @@ def test_dependent_steps_cost_their_share_of_the_smallest_layer():
     assert "unexplained" == nearest(LSTM.format(16, 100), 250e-6, lines=[*LINES, disturbed]).name
 
 
+def test_evidence_says_that_only_disturbed_probes_of_memory_are_known():
+    lines = [{**entry, "disturbed": True} for entry in LINES[:-1]]
+
+    assert "other programs disturbed the probes" in nearest(GEMM.format(60, 1, 60, ""), 1e-6, lines=lines).evidence
+    assert "disturbed" not in nearest(GEMM.format(60, 1, 60, ""), 1e-6).evidence
+
+
 def test_threads_wait_for_each_other_in_every_step():
     text = LSTM.format(64, 100).replace("threads=1", "threads=2")
     start = line(what="memory", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64")

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any, Literal, cast
 
-from deepbench.core import stats, units
+from deepbench.core import units
 from deepbench.core.backend import find_backend
 from deepbench.core.case import RUN_SETTINGS, Case, parse_case
 from deepbench.core.errors import BadInput
@@ -57,6 +57,9 @@ PROBE_S, MOST_OF_BUDGET = 0.5, 0.05
 
 # Other programs that keep fewer CPUs busy than this do not count, as in comparisons.
 OTHER_CPUS = 0.3
+
+# On a machine of their own, threads are stopped a few times per second; next to a busy program 50 to 100 times.
+MOST_STOPS_PER_S = 20
 
 # Other programs slow a probe down. Its limit is used for so long, then measured again.
 DISTURBED_AGE = timedelta(hours=1)
@@ -162,17 +165,17 @@ def _is_disturbed(record: Record) -> bool:
 def is_crowded(record: Record) -> bool:
     """Whether other programs kept so many CPUs busy that the threads of this process could not all run.
 
-    Then every sample waits for a time slice, and none looks unusual. Where a long first call is the only sample, the
-    load of other programs is unknown, but the system had to stop the threads often.
+    Then every sample waits for a time slice, and none looks unusual. A process that was sampled too shortly does not
+    know the load of other programs, but the system had to stop its threads often.
     """
     measurement, process = record["measurement"], record["process"]
     if measurement is None:
         return False
     others, cpus = measurement.get("other_cpus"), process.get("cpus") if process else None
-    if others is None and measurement["stopped"] == "first_call":
-        pairs = zip(measurement["involuntary_switches"], measurement["samples_s"], strict=True)
-        return any(count is not None and count > time_s / stats.SWITCH_INTERVAL_S for count, time_s in pairs)
-    if others is None or not isinstance(cpus, list) or not cpus:
+    if others is None:
+        stops = sum(count or 0 for count in measurement["involuntary_switches"])
+        return stops > 1 and stops > MOST_STOPS_PER_S * sum(measurement["samples_s"]) * measurement["calls_per_sample"]
+    if not isinstance(cpus, list) or not cpus:
         return False
     return record["threads"] + others > len(cpus) + OTHER_CPUS
 

@@ -1,4 +1,4 @@
-"""DeepBench's own C loops: read, copy and triad, on as many threads as the case says."""
+"""DeepBench's own C loops: read, gather, copy and triad, on as many threads as the case says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
+from deepbench.ops.memory import REPEATABLE
 
 
 class Loops(Backend):
@@ -33,9 +34,9 @@ class Loops(Backend):
         if self.library.deepbench_threads() != case.threads:
             raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
         kind, n = case.problem.kind, case.problem.n
-        streams = {"read": ("a", "c"), "copy": ("a", "c"), "triad": ("a", "b", "c")}[kind]
-        count = n // 2 if kind == "read" else n
-        return Kernel(calls=(Call(self.library[f"deepbench_{kind}"], *(arrays[s] for s in streams), count),))
+        streams = {"read": ("a", "c"), "gather": ("a", "at", "c"), "copy": ("a", "c"), "triad": ("a", "b", "c")}[kind]
+        counts = [n // 2 if kind == "read" else n, *([case.problem.passes] if kind in REPEATABLE else [])]
+        return Kernel(calls=(Call(self.library[f"deepbench_{kind}"], *(arrays[s] for s in streams), *counts),))
 
 
 BACKEND = Loops()

@@ -151,7 +151,7 @@ class CollectiveOp(Op):
 
         return int(8 * 8 * min(case.problem.n, TILE))
 
-    def traffic_bytes(self, case: Case) -> int:
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
         """Bytes of the larger buffer: algorithm bandwidth is this divided by the time."""
         return int(case.problem.n * BITS[case.precision.data] // 8)
 

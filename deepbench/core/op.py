@@ -137,9 +137,29 @@ class Op(ABC):
     def flop(self, case: Case) -> int:
         """Floating-point (or integer) operations per call; a multiply-add counts as two."""
 
-    def traffic_bytes(self, case: Case) -> int:
-        """Minimum bytes transferred between memory and chip per call: by default every array once."""
-        return self.operand_bytes(case)
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
+        """Least bytes that cross the border of a memory level that holds `capacity` bytes, per call.
+
+        The call is one of many with the same operands, so nothing crosses if all of them stay in the level. None: of
+        no such level, as in the record; then by default every array crosses once.
+        """
+        return 0 if self.stays_in(case, capacity) else self.operand_bytes(case)
+
+    def stays_in(self, case: Case, capacity: int | None) -> bool:
+        """Whether all operands stay in a level that holds `capacity` bytes from one call to the next."""
+        return capacity is not None and self.operand_bytes(case) <= capacity
+
+    def gathers(self, case: Case) -> int:
+        """Numbers that a call reads one by one, at positions that other data decide."""
+        return 0
+
+    def steps(self, case: Case) -> int:
+        """Steps that depend on each other, so that all threads wait for each other after each."""
+        return 1
+
+    def smallest(self, case: Case) -> BaseProblem:
+        """The smallest problem of the same kind: what a call of it takes is the fixed cost of a call."""
+        return min(self.smoke, key=lambda problem: sum(v for v in vars(problem).values() if isinstance(v, int)))
 
     def result_type(self, case: Case) -> str:
         """The type in which outputs are stored."""
@@ -164,6 +184,10 @@ class Op(ABC):
     def least_flop(self, case: Case) -> float:
         """Operations that no algorithm in use avoids; a rate computed from these cannot exceed the peak."""
         return float(self.flop(case))
+
+    def algorithm_flop(self, case: Case, algorithm: str) -> float:
+        """Operations that the algorithm which a library says it used does not avoid; by default `least_flop`."""
+        return self.least_flop(case)
 
     def baselines(self, case: Case) -> tuple[str, ...]:
         """Texts of cases to compare with in the same run, such as the dense product for a sparse one."""

@@ -28,10 +28,10 @@ class ProductOp(Op):
         """Bytes of A, B and C as stored."""
         return sum(self.matrix_bytes(case))
 
-    def traffic_bytes(self, case: Case) -> int:
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
         """A and B are read once; C is written once and, with beta = 1, read once too."""
         a, b, c = self.matrix_bytes(case)
-        return a + b + c * (2 if case.settings["beta"] == "1" else 1)
+        return 0 if self.stays_in(case, capacity) else a + b + c * (2 if case.settings["beta"] == "1" else 1)
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Only results of 16-bit floats can be stored in two types."""

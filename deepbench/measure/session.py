@@ -28,13 +28,18 @@ from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.measure.parent import open_backends
 from deepbench.plan.cases import Planned
 from deepbench.plan.cost import estimated_s
-from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, QUICK, Rounds, Rules
+from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds, Rules
 from deepbench.plan.rounds import Forecast, next_within_budget, queue
+from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, Record, make_record
 
 DEFAULT_TIMEOUT_S = 600.0
 OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
+
+# At the end of a run, cases that no limit explains are measured with one thread. This takes at most this share of the
+# run, or a few seconds. One of them takes about QUESTION_S: its process must start, and its result is checked.
+QUESTIONS_SHARE, LEAST_QUESTIONS_S, QUESTION_S = 0.05, 5.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -215,11 +220,13 @@ class Session:
         self.probe([case for heat in next_heats for case, _ in heat], progress)
         forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
         widths: dict[tuple[str, int], float] = {}
+        # Some of a budget is kept for the question whether more threads help.
+        rounds_end = None if ends is None or budget_s is None else ends - QUESTIONS_SHARE * budget_s
 
         def batch() -> list[list[tuple[Case, int]]]:
-            if ends is None:
+            if rounds_end is None:
                 return queue(self.planned, self.file.records, self._rounds, seed)
-            left_s = ends - time.monotonic()
+            left_s = rounds_end - time.monotonic()
             heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
             return [heat] if heat else []
 
@@ -231,6 +238,7 @@ class Session:
                 progress(Step(text, forecast.done, forecast.total, forecast.left_s))
                 for record in measure_together([(self, case, number) for case, number in heat]):
                     forecast.add(record)
+        self._ask_for_fewer_threads(progress, ends)
         if budget_s is not None and not self.file.records:
             before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
             self.discard()
@@ -239,6 +247,21 @@ class Session:
                 f"{before_s:.1f} s, and one round of the cheapest case takes about {cheapest_s:.1f} s; "
                 f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
             )
+
+    def _ask_for_fewer_threads(self, progress: Progress, ends: float | None) -> None:
+        """Measure cases that no limit explains with one thread, once and quickly, as far as time allows."""
+        known = limits.of_file(self.file, summaries := summary.summarize(self.file.records))
+        questions = limits.open_questions(known, summaries)
+        begin, spent_s = time.monotonic(), sum(r["process"]["duration_s"] for r in self.file.records if r["process"])
+        if ends is None:
+            ends = begin + max(LEAST_QUESTIONS_S, QUESTIONS_SHARE * spent_s)
+        for done, case in enumerate(questions):
+            if time.monotonic() + QUESTION_S > ends:
+                return
+            progress(Step(f"does one thread suffice?  {case.text}", done, len(questions)))
+            line = limits.answer(self._measure(case, 1, QUICK.rules))
+            if line is not None:
+                self._keep_limit(line)
 
     def unavailable(self, case: Case, number: int) -> Record | None:
         """The record of a case whose library is not here; None for all others, which must be measured."""
@@ -286,7 +309,7 @@ class Session:
             [case for case in cases if case.backend not in self._unavailable],
             self._libraries,
             self.file.header["machine"],
-            partial(self._measure, rules=QUICK.rules),
+            partial(self._measure, rules=PROBE),
             self._keep_limit,
             lambda title: progress(Step(title)),
             self.file.header["plan"].get("budget_s"),
@@ -413,12 +436,12 @@ def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bo
     answers = open_libraries(names)
     here = [name for name in names if "library" in answers[name]]
     probes = limits.all_probes(threads, here, limits.COARSE if quick else limits.FINE)
-    mode, rounds = (QUICK, 1) if quick else (DEFAULT, 3)
+    rounds = 1 if quick else 3
     total, begin = rounds * len(probes), time.monotonic()
     for done, probe in enumerate(probe for _ in range(rounds) for probe in probes):
         left_s = (time.monotonic() - begin) / done * (total - done) if done else None
         progress(Step(probe.title, done, total, left_s))
-        limit = probe.measure(lambda case, number: measure_case(case, number, mode.rules, PROBE_TIMEOUT_S))
+        limit = probe.measure(lambda case, number: measure_case(case, number, PROBE, PROBE_TIMEOUT_S))
         if limit is not None:
             limits.remember(machine, limit)
     return limits.recall(machine)

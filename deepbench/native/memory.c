@@ -1,7 +1,10 @@
-/* Read, copy and triad: three measures of memory bandwidth. Built with OpenMP if the compiler supports it.
+/* Read, gather, copy and triad: four measures of memory. Built with OpenMP if the compiler supports it.
  *
  * Each thread works on one part, the same in every call. The arrays were filled by one thread, which decides in which
  * NUMA node their pages are.
+ *
+ * Reading and gathering may repeat: one call passes over the same data many times. Starting the threads takes a
+ * microsecond or more, in which a core reads a first-level cache several times.
  *
  * Large arrays are written with non-temporal stores if the CPU has them. Otherwise each cache line would be read before
  * it is written, and that traffic is not counted (McCalpin's rule: count the bytes that the program reads and writes).
@@ -30,17 +33,56 @@ int64_t deepbench_threads(void)
 #endif
 }
 
-/* XOR of n words: depends on every word, but not on the order. */
-WIDEST static uint64_t read_words(const uint64_t *a, int64_t n)
+/* The sum of n words, `passes` times over, modulo 2^64: depends on every word and every pass, but not on the order.
+ *
+ * 32 sums, because a core adds several vectors per cycle and each waits for the one before it in its own sum. */
+#define SUMS 32
+
+#ifdef __GNUC__
+/* The compiler must assume that memory has changed, so that it reads it again in every pass. */
+#define NEXT_PASS() __asm__ volatile("" ::: "memory")
+#else
+#define NEXT_PASS()
+#endif
+
+WIDEST static uint64_t read_words(const uint64_t *a, int64_t n, int64_t passes)
 {
-    uint64_t bits[8] = {0};
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; j++)
-            bits[j] ^= a[i + j];
-    for (; i < n; i++)
-        bits[0] ^= a[i];
-    return bits[0] ^ bits[1] ^ bits[2] ^ bits[3] ^ bits[4] ^ bits[5] ^ bits[6] ^ bits[7];
+    uint64_t sums[SUMS] = {0}, sum = 0;
+    for (int64_t pass = 0; pass < passes; pass++) {
+        int64_t i = 0;
+        for (; i + SUMS <= n; i += SUMS)
+            for (int j = 0; j < SUMS; j++)
+                sums[j] += a[i + j];
+        for (; i < n; i++)
+            sum += a[i];
+        NEXT_PASS();
+    }
+    for (int j = 0; j < SUMS; j++)
+        sum += sums[j];
+    return sum;
+}
+
+/* One number at a time: compilers make slower code of gather instructions, of which few CPUs have fast ones. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define ONE_BY_ONE __attribute__((optimize("no-tree-vectorize")))
+#else
+#define ONE_BY_ONE
+#endif
+
+/* The sum of table[at[i]] for n positions, `passes` times over, modulo 2^32. Each position is read, too. */
+ONE_BY_ONE static uint32_t gather_words(const uint32_t *table, const int32_t *at, int64_t n, int64_t passes)
+{
+    uint32_t sums[4] = {0};
+    for (int64_t pass = 0; pass < passes; pass++) {
+        int64_t i = 0;
+        for (; i + 8 <= n; i += 8)
+            for (int j = 0; j < 8; j++)
+                sums[j % 4] += table[at[i + j]];
+        for (; i < n; i++)
+            sums[0] += table[at[i]];
+        NEXT_PASS();
+    }
+    return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
 WIDEST static void triad_floats(const float *restrict a, const float *restrict b, float *restrict c, int64_t n)
@@ -91,15 +133,28 @@ static int64_t thread_part(int64_t n, int64_t *begin)
     return part == parts - 1 || *begin + length > n ? n - *begin : length;
 }
 
-int64_t deepbench_read(const uint64_t *a, uint64_t *bits, int64_t n)
+int64_t deepbench_read(const uint64_t *a, uint64_t *result, int64_t n, int64_t passes)
 {
-    uint64_t all = 0;
-#pragma omp parallel reduction(^ : all)
+    uint64_t sum = 0;
+#pragma omp parallel reduction(+ : sum)
     {
         int64_t begin, count = thread_part(n, &begin);
-        all ^= read_words(a + begin, count);
+        sum += read_words(a + begin, count, passes);
     }
-    *bits = all;
+    *result = sum;
+    return 0;
+}
+
+/* All threads read from the whole table, each at its own part of the positions. */
+int64_t deepbench_gather(const uint32_t *table, const int32_t *at, uint32_t *result, int64_t n, int64_t passes)
+{
+    uint32_t sum = 0;
+#pragma omp parallel reduction(+ : sum)
+    {
+        int64_t begin, count = thread_part(n, &begin);
+        sum += gather_words(table, at + begin, count, passes);
+    }
+    *result = sum;
     return 0;
 }
 

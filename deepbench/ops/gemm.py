@@ -16,6 +16,7 @@ from deepbench.core.op import Comparison
 from deepbench.core.precision import BITS
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import ProductOp
+from deepbench.core.traffic import product_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,6 +116,15 @@ class GemmOp(ProductOp):
         """2·m·n·k: one multiplication and one addition per product, as the original counts."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
+
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
+        """Every matrix once, or as much as blocks that fit into the level need; see `core/traffic.py`."""
+        least = super().traffic_bytes(case, capacity)
+        if capacity is None or not least:
+            return least
+        p, types = case.problem, case.precision
+        narrowest = min(BITS[kind] for kind in (types.weights, types.data, self.result_type(case))) / 8
+        return max(least, product_bytes(p.m * p.n * p.k, capacity, narrowest))
 
     def title(self, problem: Any) -> str:
         """`1760 × 128 × 1760 NT`: m × n × k, then N or T (transposed) for A and for B."""

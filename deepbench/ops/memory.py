@@ -1,7 +1,11 @@
-"""Memory: read, copy or combine `n` numbers, to measure the bandwidth of a cache or of memory.
+"""Memory: read, gather, copy or combine `n` numbers, to measure the bandwidth of a cache or of memory.
 
-read: the exclusive-or of all 64-bit words of a, which depends on every bit. copy: c = a. triad: c = a + 3·b, as in
-STREAM (McCalpin, 1995).
+read: the sum of all 64-bit words of a modulo 2⁶⁴, `passes` times over. gather: the sum of the 32-bit words a[at[i]]
+modulo 2³² for all n positions in random order, `passes` times over. copy: c = a. triad: c = a + 3·b, as in STREAM
+(McCalpin, 1995).
+
+A call that reads a first-level cache once takes less time than its threads need to start. With many passes in one call
+the time is that of reading.
 """
 
 from __future__ import annotations
@@ -16,11 +20,16 @@ from deepbench.core.problem import BaseProblem, choice, size
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
-    from deepbench.core.op import Arrays
+    from deepbench.core.op import Array, Arrays
     from deepbench.core.precision import Precision
 
 # Number of arrays that each kind reads and writes.
-STREAMS = {"read": (1, 0), "copy": (1, 1), "triad": (2, 1)}
+STREAMS = {"read": (1, 0), "gather": (2, 0), "copy": (1, 1), "triad": (2, 1)}
+
+# Kinds that can pass over the same data many times in one call.
+REPEATABLE = ("read", "gather")
+
+MOST_PASSES = 2**30
 
 # Two roundings of a result of up to 4.
 TRIAD_ROUNDINGS = 2
@@ -28,15 +37,18 @@ TRIAD_ROUNDINGS = 2
 
 @dataclass(frozen=True)
 class Memory(BaseProblem):
-    """`n` f32 numbers per array; even, because `read` works on 64-bit words."""
+    """`n` f32 numbers per array; even, because `read` works on 64-bit words. `passes` over them in one call."""
 
     kind: str = choice(*STREAMS)
     n: int = size(least=2)
+    passes: int = size(default=1, most=MOST_PASSES, omit_default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n % 2:
             raise BadInput(f"n must be even, found {self.n}")
+        if self.passes > 1 and self.kind not in REPEATABLE:
+            raise BadInput(f"only {' and '.join(REPEATABLE)} have several passes, found passes={self.passes}")
 
 
 class MemoryOp(Op):
@@ -44,25 +56,47 @@ class MemoryOp(Op):
     sweep_field = "n"
     Problem = Memory
     outputs = ("c",)
-    smoke = (Memory("read", 2), Memory("copy", 1002), Memory("triad", 30), Memory("read", 70002), Memory("triad", 9998))
+    smoke = (
+        Memory("read", 2),
+        Memory("copy", 1002),
+        Memory("triad", 30),
+        Memory("read", 70002),
+        Memory("triad", 9998),
+        Memory("read", 4098, passes=7),
+        Memory("gather", 1002),
+        Memory("gather", 4098, passes=3),
+    )
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """f32 only: bandwidth does not depend on the type."""
         return precision.name == "f32"
 
     def operand_bytes(self, case: Case) -> int:
-        """Each array once, as STREAM counts traffic; reads of lines that are then written are not included."""
+        """The arrays that grow with n."""
         return int(4 * case.problem.n * sum(STREAMS[case.problem.kind]))
 
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
+        """Each array once in each pass, as STREAM counts traffic, unless all of them stay in the level.
+
+        Reads of lines that are then written are not included.
+        """
+        stays = capacity is not None and self.operand_bytes(case) <= capacity
+        return 0 if stays else self.operand_bytes(case) * int(case.problem.passes)
+
     def operands(self, case: Case) -> Arrays:
-        """`a` (n), for triad `b` (n), and `c` (n; for `read` 2, which hold the 64 bits of the result)."""
+        """`a` (n), for triad `b` (n), for gather `at` (n), and `c` (n; for `read` and `gather` the bits of the sum)."""
+        import numpy as np
+
         from deepbench.core import operands
 
         p = case.problem
         arrays = {"a": operands.random((p.n,), "f32", stream=0)}
+        if p.kind == "gather":
+            arrays["at"] = operands.empty((p.n,), "s32")
+            arrays["at"][...] = operands.generator(stream=2).permutation(np.int32(p.n))
         if p.kind == "triad":
             arrays["b"] = operands.random((p.n,), "f32", stream=1)
-        arrays["c"] = operands.empty((2 if p.kind == "read" else p.n,), "f32")
+        arrays["c"] = operands.empty(({"read": 2, "gather": 1}.get(p.kind, p.n),), "f32")
         self.reset(case, arrays)
         return arrays
 
@@ -70,14 +104,14 @@ class MemoryOp(Op):
         import numpy as np
 
         a, kind = arrays["a"], case.problem.kind
-        if kind == "read":
-            return {"c": np.bitwise_xor.reduce(a.view("u8"), keepdims=True).view("f4").astype(np.float64)}
+        if kind in REPEATABLE:
+            return {"c": _bits_of_sum(case, a).view("f4").astype(np.float64)}
         if kind == "copy":
             return {"c": a.astype(np.float64)}
         return {"c": a.astype(np.float64) + 3 * arrays["b"].astype(np.float64)}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
-        """Every bit of `read` and `copy`; every element of `triad` within two roundings."""
+        """Every bit of `read`, `gather` and `copy`; every element of `triad` within two roundings."""
         import numpy as np
 
         c, kind = arrays["c"], case.problem.kind
@@ -87,10 +121,8 @@ class MemoryOp(Op):
             tolerance = TRIAD_ROUNDINGS * case.precision.roundoff * sizes
             yield Comparison("every element", c.astype(np.float64), want, tolerance, want.size, want.size)
             return
-        bits = arrays["a"]
-        if kind == "read":
-            bits = np.bitwise_xor.reduce(bits.view("u8"), keepdims=True)
-        # As integers: the exclusive-or of floats need not be a valid float.
+        bits = _bits_of_sum(case, arrays["a"]) if kind in REPEATABLE else arrays["a"]
+        # As integers: the sum of the bits of floats need not be a valid float.
         got, want = c.view("u4").astype(np.float64), bits.view("u4").astype(np.float64)
         yield Comparison("every bit", got, want, np.zeros_like(want), want.size, want.size)
 
@@ -99,8 +131,23 @@ class MemoryOp(Op):
         return 2 * case.problem.n if case.problem.kind == "triad" else 0
 
     def title(self, problem: Memory) -> str:
-        """`copy of 67108864 numbers`."""
-        return f"{problem.kind} of {problem.n} numbers"
+        """`copy of 67108864 numbers`, `read of 4096 numbers, 8192 times`."""
+        times = f", {problem.passes} times" if problem.passes > 1 else ""
+        return f"{problem.kind} of {problem.n} numbers{times}"
+
+
+def _bits_of_sum(case: Case, a: Array) -> Array:
+    """The sum of all words of a in all passes: one 64-bit word for `read`, a 32-bit word for `gather`.
+
+    The positions of `gather` are a permutation, so that each number is read once in each pass.
+    """
+    import numpy as np
+
+    words = a.view("u8" if case.problem.kind == "read" else "u4")
+    with np.errstate(over="ignore"):
+        total = np.add.reduce(words, keepdims=True, dtype=words.dtype) * words.dtype.type(case.problem.passes)
+    bits: Array = total
+    return bits
 
 
 OP = MemoryOp()

@@ -227,6 +227,14 @@ class SparseGemmOp(ProductOp):
         """Assumes a tenth of the dense rate."""
         return max(10 * self.flop(case) / flop_per_s, self.traffic_bytes(case) / bytes_per_s)
 
+    def gathers(self, case: Case) -> int:
+        """One number of B for each non-zero and each column of C: the column indices of A decide which.
+
+        With rows of B in memory order (`order=row`), the numbers of a row are next to each other.
+        """
+        p = case.problem
+        return int(p.non_zeros * (1 if case.settings["order"] == "row" else p.n))
+
     def title(self, problem: Any) -> str:
         """`7680 × 4 × 2560, 95 % zeros`, `4096 × 4096 × 4096, 2:4`."""
         zeros = "2:4" if problem.structure == "2_4" else f"{problem.sparsity} % zeros"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ QUICK = Mode(
 DEFAULT = Mode(
     Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (5, 15), Rules(most_s=0.6, patience=1, least_slices=40)
 )
+# The fastest sample of a probe counts. Short samples are more often free of other programs.
+PROBE = replace(QUICK.rules, sample_s=0.2e-3, least_samples=30, least_s=0.05, most_s=0.12)
 RIGOROUS = Mode(
     Rounds(10, 20, 0.005, 120.0),
     Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3),

@@ -32,7 +32,7 @@ OTHERS = Note("others", "", "others: the other libraries, compared with the fast
 PEAK = Note(
     "peak",
     "",
-    "% of peak: the limit that applies (compute, a level of memory, latency) and the share of it that is reached; "
+    "% of peak: the limit that explains the time (compute, a level of memory, latency, parallelism) and its share; "
     "unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
 )
 

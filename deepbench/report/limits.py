@@ -84,14 +84,17 @@ def memory(limits: Limits, threads: Sequence[int]) -> Table:
 
 
 def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
-    """One row per library: its shortest call."""
-    shortest = {(n["backend"], n["threads"]): n["seconds"] for n in limits if n["what"] == "call"}
-    rows: list[dict[str, Cell]] = [
-        {"library": library_name(name), **{_threads(n): shortest.get((name, n)) for n in threads}}
-        for name in dict.fromkeys(name for name, _ in shortest)
-    ]
-    columns = [Column("library"), *(number(_threads(n), units.seconds) for n in threads)]
-    return Table(columns, rows, ["The shortest call of each library: a 1 × 1 × 1 matrix product."])
+    """One row per library and smallest problem of an operation: the fixed cost of a call."""
+    rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    for limit in limits:
+        if limit["what"] == "call":
+            case = limit["case"].replace(f" {limit['backend']} threads={limit['threads']}", "")
+            new: dict[str, Cell] = {"library": library_name(limit["backend"]), "call": case}
+            row = rows.setdefault((limit["backend"], case), new)
+            row[_threads(limit["threads"])] = limit["seconds"]
+    complete = [{**{_threads(n): None for n in threads}, **row} for row in rows.values()]
+    columns = [Column("library"), Column("call"), *(number(_threads(n), units.seconds) for n in threads)]
+    return Table(columns, complete, ["The fixed cost of a call: the time of the smallest problem of each operation."])
 
 
 def _below_minimum(rows: Iterable[Mapping[str, Cell]]) -> list[str]:

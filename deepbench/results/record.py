@@ -324,14 +324,15 @@ class MemoryLimit(_LimitLine):
     """The rate at which a working set of some size is read, copied or combined."""
 
     what: Literal["memory"]
-    kind: Literal["read", "copy", "triad"]
+    kind: Literal["read", "gather", "copy", "triad"]
     bytes: int
+    """The working set. With several passes per call (`case`), each pass reads all of it."""
     bytes_per_s: float
     seconds: float
 
 
 class CallLimit(_LimitLine):
-    """The shortest call of a library."""
+    """The fixed cost of a library's calls: the time of the smallest problem of an operation."""
 
     what: Literal["call"]
     backend: str
@@ -351,7 +352,17 @@ class ComputeLimit(_LimitLine):
     """Missing in files of earlier versions."""
 
 
-Limit = MemoryLimit | CallLimit | ComputeLimit
+class ThreadsLimit(_LimitLine):
+    """The time of a case of this file with fewer threads, measured to see whether more threads help."""
+
+    what: Literal["threads"]
+    backend: str
+    library: str
+    seconds: float
+    """The median of the samples of one process."""
+
+
+Limit = MemoryLimit | CallLimit | ComputeLimit | ThreadsLimit
 
 
 def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:

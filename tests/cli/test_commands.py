@@ -241,7 +241,7 @@ def test_resuming_a_complete_file_measures_nothing(deepbench, null_file):
         (lambda h: h["machine"].update(cpu="Another CPU"), "cpu was 'Another CPU' and is"),
         (lambda h: h["machine"].update(memory_bytes=1), "memory bytes was 1 and is"),
         (
-            lambda h: h["libraries"]["openblas"].update(library={"name": "OpenBLAS", "version": "0.1", "path": "/x"}),
+            lambda h: h["libraries"].update(openblas={"library": {"name": "OpenBLAS", "version": "0.1", "path": "/x"}}),
             "library openblas was 0.1 at /x",
         ),
     ],

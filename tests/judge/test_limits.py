@@ -8,6 +8,7 @@ from deepbench.judge.limits import Limits
 from deepbench.machine import remembered
 from deepbench.results import summary
 from deepbench.results.file import ResultFile
+from deepbench.results.schema import schema_error
 from tests import samples
 
 MACHINE = {
@@ -26,10 +27,10 @@ def line(**values):
 # 100 GB/s from the first level, 50, 20, and 10 from memory; an answer of MKL takes a microsecond.
 LINES = [
     *(
-        line(what="memory", kind="read", bytes=size, bytes_per_s=rate, seconds=size / rate)
+        line(what="memory", kind="read", bytes=size, bytes_per_s=rate, seconds=1e-3)
         for size, rate in ((2**14, 1e11), (2**18, 5e10), (2**24, 2e10), (2**29, 1e10))
     ),
-    line(what="call", backend="mkl", library="MKL 1", seconds=1e-6),
+    line(what="call", backend="mkl", library="MKL 1", seconds=1e-6, case=f"{limits.SHORTEST_CALL}mkl threads=1"),
 ]
 PEAK = samples.peak(1e12)
 
@@ -63,7 +64,7 @@ def test_a_large_product_is_compute_bound():
     assert "compute" == limit.name
     assert 2 * 1024**3 / 1e12 / 4e-3 == pytest.approx(limit.share, rel=0.01)
     assert 2 * 1024**3 / (4 * 4 * 1024**2) == pytest.approx(limit.intensity)
-    assert "compute 54 %, L3" in limit.evidence
+    assert "compute 54 %, L1 42 %" in limit.evidence
 
 
 @pytest.mark.parametrize(("side", "level"), [(60, "L1"), (250, "L2"), (2000, "L3"), (20000, "memory")])
@@ -114,6 +115,112 @@ def test_threads_that_gain_nothing_are_reported():
     assert "compute" == nearest(text, 30e-6, more, peaks, two).name
 
 
+def test_threads_that_gain_nothing_explain_what_no_other_limit_does():
+    text = "gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 mkl threads=2"
+    two = [{**entry, "threads": 2} for entry in LINES[:-1]]
+    peaks = [samples.peak(2e11, threads=2)]
+    asked = line(what="threads", case=text.replace("threads=2", "threads=1"), backend="mkl", library="MKL 1")
+
+    def limit(seconds_with_one, **values):
+        return nearest(text, 100e-6, (), peaks, [*two, {**asked, "seconds": seconds_with_one, **values}])
+
+    assert ("unexplained", "compute") == (limit(160e-6).name, limit(160e-6).nearest)
+    assert "parallelism 70 %" == str(limit(130e-6))
+    assert "serial part 70 %" in limit(130e-6).evidence
+    assert "parallelism 150 %" == str(limit(50e-6))
+    assert "(fewer threads are faster)" in limit(50e-6).evidence
+    assert "unexplained" == limit(130e-6, disturbed=True).name
+
+
+def test_where_memory_is_the_limit_more_threads_cannot_help():
+    text = GEMM.format(20000, 1, 20000, "").replace("threads=1", "threads=2")
+    two = [{**entry, "threads": 2} for entry in LINES[:-1]]
+    alone = (text.replace("threads=2", "threads=1"), 0.2)
+
+    assert "memory" == nearest(text, 0.2, [alone], [samples.peak(2e12, threads=2)], two).name
+
+
+@pytest.mark.parametrize(("slowdown", "share"), [(2.0, 0.0), (1.5, 0.5), (1.0, 1.0), (0.5, 1.5)])
+def test_amdahls_law(slowdown, share):
+    assert share == pytest.approx(limits.serial_share(slowdown, 1, 2))
+
+
+LSTM = "recurrent cell=lstm hidden={} batch=1 timesteps={} forward f32 onednn threads=1"
+
+
+@pytest.mark.parametrize(("hidden", "level"), [(128, "L2"), (512, "L3"), (2048, "memory")])
+def test_a_recurrent_layer_reads_its_weights_in_every_step_from_the_level_that_holds_them(hidden, level):
+    rate = {"L2": 5e10, "L3": 2e10, "memory": 1e10}[level]
+    limit = nearest(LSTM.format(hidden, 50), 1.25 * 50 * 16 * hidden**2 / rate)
+
+    assert level == limit.name
+    assert 0.8 == pytest.approx(limit.share, abs=0.05)
+
+
+def test_dependent_steps_cost_their_share_of_the_smallest_layer():
+    call = line(what="call", backend="onednn", library="oneDNN 3", seconds=64e-6, case=LSTM.format(1, 32))
+    limit = nearest(LSTM.format(16, 100), 250e-6, lines=[*LINES, call])
+
+    assert "latency 80 %" == str(limit)
+    assert "call overhead 80 % (100 steps)" in limit.evidence
+    disturbed = {**call, "disturbed": True}
+    assert "unexplained" == nearest(LSTM.format(16, 100), 250e-6, lines=[*LINES, disturbed]).name
+
+
+def test_evidence_says_that_only_disturbed_probes_of_memory_are_known():
+    lines = [{**entry, "disturbed": True} for entry in LINES[:-1]]
+
+    assert "other programs disturbed the probes" in nearest(GEMM.format(60, 1, 60, ""), 1e-6, lines=lines).evidence
+    assert "disturbed" not in nearest(GEMM.format(60, 1, 60, ""), 1e-6).evidence
+
+
+def test_threads_wait_for_each_other_in_every_step():
+    text = LSTM.format(64, 100).replace("threads=1", "threads=2")
+    start = line(what="memory", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64")
+    lines = [{**entry, "threads": 2} for entry in [*LINES, start]]
+
+    assert "latency 80 %" == str(nearest(text, 250e-6, peaks=(), lines=lines))
+    assert "(100 starts of 2 threads)" in nearest(text, 250e-6, peaks=(), lines=lines).evidence
+    # In less than this time, the threads cannot have waited for each other in every step.
+    assert "latency" != nearest(text, 190e-6, peaks=(), lines=lines).nearest
+
+
+@pytest.mark.parametrize(("switches", "crowded"), [(10, False), (200, True)])
+def test_a_long_first_call_that_was_stopped_often_was_not_alone(switches, crowded):
+    record = samples.measured(seconds=1.0)
+    record["measurement"] |= {"samples_s": [1.0], "involuntary_switches": [switches], "stopped": "first_call"}
+
+    assert crowded == limits.is_crowded(record)
+
+
+def test_gathers_are_slower_than_reading():
+    text = "sparse_gemm m=1000 n=4 k=1000 sparsity=90 forward f32 mkl threads=1"  # 400,000 gathers
+    gather = line(what="memory", kind="gather", bytes=2**14, bytes_per_s=8e9, seconds=1e-3)
+    limit = nearest(text, 500e-6, lines=[*LINES, gather])
+
+    assert ("L1", 0.8) == (limit.name, pytest.approx(limit.share, abs=0.01))
+    assert "L1 80 % (gathers)" in limit.evidence
+    assert "unexplained" == nearest(text, 500e-6).name
+
+
+def test_a_direct_convolution_is_judged_by_the_products_that_it_makes():
+    text = "conv n=8 c=64 h=56 w=56 k=64 r=3 s=3 pad_h=1 pad_w=1 forward f32 onednn threads=1"
+    record = samples.measured("onednn", 20e-3, text=text)
+    direct = {**record, "notes": {"algorithm": "direct"}}
+    limit_of = lambda r: learned([samples.peak(2e11)], s := summary.summarize([r])).nearest(s[0])  # noqa: E731
+
+    assert limit_of(direct).share == pytest.approx(4 * limit_of(record).share)
+    assert "(direct algorithm)" in limit_of(direct).evidence
+
+
+def test_a_record_of_an_unknown_operation_is_judged_by_what_it_states():
+    record = samples.measured(seconds=1.25e-3, text=GEMM.format(20000, 1, 1, ""))
+    record |= {"case": "unknown x=1", "op": "unknown", "traffic_bytes": 2**27, "least_flop": None, "flop": 0}
+    (s,) = summary.summarize([record])
+
+    assert "memory" == learned([*LINES, PEAK], [s]).nearest(s).nearest
+
+
 def test_a_result_does_not_hide_that_its_limit_was_measured_too_low():
     limit = nearest(GEMM.format(1024, 1024, 1024, ""), 1e-3)
 
@@ -157,7 +264,7 @@ def test_only_unknown_limits_are_measured():
     new = [{**limit, "at": limits.datetime.now(limits.UTC).isoformat()} for limit in old]
 
     assert [("compute", "f32"), ("compute", "f16")] == [p.key[:2] for p in probes if p.what == "compute"]
-    assert len(limits.COARSE) + 1 == sum(p.what != "compute" for p in probes)
+    assert len(limits.COARSE) + 2 == sum(p.what != "compute" for p in probes)
     assert [] == limits.missing(probes, known, [])
     assert probes[:2] == limits.missing(probes, [], known)  # each file has new peaks
     assert probes[2:] == limits.missing(probes, old, [])
@@ -210,6 +317,62 @@ def test_a_run_measures_what_is_unknown_and_takes_the_rest_from_earlier_runs(tmp
     assert {"call", "compute"} == {k["what"] for k in stored[2:]}
     assert 9e9 == known.peak("f16", "cpu", 2)
     assert 2 == len(limits.recall(MACHINE))  # peaks of this run are not for later ones
+
+
+# ---- whether more threads help
+
+
+def questions(seconds, more=(), lines=LINES, text="gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 mkl threads=2"):
+    records = [samples.measured(seconds=s, text=t) for t, s in [(text, seconds), *more]]
+    summaries = summary.summarize(records)
+    two = [{**entry, "threads": 2} for entry in lines]
+    known = learned([*two, samples.peak(2e11, threads=2)], summaries)
+    return [case.text for case in limits.open_questions(known, summaries)]
+
+
+def test_only_unexplained_cases_are_measured_with_one_thread():
+    one = "gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 mkl threads=1"
+    other = "gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 onednn threads=2"
+
+    assert [one] == questions(100e-6)
+    assert [] == questions(30e-6)  # compute explains it
+    assert [] == questions(100e-6, [(one, 90e-6)])  # known
+    assert [one.replace("mkl", "onednn")] == questions(100e-6, [(other, 90e-6)])  # the fastest library
+    assert [] == questions(1.01 * limits.LONGEST_QUESTION_S)
+
+
+def test_the_answer_is_a_limit_of_the_case():
+    record = samples.measured(seconds=1e-3)
+    found = limits.answer(record)
+
+    assert schema_error({"limit": found}) is None
+    assert ("threads", record["case"], 1) == (found["what"], found["case"], found["threads"])
+    assert 1e-3 == pytest.approx(found["seconds"], rel=0.01)
+    assert limits.answer(samples.failed("crashed", "why")) is None
+
+
+def test_a_result_among_other_programs_says_nothing_about_threads():
+    text = "gemm m=64 n=64 k=640 a_t=0 b_t=0 forward f32 mkl threads=2"
+    record = samples.measured(seconds=100e-6, text=text)
+    record["measurement"]["other_cpus"] = 1.5
+    record["process"]["cpus"] = [0, 1]
+    asked = line(what="threads", case=text.replace("threads=2", "threads=1"), backend="mkl", library="M", seconds=90e-6)
+    lines = [*({**entry, "threads": 2} for entry in LINES), samples.peak(2e11, threads=2)]
+    (s,) = summary.summarize([record])
+
+    assert [] == limits.open_questions(learned(lines, [s]), [s])
+    limit = learned([*lines, asked], [s]).nearest(s)
+    assert "unexplained" == limit.name
+    assert "other programs kept CPUs busy" in limit.evidence
+
+
+@pytest.mark.parametrize(("others", "threads", "disturbed"), [(0.1, 2, False), (1.0, 1, False), (1.0, 2, True)])
+def test_a_probe_is_disturbed_if_its_threads_cannot_all_run(others, threads, disturbed):
+    record = samples.measured(text=f"gemm m=1 n=1 k=1 forward f32 mkl threads={threads}")
+    record["measurement"]["other_cpus"] = others
+    record["process"]["cpus"] = [0, 1]
+
+    assert disturbed == limits.Probe("call", ()).limit(record)["disturbed"]
 
 
 # ---- rates above the peak

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.op import Comparison, Op
 from deepbench.core.precision import BITS
+from deepbench.core.traffic import product_bytes
 from deepbench.ops.conv.problem import Conv, is_channels_last, is_quantized, layout, quantization_scale, result_type
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 # Winograd's F(4 × 4, 3 × 3) needs 36 multiplications where the definition needs 144.
 WINOGRAD_SAVING = 4.0
+
+# What libraries call an algorithm that multiplies every pair of the definition (`notes.algorithm`).
+DIRECT_ALGORITHMS = ("direct", "gemm", "implicit gemm")
 
 
 class ConvOp(Op):
@@ -107,6 +111,21 @@ class ConvOp(Op):
         """Padding can be skipped, and Winograd's algorithm saves multiplications where filter positions overlap."""
         overlaps = case.problem.stride == (1, 1, 1) and max(case.problem.filter) > 1
         return self.other_flop(case)["without_padding"] / (WINOGRAD_SAVING if overlaps else 1.0)
+
+    def algorithm_flop(self, case: Case, algorithm: str) -> float:
+        """Without products with padding. Only Winograd's algorithm and Fourier transforms save multiplications."""
+        is_direct = algorithm in DIRECT_ALGORITHMS
+        return float(self.other_flop(case)["without_padding"]) if is_direct else self.least_flop(case)
+
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
+        """Every array once, or as much as blocks that fit into the level need; see `core/traffic.py`."""
+        least = super().traffic_bytes(case, capacity)
+        if capacity is None or not least:
+            return least
+        p = case.problem
+        narrowest = min(BITS[kind] for _, kind in layout(case).values()) / 8
+        reuse = math.prod(p.filter) / math.prod(p.stride)
+        return max(least, product_bytes(int(self.least_flop(case) / 2), capacity, narrowest, reuse))
 
     def result_type(self, case: Case) -> str:
         """`result=narrow`: the type of the data, as the next layer reads it; `wide`: that of the accumulation."""

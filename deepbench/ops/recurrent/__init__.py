@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 SMALLEST_F16 = 2.0**-14  # the smallest normal number
 
+# Steps of the smallest layer: with this many, the cost of a call beside its steps hardly matters.
+SMALLEST_STEPS = 32
+
 
 class RecurrentOp(Op):
     name = "recurrent"
@@ -153,6 +156,28 @@ class RecurrentOp(Op):
             "original_inference": self.flop(case) + passes * p.timesteps * p.batch * p.hidden,
             "with_input": self.flop(case) + passes * from_input,
         }
+
+    def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
+        """Every array once, and the recurrent weights again in every further step if they do not stay in the level.
+
+        The gradient of the weights needs no further reading: it is one product over all steps.
+        """
+        if self.stays_in(case, capacity):
+            return 0
+        p, every = case.problem, self.operand_bytes(case)
+        recurrent = p.gates * p.hidden**2 * BITS[case.precision.weights] // 8
+        if capacity is None or recurrent <= capacity:
+            return every
+        return int(every + (self.steps(case) - 1) * recurrent)
+
+    def steps(self, case: Case) -> int:
+        """Each time step needs the state of the one before. The gradient of the weights alone needs no order."""
+        return 1 if case.direction == "backward_weights" else int(case.problem.timesteps)
+
+    def smallest(self, case: Case) -> Recurrent:
+        """Hidden size 1 and batch 1. Some steps if the layer has several, so that the cost of a step is known."""
+        p = case.problem
+        return Recurrent(p.cell, 1, 1, 1 if p.timesteps == 1 else SMALLEST_STEPS)
 
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
         """Weights that fit no cache are read at every step, not once as in `traffic_bytes`; assumes half of them."""

@@ -1,0 +1,110 @@
+"""Named limits are causes: changing what a limit depends on changes the time, and changing something else does not.
+
+With real libraries on one thread. Other programs only add time, so each ratio is that of the fastest samples of both
+sides over several heats, in which the sides take turns. The margins lie between the ratios that two different limits
+would give, such as 1 and 0.5.
+"""
+
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.judge import limits
+from deepbench.machine import describe
+from deepbench.measure.heat import Rival, measure_case, measure_heat
+from deepbench.measure.session import open_libraries
+from deepbench.plan.modes import DEFAULT, PROBE
+from deepbench.results import summary
+
+pytestmark = pytest.mark.long
+
+ATTEMPTS, TIMEOUT_S = 3, 60.0
+LIBRARIES = ("mkl", "onednn", "openblas")
+
+GEMM = "gemm m={} n={} k={} forward f32 {} threads=1"
+LSTM = "recurrent cell=lstm hidden={} batch=1 timesteps={} forward f32 onednn threads=1"
+
+
+@pytest.fixture(scope="module")
+def available():
+    answers = open_libraries([*LIBRARIES, "loops"])
+    return [name for name, answer in answers.items() if "library" in answer]
+
+
+@pytest.fixture(scope="module")
+def library(available):
+    found = [name for name in LIBRARIES if name in available]
+    if not found or "loops" not in available:
+        pytest.skip("needs the C loops and one of MKL, oneDNN and OpenBLAS")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def known(available, library):
+    """The limits of one thread."""
+    cases = [parse_case(GEMM.format(8, 8, 8, library))]
+    cases += [parse_case(LSTM.format(1, steps)) for steps in (1, 2)] if "onednn" in available else []
+    probes = limits.probes_for(cases, available, limits.COARSE)
+    lines = [line for p in probes if (line := p.measure(lambda case, n: measure_case(case, n, PROBE, TIMEOUT_S)))]
+    # On a machine that is always busy every probe is disturbed. Here the fastest sample of one thread is good enough.
+    return limits.Limits([{**line, "disturbed": False} for line in lines], describe.describe_machine())
+
+
+def record_of(text):
+    return measure_case(parse_case(text), 1, DEFAULT.rules, TIMEOUT_S)
+
+
+def name(known, text):
+    """The limit of a case, by the shortest time of several processes."""
+    summaries = [summary.summarize([record_of(text)])[0] for _ in range(ATTEMPTS)]
+    return known.nearest(min(summaries, key=lambda s: s.time_s)).name
+
+
+def ratio(text, base):
+    """Time of `text` over that of `base`: the fastest sample of each side over all heats."""
+    fastest = [[], []]
+    for number in range(1, ATTEMPTS + 1):
+        records = measure_heat([Rival(parse_case(t)) for t in (text, base)], number, DEFAULT.rules, TIMEOUT_S)
+        assert ["ok", "ok"] == [r["status"] for r in records], [r["reason"] for r in records]
+        for samples, record in zip(fastest, records, strict=True):
+            samples.append(min(record["measurement"]["samples_s"]))
+    return min(fastest[0]) / min(fastest[1])
+
+
+def test_a_bandwidth_bound_product_depends_on_bytes_and_not_on_arithmetic(known, library):
+    """A is transposed: libraries then multiply by one and by two columns in the same way."""
+    base = GEMM.format(8192, 2, 8192, library) + " a_t=1"
+    half_the_arithmetic = GEMM.format(8192, 1, 8192, library) + " a_t=1"
+    half_of_both = GEMM.format(8192, 2, 4096, library) + " a_t=1"
+
+    assert "memory" == name(known, base)
+    assert ratio(half_the_arithmetic, base) > 0.75
+    assert ratio(half_of_both, base) < 0.7
+
+
+def test_a_compute_bound_product_depends_on_arithmetic_and_not_on_bytes(known, library):
+    base = GEMM.format(1024, 128, 1024, library)
+    half_the_arithmetic = GEMM.format(1024, 64, 1024, library)  # with 14 % fewer bytes
+    fewer_bytes = GEMM.format(512, 256, 1024, library)  # 27 % fewer, with the same arithmetic
+
+    assert "compute" == name(known, base)
+    assert ratio(half_the_arithmetic, base) < 0.7
+    assert 0.75 < ratio(fewer_bytes, base) < 1.33
+
+
+def test_a_latency_bound_product_keeps_its_time_when_its_size_doubles(known, library):
+    base = GEMM.format(1, 1, 1, library)
+
+    assert "latency" == name(known, base)
+    assert 0.6 < ratio(GEMM.format(2, 1, 1, library), base) < 1.5
+    assert 0.6 < ratio(GEMM.format(1, 1, 2, library), base) < 1.5
+
+
+def test_a_layer_bound_by_its_steps_depends_on_their_number_and_not_on_its_size(known, available):
+    if "onednn" not in available:
+        pytest.skip("needs oneDNN")
+    base = LSTM.format(1, 32)
+
+    assert "latency" == name(known, base)
+    assert "latency" == name(known, LSTM.format(2, 64))
+    assert 0.6 < ratio(LSTM.format(2, 32), base) < 1.5
+    assert 1.5 < ratio(LSTM.format(1, 64), base) < 2.6

@@ -1,0 +1,108 @@
+"""Least bytes that cross the border of a level of memory, by operation."""
+
+import math
+
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.core.traffic import product_bytes
+
+GEMM = "gemm m=1024 n=512 k=2048 forward f32 mkl threads=1"
+CONV = "conv n=8 c=64 h=56 w=56 k=64 r=3 s=3 pad_h=1 pad_w=1 forward f32 onednn threads=1"
+LSTM = "recurrent cell=lstm hidden=512 batch=4 timesteps=25 {} f32 onednn threads=1"
+SPARSE = "sparse_gemm m=1024 n=4 k=512 sparsity=90 forward f32 mkl threads=1"
+
+
+def traffic(text, capacity=None):
+    case = parse_case(text)
+    return find_op(case.op).traffic_bytes(case, capacity)
+
+
+def operands(text):
+    case = parse_case(text)
+    return find_op(case.op).operand_bytes(case)
+
+
+@pytest.mark.parametrize("text", [GEMM, CONV, LSTM.format("forward"), LSTM.format("backward"), SPARSE])
+def test_nothing_crosses_if_everything_stays_and_less_never_crosses_a_smaller_level(text):
+    size = operands(text)
+    crossing = [traffic(text, capacity) for capacity in (2**11, 2**14, 2**17, size - 1)]
+
+    assert 0 == traffic(text, size)
+    assert crossing == sorted(crossing, reverse=True)
+    assert crossing[-1] >= traffic(text)
+
+
+def test_a_product_needs_blocks_that_fit():
+    """2·m·n·k/√S − 2·S elements, where that is more than every matrix once."""
+    s = 2**11 // 4
+    m, n, k = 1024, 512, 2048
+
+    assert 4 * (2 * m * n * k / math.sqrt(s) - 2 * s) == pytest.approx(traffic(GEMM, 2**11), abs=4)
+    assert 4 * (m * k + k * n + 2 * m * n) == traffic(GEMM, 2**23) == traffic(GEMM)
+
+
+def test_the_bound_of_a_product_is_below_what_a_blocked_product_moves():
+    """With square blocks of C that fill the level, each block reads a row of blocks of A and a column of B."""
+    side, elements = 1024, 2**14
+    block = math.isqrt(elements)
+    moved = 4 * (2 * side * side * (side / block) + 2 * side * side)
+
+    assert 0.5 * moved < product_bytes(side**3, 4 * elements, 4) < moved
+
+
+def test_overlapping_windows_reduce_what_a_convolution_must_move():
+    without_overlap = CONV.replace("r=3 s=3 pad_h=1 pad_w=1", "r=3 s=3 stride_h=3 stride_w=3")
+    per_product = [
+        traffic(text, 2**11) / parse_case(text).problem.multiply_adds_without_padding
+        for text in (CONV, without_overlap)
+    ]
+
+    assert per_product[0] < 0.5 * per_product[1]
+
+
+def test_a_recurrent_layer_reads_weights_that_do_not_stay_in_every_step():
+    weights = 4 * 4 * 512**2
+    forward, backward = LSTM.format("forward"), LSTM.format("backward")
+
+    assert operands(forward) + 24 * weights == traffic(forward, weights - 1)
+    assert operands(forward) == traffic(forward, weights) == traffic(forward)
+    assert operands(backward) + 24 * weights == traffic(backward, weights - 1)
+    assert operands(LSTM.format("backward_weights")) == traffic(LSTM.format("backward_weights"), weights - 1)
+
+
+def test_sparse_products_count_indices_and_gathers():
+    case = parse_case(SPARSE)
+    op, p = find_op("sparse_gemm"), case.problem
+    dense = 4 * (p.k * p.n + 2 * p.m * p.n)
+
+    assert 8 * p.non_zeros + 4 * (p.m + 1) + dense == traffic(SPARSE, 2**14)
+    assert p.non_zeros * p.n == op.gathers(case)
+    assert p.non_zeros == op.gathers(parse_case(f"{SPARSE} order=row"))
+    assert 0 == find_op("gemm").gathers(parse_case(GEMM))
+
+
+def test_steps_and_smallest_problems():
+    lstm, single = parse_case(LSTM.format("forward")), parse_case(LSTM.replace("=25", "=1").format("forward"))
+    op = find_op("recurrent")
+
+    assert (25, 1) == (op.steps(lstm), op.steps(single))
+    assert "cell=lstm hidden=1 batch=1 timesteps=32" == op.smallest(lstm).text
+    assert "cell=lstm hidden=1 batch=1 timesteps=1" == op.smallest(single).text
+    assert "m=1 n=1 k=1 a_t=0 b_t=0" == find_op("gemm").smallest(parse_case(GEMM)).text
+    assert find_op("conv").smallest(parse_case(CONV)).multiply_adds == 1
+
+
+def test_the_algorithm_that_a_library_used_decides_which_flop_count():
+    case, op = parse_case(CONV), find_op("conv")
+    direct = op.other_flop(case)["without_padding"]
+
+    assert direct == op.algorithm_flop(case, "direct") == 4 * op.least_flop(case)
+    assert op.least_flop(case) == op.algorithm_flop(case, "winograd") == op.algorithm_flop(case, "")
+
+
+def test_memory_counts_every_pass():
+    text = "memory kind=read n=1024 passes=10 forward f32 loops threads=1"
+
+    assert [40960, 0, 40960] == [traffic(text), traffic(text, 4096), traffic(text, 4095)]

@@ -26,7 +26,7 @@ from statistics import median
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench.core import stats  # noqa: E402
+from deepbench.core import registry, stats  # noqa: E402
 from deepbench.core.case import Case, parse_case  # noqa: E402
 from deepbench.judge import compare, heats  # noqa: E402
 from deepbench.machine.describe import default_threads  # noqa: E402
@@ -109,12 +109,14 @@ class Decision:
 
 
 def comparisons(rows: list[list[float]], column: int, mode: Mode) -> Iterator[Decision]:
-    """The comparisons in a sequence of heats; those that the end cuts short are left out."""
+    """The comparisons in a sequence of heats; those that the end could cut short are left out."""
     least, most = mode.rounds_of_sides
     begin = 0
     for end in range(1, len(rows) + 1):
+        if len(rows) - begin < most:
+            return  # one that would need more heats than are left must not be missing
         taken = rows[begin:end]
-        difference = stats.difference_of_pairs([row[column] for row in taken])
+        difference = stats.trimmed_difference([row[column] for row in taken])
         if len(taken) < least or difference is None:
             continue
         if len(taken) == most or sides.is_decided(difference, MARGIN):
@@ -185,6 +187,7 @@ def main() -> None:
     parser.add_argument("heats", type=int, nargs="?", default=60)
     parser.add_argument("-o", "--output", type=Path, default=Path("heats.jsonl"))
     parser.add_argument("-i", "--input", type=Path)
+    parser.add_argument("--part", choices=("equal", "delayed"), help="one part only")
     parser.add_argument("--mode", choices=MODES, default="default")
     options = parser.parse_args()
     mode = MODES[options.mode]
@@ -195,12 +198,13 @@ def main() -> None:
         cases: list[Case] = [
             p.case
             for p in expand(read_words(["quick"]), Choices(backends=("mkl", "onednn", "openblas")), default_threads())
-            if p.case.op in ("gemm", "conv")
+            if p.case.op in ("gemm", "conv") and p.sources  # without baselines of other operations
         ]
         with tempfile.TemporaryDirectory() as folder, options.output.open("w") as out:
             (Path(folder) / "backends").mkdir()
             (Path(folder) / "backends" / "slowed.py").write_text(PLUGIN)
             os.environ |= {"DEEPBENCH_PLUGINS": folder, "DEEPBENCH_STATE": folder}
+            registry.registered.cache_clear()
 
             def keep(part: str) -> Callable[[str, list[float]], None]:
                 def write(name: str, row: list[float]) -> None:
@@ -209,12 +213,14 @@ def main() -> None:
 
                 return write
 
-            measure({c.text: [Rival(c), Rival(c)] for c in cases}, options.heats, mode, keep("equal"))
+            if options.part != "delayed":
+                measure({c.text: [Rival(c), Rival(c)] for c in cases}, options.heats, mode, keep("equal"))
             rivals = {
                 text: [Rival(parse_case(text), {"SLOWED_BY": str(delay)}) for delay in (0.0, *DELAYS)]
                 for text in SLOWED
             }
-            measure(rivals, options.heats, mode, keep("delayed"))
+            if options.part != "equal":
+                measure(rivals, options.heats, mode, keep("delayed"))
     for line in (options.input or options.output).read_text().splitlines():
         part, name, row = json.loads(line)
         (equal if part == "equal" else delayed).setdefault(name, []).append(row)

@@ -297,7 +297,7 @@ def difference_of_rounds(
 
     Files that are older than heats have process times only.
     """
-    if (in_heats := stats.difference_of_pairs(heats.log_ratios(a, b))) is not None:
+    if (in_heats := stats.trimmed_difference(heats.log_ratios(a, b))) is not None:
         return in_heats, True
     if interleaved:
         both = {r["round"] for r in a} & {r["round"] for r in b}

@@ -48,7 +48,7 @@ def log_ratios(a: Sequence[Record], b: Sequence[Record]) -> list[float]:
 
 def ratio(a: Summary, b: Summary) -> Ratio | None:
     """The time of b over that of a; None where they did not meet in enough heats."""
-    difference = stats.difference_of_pairs(log_ratios(a.rounds, b.rounds))
+    difference = stats.trimmed_difference(log_ratios(a.rounds, b.rounds))
     if difference is None:
         return None
     low, high = difference.interval()

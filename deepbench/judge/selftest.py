@@ -25,7 +25,7 @@ from deepbench.machine import remembered
 from deepbench.results.file import ResultFile
 
 # Processes per side, as `run --ab` starts with, and the number of comparisons that are drawn.
-PROCESSES, SPLITS = 5, 400
+PROCESSES, SPLITS = 6, 400
 
 # Changes that are tried, and how often one must be found to count as found.
 CHANGES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.30, 0.50)
@@ -85,7 +85,7 @@ def in_heats(log_ratios: Sequence[float]) -> Draw:
 
     def draw(change: float, rng: random.Random) -> stats.Difference:
         drawn = [rng.choice((-1, 1)) * ratio for ratio in rng.sample(list(log_ratios), PROCESSES)]
-        difference = stats.difference_of_pairs([ratio + math.log1p(change) for ratio in drawn])
+        difference = stats.trimmed_difference([ratio + math.log1p(change) for ratio in drawn])
         assert difference is not None, "PROCESSES are enough"
         return difference
 

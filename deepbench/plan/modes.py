@@ -56,11 +56,11 @@ class Mode:
 QUICK = Mode(
     Rounds(1, 1, 0.03, 0.0),
     Rules(least_samples=10, least_s=0.02, most_s=0.06, warm_up_s=0.02, first_call_counts_s=0.25, least_slices=5),
-    (3, 5),
-    Rules(most_s=0.3, patience=1, least_slices=20),
+    (4, 6),
+    Rules(most_s=0.25, patience=1, least_slices=20),
 )
 DEFAULT = Mode(
-    Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (5, 15), Rules(most_s=0.6, patience=1, least_slices=40)
+    Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (6, 15), Rules(most_s=0.4, patience=1, least_slices=30)
 )
 # The fastest sample of a probe counts. Short samples are more often free of other programs.
 PROBE = replace(QUICK.rules, sample_s=0.2e-3, least_samples=30, least_s=0.05, most_s=0.12)

@@ -1,6 +1,7 @@
 """Medians, quartiles, intervals and undisturbed samples, on known numbers."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -123,3 +124,31 @@ def test_the_interval_across_processes_has_95_percent_coverage():
         centre = math.exp(sum(math.log(e.time_s) for e in found) / len(found))
         hits = sum(e.low_s <= centre <= e.high_s for e in found)
         assert 0.935 < hits / len(found) < 0.975, n
+
+
+def test_below_six_heats_nothing_is_trimmed():
+    values = [0.01, -0.02, 0.03, 0.4, 0.0]
+
+    assert stats.difference_of_pairs(values) == stats.trimmed_difference(values)
+    assert stats.trimmed_difference([0.1]) is None
+
+
+def test_one_slow_process_changes_a_ratio_of_heats_little():
+    usual = [0.010, 0.012, 0.008, 0.011, 0.009, 0.010]
+    robust = stats.trimmed_difference([*usual, 0.7])
+
+    assert robust.mean == pytest.approx(0.010, abs=0.001)
+    assert robust.half_width_at_most(0.01)
+    assert not stats.difference_of_pairs([*usual, 0.7]).half_width_at_most(0.1)
+
+
+@pytest.mark.parametrize("outliers", [0.0, 0.1])
+@pytest.mark.parametrize("heats", [6, 10, 15])
+def test_the_interval_of_a_ratio_of_heats_has_95_percent_coverage(heats, outliers):
+    rng, hits, trials = random.Random(3), 0, 3000
+    for _ in range(trials):
+        values = [rng.gauss(0, 0.3 if rng.random() < outliers else 0.01) for _ in range(heats)]
+        low, high = stats.trimmed_difference(values).interval()
+        hits += low <= 0 <= high
+
+    assert 0.93 < hits / trials < 0.985

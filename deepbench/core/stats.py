@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist, mean, median, stdev, variance
 from typing import NamedTuple, TypeVar, cast
 
@@ -184,6 +185,7 @@ def t_p_value(t: float, degrees_of_freedom: float) -> float:
     return _incomplete_beta(degrees_of_freedom / (degrees_of_freedom + t * t), degrees_of_freedom / 2, 0.5)
 
 
+@cache
 def t_critical(degrees_of_freedom: float, level: float = 0.95) -> float:
     """The value that |t| of Student's distribution stays below with probability `level`."""
     low, high = 0.0, 1e6

@@ -63,7 +63,7 @@ DEFAULT = Mode(
     Rounds(3, 5, 0.03, 3.0), Rules(first_call_counts_s=2.0), (6, 15), Rules(most_s=0.4, patience=1, least_slices=30)
 )
 # The fastest sample of a probe counts. Short samples are more often free of other programs.
-PROBE = replace(QUICK.rules, sample_s=0.2e-3, least_samples=30, least_s=0.05, most_s=0.12)
+PROBE = replace(QUICK.rules, sample_s=0.2e-3, least_samples=30, least_s=0.05, most_s=0.12, patience=1)
 RIGOROUS = Mode(
     Rounds(10, 20, 0.005, 120.0),
     Rules(target=0.005, least_samples=50, least_s=0.2, most_s=1.0, warm_up_s=0.3),

@@ -145,7 +145,7 @@ def test_one_slow_process_changes_a_ratio_of_heats_little():
 @pytest.mark.parametrize("outliers", [0.0, 0.1])
 @pytest.mark.parametrize("heats", [6, 10, 15])
 def test_the_interval_of_a_ratio_of_heats_has_95_percent_coverage(heats, outliers):
-    rng, hits, trials = random.Random(3), 0, 3000
+    rng, hits, trials = random.Random(3), 0, 2000
     for _ in range(trials):
         values = [rng.gauss(0, 0.3 if rng.random() < outliers else 0.01) for _ in range(heats)]
         low, high = stats.trimmed_difference(values).interval()

@@ -247,9 +247,10 @@ def test_the_page_about_python_runs(tmp_path, monkeypatch):
     assert (tmp_path / "out.html").exists()
 
 
-def test_the_columns_of_a_frame_keep_the_fields_of_the_problem():
+def test_the_columns_of_a_frame_keep_the_fields_of_the_problem(tmp_path):
     """A column once had the name of a field, `hidden`, and replaced its value."""
-    results = deepbench.load(ROOT / "tests" / "data" / "incomplete" / "epyc-zen3-2vcpu.jsonl")
+    text = "recurrent cell=lstm hidden=8 batch=1 timesteps=2 forward f32 {backend} threads=2"
+    results = deepbench.load(samples.write(tmp_path / "r.jsonl", [samples.measured(text=text)]))
     layers = [s.record for s in results if s.record["op"] == "recurrent"]
 
     assert layers

@@ -16,9 +16,6 @@ from deepbench.core import stats
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.summary import Summary
 
-# Fewer heats give no interval.
-LEAST_HEATS = 2
-
 
 @dataclass(frozen=True)
 class Ratio:

@@ -59,7 +59,8 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
     """What to know before reading a ratio."""
     lines = [ratio_line(*names)]
     if comparison.interleaved:
-        lines.append("Measured in turn, in heats; drift affects both sides alike")
+        met = any(c.a.record["heat"] for c in comparison.cases)
+        lines.append(f"Measured in turn{', in heats' if met else ''}; drift affects both sides alike")
     else:
         lines.append(
             "Measured separately; drift may affect the ratios (run --ab and --against alternate between the sides)"

@@ -169,7 +169,7 @@ def smoke(name, op_name, start):
     library.load = loaded_once(library.load)  # each case opens its backend, and that searches for the library
     # Only the answers matter, not the times.
     timing.RAISE_CLOCKS_S = timing.HOST_MOST_S = timing.CANDIDATE_S = 0.0
-    describe.LEAST_INTERVAL_S = -1.0  # so that nobody waits to learn the load of other programs
+    describe.LEAST_INTERVAL_S = -1.0  # no case waits until the load is known
     timing.FINALISTS = 1
 
     for (direction, kind, chosen), problem in smoke_cases(name, find_op(op_name))[start:]:

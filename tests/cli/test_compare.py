@@ -109,7 +109,7 @@ def test_the_gate_does_not_pass_a_library_that_lost_a_thread(deepbench, tmp_path
     words = ["gemm m=512 n=512 k=512 f32 openblas", "--ab", "threads=2,1", "--rounds", "5", "--quick", "-o", "two"]
     done = deepbench("run", *words)
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert "Measured in turn" in done.stdout
+    assert "Measured in turn, in heats" in done.stdout
     files = [tmp_path / f"two.{side}.jsonl" for side in "ab"]
     assert [5, 5] == [len(records_of(f)) for f in files]
 

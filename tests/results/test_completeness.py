@@ -59,14 +59,5 @@ def test_the_command_lists_what_a_file_lacks(tmp_path):
     assert "- 2 cases have fewer than 3 rounds" in done.stdout
 
 
-def test_the_file_that_was_published_before_was_not_complete():
-    """It had half of its cases, one round each, and two precisions."""
-    found = lacks_of(read_results(ROOT / "tests" / "data" / "incomplete" / "epyc-zen3-2vcpu.jsonl"))
-
-    assert any("planned cases are not measured" in text for text in found)
-    assert any("fewer than 3 rounds" in text for text in found)
-    assert any(text.startswith("no case in bf16") for text in found)
-
-
 def test_every_published_file_is_complete():
     assert {} == {path.name: found for path in PUBLISHED if (found := lacks_of(read_results(path)))}

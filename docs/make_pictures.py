@@ -20,7 +20,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 def main() -> None:
     """Draw a report, the report in dark mode on a phone with a case open, the index of a site, and a comparison."""
-    files = sorted((HERE.parent / "results").glob("*.jsonl"))
+    files = sorted((HERE.parent / "results").glob("*.jsonl*"))
     largest = max(files, key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         data = {"files": [content.of_file(read_results(largest), largest.stem)], "pairs": []}

@@ -15,6 +15,7 @@ from deepbench.core.json_lines import sanitized
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deepbench.machine.doctor import LoadWatch
     from deepbench.report.table import Part, Table
     from deepbench.results.file import ResultFile
     from deepbench.results.fleet import FleetFile
@@ -70,13 +71,17 @@ def print_head(console: Console, file: ResultFile) -> None:
         console.print(f"left out   {damage_text(file.damaged)}", markup=False)
 
 
-def print_load(console: Console) -> None:
-    """One line if other programs use the CPUs now: they will disturb what is measured."""
-    from deepbench.machine.doctor import load_now
+def print_load(console: Console, watch: LoadWatch) -> None:
+    """One line if other programs use the CPUs."""
+    if text := load_text(watch):
+        console.print(f"busy       {text}", style="bold yellow", markup=False)
 
-    if sentence := load_now().sentence:
-        text = f"busy       {sentence}; disturbed times will be marked. Better stop these programs first, or run later."
-        console.print(text, style="bold yellow", markup=False)
+
+def load_text(watch: LoadWatch) -> str | None:
+    """What other programs use, and what that does to measurements; None if they are quiet."""
+    sentence = watch.load().sentence
+    advice = "disturbed times will be marked. Better stop these programs first, or run later."
+    return f"{sentence}; {advice}" if sentence else None
 
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:

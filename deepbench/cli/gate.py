@@ -47,20 +47,25 @@ def gate(
     \b
     Example: deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl --junit gate.xml
     """
+    from deepbench.cli.console import load_text
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
+    from deepbench.machine.doctor import LoadWatch
     from deepbench.report import compare as tables
     from deepbench.results.file import read_results
 
     for output in filter(None, (junit, markdown)):
         require_no_results(Path(output))  # now, and not after measuring again
     allowed, trusted = share("--margin", margin), is_trusted(first, trust)
+    watch = LoadWatch()
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
     comparison = compared(first, second, same, unchecked, skip_damaged, broken=True)
     outcome = gates.judge(comparison, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
     if rerun and flagged:
         say(f"measuring {len(flagged)} flagged case{'s' if len(flagged) > 1 else ''} again")
+        if busy := load_text(watch):
+            say(f"busy: {busy}")
         before, after = (read_results(Path(path), skip_damaged) for path in (first, second))
         again = _measure_again(before, after, flagged, same, unchecked, trusted)
         outcome = gates.after_rerun(outcome, gates.judge(again, allowed))

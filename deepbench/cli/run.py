@@ -28,6 +28,7 @@ from deepbench.core.files import NotWritten
 from deepbench.core.shell import command
 
 if TYPE_CHECKING:
+    from deepbench.machine.doctor import LoadWatch
     from deepbench.measure.session import Options, Session
 
 
@@ -90,17 +91,18 @@ def run(
     """
     from deepbench.api import plan_cases
     from deepbench.core.op import find_op
+    from deepbench.machine.doctor import LoadWatch
     from deepbench.measure.session import Options, Session
     from deepbench.results.file import default_path
 
     check_environment()
-    timeout_s = seconds("--timeout", timeout)
+    timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
     if resume:
         given = [*words, *filter(None, (mode, rounds, energy, hostfile, ab, against, trust, budget, *filters.values()))]
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
         with taking_place(launched(), True) as hosts, Session.resume(Path(output), hosts, timeout_s) as session:
-            return measure_and_print(session, full)
+            return measure_and_print(session, full, watch)
     options = Options(
         mode or "default",
         whole("--rounds", rounds, 1000),
@@ -113,7 +115,7 @@ def run(
     if ab or against:
         if (ab and against) or hostfile or budget or place is not None:
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
-        return _run_sides(words, filters, ab, against, trust, options, output)
+        return _run_sides(words, filters, ab, against, trust, options, output, watch)
     if trust is not None:
         raise BadInput("--trust FILE belongs to --against FILE")
     if hostfile and place is not None:
@@ -126,11 +128,14 @@ def run(
         hosts = hosts_of_file(hostfile) if hostfile else given_hosts
         path = Path(output) if output else default_path(Path(), _stamp())
         with Session.create(path, planned, options.on(hosts)) as session:
-            return measure_and_print(session, full, options.begin)
+            return measure_and_print(session, full, watch, options.begin)
 
 
-def measure_and_print(session: Session, full: bool, begin: float | None = None) -> int:
-    """Measure what the session plans and print the table; the exit code of the command."""
+def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: float | None = None) -> int:
+    """Measure what the session plans and print the table; the exit code of the command.
+
+    `watch` knows what other programs use; it has run while the session was prepared.
+    """
     from deepbench.api import Results
     from deepbench.cli.console import make_console, print_head, print_load
     from deepbench.report.progress import Bar
@@ -138,7 +143,7 @@ def measure_and_print(session: Session, full: bool, begin: float | None = None) 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
     print_head(console, session.file)
-    print_load(console)
+    print_load(console, watch)
     code = 0
     try:
         with Bar(console) as bar, interruptible():
@@ -177,6 +182,7 @@ def _run_sides(
     trust: str | None,
     options: Options,
     output: str | None,
+    watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
     from deepbench.cli.compare import print_comparison
@@ -205,7 +211,7 @@ def _run_sides(
         console.print(
             f"{len(turns.pairs)} cases, {rounds['least']} to {rounds['most']} processes per side", markup=False
         )
-        print_load(console)
+        print_load(console, watch)
         code = 0
         try:
             with Bar(console) as bar, interruptible():

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 
 # The system returns at once from opening a FIFO, and a terminal does not become that of this process.
 SAFELY = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+GZIP_MAGIC = b"\x1f\x8b"
 
 # Characters of a name in a message.
 MOST_OF_NAME = 300
@@ -44,6 +48,37 @@ def open_regular(path: Path, most_bytes: int, wanted: str) -> IO[bytes]:
     if not stat.S_ISREG(facts.st_mode):
         what = "is a folder" if stat.S_ISDIR(facts.st_mode) else "is not a regular file"
     raise BadInput(f"{name} {what}; expected {wanted}")
+
+
+def decompressed(file: IO[bytes], most_bytes: int) -> IO[bytes]:
+    """The content of a file, decompressed if it is one of gzip; a reader that ends after `most_bytes` + 1 bytes.
+
+    Reading raises `OSError` if the compressed data are damaged: some kilobytes may claim to be terabytes.
+    """
+    start = file.read(len(GZIP_MAGIC))
+    file.seek(0)
+    return cast(IO[bytes], io.BufferedReader(_Gzip(file, most_bytes))) if start == GZIP_MAGIC else file
+
+
+class _Gzip(io.RawIOBase):
+    """Decompresses at most so many bytes and one more."""
+
+    def __init__(self, file: IO[bytes], most_bytes: int) -> None:
+        import gzip
+
+        self._file, self._left = gzip.GzipFile(fileobj=file), most_bytes + 1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            content = self._file.read(min(len(buffer), self._left))
+        except (EOFError, zlib.error) as error:
+            raise OSError(errno.EIO, f"its compressed data are damaged or cut off ({error})") from None
+        self._left -= len(content)
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def read_regular(path: Path, most_bytes: int, wanted: str) -> bytes:
@@ -112,6 +147,6 @@ def require_no_results(path: Path) -> None:
     with contextlib.suppress(OSError):
         if path.is_file():
             with open(path, "rb") as file:
-                first = file.readline(LONGEST_HEADER_BYTES)
+                first = decompressed(file, LONGEST_HEADER_BYTES).readline(LONGEST_HEADER_BYTES)
             if HEADER.search(first):
                 raise BadInput(f"{path} is a result file and would be replaced; choose another name for the output")

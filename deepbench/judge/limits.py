@@ -1,7 +1,7 @@
 """What a machine can do at most, and which limit each case is closest to.
 
 A limit is the result of a short probe. There are four kinds: `compute`, the highest rate that any library reaches in a
-precision; `memory`, the rate at which our own loops read a working set of some size; `call`, the fixed cost of a
+precision; `memory`, the rate at which our own loops read a working set of some size, or at which a device copies; `call`, the fixed cost of a
 library's calls; and `threads`, the time of a case with fewer threads. Result files contain them, and earlier runs on a
 machine are remembered, except the last kind.
 
@@ -24,7 +24,7 @@ from deepbench.core.case import RUN_SETTINGS, Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import PRECISIONS
-from deepbench.judge.levels import FASTER_THAN_MEMORY, MEMORY, Levels
+from deepbench.judge.levels import FASTER_THAN_MEMORY, MEMORY, Level, Levels
 from deepbench.machine import remembered
 from deepbench.ops.memory import REPEATABLE, STREAMS
 from deepbench.results.file import ResultFile
@@ -48,6 +48,10 @@ MOST_PROBES, PROBES_WITHIN_S = 5, 60.0
 
 # Bytes per thread that a call of a probe reads at least. The fastest cores read 500 GB/s from their first level.
 PASS_BYTES = 48 * 2**20
+
+# Bytes that are copied within the memory of a device, both arrays together. The largest cache of a device today holds
+# 256 MiB.
+DEVICE_BYTES = 2**30
 
 # Bytes of the numbers and their positions that are gathered: both fit into every first-level cache.
 GATHER_BYTES = 2**14
@@ -138,6 +142,7 @@ class Probe:
             fields |= {"flop_per_s": _rounded(record["flop"] / seconds), "library": version}
         elif self.what == "memory":
             fields = {
+                "device": record["device"],
                 "kind": record["problem"]["kind"],
                 "bytes": size // passes,
                 "bytes_per_s": _rounded(size / seconds),
@@ -212,6 +217,11 @@ def memory_probe(kind: str, size: int, threads: int) -> Probe:
     return Probe("memory", (parse_case(text),))
 
 
+def copy_probe(backend: str) -> Probe:
+    """The probe of a device's memory: copying DEVICE_BYTES / 2, which no cache of a device holds."""
+    return Probe("memory", (parse_case(f"memory kind=copy n={DEVICE_BYTES // 8} forward f32 {backend} threads=1"),))
+
+
 def start_probe(threads: int) -> Probe:
     """The probe of starting the threads and waiting for all of them: a read of two cache lines per thread."""
     return Probe("memory", (parse_case(f"memory kind=read n={32 * threads} forward f32 loops threads={threads}"),))
@@ -250,7 +260,16 @@ def probes_for(cases: Iterable[Case], libraries: Sequence[str], sizes: Sequence[
                 gathering[case.threads] = None
     with_f32 = [(name, device, n) for precision, device, n in sorted(peaks) for name in (F32, precision)]
     reading = dict.fromkeys(n for _, device, n in sorted(peaks) if device == "cpu")
-    return _probes(dict.fromkeys(with_f32), calls, reading, gathering, libraries, sizes)
+    devices = {device for _, device, _ in peaks if device != "cpu"}
+    copying = [name for name in libraries if find_backend(name).device in devices and _copies(name)]
+    return [
+        *_probes(dict.fromkeys(with_f32), calls, reading, gathering, libraries, sizes),
+        *map(copy_probe, copying),
+    ]
+
+
+def _copies(backend: str) -> bool:
+    return find_backend(backend).supports("memory", F32, "forward")
 
 
 def all_probes(threads: Iterable[int], libraries: Sequence[str], sizes: Sequence[int]) -> list[Probe]:
@@ -444,6 +463,7 @@ class Limits:
         self.lines: list[Limit] = []
         self.peaks = Peaks()
         self._levels = Levels((machine or {}).get("caches") or [])
+        self._copies: dict[str, float] = {}
         self._gathers: dict[int, float] = {}
         self._starts: dict[int, float] = {}
         # Without those that other programs disturbed: a cost that was measured too high would explain everything.
@@ -472,6 +492,9 @@ class Limits:
             except BadInput:  # of a later version, or not ours
                 return
             self._times.setdefault(work, {}).setdefault(threads, line["seconds"])
+        elif line["device"] != "cpu":
+            if line["kind"] == "copy" and line["bytes"] >= DEVICE_BYTES:
+                self._copies[line["device"]] = max(line["bytes_per_s"], self._copies.get(line["device"], 0.0))
         elif line["kind"] == "read":  # copy and triad are for people
             if line["bytes"] <= START_BYTES and not disturbed and " passes=" not in line["case"]:
                 self._starts[threads] = min(line["seconds"], self._starts.get(threads, line["seconds"]))
@@ -499,18 +522,22 @@ class Limits:
         """Bytes per second for a working set of `size` bytes: the highest rate of any as large or larger."""
         return self._levels.memory(size, threads)
 
-    def dram(self, threads: int) -> float | None:
-        """Bytes per second of memory itself: of the largest working set that was read."""
-        return self._levels.dram(threads)
+    def dram(self, threads: int, device: str = "cpu") -> float | None:
+        """Bytes per second of memory itself: of the largest working set that was read; None if not measured.
+
+        For other devices than the CPU: of a copy within the device's memory, with reads and writes.
+        """
+        return self._levels.dram(threads) if device == "cpu" else self._copies.get(device)
 
     def level(self, size: int, threads: int) -> str:
         """`L1`, `L2`, `L3` or `memory`: the level that holds a working set of `size` bytes."""
         return self._levels.holding(size, threads)
 
-    def levels(self, threads: int) -> dict[str, float]:
+    def levels(self, threads: int, device: str = "cpu") -> dict[str, float]:
         """Bytes per second of each level of memory that was measured, the fastest level first."""
-        rates = {level.name: level.rate(level.below) for level in self._levels.of(threads)}
-        slowest = self.dram(threads)
+        found = self._levels.of(threads) if device == "cpu" else ()
+        rates = {level.name: level.rate(level.below) for level in found}
+        slowest = self.dram(threads, device)
         if slowest is not None:
             rates[MEMORY] = slowest
         return {name: rate for name, rate in rates.items() if rate is not None}
@@ -574,7 +601,7 @@ class Limits:
         take longer than `time_s`, what the case took, the library has not let all threads work on each step.
         """
         threads, device = r["threads"], r["device"]
-        levels = self._levels.of(threads) if device == "cpu" else ()
+        levels = self._levels.of(threads) if device == "cpu" else self._device_levels(r)
         below = tuple(level.below for level in levels)
         is_cold = r["settings"].get("cache", "hot") != "hot"
         stated = r["notes"].get("algorithm")
@@ -592,7 +619,8 @@ class Limits:
             remark = f"{algorithm} algorithm" if flop != r["least_flop"] else ""
             found["compute"] = Bound(flop / peak, remark)
         for level, count in zip(levels, crossing, strict=True):
-            rate = self.dram(threads) if is_cold and level.name == MEMORY else level.rate(size)
+            is_memory = is_cold and level.name == MEMORY and device == "cpu"
+            rate = self.dram(threads) if is_memory else level.rate(size)
             if count and rate:
                 found[level.name] = Bound(count / rate)
         if demand is None:
@@ -614,6 +642,13 @@ class Limits:
         if op.steps(demand.case) > 1 and found.get("latency", Bound(0.0)).seconds < starts_s <= time_s:
             found["latency"] = Bound(starts_s, f"{op.steps(demand.case)} starts of {threads} threads")
         return found
+
+
+    def _device_levels(self, r: Record) -> tuple[Level, ...]:
+        """The memory of a device, if its rate is known and the size of the cache above it, too."""
+        rate, card = self._copies.get(r["device"]), r["library"] and r["library"].get("card")
+        cache = card.get("cache_bytes") if isinstance(card, dict) else None
+        return (Level(MEMORY, None, cache, ((DEVICE_BYTES, rate),)),) if rate and isinstance(cache, int) else ()
 
 
 def serial_share(slowdown: float, fewer: int, threads: int) -> float:

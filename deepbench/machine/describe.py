@@ -271,24 +271,33 @@ class OtherPrograms:
     The CPUs are an argument because a library that pins its threads reduces the affinity mask of the main thread.
     """
 
-    def __init__(self, allowed: Collection[int]) -> None:
-        self._allowed = allowed
-        self._begin = self._now()
+    def __init__(self, allowed: Collection[int], earlier: OtherPrograms | None = None) -> None:
+        self._allowed, self._earlier = allowed, earlier
+        self._own = self._now()
+
+    def from_now(self) -> OtherPrograms:
+        """The load from now on, or since the beginning of this one while that would be too short."""
+        return OtherPrograms(self._allowed, self)
+
+    @property
+    def _begin(self) -> tuple[float, float, float] | None:
+        too_short = self._own is not None and time.monotonic() - self._own[0] < LEAST_INTERVAL_S
+        return self._earlier._begin if too_short and self._earlier is not None else self._own
 
     def complete(self) -> None:
         """Wait until `cpus` can answer."""
-        if self._begin is not None:
-            time.sleep(max(0.0, LEAST_INTERVAL_S + 1e-3 - (time.monotonic() - self._begin[0])))
+        if (begin := self._begin) is not None:
+            time.sleep(max(0.0, LEAST_INTERVAL_S + 1e-3 - (time.monotonic() - begin[0])))
 
     def cpus(self, rivals_s: float = 0.0) -> float | None:
         """Average number of busy CPUs, such as 0.97; None if unknown or if the interval is too short.
 
         `rivals_s` are the CPU seconds of other processes that are not counted, because they belong to the measurement.
         """
-        end = self._now()
-        if self._begin is None or end is None or end[0] - self._begin[0] < LEAST_INTERVAL_S:
+        begin, end = self._begin, self._now()
+        if begin is None or end is None or end[0] - begin[0] < LEAST_INTERVAL_S:
             return None
-        wall_s, busy_s, own_s = (e - b for e, b in zip(end, self._begin, strict=True))
+        wall_s, busy_s, own_s = (e - b for e, b in zip(end, begin, strict=True))
         return float(f"{max(0.0, busy_s - own_s - rivals_s) / wall_s:.3g}")
 
     def _now(self) -> tuple[float, float, float] | None:

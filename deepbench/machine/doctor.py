@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def examine(root: Path = Path("/"), watch_s: float = WATCH_S) -> list[Finding]:
     return [f for f in findings if f is not None]
 
 
-# How long to watch the CPUs before a run. Ticks are 10 ms, so one CPU has about 30 of them.
+# How long to watch the CPUs before a run, at least. Ticks are 10 ms, so one CPU has about 30 of them.
 LOOK_S = 0.3
 
 
@@ -91,19 +92,38 @@ class Load:
         return " and ".join(parts) or None
 
 
-def load_now(look_s: float = LOOK_S, root: Path = Path("/")) -> Load:
-    """Watch the CPUs that this process may use."""
-    cpus, others = os.sched_getaffinity(0), describe.OtherPrograms(os.sched_getaffinity(0))
-    before = _steal(root, cpus), _group_cpu_s(root), time.process_time(), time.monotonic()
-    time.sleep(look_s)
-    after = _steal(root, cpus), _group_cpu_s(root), time.process_time(), time.monotonic()
-    wall_s, own_s = after[3] - before[3], after[2] - before[2]
-    steal = in_group = None
-    if before[0] is not None and after[0] is not None:
-        steal = (after[0] - before[0]) / os.sysconf("SC_CLK_TCK") / wall_s / len(cpus)
-    if before[1] is not None and after[1] is not None:
-        in_group = max(0.0, after[1] - before[1] - own_s) / wall_s
-    return Load(len(cpus), others.cpus(), steal, describe.cpu_quota(root), in_group)
+class LoadWatch:
+    """Watches the CPUs that this process may use, from construction until `load` is called.
+
+    Work that this process and the children that it waits for do meanwhile does not count, so that the watch costs no
+    time while a run is prepared.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root, self._cpus = root, os.sched_getaffinity(0)
+        self._others = describe.OtherPrograms(self._cpus)
+        self._begin = self._now()
+
+    def load(self, least_s: float = LOOK_S) -> Load:
+        """The load since the beginning; waits until the watch has taken `least_s`."""
+        time.sleep(max(0.0, least_s - (time.monotonic() - self._begin[0])))
+        begin, end = self._begin, self._now()
+        wall_s, own_s, children_s = (end[i] - begin[i] for i in range(3))
+        steal = in_group = None
+        if begin[3] is not None and end[3] is not None:
+            steal = (end[3] - begin[3]) / os.sysconf("SC_CLK_TCK") / wall_s / len(self._cpus)
+        if begin[4] is not None and end[4] is not None:
+            in_group = max(0.0, end[4] - begin[4] - own_s - children_s) / wall_s
+        busy = self._others.cpus(children_s)
+        return Load(len(self._cpus), busy, steal, describe.cpu_quota(self._root), in_group)
+
+    def _now(self) -> tuple[float, float, float, int | None, float | None]:
+        """Seconds of wall time, of this process and of its children; ticks of steal; seconds of the control group."""
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (
+            *(time.monotonic(), time.process_time(), children.ru_utime + children.ru_stime),
+            *(_steal(self._root, self._cpus), _group_cpu_s(self._root)),
+        )
 
 
 def _steal(root: Path, cpus: Collection[int]) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from time import perf_counter
@@ -56,8 +56,8 @@ class Library(Finding):
     """The library as it was loaded."""
 
     facts: records.LibraryFacts
-    allowed_cpus: set[int]
-    """Those of this process before the library pinned its threads."""
+    others: describe.OtherPrograms
+    """The load since before it was loaded, on the CPUs of this process before the library pinned its threads."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _verdict(result: CheckResult | None) -> records.Check | None:
 def open_library(request: Request) -> Library:
     """Load the library, and compare the threads it reports with those of the case."""
     case, backend, warnings = request.case, request.backend, []
-    allowed_cpus = os.sched_getaffinity(0)
+    others = describe.OtherPrograms(os.sched_getaffinity(0))
     facts = cast(records.LibraryFacts, backend.open())
     threads = backend.threads_in_use() if backend.device == "cpu" and not backend.is_group else None
     if threads is not None and threads != case.threads:
@@ -187,7 +187,7 @@ def open_library(request: Request) -> Library:
     if calculates and multipliers and not multipliers & set(describe.instructions()):
         text = f"this CPU has no instructions for arithmetic in {case.precision.name}; the library converts"
         warnings.append(RecordWarning(code="converted", text=text))
-    return Library(facts, allowed_cpus, warnings=warnings)
+    return Library(facts, others, warnings=warnings)
 
 
 # ---- cores and memory
@@ -293,18 +293,17 @@ class FirstCall:
 
     sample: Sample
     others: describe.OtherPrograms
-    """The load of other programs since this call."""
+    """The load of other programs since this call; where that is too short, since the library was loaded."""
     is_typical: bool
     """Whether it took as long as any other: it loaded and touched next to nothing, and no other program ran."""
 
 
-def first_call(prepared: Prepared, allowed_cpus: Collection[int]) -> FirstCall:
-    """Time the very first call, and find out what it did besides its work."""
-    others, loaded, resident = (
-        describe.OtherPrograms(allowed_cpus),
-        describe.shared_libraries(),
-        describe.resident_bytes(),
-    )
+def first_call(prepared: Prepared, earlier: describe.OtherPrograms) -> FirstCall:
+    """Time the very first call, and find out what it did besides its work.
+
+    `earlier` is the load since an earlier time: where the measurement is short, it tells more than none.
+    """
+    others, loaded, resident = earlier.from_now(), describe.shared_libraries(), describe.resident_bytes()
     sample = take_sample(_clock(prepared, prepared.first_timer), 1)
     other_cpus, grown = others.cpus(), describe.resident_bytes() - resident
     extra_s = max(0, grown) / TOUCH_BYTES_PER_S + (LOADING_S if describe.shared_libraries() - loaded else 0.0)

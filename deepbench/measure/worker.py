@@ -105,7 +105,7 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
         phase("prepare")
         findings.prepared = prepared = steps.prepare(request, findings.buffers)
         phase("first call")
-        first = steps.first_call(prepared, findings.library.allowed_cpus)
+        first = steps.first_call(prepared, findings.library.others)
         if request.backend.computes:
             phase("check")
             findings.before = steps.check_result(request, findings.buffers, prepared)

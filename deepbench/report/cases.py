@@ -47,20 +47,22 @@ class Ranking:
 
     @cached_property
     def ratios(self) -> list[Ratio | None]:
-        """For each ranked library: its time over that of the first one; None where both met in too few heats."""
+        """For each ranked library: its time over that of the first one; None where both never met in a heat."""
         return [heats.ratio(self.ranked[0], s) for s in self.ranked]
 
     @property
     def ties(self) -> list[Summary]:
-        """Libraries whose order after the first one is uncertain: by their ratio, else by overlapping intervals."""
-        best = self.ranked[0].estimate if self.ranked else None
-        ties = []
-        for s, ratio in [*zip(self.ranked, self.ratios, strict=True)][1:]:
-            low_s, high_s = s.estimate.low_s if s.estimate else None, best.high_s if best else None
-            overlaps = low_s is not None and high_s is not None and low_s <= high_s
-            if not ratio.is_certain if ratio else overlaps:
-                ties.append(s)
-        return ties
+        """Libraries whose order after the first one is uncertain, by their ratio or else by their times."""
+        rest = [*zip(self.ranked, self.ratios, strict=True)][1:]
+        return [s for s, ratio in rest if not (ratio.is_certain if ratio else _is_slower(s, self.ranked[0]))]
+
+
+def _is_slower(s: Summary, first: Summary) -> bool:
+    """Whether the intervals of two times are apart, and so far if one process alone measured one of them."""
+    low_s, high_s = s.estimate and s.estimate.low_s, first.estimate and first.estimate.high_s
+    overlap = low_s is not None and high_s is not None and low_s <= high_s
+    is_single = s.single_process or first.single_process
+    return not overlap and (not is_single or heats.is_order(s.time_s / first.time_s))
 
 
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
@@ -121,7 +123,8 @@ def _compared(first: Summary, s: Summary, ratio: Ratio | None, tie: bool) -> str
     if first.is_disturbed or s.is_disturbed:
         return f"{units.seconds(s.time_s)} ({'disturbed' if s.is_disturbed else 'no ratio: fastest is disturbed'})"
     words = units.faster_or_slower(ratio.value if ratio else s.time_s / first.time_s)
-    return f"{'≈' * tie}{words}{f' {units.plus_minus(ratio.half_width)}' if ratio else ''}"
+    half = ratio.half_width if ratio else None
+    return f"{'≈' * tie}{words}{f' {units.plus_minus(half)}' if half is not None else ''}"
 
 
 def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = False) -> Table:

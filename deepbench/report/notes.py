@@ -12,8 +12,12 @@ from deepbench.results.summary import Baseline, FewerThreads, Summary
 # A case with a smaller share of undisturbed samples gets a note.
 FEW_UNDISTURBED = 0.25
 
-TIE = Note("tie", "tie", "≈, tie: the intervals overlap, so the order is uncertain.")
-ONE_PROCESS = Note("one_process", "*", "*: one process only; its interval ignores variation between processes.")
+TIE = Note("tie", "tie", "≈, tie: the difference is within the uncertainty, so the order is unknown.")
+ONE_PROCESS = Note(
+    "one_process",
+    "*",
+    "*: one process only; its interval ignores variation between processes. Below 10 %, two such times give no order.",
+)
 GROUP_BANDWIDTH = Note("bus_bandwidth", "", "bus GB/s: bus bandwidth as nccl-tests defines it.")
 
 MORE_RANKS = Note(

@@ -32,7 +32,7 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     threads = max(s.record["threads"] for s in fastest)
     precisions = dict.fromkeys(s.record["precision"] for s in fastest)
     peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads))}
-    dram = known.dram(threads) if device == "cpu" else None
+    dram = known.dram(threads, device)
     low, high = min(x for x, _, _ in points) / 1.5, max(x for x, _, _ in points) * 1.5
     rates = [rate for _, rate, _ in points]
     bottom, top = min(rates) / 1.5, max([*peaks.values(), *rates]) * 1.3

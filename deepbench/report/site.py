@@ -20,7 +20,7 @@ from deepbench.core.json_lines import from_line, to_bytes
 from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
 from deepbench.results import published
-from deepbench.results.file import damage_text, lines_of, read_results
+from deepbench.results.file import GZIP, JSONL, damage_text, lines_of, read_results, title_of
 
 INDEX = "index.json"
 STATE = ".state"
@@ -112,7 +112,8 @@ def _build(
     how = "without damaged lines" if skip_damaged else ""
     version = hashlib.sha256("".join([VERSION, how, *sources.values()]).encode()).hexdigest()[:16]
     cached = {path.stem: path for path in (out / STATE).glob("*.json")}
-    files = sorted(path for path in folder.rglob("*.jsonl") if out not in path.parents)
+    found = (path for end in (JSONL, JSONL + GZIP) for path in folder.rglob(f"*{end}"))
+    files = sorted(path for path in found if out not in path.parents)
     machines = published.machines() if with_published else []
     total, built = len(files) + len(machines), Built()
     digests: dict[str, dict[str, Any]] = {}
@@ -121,7 +122,7 @@ def _build(
             stamp = f"{version} {path.stat().st_size} {path.stat().st_mtime_ns}"
             digest = _unchanged(cached.get(name), stamp)
             if digest is None:
-                title = path.relative_to(folder).with_suffix("").as_posix()
+                title = title_of(path.relative_to(folder))
                 file = read_results(path, skip_damaged)
                 if file.damaged:
                     built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
@@ -173,10 +174,11 @@ def _names(folder: Path, files: Iterable[Path]) -> dict[Path, str]:
     names: dict[Path, str] = {}
     used = {_slug(machine) for machine in published.machines()}
     for path in files:
-        text = path.relative_to(folder).with_suffix("").as_posix()
+        text = title_of(path.relative_to(folder))
         name = _slug(text)
         if name in used or name != text:  # the hash of the path keeps names stable when other files come and go
-            name = f"{name}-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:8]}"
+            whole = path.relative_to(folder).as_posix().encode(errors="surrogateescape")
+            name = f"{name}-{hashlib.sha256(whole).hexdigest()[:8]}"
         used.add(name)
         names[path] = name
     return names

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import geometric_mean
 
 from deepbench.core import units
+from deepbench.core.op import find_op
+from deepbench.plan.suites import read_suite, suite_files
 from deepbench.report.cases import rankings
 from deepbench.report.notes import disturbed_sentences
 from deepbench.report.table import Cell, Column, Table, number
@@ -65,8 +68,8 @@ def by_application(
     ]
     notes = [
         *disturbed_sentences([s for s in times.values() if s is not None]),
-        f"sum over: kernels with a time, of those that this file lists for the application in any precision; each with "
-        f"the fastest library of {_choices(summaries)}.",
+        f"sum over: kernels with a time, of those that the suite lists for the application; each with the fastest "
+        f"library of {_choices(summaries)}.",
         "time: sum over these kernels, one call each; not the time of a whole network.",
     ]
     if len(whole) < len(kinds):
@@ -92,25 +95,42 @@ def _coverage(row: Mapping[str, Cell]) -> str:
     return f"{row['measured']} of {row['kernels']} kernels{disturbed}"
 
 
+_Pass = tuple[str, int, bool]
+"""Operation, row of the suite, and whether it is the forward pass."""
+
+
 def _missing_kernels(
     kinds: Mapping[tuple[str, str, str, int], Mapping[_Kernel, Summary | None]],
 ) -> dict[tuple[str, str, str, int], int]:
-    """How many kernels a kind lacks that its application has in another precision or number of threads.
+    """How many kernels a kind lacks that its suite lists, or that the file has in another precision.
 
-    No library may offer an operation in 8 bits. Then the file has no case of it, and the sum would look whole.
+    No library may offer an operation in 8 bits, or the run was of one operation only. Then the file has no case of
+    the others, and the sum would look whole.
     """
     # By suite and application: the kernels of each pass over a row. One call for both gradients may stand for two.
-    passes: dict[tuple[str, str], dict[tuple[str, int, bool], int]] = {}
-    of_kind: dict[tuple[str, str, str, int], Counter[tuple[str, int, bool]]] = {}
+    passes: dict[tuple[str, str], dict[_Pass, int]] = {}
+    of_kind: dict[tuple[str, str, str, int], Counter[_Pass]] = {}
     for kind, kernels in kinds.items():
         of_kind[kind] = counts = Counter((k.op, k.row, k.direction == "forward") for k in kernels)
-        known = passes.setdefault(kind[:2], {})
+        known = passes.setdefault(kind[:2], dict.fromkeys(_passes_of_suite(kind[0]).get(kind[1], ()), 1))
         for key, count in counts.items():
             known[key] = min(count, known.get(key, count))
     return {
         kind: sum(count for key, count in passes[kind[:2]].items() if key not in counts)
         for kind, counts in of_kind.items()
     }
+
+
+@cache
+def _passes_of_suite(name: str) -> dict[str, set[_Pass]]:
+    """By application: what training or inference needs of a suite of this version; nothing of other suites."""
+    passes: dict[str, set[_Pass]] = {}
+    for entry in read_suite(name) if name in suite_files() else ():
+        op, direction, source = find_op(entry.pattern.op), entry.pattern.direction, entry.source
+        if source and source["application"] and source.get("needed", True) and not op.is_group:
+            kernel = op.name, source["row"], (direction or "forward") == "forward"
+            passes.setdefault(source["application"], set()).add(kernel)
+    return passes
 
 
 def _shares_by_op(fastest: Mapping[_Kernel, Summary]) -> str | None:

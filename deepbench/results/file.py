@@ -1,5 +1,7 @@
 """Result files: JSON Lines, one file per run. Each line is appended and flushed as soon as it is known.
 
+Files that gzip compressed (`.jsonl.gz`) are read like others, but not continued.
+
 A result file may come from anyone: each line is compared with its checksum, parsed as strict JSON and checked against
 the schema, and nothing in it is executed.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from deepbench.core.errors import BadInput
-from deepbench.core.files import SAFELY, NotWritten, open_regular
+from deepbench.core.files import GZIP_MAGIC, SAFELY, NotWritten, decompressed, open_regular
 from deepbench.core.json_lines import (
     from_line,
     printable,
@@ -35,6 +38,9 @@ from deepbench.results.work import by_case
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
+
+# How the names of files with results end.
+JSONL, GZIP = ".jsonl", ".gz"
 
 WANTED = "a result file that `deepbench run` wrote"
 
@@ -82,6 +88,11 @@ class ResultFile:
         return f"INCOMPLETE: {'; '.join(parts)}" if parts else None
 
 
+def title_of(path: Path) -> str:
+    """The path without the ending of a result file: `results/mine.jsonl.gz` → `results/mine`."""
+    return path.as_posix().removesuffix(GZIP).removesuffix(JSONL)
+
+
 class Store:
     """A result file opened for appending by one process at a time."""
 
@@ -93,6 +104,8 @@ class Store:
     @classmethod
     def create(cls, path: Path, header: Mapping[str, Any]) -> Store:
         """A new file with its header; `BadInput` if it exists or cannot be created."""
+        if path.suffix == GZIP:
+            raise BadInput(f"{path}: results are written uncompressed, as they come; leave out {GZIP}")
         try:
             file = open(path, "xb", buffering=0)  # noqa: SIM115  (closed by `close`)
         except FileExistsError:
@@ -113,7 +126,9 @@ class Store:
     @classmethod
     def reopen(cls, path: Path) -> Store:
         """Lock an existing file. Read it only after that, then call `append_after`."""
-        open_regular(path, LARGEST_FILE_BYTES, WANTED).close()
+        with open_regular(path, LARGEST_FILE_BYTES, WANTED) as compressed:
+            if compressed.read(len(GZIP_MAGIC)) == GZIP_MAGIC:
+                raise BadInput(f"{path} is compressed, so nothing can be appended; first: gunzip {shlex.quote(str(path))}")
         try:
             file = open(os.open(path, os.O_RDWR | SAFELY), "r+b", buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -230,12 +245,17 @@ def damage_text(numbers: Collection[int]) -> str:
 
 
 def file_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file; `BadInput` if it cannot be read or is too large for a result file."""
+    """The lines of a file, which may be compressed; `BadInput` if it cannot be read or is too large."""
     with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise BadInput(f"{printable(str(path))} is empty; expected {WANTED}")
         try:
-            yield from file
+            size = 0
+            for line in decompressed(file, LARGEST_FILE_BYTES):
+                size += len(line)
+                if size > LARGEST_FILE_BYTES:
+                    raise BadInput(f"{printable(str(path))} has more than {LARGEST_FILE_BYTES} bytes; expected {WANTED}")
+                yield line
         except OSError as error:
             raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}") from None
 

@@ -109,11 +109,11 @@ def _op_fields(
 def read_limit(line: dict[str, Any]) -> Limit | None:
     """The limit in a valid line of a result file; None for a header or a record.
 
-    Earlier versions wrote compute limits as `roof`, or as `limit` without a device.
+    Earlier versions wrote compute limits as `roof`, and compute and memory limits without a device.
     """
     if "roof" in line:
         line = {"limit": {"what": "compute", **{name: line["roof"][name] for name in ROOF if name in line["roof"]}}}
     limit: Limit | None = line.get("limit")
-    if limit and limit["what"] == "compute":
+    if limit and (limit["what"] == "compute" or limit["what"] == "memory"):
         limit.setdefault("device", "cpu")
     return limit

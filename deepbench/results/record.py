@@ -324,6 +324,7 @@ class MemoryLimit(_LimitLine):
     """The rate at which a working set of some size is read, copied or combined."""
 
     what: Literal["memory"]
+    device: Device
     kind: Literal["read", "gather", "copy", "triad"]
     bytes: int
     """The working set. With several passes per call (`case`), each pass reads all of it."""

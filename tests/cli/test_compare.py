@@ -75,8 +75,9 @@ def test_a_run_ends_within_its_budget(deepbench, tmp_path):
     assert 0 == done.returncode, done.stderr
     assert 3 < took < 7, took
     rounds = Counter(r["case"] for r in records_of(tmp_path / "out.jsonl"))
-    # All cases take equally long, so each is measured once before any is measured twice.
-    assert len(cases) == len(rounds) or 1 == max(rounds.values())
+    # Each case is measured once before any is measured twice. Only at the very end may a case that took less than
+    # estimated fit into the time left, where no unmeasured one does.
+    assert len(cases) == len(rounds) or rounds.total() - len(rounds) <= 2
 
 
 @pytest.mark.parametrize(

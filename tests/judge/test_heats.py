@@ -61,6 +61,17 @@ def test_rivals_without_heats_have_no_ratio():
     assert heats.ratio(a, b) is None
 
 
+@pytest.mark.parametrize(("time_s", "is_certain"), [(1.07, False), (0.95, False), (1.2, True), (0.8, True)])
+def test_one_heat_has_a_ratio_without_an_interval(time_s, is_certain):
+    """Equal libraries differ by some percent from process to process, however exactly each was measured."""
+    a, b = summarize([*in_heats("mkl", [[1.0] * 9]), *in_heats("onednn", [[time_s] * 9])])
+    ratio = heats.ratio(a, b)
+
+    assert pytest.approx(time_s) == ratio.value
+    assert (None, None, None) == (ratio.low, ratio.high, ratio.half_width)
+    assert is_certain == ratio.is_certain
+
+
 def test_the_interval_comes_from_the_heats():
     a = in_heats("mkl", [[1.0] * 9] * 3)
     b = in_heats("onednn", [[1.1] * 9, [1.2] * 9, [1.3] * 9])

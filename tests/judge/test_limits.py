@@ -27,7 +27,7 @@ def line(**values):
 # 100 GB/s from the first level, 50, 20, and 10 from memory; an answer of MKL takes a microsecond.
 LINES = [
     *(
-        line(what="memory", kind="read", bytes=size, bytes_per_s=rate, seconds=1e-3)
+        line(what="memory", device="cpu", kind="read", bytes=size, bytes_per_s=rate, seconds=1e-3)
         for size, rate in ((2**14, 1e11), (2**18, 5e10), (2**24, 2e10), (2**29, 1e10))
     ),
     line(what="call", backend="mkl", library="MKL 1", seconds=1e-6, case=f"{limits.SHORTEST_CALL}mkl threads=1"),
@@ -132,6 +132,44 @@ def test_threads_that_gain_nothing_explain_what_no_other_limit_does():
     assert "unexplained" == limit(130e-6, disturbed=True).name
 
 
+def on_a_card(text, seconds, cache_bytes=50 * 2**20):
+    record = samples.measured("cublas", seconds, text=text)
+    return {**record, "library": {**record["library"], "card": {"cache_bytes": cache_bytes}}}
+
+
+COPY = line(what="memory", device="cuda", kind="copy", bytes=limits.DEVICE_BYTES, bytes_per_s=2e12, seconds=5e-4)
+CARD_PEAK = {**samples.peak(5e13), "device": "cuda"}
+
+
+@pytest.mark.parametrize(("n", "name"), [(1, "memory"), (4096, "compute")])
+def test_a_device_has_a_memory_limit(n, name):
+    """A matrix-vector product of 256 MiB of weights takes 134 µs at 2 TB/s."""
+    text = f"gemm m=8192 n={n} k=8192 a_t=0 b_t=0 forward f32 cublas threads=1"
+    best = max((8192 * 8192 + 2 * 8192 * n) * 4 / 2e12, 2 * 8192 * 8192 * n / 5e13)
+    summaries = summary.summarize([on_a_card(text, best / 0.9)])
+    limit = learned([COPY, CARD_PEAK], summaries, {}).nearest(summaries[0])
+
+    assert name == limit.name, limit.evidence
+    assert pytest.approx(0.9, abs=0.02) == limit.share
+
+
+@pytest.mark.parametrize("cache_bytes", [2**30, None])
+def test_data_that_the_cache_of_a_device_may_hold_have_no_memory_limit(cache_bytes):
+    text = "gemm m=8192 n=1 k=8192 a_t=0 b_t=0 forward f32 cublas threads=1"
+    summaries = summary.summarize([on_a_card(text, 2e-4, cache_bytes)])
+    limit = learned([COPY, CARD_PEAK], summaries, {}).nearest(summaries[0])
+
+    assert limits.UNEXPLAINED == limit.name
+    assert "memory" not in limit.evidence
+
+
+def test_a_run_on_a_device_measures_its_memory():
+    case = parse_case("gemm m=64 n=64 k=64 f32 cublas threads=1")
+    copies = [p for p in limits.probes_for([case], ["cublas", "cudart", "mkl", "loops"]) if p.what == "memory"]
+
+    assert [f"memory kind=copy n={2**27} forward f32 cudart threads=1"] == [c.text for p in copies for c in p.cases]
+
+
 def test_where_memory_is_the_limit_more_threads_cannot_help():
     text = GEMM.format(20000, 1, 20000, "").replace("threads=1", "threads=2")
     two = [{**entry, "threads": 2} for entry in LINES[:-1]]
@@ -176,7 +214,7 @@ def test_evidence_says_that_only_disturbed_probes_of_memory_are_known():
 
 def test_threads_wait_for_each_other_in_every_step():
     text = LSTM.format(64, 100).replace("threads=1", "threads=2")
-    start = line(what="memory", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64")
+    start = line(what="memory", device="cpu", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64")
     lines = [{**entry, "threads": 2} for entry in [*LINES, start]]
 
     assert "latency 80 %" == str(nearest(text, 250e-6, peaks=(), lines=lines))
@@ -195,7 +233,7 @@ def test_a_long_first_call_that_was_stopped_often_was_not_alone(switches, crowde
 
 def test_gathers_are_slower_than_reading():
     text = "sparse_gemm m=1000 n=4 k=1000 sparsity=90 forward f32 mkl threads=1"  # 400,000 gathers
-    gather = line(what="memory", kind="gather", bytes=2**14, bytes_per_s=8e9, seconds=1e-3)
+    gather = line(what="memory", device="cpu", kind="gather", bytes=2**14, bytes_per_s=8e9, seconds=1e-3)
     limit = nearest(text, 500e-6, lines=[*LINES, gather])
 
     assert ("L1", 0.8) == (limit.name, pytest.approx(limit.share, abs=0.01))

@@ -1,11 +1,13 @@
 """Findings about machines that are simulated with files."""
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
-from deepbench.machine import doctor
+from deepbench.machine import describe, doctor
 
 STAT = "cpu  100 0 0 {idle} 0 0 0 {steal}\n"
 
@@ -117,7 +119,7 @@ def test_other_programs_are_named_before_a_run(load, words):
 def test_a_busy_program_is_seen():
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     try:
-        load = doctor.load_now(0.5)
+        load = doctor.LoadWatch().load(0.5)
     finally:
         for process in busy:
             process.kill()
@@ -125,6 +127,25 @@ def test_a_busy_program_is_seen():
 
     assert load.busy_cpus > 0.5
     assert "other programs use" in load.sentence or load.cpus > 20
+
+
+def test_the_work_of_finished_children_is_not_load():
+    everything, watch = describe.OtherPrograms(os.sched_getaffinity(0)), doctor.LoadWatch()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.4: pass"], check=True)
+
+    assert everything.cpus() - watch.load(0.0).busy_cpus > 0.2
+
+
+def test_a_short_measurement_takes_the_load_since_an_earlier_time():
+    earlier = describe.OtherPrograms(os.sched_getaffinity(0))
+    assert earlier.from_now().cpus() is None
+    time.sleep(describe.LEAST_INTERVAL_S)
+    begin = time.monotonic()
+    later = earlier.from_now()
+    later.complete()
+
+    assert later.cpus() is not None
+    assert time.monotonic() - begin < describe.LEAST_INTERVAL_S
 
 
 def test_steal_and_the_time_of_a_control_group_are_read(machine):

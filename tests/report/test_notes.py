@@ -134,7 +134,7 @@ def test_the_table_of_bandwidths_shows_the_higher_one():
     size = roofs.FINE[-1]
     lines = [
         {
-            **{"what": "memory", "kind": "read", "bytes": size, "bytes_per_s": rate, "threads": n},
+            **{"what": "memory", "device": "cpu", "kind": "read", "bytes": size, "bytes_per_s": rate, "threads": n},
             **{"seconds": size / rate, "case": f"memory kind=read n={size // 4} forward f32 loops threads={n}"},
         }
         for n, rate in ((1, 2e10), (2, 1e10))

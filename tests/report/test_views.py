@@ -218,6 +218,32 @@ def test_a_sum_over_some_kernels_says_so_and_has_no_share_and_no_price():
     assert table.csv().splitlines()[0].endswith(",kernels,measured,disturbed")
 
 
+def test_kernels_of_the_suite_that_the_file_lacks_count_as_missing():
+    """A run of one operation: the suite lists convolutions and recurrent layers of this application, too."""
+    gemm = GEMM.format(kind="f32", backend="mkl")
+    row = applications([record_of(gemm, 1e-3, [source("Speech Recognition")])])["Speech Recognition"]
+
+    assert (1, None) == (row["measured"], row["share"])
+    assert row["kernels"] > 50
+    assert f"1 of {row['kernels']} kernels" == row["coverage"]
+
+
+def test_one_process_each_shows_an_order_only_where_the_times_differ_by_ten_percent():
+    def others(second_s, rounds=1):
+        times = {"mkl": 1e-3, "onednn": second_s}
+        records = [
+            {**record_of(GEMM.format(kind="f32", backend=name), time_s), "round": number}
+            for name, time_s in times.items()
+            for number in range(1, rounds + 1)
+        ]
+        (ranking,) = cases.rankings(summarize(records))
+        return [s.record["backend"] for s in ranking.ties]
+
+    assert ["onednn"] == others(1.05e-3)
+    assert [] == others(1.15e-3)
+    assert [] == others(1.05e-3, rounds=3)
+
+
 def test_the_share_of_an_application_needs_all_sums_of_its_suite():
     records = [
         record_of(GEMM.format(kind="f32", backend="mkl"), 3e-3, [source("Speech")]),

@@ -7,7 +7,7 @@ from deepbench.results.file import read_results
 from tests import samples
 from tests.conftest import ROOT, run_command
 
-PUBLISHED = sorted((ROOT / "results").glob("*.jsonl"))
+PUBLISHED = sorted((ROOT / "results").glob("*.jsonl*"))
 GEMM = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward {} openblas threads=1"
 MACHINE = {
     **{"cpu": "A CPU", "cores_allowed": 2, "memory_bytes": 2**34, "caches": [{"level": 1, "bytes": 2**15}]},

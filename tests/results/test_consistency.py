@@ -177,7 +177,7 @@ def test_a_rate_above_the_peak_of_the_card_is_inconsistent():
 
 @pytest.mark.parametrize(
     "path",
-    sorted([*(ROOT / "results").glob("*.jsonl"), *(ROOT / "tests" / "data").glob("*.jsonl")]),
+    sorted([*(ROOT / "results").glob("*.jsonl*"), *(ROOT / "tests" / "data").glob("*.jsonl")]),
     ids=lambda p: p.name,
 )
 def test_every_record_that_was_measured_is_consistent(path):

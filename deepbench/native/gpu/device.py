@@ -87,11 +87,10 @@ class Gpu(Runtime):
         return None if self.function(name)(text, size, self.number) else text.value.decode(errors="replace")
 
     def _version(self, name: str) -> str | None:
-        """`13000` → `13.0`."""
+        """`13000` → `13.0`; None if the function fails."""
         value = ctypes.c_int()
-        if self.function(name)(ctypes.byref(value)):
-            return None
-        return f"{value.value // 1000}.{value.value % 1000 // 10}"
+        failed = self.function(name)(ctypes.byref(value))
+        return None if failed else self.vendor.runtime_version(value.value)
 
 
 @cache

@@ -59,6 +59,10 @@ class Cuda:
         """The exported name of a function in the table."""
         return name
 
+    def runtime_version(self, number: int) -> str:
+        """`13000` → `13.0`: CUDART_VERSION of cuda_runtime_api.h; the driver's versions have the same form."""
+        return f"{number // 1000}.{number % 1000 // 10}"
+
     # By library: the function that describes a status; and the statuses for "out of memory" and "not supported".
     STATUS_TEXT: ClassVar[dict[str, str]] = {
         "runtime": "cudaGetErrorString",
@@ -82,7 +86,7 @@ class Cuda:
     R_8F_E4M3, R_8F_E5M2 = 28, 29
 
     # driver_types.h
-    TO_DEVICE, TO_HOST = 1, 2
+    TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
     STREAM_NON_BLOCKING, HOST_MAPPED, CAPTURE_RELAXED = 1, 2, 2
     WAIT_VALUE_GEQ = 0
     WAIT_MASK: ClassVar[tuple[int, ...]] = ()
@@ -165,6 +169,10 @@ class Hip(Cuda):
             if name.startswith(cuda):
                 return hip + name.removeprefix(cuda).removesuffix("_v2")
         return name
+
+    def runtime_version(self, number: int) -> str:
+        """`60342134` → `6.3.42134`: HIP_VERSION of hip_version.h."""
+        return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
 
     # hipStreamWaitValue32 also takes a mask; hipblasLtGetVersion takes a handle and an address.
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {"cuStreamWaitValue32_v2": "ppiii", "cublasLtGetVersion": "pp"}

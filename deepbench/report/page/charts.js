@@ -335,7 +335,7 @@ const CHARTS = [
     title: "Fastest library by problem",
     text:
       "Each point is a problem; its color and symbol show the fastest library. The table marks ties, where " +
-      "confidence intervals overlap.",
+      "the difference is within the uncertainty.",
     choices(rows) {
       const winners = new Map(),
         competitors = new Map();

@@ -199,7 +199,7 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
         records = (s.record for s in ranked if (s.record["device"], s.record["threads"]) == (device, threads))
         precisions = dict.fromkeys(r["precision"] for r in records if r["flop"])
         peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads)) is not None}
-        memory = known.levels(threads) if device == "cpu" else {}
+        memory = known.levels(threads, device)
         rows.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory})
     return rows
 
@@ -268,7 +268,7 @@ def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, severa
         return None
     rates = _listed([f"{_rate(rate)} in {p}" for p, (rate, _) in best.items()])
     _, top = max(best.values(), key=itemgetter(0))
-    memory = known.dram(max(s.record["threads"] for s in on_device)) if device == "cpu" else None
+    memory = known.dram(max(s.record["threads"] for s in on_device), device)
     bandwidth = f"; memory bandwidth {units.bytes_per_s(memory)} GB/s" if memory else ""
     where = "" if not several else " on the CPU" if device == "cpu" else " on the GPU"
     what = " of matrix products" if products else ""
@@ -280,11 +280,13 @@ def _rate(rate: float) -> str:
 
 
 def _fastest_libraries(groups: Sequence[Ranking]) -> str | None:
+    """Who wins how often. Where the fastest one has a tie, nobody does."""
     wins: dict[str, Counter[str]] = {}
     for group in groups:
         if len({s.record["backend"] for s in group.ranked}) > 1:
             best = group.ranked[0].record
-            wins.setdefault(best["op"], Counter())[best["library_title"]] += 1
+            winner = "undecided" if group.ties else best["library_title"]
+            wins.setdefault(best["op"], Counter())[winner] += 1
     if not wins:
         return None
     parts = [f"{op}: {', '.join(f'{name} {count}' for name, count in c.most_common())}" for op, c in wins.items()]

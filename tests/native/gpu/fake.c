@@ -143,8 +143,13 @@ int RT(GetDeviceCount)(int *count) { *count = cards(); return fails(__func__); }
 int RT(SetDevice)(int device) { return device < 0 || device >= cards(); }
 const char *RT(GetErrorString)(int status) { return status == 100 ? "no device is detected" : "an error of the fake"; }
 int RT(GetLastError)(void) { return 0; }
-int RT(DriverGetVersion)(int *version) { *version = 13000; return 0; }
-int RT(RuntimeGetVersion)(int *version) { *version = 13000; return 0; }
+#ifdef HIP
+#define VERSION 60342134
+#else
+#define VERSION 13000
+#endif
+int RT(DriverGetVersion)(int *version) { *version = VERSION; return 0; }
+int RT(RuntimeGetVersion)(int *version) { *version = VERSION; return 0; }
 int RT(DeviceGetPCIBusId)(char *text, int length, int device)
 {
     snprintf(text, length, "0000:3B:00.0");

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
     from deepbench.judge.limits import Limits
     from deepbench.measure.session import Progress, Session
+    from deepbench.report.sections import Sections
     from deepbench.report.table import Table
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
@@ -301,11 +302,12 @@ class Results:
             )
         return [list(r["measurement"]["samples_s"]) for r in chosen[0].rounds if r["measurement"]]
 
-    def table(self, full: bool = False) -> Table:
-        """The table that the command prints: one row per problem, or with `full` one row per library."""
-        from deepbench.report import cases as tables
+    def table(self, full: bool = False) -> Sections | Table:
+        """What the command prints: a section per operation with one row per problem; `full`: one row per library."""
+        from deepbench.report.cases import library_table
+        from deepbench.report.sections import sections
 
-        return (tables.library_table if full else tables.fastest_table)(self.summaries, self.limits)
+        return (library_table if full else sections)(self.summaries, self.limits)
 
     def fastest(self, op: str | None = None) -> Table:
         """Libraries ranked by problem, fastest first, with 95 % confidence intervals; of one operation or of all."""

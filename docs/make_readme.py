@@ -3,9 +3,11 @@
 The tests compare the sample in the README with what this script would write.
 """
 
+import io
 import sys
-from dataclasses import replace
 from pathlib import Path
+
+from rich.console import Console
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -13,22 +15,21 @@ sys.path.insert(0, str(ROOT))
 RESULTS = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 BEGIN, END = "<!-- Sample: docs/make_readme.py writes it. -->", "<!-- End of sample. -->"
 
-# A few of the cases of that file, and the columns that fit the width of a page.
+# A few of the cases of that file.
 PROBLEMS = ("5124 × 700 × 2048 NN", "35 × 700 × 2048 NN", "7680 × 1 × 2560 NN", "128 × 1 × 1024 NN")
-COLUMNS = ("problem", "precision", "fastest", "time", "±", "TFLOP/s", "% of peak", "others")
 
 
 def sample() -> str:
-    """Machine and table, as `deepbench show` prints them where the terminal is wide."""
+    """Machine and table, as `deepbench show` prints them in 100 columns."""
     from deepbench.api import load
-    from deepbench.report.cases import fastest_table
+    from deepbench.report.sections import sections
 
     results = load(RESULTS)
     chosen = [s for s in results.summaries if s.problem_title in PROBLEMS]
-    table = fastest_table(chosen, results.limits)
-    table = replace(table, columns=[c for c in table.columns if c.name in COLUMNS], notes=())
+    text = io.StringIO()
+    sections(chosen, results.limits).print(Console(file=text, width=100, force_terminal=True, color_system=None))
     machine = results.header["machine"]
-    return f"{machine['cpu']}, {machine['cores_allowed']} cores\n\n{table}"
+    return f"{machine['cpu']}, {machine['cores_allowed']} cores\n\n{text.getvalue()}"
 
 
 def readme() -> str:

@@ -64,7 +64,7 @@ def _compare_published(first: str, second: str | None, among_all: bool, form: st
 
     if (second is None) != among_all:
         raise BadInput("compare wants two files, a file and a published machine, or a file and --all")
-    if second is not None and ("/" in second or second.endswith(".jsonl")):
+    if second is not None and ("/" in second or second.endswith((".jsonl", ".jsonl.gz"))):
         raise BadInput(f"{second} does not exist; wanted a result file, or a machine of deepbench published list")
     machine = published.find(second) if second is not None else None
     name, results = printable(Path(first).name), load(first, skip_damaged=skip_damaged)

@@ -1,9 +1,9 @@
 """What a machine can do at most, and which limit each case is closest to.
 
 A limit is the result of a short probe. There are four kinds: `compute`, the highest rate that any library reaches in a
-precision; `memory`, the rate at which our own loops read a working set of some size, or at which a device copies; `call`, the fixed cost of a
-library's calls; and `threads`, the time of a case with fewer threads. Result files contain them, and earlier runs on a
-machine are remembered, except the last kind.
+precision; `memory`, the rate at which our own loops read a working set of some size, or at which a device copies;
+`call`, the fixed cost of a library's calls; and `threads`, the time of a case with fewer threads. Result files contain
+them, and earlier runs on a machine are remembered, except the last kind.
 
 Compute and memory limits form the roofline of Williams, Waterman, Patterson (CACM 2009). A rate above the measured peak
 is an error: the kernel did not do the work, or the clock was wrong.
@@ -77,6 +77,10 @@ EXPLAINS, UNEXPLAINED = 0.5, "unexplained"
 # A case that takes longer than this is not measured again with one thread.
 LONGEST_QUESTION_S = 0.25
 
+# The name of the limit where a library spends more time on converting layouts than on anything else, and the note of a
+# record with the seconds of the conversions in a call.
+CONVERSION, CONVERSION_NOTE = "conversion", "conversion_s"
+
 # Reading so few bytes in one call takes the time that threads need to start and to wait for each other.
 START_BYTES = 2**14
 
@@ -87,7 +91,7 @@ BYTES_PER_GATHER = 8
 SHORTEST_CALL = "gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 "
 
 # What evidence calls a limit, if not by its name.
-EVIDENCE = {"latency": "call overhead"}
+EVIDENCE = {"latency": "call overhead", CONVERSION: "layout conversions"}
 ABOVE_REMARK = "the probe of this limit was slower"
 
 
@@ -380,9 +384,9 @@ class NearestLimit:
     """The limit that a case is closest to."""
 
     nearest: str
-    """`compute`, `memory`, `L1`, `L2`, `L3` (the level that the data come from), `latency` or `parallelism`.
+    """`compute`, `latency`, `parallelism`, `conversion`, or the level of the data: `memory`, `L1`, `L2`, `L3`.
 
-    `latency` is the fixed cost of a call and of its dependent steps.
+    `latency` is the fixed cost of a call and of its dependent steps, `conversion` the time of layout conversions.
     """
     share: float
     """The time that the case would take at this limit, divided by its time; above 1 it is faster than the limit.
@@ -623,6 +627,7 @@ class Limits:
             rate = self.dram(threads) if is_memory else level.rate(size)
             if count and rate:
                 found[level.name] = Bound(count / rate)
+        found = _with_conversions(found, r, time_s)
         if demand is None:
             return found
         gather_rate = self.gathers(threads) if device == "cpu" else None
@@ -643,12 +648,33 @@ class Limits:
             found["latency"] = Bound(starts_s, f"{op.steps(demand.case)} starts of {threads} threads")
         return found
 
-
     def _device_levels(self, r: Record) -> tuple[Level, ...]:
         """The memory of a device, if its rate is known and the size of the cache above it, too."""
         rate, card = self._copies.get(r["device"]), r["library"] and r["library"].get("card")
         cache = card.get("cache_bytes") if isinstance(card, dict) else None
         return (Level(MEMORY, None, cache, ((DEVICE_BYTES, rate),)),) if rate and isinstance(cache, int) else ()
+
+
+def _with_conversions(bounds: Mapping[str, Bound], r: Record, time_s: float) -> dict[str, Bound]:
+    """The bounds of the kernel alone, with the time of the layout conversions that the library makes in each call.
+
+    They run before and after the kernel, never at the same time, so their measured time adds to any bound of the
+    kernel. Where they take longer than the bound, they are the limit.
+    """
+    seconds = r["notes"].get(CONVERSION_NOTE)
+    if not isinstance(seconds, float) or not 0 < seconds <= time_s:
+        return dict(bounds)
+    share = units.percent(seconds / time_s)
+    found: dict[str, Bound] = {CONVERSION: Bound(seconds)}
+    for name, bound in bounds.items():
+        both = bound.seconds + seconds
+        if bound.seconds >= seconds:
+            found[name] = Bound(both, ", ".join(filter(None, [bound.remark, f"with layout conversions, {share}"])))
+        else:
+            found[name] = bound
+            if both > found[CONVERSION].seconds:
+                found[CONVERSION] = Bound(both, f"with {name}, {units.percent(bound.seconds / time_s)}")
+    return found
 
 
 def serial_share(slowdown: float, fewer: int, threads: int) -> float:

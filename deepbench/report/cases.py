@@ -1,4 +1,4 @@
-"""The tables of cases: one row per problem with its fastest library, or one row per library."""
+"""Which library is the fastest, and the table with one row per library; `sections.py` has one row per problem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from deepbench.judge import heats
 from deepbench.judge.heats import Ratio
 from deepbench.judge.limits import Limits
 from deepbench.report.notes import (
-    DISTURBED,
     GROUP_BANDWIDTH,
     ONE_PROCESS,
     TIE,
@@ -28,12 +27,12 @@ from deepbench.results.work import Work
 INTERVAL = "±: 95 % confidence interval across processes."
 INTERVAL_OF_ONE = "±: 95 % confidence interval."
 UNDISTURBED = Note("undisturbed", "", "undisturbed: share of the samples that no other program disturbed.")
-OTHERS = Note("others", "", "others: the other libraries, compared with the fastest.")
+OTHERS = Note("others", "", "than the fastest: with the 95 % interval of the ratio, where both met in heats.")
 PEAK = Note(
     "peak",
     "",
-    "% of peak: the limit that explains the time (compute, a level of memory, latency, parallelism) and its share; "
-    "unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
+    "% of peak: the limit that explains the time (compute, a level of memory, latency, parallelism, conversion) and "
+    "its share; unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
 )
 
 
@@ -83,45 +82,14 @@ def _ordered(group: Sequence[Summary]) -> list[Summary]:
     return sorted(ranked, key=lambda s: values.get(id(s), 1.0))
 
 
-def fastest_table(summaries: Sequence[Summary], limits: Limits) -> Table:
-    """One row per problem: the fastest library, and the others in one cell."""
-    compared, notes = baselines(summaries), _notes_of_marks(summaries)
-    fewer = faster_with_fewer_threads(summaries)
-    rows: list[dict[str, Cell]] = []
-    for ranking in rankings(summaries):
-        first = (ranking.ranked or ranking.unranked)[0]
-        row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"], "notes": ""}
-        others = []
-        for s, ratio in [*zip(ranking.ranked, ranking.ratios, strict=True)][1:] if ranking.ranked else ():
-            others.append(f"{s.library_title} {_compared(first, s, ratio, s in ranking.ties)}")
-        others += dict.fromkeys(map(_status, ranking.unranked))
-        if first.estimate:
-            case_notes = notes_of(first, compared.get(first.record["case"]), fewer.get(first.record["case"]))
-            row["notes"] = note_texts(case_notes)
-            notes += case_notes + [OTHERS] * (len(ranking.ranked) > 1)
-            notes += [TIE] * bool(ranking.ties)
-            notes += [DISTURBED] * any(s.is_disturbed for s in ranking.ranked)
-        if ranking.ranked:
-            row |= {"fastest": Strong(first.library_title), **_numbers(first, limits)}
-        rows.append({**row, "others": ", ".join(others)})
-    columns = [
-        *(Column("problem"), Column("precision"), Column("fastest"), number("time", units.seconds), number("±")),
-        *(number("TFLOP/s", units.flop_per_s, narrow=2), number("bus GB/s", units.bytes_per_s, narrow=3)),
-        *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
-        *(Column("others"), Column("notes", style="yellow")),
-    ]
-    below = [*disturbed_sentences(summaries), *footnotes(notes), *_reasons(summaries)]
-    return Table(columns, rows, below).without_empty_columns()
-
-
 def _compared(first: Summary, s: Summary, ratio: Ratio | None, tie: bool) -> str:
     """A slower library next to the fastest one: `1.37× slower ±0.4 %`.
 
-    A disturbed time gives no ratio: the time itself is shown. Heats do not help, because libraries whose threads wait
+    A disturbed time gives no ratio. Heats do not help, because libraries whose threads wait
     for each other suffer far more from other programs.
     """
     if first.is_disturbed or s.is_disturbed:
-        return f"{units.seconds(s.time_s)} ({'disturbed' if s.is_disturbed else 'no ratio: fastest is disturbed'})"
+        return "no ratio: disturbed" if s.is_disturbed else "no ratio: fastest is disturbed"
     words = units.faster_or_slower(ratio.value if ratio else s.time_s / first.time_s)
     half = ratio.half_width if ratio else None
     return f"{'≈' * tie}{words}{f' {units.plus_minus(half)}' if half is not None else ''}"
@@ -133,7 +101,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     fewer = faster_with_fewer_threads(summaries)
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
-        for i, s in enumerate([*ranking.ranked, *ranking.unranked]):
+        ratios = [*ranking.ratios, *[None] * len(ranking.unranked)]
+        for i, (s, ratio) in enumerate(zip([*ranking.ranked, *ranking.unranked], ratios, strict=True)):
             text = s.record["case"]
             case_notes = notes_of(s, compared.get(text), fewer.get(text)) if s.estimate else []
             if s in ranking.ties:
@@ -148,18 +117,19 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                     "": "▶" if fastest else "",
                     "library": Strong(s.library_title) if fastest else s.library_title,
                     **_numbers(s, limits),
+                    "than": _compared(ranking.ranked[0], s, ratio, s in ranking.ties) if i and s.is_ranked else "",
                     "notes": note_texts(case_notes),
                 }
             )
-            notes += case_notes
+            notes += case_notes + [OTHERS] * (i > 0 and s.is_ranked)
     columns = [
         *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
-        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s, narrow=2)),
-        number("GB/s", units.bytes_per_s, narrow=3),
-        *(Column("% of peak", narrow=1), number("undisturbed", units.percent, narrow=4)),
-        Column("notes", style="yellow"),
+        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s, narrow=3)),
+        number("GB/s", units.bytes_per_s, narrow=4),
+        *(Column("than", title="than the fastest", narrow=1), Column("% of peak", narrow=2)),
+        *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
     ]
-    below = [*disturbed_sentences(summaries), *footnotes(notes), *_reasons(summaries)]
+    below = [*disturbed_sentences(summaries), *footnotes(notes), *reasons(summaries)]
     return Table(columns, rows, below).without_empty_columns()
 
 
@@ -196,13 +166,13 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
-        "bus GB/s": s.bus_bytes_per_s,
         "% of peak": f"{units.bar(min(1.0, nearest.share))} {nearest}" if nearest else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
 
 
-def _status(s: Summary) -> str:
+def status_text(s: Summary) -> str:
+    """The library and what became of it: `MKL crashed`, `null 10 ns unchecked`."""
     name = s.record["library_title"] if s.status == "unavailable" else s.library_title
     if s.status == "unchecked" and s.estimate:
         return f"{name} {units.seconds(s.estimate.time_s)} unchecked"
@@ -222,7 +192,7 @@ def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     ]
 
 
-def _reasons(summaries: Sequence[Summary]) -> list[str]:
+def reasons(summaries: Sequence[Summary]) -> list[str]:
     """Why cases have no time, one line per reason."""
-    texts = Counter(f"{_status(s)}: {s.record['reason'] or ''}" for s in summaries if s.status not in MEASURED)
+    texts = Counter(f"{status_text(s)}: {s.record['reason'] or ''}" for s in summaries if s.status not in MEASURED)
     return [text if count == 1 else f"{text} ({count} cases)" for text, count in texts.items()]

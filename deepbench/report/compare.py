@@ -23,7 +23,7 @@ def ratio_columns(name: str, title: str) -> list[Column]:
     words = units.faster_or_slower
     return [
         *(number(name, words, title), number("±", units.plus_minus)),
-        *(number("low", words, narrow=2), number("high", words, narrow=2)),
+        *(number("low", words, narrow=5), number("high", words, narrow=5)),
     ]
 
 
@@ -88,8 +88,8 @@ def cases(comparison: Comparison) -> Table:
     columns = [
         *(Column("case"), Column("precision"), Column("library")),
         *(number("first", units.seconds), number("second", units.seconds), *RATIO),
-        *(Column("processes", narrow=1), Column("verdict"), Column("to decide", narrow=1)),
-        Column("notes", style="yellow"),
+        *(Column("processes", narrow=4), Column("verdict", whole=True), Column("to decide", narrow=1)),
+        Column("notes", style="yellow", narrow=3),
     ]
     rows = list(map(_row, ordered(comparison)))
     notes = [DISTURBED.footnote] * any(c.is_disturbed for c in comparison.cases)

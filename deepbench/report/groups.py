@@ -49,11 +49,15 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
             }
         )
     columns = [
-        *(number("floats", title="elements"), number("ranks"), Column("precision"), Column("place"), Column("fastest")),
+        *(number("floats", title="elements"), number("ranks"), Column("precision"), Column("place", narrow=4)),
+        Column("fastest"),
         *(number("time", units.seconds), number("± 95 %", units.plus_minus, "±")),
-        *(number("bus B/s", units.bytes_per_s, "bus GB/s"), number("original B/s", units.bytes_per_s, "original GB/s")),
-        *(Column("deterministic"), number("Xeon Phi 2017", units.seconds), number("best GPU 2017", units.seconds)),
-        Column("which", title="GPU"),
+        *(
+            number("bus B/s", units.bytes_per_s, "bus GB/s"),
+            number("original B/s", units.bytes_per_s, "original GB/s", narrow=6),
+        ),
+        *(Column("deterministic", narrow=5), number("Xeon Phi 2017", units.seconds, narrow=1)),
+        *(number("best GPU 2017", units.seconds, narrow=2), Column("which", title="GPU", narrow=3)),
         *[Column("notes", style="yellow")] * any(s.is_disturbed for s in fastest.values()),
     ]
     notes = [
@@ -109,7 +113,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
             rows.append(row)
     columns = [Column("library"), Column("precision"), number("bytes"), Column("model")]
     for r in ranks:
-        columns += [number(f"{r} ranks", units.seconds), number(f"{r} keep", units.percent, "efficiency")]
+        columns += [number(f"{r} ranks", units.seconds), number(f"{r} keep", units.percent, "efficiency", narrow=1)]
     notes += [
         "All times in this table are predictions of a model, not measurements.",
         "efficiency: predicted bus bandwidth over that of the smallest measured group.",

@@ -49,7 +49,10 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
         rows.append(row)
     columns = [Column("precision")]
     for count in threads:
-        columns += [number(_threads(count), units.flop_per_s), Column(f"by, {_threads(count)}", title="library")]
+        columns += [
+            number(_threads(count), units.flop_per_s),
+            Column(f"by, {_threads(count)}", title="library", narrow=1),
+        ]
     note = "TFLOP/s (8 bits: operations) of the fastest sample of any library; measured, not from a data sheet."
     notes = [note, *[OF_FEWER] * of_fewer]
     if below := _below_minimum(rows):

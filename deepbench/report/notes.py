@@ -24,14 +24,20 @@ MORE_RANKS = Note(
     "more_ranks_than_cores",
     "more ranks than cores",
     "more ranks than cores: ranks share cores, so the time includes waiting for a core.",
+    flag="R",
 )
-FIRST_CALL = Note("first_call", "first call", "first call: a call takes so long that the first one is the only sample.")
-PYTHON_LOOP = Note("python_loop", "Python loop", "Python loop: calls are made from Python, which adds 0.5 µs per call.")
-DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.")
+FIRST_CALL = Note(
+    "first_call", "first call", "first call: a call takes so long that the first one is the only sample.", flag="F"
+)
+PYTHON_LOOP = Note(
+    "python_loop", "Python loop", "Python loop: calls are made from Python, which adds 0.5 µs per call.", flag="L"
+)
+DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.", flag="D")
 FEW_SAMPLES = Note(
     "few_undisturbed",
     "few undisturbed",
     "few undisturbed: other programs disturbed over 75 % of the samples; only the others were used.",
+    flag="U",
 )
 NOT_NEEDED = Note(
     "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
@@ -40,12 +46,14 @@ BELOW_MINIMUM = Note(
     "below_minimum_precision",
     "below minimum precision",
     f"below minimum precision: DeepBench's rule is that {MINIMUM}.",
+    flag="M",
 )
 SUMS_OF_16_BITS = Note(
     "sums_of_16_bits",
     "sums over steps in 16 bits",
     "sums over steps in 16 bits: the library adds the gradients of the steps in 16 bits, below the minimum precision "
     "(accumulate at least 32 bits).",
+    flag="S",
 )
 # What a backend states in the note `sums` of a kernel that adds in 16 bits although the precision says 32.
 SUMS_NOTE = "16 bits over steps"
@@ -54,18 +62,23 @@ WARNINGS = {
         "converted",
         "converted",
         "converted: this CPU has no instructions for the precision; the library converts to another one.",
+        flag="C",
     ),
     "two_openmp_runtimes": Note(
         "two_openmp_runtimes",
         "two OpenMP runtimes",
         "two OpenMP runtimes: the process loaded both, and their threads may compete for cores.",
+        flag="O",
     ),
     "loop_not_compiled": Note(
         "loop_not_compiled",
         "loop not compiled",
         "loop not compiled: install a C compiler, then DeepBench again, and calls are no longer made from Python.",
+        flag="L",
     ),
-    "not_cold": Note("not_cold", "not cold", "not cold: the buffers fit in the caches, so some data was cached."),
+    "not_cold": Note(
+        "not_cold", "not cold", "not cold: the buffers fit in the caches, so some data was cached.", flag="H"
+    ),
 }
 # Preparation that backends time, by the name in the record's notes.
 PREPARATION = {"pack_s": "packed in", "convert_s": "converted in", "optimize_s": "inspected in"}
@@ -128,6 +141,7 @@ def _fewer_threads_notes(fewer: FewerThreads | None) -> list[Note]:
             f"slower than with {count} ({units.significant(fewer.slowdown)}×)",
             "slower than with fewer threads: the same library is faster with fewer threads, by more than both "
             "intervals.",
+            flag="T",
         )
     ]
 

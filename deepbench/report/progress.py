@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Column
 
 from deepbench.core import units
 
@@ -28,8 +29,9 @@ class Bar:
         """Draws on standard error where no console is given."""
         self._console = console or Console(stderr=True, highlight=False)
         self._progress = Progress(
-            *(TextColumn("{task.fields[left]}"), BarColumn(bar_width=24), MofNCompleteColumn()),
-            TextColumn("{task.description}", markup=False),
+            *(TextColumn("{task.fields[left]}"), BarColumn(bar_width=12), MofNCompleteColumn()),
+            # The case in progress: what does not fit on the line is cut off.
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=self._console,
             auto_refresh=False,
             transient=True,

@@ -19,7 +19,7 @@ PUBLISHED_OVER_OURS = "published_over_ours"
 
 RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
 
-SHEET_RATE = number("published", units.flop_per_s, "TFLOP/s in the sheet")
+SHEET_RATE = number("published", units.flop_per_s, "TFLOP/s in the sheet", narrow=6)
 """The rate that a sheet states, where it does not follow from the time."""
 
 
@@ -45,8 +45,11 @@ def machines() -> Table:
         "from 2016 to 2019.",
         "To list one machine: deepbench published show V100. To compare a file with it: deepbench compare FILE V100.",
     ]
-    columns = [Column("machine"), number("year"), Column("suites"), number("results")]
-    return Table([*columns, Column("precisions"), Column("ops", title="operations"), Column("software")], rows, notes)
+    columns = [
+        *(Column("machine"), number("year"), Column("suites", narrow=1), number("results")),
+        *(Column("precisions", narrow=2), Column("ops", title="operations", narrow=3), Column("software", narrow=4)),
+    ]
+    return Table(columns, rows, notes)
 
 
 def notes_of(r: Result) -> str | None:
@@ -75,11 +78,11 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
         for r in results
     ]
     columns = [
-        *(Column("suite"), Column("op", title="operation")),
+        *(Column("suite", narrow=1), Column("op", title="operation", narrow=2)),
         *(Column("problem"), Column("direction"), Column("precision")),
         *(number("time", units.seconds), number("TFLOP/s", units.flop_per_s), SHEET_RATE),
-        *(number("GB/s published", units.bytes_per_s, "GB/s in the sheet"), Column("how", title="algorithm")),
-        Column("notes"),
+        number("GB/s published", units.bytes_per_s, "GB/s in the sheet", narrow=5),
+        *(Column("how", title="algorithm", narrow=3), Column("notes", narrow=4)),
     ]
     sheets = [s for s in published.sheets() if s.machine == machine]
     notes = [f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}" for s in sheets]
@@ -112,11 +115,11 @@ def matched(matches: Sequence[Match]) -> Table:
             }
         )
     columns = [
-        *(Column("op", title="operation"), Column("problem"), Column("precision"), Column("library")),
-        *(number("ours", units.seconds, "time"), number("TFLOP/s", units.flop_per_s)),
-        number("theirs", units.seconds, "published time"),
-        number("their TFLOP/s", units.flop_per_s, "published TFLOP/s"),
-        *(SHEET_RATE, *RATIO, Column("notes")),
+        *(Column("op", title="operation", narrow=2), Column("problem"), Column("precision")),
+        *(Column("library", narrow=1), number("ours", units.seconds, "time")),
+        *(number("TFLOP/s", units.flop_per_s, narrow=5), number("theirs", units.seconds, "published")),
+        number("their TFLOP/s", units.flop_per_s, "published TFLOP/s", narrow=5),
+        *(SHEET_RATE, *RATIO, Column("notes", narrow=4)),
     ]
     return Table(columns, rows).without_empty_columns()
 
@@ -173,7 +176,7 @@ def among_all(summaries: Sequence[Summary]) -> Table:
     words = units.faster_or_slower
     columns = [Column("machine"), number("year"), number("cases"), number(PUBLISHED_OVER_OURS, words, "all cases")]
     # Text, so that the words wrap where the terminal is narrow.
-    columns += [Column(f"{op}_{PUBLISHED_OVER_OURS}", words, title=op) for op in ops]
+    columns += [Column(f"{op}_{PUBLISHED_OVER_OURS}", words, title=op, narrow=1) for op in ops]
     notes = [
         "faster, slower: the published machine compared with this file, geometric mean over the cases that both have. "
         "Machines published different cases, so do not rank them by this table.",

@@ -37,6 +37,8 @@ class Column:
     """Colour in a terminal."""
     narrow: int = 0
     """Where it is above 0, a terminal that is too narrow shows no such column; the highest goes first."""
+    whole: bool = False
+    """Whether its text never wraps; numbers never do."""
 
     @property
     def heading(self) -> str:
@@ -63,6 +65,8 @@ class Note:
     """What the cell says."""
     footnote: str = ""
     """The sentence below the table that explains it; empty where the text needs none."""
+    flag: str = ""
+    """The letter for tables that have a column of flags; empty for what is no reason for distrust."""
 
 
 def footnotes(notes: Iterable[Note]) -> list[str]:
@@ -90,6 +94,15 @@ class Table:
 
         Numbers are never cut.
         """
+        left_out = self.print_rows(console)
+        notes = [note for note in self.notes if note.partition(":")[0] not in left_out]
+        if left_out:
+            notes.append(f"Not shown at this width: {', '.join(dict.fromkeys(left_out))}.")
+        for line in notes:
+            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+
+    def print_rows(self, console: Console) -> list[str]:
+        """Print the table alone; the headings of columns that a narrow terminal has no room for."""
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -106,9 +119,9 @@ class Table:
         if needed > console.width:
             table.width = needed  # the terminal wraps entire lines, which loses nothing
         for column, width in zip(columns, least, strict=True):
-            is_number = column.align == "right"
+            is_whole = column.align == "right" or column.whole
             table.add_column(
-                Text(column.heading), justify=column.align, no_wrap=is_number, min_width=width, overflow="fold"
+                Text(column.heading), justify=column.align, no_wrap=is_whole, min_width=width, overflow="fold"
             )
         for row, texts in zip(self.rows, cells, strict=True):
             styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
@@ -116,18 +129,14 @@ class Table:
                 texts = [text.lstrip() for text in texts]
             table.add_row(*map(Text, texts, styles))  # plain text: what files say is not markup
         console.print(table, soft_wrap=not console.is_terminal or needed > console.width)
-        notes = [note for note in self.notes if note.partition(":")[0] not in left_out]
-        if left_out:
-            notes.append(f"Not shown at this width: {', '.join(left_out)}.")
-        for line in notes:
-            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        return left_out
 
     def _least_width(self, column: Column) -> int:
         from rich.cells import cell_len
 
         texts = [column.heading, *(_text(column, row) for row in self.rows)]
         width = max(map(cell_len, texts))
-        if column.align == "right":
+        if column.align == "right" or column.whole:
             return width
         longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)
         return min(width, max(LEAST_TEXT_WIDTH, min(longest_word, LONGEST_WORD)))

@@ -62,9 +62,9 @@ def by_application(
         rows.append({**row, "coverage": _coverage(row)})
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
     columns = [
-        *(Column("suite"), Column("application"), Column("precision"), number("threads")),
-        *(number("time", units.seconds), Column("coverage", title="sum over"), number("share", units.percent)),
-        Column("of which", title="by operation", narrow=1),
+        *(Column("suite", narrow=1), Column("application"), Column("precision"), number("threads", narrow=2)),
+        *(number("time", units.seconds), Column("coverage", title="sum over")),
+        *(number("share", units.percent, narrow=3), Column("of which", title="by operation", narrow=5)),
     ]
     notes = [
         *disturbed_sentences([s for s in times.values() if s is not None]),
@@ -79,7 +79,7 @@ def by_application(
         notes.append(f"cost per million: a million passes over the kernels at a price of {price_per_h:g} per hour.")
     if other is not None:
         columns += [
-            number("compared", title="kernels compared"),
+            number("compared", title="kernels compared", narrow=4),
             number("this_over_other", units.faster_or_slower, "this file is"),
         ]
         notes.append(
@@ -245,7 +245,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         rows.append(row)
     columns = [
         *(Column("problem"), Column("precision"), *(number(name, units.seconds) for name in names)),
-        *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s))) for name in frameworks),
+        *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s)), narrow=1) for name in frameworks),
         *([Column("notes", style="yellow")] if any(row["notes"] for row in rows) else []),
     ]
     notes = disturbed_sentences(shown)

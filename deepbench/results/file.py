@@ -128,7 +128,9 @@ class Store:
         """Lock an existing file. Read it only after that, then call `append_after`."""
         with open_regular(path, LARGEST_FILE_BYTES, WANTED) as compressed:
             if compressed.read(len(GZIP_MAGIC)) == GZIP_MAGIC:
-                raise BadInput(f"{path} is compressed, so nothing can be appended; first: gunzip {shlex.quote(str(path))}")
+                raise BadInput(
+                    f"{path} is compressed, so nothing can be appended; first: gunzip {shlex.quote(str(path))}"
+                )
         try:
             file = open(os.open(path, os.O_RDWR | SAFELY), "r+b", buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -254,7 +256,9 @@ def file_lines(path: Path) -> Iterator[bytes]:
             for line in decompressed(file, LARGEST_FILE_BYTES):
                 size += len(line)
                 if size > LARGEST_FILE_BYTES:
-                    raise BadInput(f"{printable(str(path))} has more than {LARGEST_FILE_BYTES} bytes; expected {WANTED}")
+                    raise BadInput(
+                        f"{printable(str(path))} has more than {LARGEST_FILE_BYTES} bytes; expected {WANTED}"
+                    )
                 yield line
         except OSError as error:
             raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}") from None

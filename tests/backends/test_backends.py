@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -193,6 +194,22 @@ def test_the_record_has_the_time_of_packing(opened, name):
     assert record["notes"]["pack_s"] > 0
     converted = name == "mkl" or "formats" in record["notes"]
     assert not converted or record["notes"]["converted_bytes"] >= 256 * 256 * 4
+
+
+def test_the_record_has_the_time_of_conversions_within_a_call(opened):
+    if "unavailable" in opened["onednn"]:
+        pytest.skip(f"onednn: {opened['onednn']['unavailable']['reason']}")
+    problem = find_op("conv").Problem(n=1, c=64, h=28, w=28, k=64, r=3, s=3, pad_h=1, pad_w=1)
+    case = Case("conv", problem, "forward", find_precision("f32"), "onednn", 2)
+
+    record = measure_case(case, 1, SHORT, 60.0)
+    ahead = measure_case(replace(case, overrides=check_settings("conv", {"layout": "any"})), 1, SHORT, 60.0)
+
+    assert ("ok", "ok") == (record["status"], ahead["status"]), (record["reason"], ahead["reason"])
+    assert ("formats" in record["notes"]) == ("conversion_s" in record["notes"])
+    assert record["notes"].get("conversion_s", 1.0) > 0
+    assert "conversion_s" not in ahead["notes"]
+    assert "convert_s" in ahead["notes"]
 
 
 def multiplies(backend):

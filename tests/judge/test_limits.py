@@ -132,6 +132,22 @@ def test_threads_that_gain_nothing_explain_what_no_other_limit_does():
     assert "unexplained" == limit(130e-6, disturbed=True).name
 
 
+@pytest.mark.parametrize(
+    ("conversion_s", "name", "share"),
+    [(None, "unexplained", 0.4), (0.3e-3, "compute", 0.7), (0.5e-3, "conversion", 0.9), (2e-3, "unexplained", 0.4)],
+)
+def test_layout_conversions_within_a_call_add_to_the_limits_of_its_kernel(conversion_s, name, share):
+    """A convolution of 0.4 ms at the peak rate that takes a millisecond; longer than the call makes no sense."""
+    text = "conv n=1 c=256 h=14 w=14 k=1024 r=1 s=1 forward f32 onednn threads=1"
+    record = samples.measured("onednn", 1e-3, text=text)
+    record["notes"] |= {} if conversion_s is None else {"conversion_s": conversion_s}
+    (s,) = summary.summarize([record])
+    limit = learned([samples.peak(record["flop"] / 0.4e-3)], [s]).nearest(s)
+
+    assert name == limit.name, limit.evidence
+    assert pytest.approx(share, rel=1e-3) == limit.share
+
+
 def on_a_card(text, seconds, cache_bytes=50 * 2**20):
     record = samples.measured("cublas", seconds, text=text)
     return {**record, "library": {**record["library"], "card": {"cache_bytes": cache_bytes}}}
@@ -214,7 +230,9 @@ def test_evidence_says_that_only_disturbed_probes_of_memory_are_known():
 
 def test_threads_wait_for_each_other_in_every_step():
     text = LSTM.format(64, 100).replace("threads=1", "threads=2")
-    start = line(what="memory", device="cpu", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64")
+    start = line(
+        what="memory", device="cpu", kind="read", bytes=256, bytes_per_s=1e9, seconds=2e-6, case="memory kind=read n=64"
+    )
     lines = [{**entry, "threads": 2} for entry in [*LINES, start]]
 
     assert "latency 80 %" == str(nearest(text, 250e-6, peaks=(), lines=lines))

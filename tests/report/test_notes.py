@@ -13,6 +13,7 @@ from deepbench.report import cases, compare, export
 from deepbench.report import limits as roofs
 from deepbench.report.notes import notes_of
 from deepbench.report.page import content
+from deepbench.report.sections import sections
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.peaks import Peaks
 from deepbench.results.summary import faster_with_fewer_threads, summarize
@@ -49,11 +50,14 @@ def test_every_table_says_that_a_case_is_slower_with_more_threads(tmp_path):
     summaries = summarize(file.records)
     known = limits.of_file(file, summaries)
 
-    for table in (cases.fastest_table(summaries, known), cases.library_table(summaries, known)):
-        of_one, of_two = [row["notes"] for row in table.rows]
-        assert (SLOWER, False) == (of_two, "slower" in of_one)
-        assert any(note.startswith("slower than with fewer threads: ") for note in table.notes)
-        shown = printed(table)
+    table = cases.library_table(summaries, known)
+    of_one, of_two = [row["notes"] for row in table.rows]
+    assert (SLOWER, False) == (of_two, "slower" in of_one)
+    assert any(note.startswith("slower than with fewer threads: ") for note in table.notes)
+    found = sections(summaries, known)
+    assert [(1, ""), (2, "T")] == [(row["threads"], row["flags"]) for row in found.rows]
+    assert any(line.startswith("T  slower than with fewer threads: ") for line in found.legend)
+    for shown in map(printed, (table, found)):
         assert "slower" in shown
         assert max(map(len, shown.splitlines())) <= 80
     one, two = export.rows(summaries)
@@ -196,8 +200,9 @@ def test_results_below_the_minimum_precision_are_marked(tmp_path, precision, sui
     (summary,) = summaries = summarize(file.records)
 
     assert is_marked == ("below minimum precision" in [n.text for n in notes_of(summary)])
-    table = cases.fastest_table(summaries, limits.of_file(file, summaries))
-    assert is_marked == any(MINIMUM in note for note in table.notes)
+    found = sections(summaries, limits.of_file(file, summaries))
+    assert is_marked == any(MINIMUM in line for line in found.legend)
+    assert is_marked == ("M" in found.rows[0]["flags"])
     page = content.of_file(file, "mine")
     assert is_marked == any(MINIMUM in line for line in page["sentences"])
     assert is_marked == (page["columns"]["notes"] == ["below minimum precision"])

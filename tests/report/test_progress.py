@@ -1,6 +1,7 @@
 """The progress bar: it draws on a terminal, prints lines elsewhere, and only when it is called."""
 
 import io
+import re
 from dataclasses import dataclass
 
 import pytest
@@ -55,3 +56,15 @@ def test_on_a_terminal_it_shows_the_step_and_the_total_may_change():
     assert "gemm [red]m=1" in text.getvalue()
     assert "1/4" in text.getvalue()
     assert "2/6" in text.getvalue()
+
+
+def test_a_long_case_fits_on_one_line_of_80_columns():
+    text = io.StringIO()
+    with progress.Bar(Console(file=text, width=80, force_terminal=True, color_system=None)) as bar:
+        bar(Step("conv n=16 c=512 h=14 w=14 k=512 r=3 s=3 pad_h=1 pad_w=1 backward_weights f32 onednn", 12, 345, 200.0))
+    lines = [re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", line).strip("\r") for line in text.getvalue().split("\n")]
+    (shown,) = [line for line in lines if "12/345" in line]
+
+    assert len(shown) <= 80
+    assert "3 min 20 s left" in shown
+    assert "conv n=16" in shown

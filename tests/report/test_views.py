@@ -8,6 +8,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
 from deepbench.report import cases, export, groups, notes, plot, views
+from deepbench.report.sections import sections
 from deepbench.results.file import ResultFile
 from deepbench.results.record import make_record
 from deepbench.results.summary import baselines, summarize
@@ -153,7 +154,7 @@ def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
     assert 0.2 == pytest.approx(only.break_even_density, rel=1e-3)  # a tenth are non-zeros, at twice the speed
     (case,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
     assert ["speed_up", "break_even"] == [n.code for n in notes.notes_of(case, actual[case.record["case"]])]
-    assert "2.00× faster than dense, break-even density 20.0 %" in cases.fastest_table(summaries, Limits()).csv()
+    assert "2.00× faster than dense, break-even density 20.0 %" == sections(summaries, Limits()).rows[-1]["notes"]
     assert 0.5 == pytest.approx(export.rows(summaries)[0]["time_over_baseline"], rel=1e-3)
 
 
@@ -280,9 +281,8 @@ def test_a_ratio_to_a_disturbed_baseline_is_withheld(records, withheld):
     (only,) = baselines(summaries).values()
 
     assert (None, None, withheld) == (only.time_over_baseline, only.break_even_density, only.withheld)
-    text = cases.fastest_table(summaries, Limits()).csv()
-    assert f"no ratio to dense: {withheld}" in text
-    assert "than dense" not in text
+    (row,) = [r for r in sections(summaries, Limits()).rows if "sparse_gemm" in r]
+    assert f"no ratio to dense: {withheld}" == row["notes"]
     (row,) = [r for r in export.rows(summaries) if r["op"] == "sparse_gemm"]
     assert (None, withheld) == (row["time_over_baseline"], row["baseline_withheld"])
 
@@ -291,15 +291,19 @@ def test_a_library_is_not_compared_with_a_disturbed_one():
     text = "gemm m=2 n=3 k=4 forward f32 {} threads=1"
     records = [samples.disturbed("mkl", 1e-3, text=text.format("mkl")), record_of(text.format("onednn"), 3e-3)]
 
-    (row,) = cases.fastest_table(summarize(records), Limits()).rows
-    assert "oneDNN 3.00 ms (no ratio: fastest is disturbed)" == row["others"]
+    found = sections(summarize(records), Limits())
+    (row,) = found.rows
+    assert ("MKL", "oneDNN", "D") == tuple(row[name] for name in ("best", "next best", "flags"))
+    assert not {"time", "±", "GFLOP/s"} & row.keys()  # hidden
+    assert any(line.startswith("D  disturbed by other programs, time hidden") for line in found.legend)
+    first, second = cases.library_table(summarize(records), Limits()).rows
+    assert ("", "no ratio: fastest is disturbed") == (first["than"], second["than"])
     ranked = cases.ranking_table(summarize(records))
     assert [None, None] == [row["time_over_fastest"] for row in ranked.rows]
     assert ["disturbed", None] == [row["notes"] for row in ranked.rows]
-    undisturbed = cases.fastest_table(
-        summarize([record_of(text.format(n), t) for n, t in (("mkl", 1e-3), ("onednn", 3e-3))]), Limits()
-    )
-    assert "oneDNN 3.00× slower" == undisturbed.rows[0]["others"]
+    undisturbed = summarize([record_of(text.format(n), t) for n, t in (("mkl", 1e-3), ("onednn", 3e-3))])
+    assert "oneDNN 3.00×" == sections(undisturbed, Limits()).rows[0]["next best"]
+    assert "3.00× slower" == cases.library_table(undisturbed, Limits()).rows[1]["than"]
 
 
 def test_tables_by_backend_compare_undisturbed_times_only():

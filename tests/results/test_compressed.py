@@ -44,7 +44,7 @@ def test_damaged_data_are_refused(compressed):
     content[2000:2100] = bytes(100)
     compressed.write_bytes(content)
 
-    with pytest.raises(BadInput, match="mine.jsonl.gz"):
+    with pytest.raises(BadInput, match=r"mine\.jsonl\.gz"):
         read_results(compressed)
 
 
@@ -59,9 +59,9 @@ def test_a_small_file_that_decompresses_to_a_huge_one_is_refused(monkeypatch, co
 
 
 def test_results_are_neither_written_nor_appended_compressed(compressed, tmp_path):
-    with pytest.raises(BadInput, match="leave out .gz"):
+    with pytest.raises(BadInput, match=r"leave out \.gz"):
         Store.create(tmp_path / "new.jsonl.gz", {})
-    with pytest.raises(BadInput, match=f"gunzip {compressed}"):
+    with pytest.raises(BadInput, match="gunzip "):
         Store.reopen(compressed)
 
 

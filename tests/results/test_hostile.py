@@ -17,6 +17,7 @@ from deepbench.plan.modes import Rounds, Rules
 from deepbench.plan.rounds import queue
 from deepbench.report import cases, export
 from deepbench.report.page import content
+from deepbench.report.sections import sections
 from deepbench.results import published, summary
 from deepbench.results.file import read_results
 from tests import samples
@@ -99,7 +100,7 @@ def check(path, changes):
         return
 
     summaries = summary.summarize(found.records, found.order)
-    for table in (cases.fastest_table, cases.library_table):
+    for table in (sections, cases.library_table):
         table(summaries, limits.of_file(found, summaries)).print(Console(file=io.StringIO(), width=200))
     export.to_csv(found, summaries)
     json.loads(export.to_json(found, summaries))

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
-from statistics import median
 from typing import Any
 
 from deepbench.core import units
@@ -18,18 +16,11 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
+from deepbench.report import answers, export, views
 from deepbench.report import compare as comparisons
-from deepbench.report import export, views
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
-from deepbench.report.notes import (
-    BELOW_MINIMUM,
-    ONE_PROCESS,
-    SUMS_NOTE,
-    SUMS_OF_16_BITS,
-    below_minimum,
-    disturbed_sentences,
-)
+from deepbench.report.notes import disturbed_sentences
 from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads, summarize
@@ -71,7 +62,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "libraries": _libraries(file),
         "sentences": [
             *disturbed_sentences(summaries),
-            *_sentences(summaries, groups, nearest, known),
+            *answers.of_file(summaries, groups, nearest, known),
             *[f"Left out: {damage_text(file.damaged)} of the file."] * bool(file.damaged),
         ],
         "columns": _by_column(_rows(summaries, groups, nearest)),
@@ -204,110 +195,6 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
     return rows
 
 
-def _sentences(
-    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None], known: Limits
-) -> list[str]:
-    """The summary at the top of a page: peak rates, fastest libraries, limits, and what failed."""
-    ranked = [s for s in summaries if s.is_ranked]
-    by_case = {s.record["case"]: limit for s, limit in zip(summaries, nearest, strict=True)}
-    of_fastest = [by_case[group.ranked[0].record["case"]] for group in groups if group.ranked]
-    devices = list(dict.fromkeys(s.record["device"] for s in ranked))
-    sentences = [
-        *(_peak_rates(ranked, known, device, len(devices) > 1) for device in devices),
-        _fastest_libraries(groups),
-        _limits_reached([limit for limit in of_fastest if limit]),
-        ONE_PROCESS.footnote if any(s.single_process for s in ranked) else None,
-        BELOW_MINIMUM.footnote if any(below_minimum(s) for s in ranked) else None,
-        SUMS_OF_16_BITS.footnote if any(s.record["notes"].get("sums") == SUMS_NOTE for s in ranked) else None,
-        _more_threads_sentence(summaries),
-        *_roofs_of_fewer_threads(ranked, known),
-    ]
-    counts = Counter(s.status for s in summaries)
-    others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
-    checked = f"{counts['ok']} of {len(summaries)} cases were measured and checked"
-    return [*filter(None, sentences), f"{'; '.join([checked, ', '.join(others)] if others else [checked])}."]
-
-
-def _more_threads_sentence(summaries: Sequence[Summary]) -> str | None:
-    found = faster_with_fewer_threads(summaries)
-    if not found:
-        return None
-    worst = max(found, key=lambda text: found[text].slowdown)
-    cases = f"{len(found)} case{' is' if len(found) == 1 else 's are'}"
-    return (
-        f"{cases} slower than with fewer threads, which the notes of each case say; the largest slowdown is "
-        f"{units.significant(found[worst].slowdown)}×: {worst}."
-    )
-
-
-def _roofs_of_fewer_threads(ranked: Sequence[Summary], known: Limits) -> list[str]:
-    """Where fewer threads reached a higher rate than more threads, their rate is the roof of both."""
-    places = dict.fromkeys(
-        (s.record["precision"], s.record["device"], s.record["threads"])
-        for s in ranked
-        if s.record["flop"] and not s.is_group
-    )
-    return [
-        f"Roof in {precision} with {threads} threads: the rate of {fewer} thread{'s' if fewer > 1 else ''}, because "
-        f"{threads} threads reached less."
-        for precision, device, threads in places
-        if (fewer := known.peaks.threads_of(precision, device, threads)) is not None and fewer < threads
-    ]
-
-
-def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, several: bool) -> str | None:
-    on_device = [s for s in summaries if s.record["device"] == device]
-    # The rate of a convolution may count work that its algorithm (Winograd's) saves, so products come first.
-    products = [s for s in on_device if s.record["op"] == "gemm"]
-    best: dict[str, tuple[float, Summary]] = {}
-    for s in products or on_device:
-        rate, precision = s.flop_per_s, s.record["precision"]
-        if rate and (precision not in best or rate > best[precision][0]):
-            best[precision] = rate, s
-    if not best:
-        return None
-    rates = _listed([f"{_rate(rate)} in {p}" for p, (rate, _) in best.items()])
-    _, top = max(best.values(), key=itemgetter(0))
-    memory = known.dram(max(s.record["threads"] for s in on_device), device)
-    bandwidth = f"; memory bandwidth {units.bytes_per_s(memory)} GB/s" if memory else ""
-    where = "" if not several else " on the CPU" if device == "cpu" else " on the GPU"
-    what = " of matrix products" if products else ""
-    return f"Highest rate{what}{where}: {rates} (fastest: {top.library_title}, {top.problem_title}){bandwidth}."
-
-
-def _rate(rate: float) -> str:
-    return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
-
-
-def _fastest_libraries(groups: Sequence[Ranking]) -> str | None:
-    """Who wins how often. Where the fastest one has a tie, nobody does."""
-    wins: dict[str, Counter[str]] = {}
-    for group in groups:
-        if len({s.record["backend"] for s in group.ranked}) > 1:
-            best = group.ranked[0].record
-            winner = "undecided" if group.ties else best["library_title"]
-            wins.setdefault(best["op"], Counter())[winner] += 1
-    if not wins:
-        return None
-    parts = [f"{op}: {', '.join(f'{name} {count}' for name, count in c.most_common())}" for op, c in wins.items()]
-    return f"Fastest library, by number of problems: {'; '.join(parts)}."
-
-
-def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
-    if not nearest:
-        return None
-    shares: dict[str, list[float]] = {}
-    for limit in nearest:
-        shares.setdefault(limit.name, []).append(limit.share)
-    most_first = sorted(shares.items(), key=lambda item: -len(item[1]))
-    parts = [f"{name} {len(found)} (median {units.percent(median(found))} of peak)" for name, found in most_first]
-    return f"What limits the fastest library, by number of problems: {', '.join(parts)}."
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
 # ---- two files, a file and a published machine
 
 
@@ -437,15 +324,15 @@ def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[s
 
 
 def _published_sentences(machine: str, results: Sequence[published.Result]) -> list[str]:
-    products = [r for r in results if r.op == "gemm"]  # as in `_peak_rates`
+    products = [r for r in results if r.op == "gemm"]  # as in `answers.py`
     best = {p: max(r.flop_per_s or 0.0 for r in products if r.precision == p) for p in {r.precision for r in products}}
-    rates = [f"{_rate(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate]
+    rates = [f"{answers.rate_text(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate]
     count = sum(r.machine == machine and r.direction != published.TOTAL for r in published.results())
     sums = f", and {len(results) - count} sums of the two gradients of a layer" if len(results) > count else ""
     wrong = sum(r.wrong_rate for r in results)
     rates_differ = f"; {wrong} rates in the sheets do not follow from the times" if wrong else ""
     return [
-        f"Highest rate of matrix products: {_listed(rates)}.",
+        f"Highest rate of matrix products: {answers.listed(rates)}.",
         "Published by Baidu's DeepBench: means of back-to-back calls, mostly in whole microseconds, unchecked.",
         f"{count} times{sums}{rates_differ}.",
     ]

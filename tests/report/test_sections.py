@@ -1,0 +1,121 @@
+"""The main table: a section per operation, readable from 60 to 200 columns."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from deepbench.api import load
+from deepbench.core.case import parse_case
+from deepbench.judge.limits import Limits
+from deepbench.report.sections import sections
+from deepbench.results.record import make_record
+from deepbench.results.summary import summarize
+from tests import samples
+from tests.conftest import ROOT
+
+STORED = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
+GEMM = "gemm m=1760 n=128 k=1760 a_t=0 b_t=0 forward f32 {} threads={}"
+
+
+def printed(found, width):
+    text = io.StringIO()
+    found.print(Console(file=text, width=width, force_terminal=True, color_system=None, highlight=False))
+    return text.getvalue()
+
+
+def of(*records):
+    return sections(summarize(list(records)), Limits())
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_every_row_shows_library_time_interval_and_rate(width):
+    results = load(STORED)
+    found = sections(results.summaries, results.limits)
+    text = printed(found, width)
+
+    for row in found.rows:
+        if row.get("time") is not None:
+            wanted = [str(row["best"]), f"{row['time']:.2g}"[:1], str(row["±"])]
+            assert any(all(word in line for word in wanted) for line in text.splitlines()), row
+    assert max(map(len, text.splitlines())) <= max(width, 72)
+    for table in found.tables:
+        assert table.columns[0].heading in ("gemm", "conv", "recurrent", "sparse_gemm", "all_reduce")
+
+
+def test_a_narrow_terminal_leaves_columns_out_in_order_and_says_so():
+    results = load(STORED)
+    found = sections(results.summaries, results.limits)
+
+    assert "Not shown" not in printed(found, 200)
+    shown = {width: printed(found, width) for width in (200, 110, 80)}
+    order = ["notes", "limit", "next best"]
+    assert [name for name in order if name in shown[200]] == order
+    assert "next best" in shown[110]
+    assert "Not shown at this width: " in shown[80]
+    assert "A wider terminal or --csv has them." in shown[80]
+
+
+def test_numbers_of_threads_are_shown_where_they_differ():
+    one, two = (samples.measured("mkl", t, text=GEMM.format("mkl", n)) for n, t in ((1, 2e-3), (2, 1e-3)))
+
+    assert [1, 2] == [row["threads"] for row in of(one, two).rows]
+    assert "threads" not in of(one).rows[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "heading", "rate"),
+    [
+        (GEMM.format("mkl", 1), 1e-2, "GFLOP/s", 2 * 1760 * 128 * 1760 / 1e-2 / 1e9),
+        (GEMM.format("mkl", 1), 1e-5, "TFLOP/s", 2 * 1760 * 128 * 1760 / 1e-5 / 1e12),
+        ("memory kind=triad n=1000000 forward f32 loops threads=1", 1e-3, "GB/s", 12.0),
+        ("sparse_gemm m=512 n=1 k=512 sparsity=90 forward f32 mkl threads=1", 1e-5, "GB/s", None),
+    ],
+)
+def test_the_unit_of_the_rate_suits_the_operation(text, seconds, heading, rate):
+    found = of(samples.measured(text.split()[-2], seconds, text=text))
+
+    (row,) = found.rows
+    assert heading in [column.heading for column in found.tables[0].columns]
+    if rate is not None:
+        assert pytest.approx(rate) == row[heading]
+
+
+def test_failed_libraries_have_a_flag_and_their_reason_below():
+    crashed = make_record(parse_case(GEMM.format("onednn", 1)), 1, "crashed", "signal 11")
+    found = of(samples.measured("mkl", 1e-3, text=GEMM.format("mkl", 1)), crashed)
+
+    assert ("MKL", "X") == (found.rows[0]["best"], found.rows[0]["flags"])
+    assert ["oneDNN crashed: signal 11"] == found.reasons
+    assert "X  a library gave no result: the reason is below." in found.legend
+    assert ("crashed", "oneDNN crashed") == tuple(of(crashed).rows[0][name] for name in ("best", "next best"))
+
+
+def test_an_uncertain_order_is_marked():
+    records = [samples.measured(name, t, text=GEMM.format(name, 1)) for name, t in (("mkl", 1e-3), ("onednn", 1.02e-3))]
+    found = of(*records)
+
+    assert "≈ oneDNN +2 %" == found.rows[0]["next best"]
+    assert any(line.startswith("≈ ") for line in found.legend)
+    assert "undecided 1" in " ".join(found.summary)
+
+
+def test_the_summary_comes_last_and_is_short():
+    results = load(STORED)
+    found = sections(results.summaries, results.limits)
+
+    assert len(found.summary) <= 8
+    assert printed(found, 200).rstrip().endswith(found.summary[-1])
+    assert "cases were measured and checked" in found.summary[-1]
+
+
+def test_a_notebook_shows_the_sections_and_what_is_below():
+    html = of(samples.measured("mkl", 1e-3, text=GEMM.format("mkl", 1)))._repr_html_()
+
+    assert "<table>" in html
+    assert "1 of 1 cases were measured" in html
+
+
+def test_nothing_to_show_is_no_error():
+    assert [] == of().rows
+    assert "0 of 0 cases" in printed(of(), 80)

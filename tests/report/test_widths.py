@@ -1,0 +1,96 @@
+"""Every table fits a terminal of 80 columns or more, and says which columns it left out."""
+
+import io
+import random
+
+import pytest
+from rich.console import Console
+
+from deepbench.judge import compare
+from deepbench.report import cases, groups, limits, published, views
+from deepbench.report import compare as comparisons
+from deepbench.results import published as results
+from deepbench.results.file import read_results
+from deepbench.results.summary import summarize
+from tests import samples
+from tests.conftest import ROOT
+
+FILE = read_results(ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl")
+SUMMARIES = summarize(FILE.records, FILE.order)
+V100 = results.find("V100")
+
+
+def all_reduces():
+    texts = [
+        f"all_reduce n={n} ranks={ranks} forward f32 {backend} threads=1"
+        for n in (100_000, 3_097_600, 64_500_000)
+        for ranks in (2, 4)
+        for backend in ("mpich", "openmpi")
+    ]
+    return summarize([samples.measured(text.split()[-2], 1e-4 * i, text=text) for i, text in enumerate(texts, 1)])
+
+
+def two_files(tmp_path):
+    """The stored results, and the same with other times."""
+    generator = random.Random(1)
+    rounds = []
+    for _ in range(2):
+        records = []
+        for record in FILE.records:
+            for number in range(1, 6):
+                copy = {**record, "round": number}
+                if copy["measurement"]:
+                    factor = generator.uniform(0.9, 1.1)
+                    times = [factor * s for s in copy["measurement"]["samples_s"]]
+                    cpu = [s and factor * s for s in copy["measurement"]["cpu_s"]]
+                    copy["measurement"] = {**copy["measurement"], "samples_s": times, "cpu_s": cpu}
+                records.append(copy)
+        rounds.append(records)
+    files = [type(FILE)(tmp_path / f"{name}.jsonl", FILE.header, r) for name, r in zip("ab", rounds, strict=True)]
+    return compare.compare_files(*files)
+
+
+TABLES = {
+    "cases by library": lambda tmp_path: cases.library_table(SUMMARIES, limits.Limits(FILE.limits)),
+    "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
+    "applications": lambda tmp_path: views.by_application(SUMMARIES),
+    "applications and prices": lambda tmp_path: views.by_application(SUMMARIES, SUMMARIES, 2.5),
+    "backends": lambda tmp_path: views.by_backend(SUMMARIES),
+    "published machines": lambda tmp_path: published.machines(),
+    "a published machine": lambda tmp_path: published.of_machine(V100, "gemm"),
+    "with a published machine": lambda tmp_path: published.matched(results.match(SUMMARIES, V100)),
+    "means of a published machine": lambda tmp_path: published.means(results.match(SUMMARIES, V100)),
+    "all published machines": lambda tmp_path: published.among_all(SUMMARIES),
+    "two files": lambda tmp_path: comparisons.cases(two_files(tmp_path)),
+    "means of two files": lambda tmp_path: comparisons.means(two_files(tmp_path)),
+    "ranks": lambda tmp_path: groups.by_ranks(all_reduces()),
+    "predictions": lambda tmp_path: groups.scaled(all_reduces()),
+    **{
+        f"limits: {name}": lambda tmp_path, name=name: limits.tables(FILE.limits, [1, 2], FILE.header["machine"])[name]
+        for name in ("compute", "memory", "calls")
+    },
+}
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_fits(name, width, tmp_path):
+    table = TABLES[name](tmp_path)
+    text = io.StringIO()
+    table.print(Console(file=text, width=width, force_terminal=True, color_system=None, highlight=False))
+    lines = text.getvalue().splitlines()
+
+    assert table.rows
+    assert max(map(len, lines)) <= width
+    shown = " ".join(" ".join(lines).split())
+    left_out = [c.heading for c in table.columns if c.narrow and c.heading.split()[0] not in shown]
+    assert not left_out or "Not shown at this width: " in shown
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_elsewhere_a_table_has_all_columns(name, tmp_path):
+    table = TABLES[name](tmp_path)
+    text = io.StringIO()
+    table.print(Console(file=text, width=80, highlight=False))
+
+    assert "Not shown" not in text.getvalue()

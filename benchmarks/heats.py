@@ -95,7 +95,8 @@ def measure(works: dict[str, list[Rival]], count: int, mode: Mode, keep: Callabl
             if all(ratios):
                 keep(name, [seconds, *(r[0] for r in ratios)])
             else:
-                print(f"{name}: {first['status']} {first['reason']}", file=sys.stderr)
+                print(f"left out: {name}: {first['status']} {first['reason']}", file=sys.stderr)
+                works = {other: rivals for other, rivals in works.items() if other != name}
 
 
 @dataclass(frozen=True)

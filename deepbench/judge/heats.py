@@ -16,8 +16,8 @@ from deepbench.core import stats
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.summary import Summary
 
-# Equal libraries differ from process to process. Times from one process each give no order within this share: in 360
-# heats with equal rivals (`benchmarks/heats.py`), 99 % of the ratios were within 9 % of 1.
+# Equal libraries differ from process to process. Times from one process each give no order within this share: in 1,500
+# heats with equal rivals (`benchmarks/heats.py`), 99 % of the ratios were within 10 % of 1.
 ONE_PROCESS = 0.10
 
 

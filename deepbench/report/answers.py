@@ -115,6 +115,7 @@ def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, severa
 
 
 def rate_text(rate: float) -> str:
+    """`1.23 TFLOP/s`, `45.6 GFLOP/s`."""
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
@@ -144,4 +145,5 @@ def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
 
 
 def listed(parts: Sequence[str]) -> str:
+    """`a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -123,7 +123,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
             )
             notes += case_notes + [OTHERS] * (i > 0 and s.is_ranked)
     columns = [
-        *(Column("problem"), Column("precision"), *([] if repeat else [Column("")]), Column("library")),
+        *(Column("problem"), Column("precision", title="type"), *([] if repeat else [Column("")]), Column("library")),
         *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s, narrow=3)),
         number("GB/s", units.bytes_per_s, narrow=4),
         *(Column("than", title="than the fastest", narrow=1), Column("% of peak", narrow=2)),
@@ -147,8 +147,8 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             disturbed = "disturbed" if s.is_disturbed else None
             rows.append({**names, **times, "time_over_fastest": ratio, "notes": disturbed})
     columns = [
-        *(Column("problem"), Column("precision"), number("threads"), Column("library")),
-        *(number(name, units.seconds) for name in ("time", "low", "high")),
+        *(Column("problem"), Column("precision", title="type"), number("threads", narrow=3), Column("library")),
+        *(number(name, units.seconds, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
         number("time_over_fastest", units.faster_or_slower, "than the fastest"),
         Column("notes", style="yellow"),
     ]

@@ -86,8 +86,8 @@ def means(comparison: Comparison) -> Table:
 def cases(comparison: Comparison) -> Table:
     """One row per case."""
     columns = [
-        *(Column("case"), Column("precision"), Column("library")),
-        *(number("first", units.seconds), number("second", units.seconds), *RATIO),
+        *(Column("case"), Column("precision", title="type"), Column("library")),
+        *(number("first", units.seconds), number("second", units.seconds, narrow=2), *RATIO),
         *(Column("processes", narrow=4), Column("verdict", whole=True), Column("to decide", narrow=1)),
         Column("notes", style="yellow", narrow=3),
     ]

@@ -49,7 +49,12 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
             }
         )
     columns = [
-        *(number("floats", title="elements"), number("ranks"), Column("precision"), Column("place", narrow=4)),
+        *(
+            number("floats", title="elements"),
+            number("ranks"),
+            Column("precision", title="type"),
+            Column("place", narrow=4),
+        ),
         Column("fastest"),
         *(number("time", units.seconds), number("± 95 %", units.plus_minus, "±")),
         *(
@@ -111,7 +116,7 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
                 time_s = scaling.predicted_s(bound, fits, r, count)
                 row |= {f"{r} ranks": time_s, f"{r} keep": _bus_bytes_per_s(r, count, time_s) / base}
             rows.append(row)
-    columns = [Column("library"), Column("precision"), number("bytes"), Column("model")]
+    columns = [Column("library"), Column("precision", title="type"), number("bytes"), Column("model", narrow=2)]
     for r in ranks:
         columns += [number(f"{r} ranks", units.seconds), number(f"{r} keep", units.percent, "efficiency", narrow=1)]
     notes += [

@@ -47,7 +47,7 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
             row[f"by, {_threads(count)}"] = f"{limit['library']}{fewer}" if limit else None
             of_fewer |= is_of_fewer
         rows.append(row)
-    columns = [Column("precision")]
+    columns = [Column("precision", title="type")]
     for count in threads:
         columns += [
             number(_threads(count), units.flop_per_s),

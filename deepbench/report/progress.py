@@ -31,9 +31,12 @@ class Bar:
         self._progress = Progress(
             *(TextColumn("{task.fields[left]}"), BarColumn(bar_width=12), MofNCompleteColumn()),
             # The case in progress: what does not fit on the line is cut off.
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+            TextColumn(
+                "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+            ),
             console=self._console,
             auto_refresh=False,
+            expand=True,
             transient=True,
         )
         self._task = self._progress.add_task("", total=None, left="measuring")

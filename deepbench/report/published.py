@@ -79,7 +79,7 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
     ]
     columns = [
         *(Column("suite", narrow=1), Column("op", title="operation", narrow=2)),
-        *(Column("problem"), Column("direction"), Column("precision")),
+        *(Column("problem"), Column("direction"), Column("precision", title="type")),
         *(number("time", units.seconds), number("TFLOP/s", units.flop_per_s), SHEET_RATE),
         number("GB/s published", units.bytes_per_s, "GB/s in the sheet", narrow=5),
         *(Column("how", title="algorithm", narrow=3), Column("notes", narrow=4)),
@@ -115,7 +115,7 @@ def matched(matches: Sequence[Match]) -> Table:
             }
         )
     columns = [
-        *(Column("op", title="operation", narrow=2), Column("problem"), Column("precision")),
+        *(Column("op", title="operation", narrow=2), Column("problem"), Column("precision", title="type")),
         *(Column("library", narrow=1), number("ours", units.seconds, "time")),
         *(number("TFLOP/s", units.flop_per_s, narrow=5), number("theirs", units.seconds, "published")),
         number("their TFLOP/s", units.flop_per_s, "published TFLOP/s", narrow=5),
@@ -139,7 +139,7 @@ def means(matches: Sequence[Match]) -> Table:
         }
         for (op, precision), group in groups.items()
     ]
-    columns = [Column("op", title="geometric mean"), Column("precision"), number("cases")]
+    columns = [Column("op", title="geometric mean"), Column("precision", title="type"), number("cases")]
     disturbed = [number("disturbed")] if any(row["disturbed"] for row in rows) else []
     notes = ["disturbed: cases whose time of ours is disturbed; they do not count for the mean."] * len(disturbed)
     return Table([*columns, *disturbed, RATIO[0]], rows, notes)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Below so many FLOP per byte of minimum traffic, bytes per second say more about a kernel than FLOP per second.
 LEAST_INTENSITY = 1.0
 
+# Columns of a terminal that a problem has at least: `5124 × 700 × 2048 NN` is on one line.
+LEAST_PROBLEM = 20
+
 # Rates of a section are in TFLOP/s if the highest is at least this.
 LEAST_TERA = 1e13
 
@@ -104,12 +107,14 @@ def _legend(summaries: Sequence[Summary], tables: Sequence[Table], notes: Sequen
     ranked = [s for s in summaries if s.is_ranked]
     with_interval = [s for s in ranked if s.estimate and s.estimate.half_width is not None]
     rows = [row for table in tables for row in table.rows]
+    seconds = [str(row.get("next best")) for row in rows]
+    notes = [*notes, *[HIDDEN] * any(text.endswith(f" {HIDDEN.flag}") for text in seconds)]
     flags = sorted({(note.flag, note.footnote) for note in notes if note.flag})
     return [
         *[INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE] * bool(with_interval),
         *[ONE_PROCESS.footnote] * any(s.single_process for s in ranked),
         *[f"{PEAK} {PEAK_MORE}"] * any(row.get("peak") is not None for row in rows),
-        *[UNCERTAIN] * any(str(row.get("next best")).startswith("≈") for row in rows),
+        *[UNCERTAIN] * any(text.startswith("≈") for text in seconds),
         *(f"{flag}  {text}" for flag, text in flags),
         *dict.fromkeys(note.footnote for note in notes if not note.flag and note.footnote),
     ]
@@ -133,7 +138,6 @@ def _section(
         notes = notes_of(first, compared.get(text), fewer.get(text)) if first.estimate else []
         notes = [HIDDEN if note is DISTURBED else note for note in notes]
         notes += [FAILED] * any(s.status not in MEASURED for s in ranking.unranked)
-        notes += [HIDDEN] * (HIDDEN not in notes and any(s.is_disturbed for s in ranking.ranked[1:2]))
         row: dict[str, Cell] = {op: first.problem_title, "type": first.record["precision"]}
         row |= {name: first.record[name] for name in differing}
         if ranking.ranked:
@@ -151,7 +155,11 @@ def _section(
         used += notes
         rows.append(row)
     columns = [
-        *(Column(op), Column("type"), *(number(name) if name == "threads" else Column(name) for name in differing)),
+        *(
+            Column(op, least=LEAST_PROBLEM),
+            Column("type"),
+            *(number(name) if name == "threads" else Column(name) for name in differing),
+        ),
         *(Column("best", whole=True), number("time", units.seconds), number("±"), number(rate_name, units.significant)),
         *(number("peak", units.percent, narrow=1), Column("limit", narrow=3), Column("next best", narrow=2)),
         *(Column("flags", style="yellow"), Column("notes", style="yellow", narrow=4)),

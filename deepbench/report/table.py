@@ -39,6 +39,8 @@ class Column:
     """Where it is above 0, a terminal that is too narrow shows no such column; the highest goes first."""
     whole: bool = False
     """Whether its text never wraps; numbers never do."""
+    least: int = LEAST_TEXT_WIDTH
+    """Where text wraps, this is the least width, if there is so much text."""
 
     @property
     def heading(self) -> str:
@@ -139,7 +141,7 @@ class Table:
         if column.align == "right" or column.whole:
             return width
         longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)
-        return min(width, max(LEAST_TEXT_WIDTH, min(longest_word, LONGEST_WORD)))
+        return min(width, max(column.least, min(longest_word, LONGEST_WORD)))
 
     def _needed(self, columns: Sequence[Column]) -> int:
         """The width of a table of these columns, where text wraps as far as it may."""

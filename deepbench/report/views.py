@@ -62,7 +62,12 @@ def by_application(
         rows.append({**row, "coverage": _coverage(row)})
     rows.sort(key=lambda row: (str(row["suite"]), str(row["precision"]), row["threads"], -float(row["time"] or 0.0)))
     columns = [
-        *(Column("suite", narrow=1), Column("application"), Column("precision"), number("threads", narrow=2)),
+        *(
+            Column("suite", narrow=1),
+            Column("application"),
+            Column("precision", title="type"),
+            number("threads", narrow=2),
+        ),
         *(number("time", units.seconds), Column("coverage", title="sum over")),
         *(number("share", units.percent, narrow=3), Column("of which", title="by operation", narrow=5)),
     ]
@@ -244,7 +249,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         shown += ranking.ranked
         rows.append(row)
     columns = [
-        *(Column("problem"), Column("precision"), *(number(name, units.seconds) for name in names)),
+        *(Column("problem"), Column("precision", title="type"), *(number(name, units.seconds) for name in names)),
         *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s)), narrow=1) for name in frameworks),
         *([Column("notes", style="yellow")] if any(row["notes"] for row in rows) else []),
     ]

@@ -180,7 +180,7 @@ def test_data_that_the_cache_of_a_device_may_hold_have_no_memory_limit(cache_byt
 
 
 def test_a_run_on_a_device_measures_its_memory():
-    case = parse_case("gemm m=64 n=64 k=64 f32 cublas threads=1")
+    case = parse_case("gemm m=64 n=64 k=64 forward f32 cublas threads=1")
     copies = [p for p in limits.probes_for([case], ["cublas", "cudart", "mkl", "loops"]) if p.what == "memory"]
 
     assert [f"memory kind=copy n={2**27} forward f32 cudart threads=1"] == [c.text for p in copies for c in p.cases]

@@ -62,9 +62,9 @@ def test_a_long_case_fits_on_one_line_of_80_columns():
     text = io.StringIO()
     with progress.Bar(Console(file=text, width=80, force_terminal=True, color_system=None)) as bar:
         bar(Step("conv n=16 c=512 h=14 w=14 k=512 r=3 s=3 pad_h=1 pad_w=1 backward_weights f32 onednn", 12, 345, 200.0))
-    lines = [re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", line).strip("\r") for line in text.getvalue().split("\n")]
-    (shown,) = [line for line in lines if "12/345" in line]
+    frames = re.split(r"[\r\n]", re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", text.getvalue()))
+    shown = next(frame for frame in frames if "12/345" in frame)
 
-    assert len(shown) <= 80
+    assert max(map(len, frames)) <= 80
     assert "3 min 20 s left" in shown
     assert "conv n=16" in shown

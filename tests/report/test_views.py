@@ -154,7 +154,9 @@ def test_sparse_is_compared_with_the_fastest_dense_product_of_its_shape():
     assert 0.2 == pytest.approx(only.break_even_density, rel=1e-3)  # a tenth are non-zeros, at twice the speed
     (case,) = [s for s in summaries if s.record["op"] == "sparse_gemm"]
     assert ["speed_up", "break_even"] == [n.code for n in notes.notes_of(case, actual[case.record["case"]])]
-    assert "2.00× faster than dense, break-even density 20.0 %" == sections(summaries, Limits()).rows[-1]["notes"]
+    assert "2.00× faster than dense, break-even density 20.0 %" in [
+        row["notes"] for row in sections(summaries, Limits()).rows
+    ]
     assert 0.5 == pytest.approx(export.rows(summaries)[0]["time_over_baseline"], rel=1e-3)
 
 

@@ -6,7 +6,9 @@ import random
 import pytest
 from rich.console import Console
 
+from deepbench.api import plan_cases
 from deepbench.judge import compare
+from deepbench.plan.cases import Choices
 from deepbench.report import cases, groups, limits, published, views
 from deepbench.report import compare as comparisons
 from deepbench.results import published as results
@@ -18,6 +20,7 @@ from tests.conftest import ROOT
 FILE = read_results(ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl")
 SUMMARIES = summarize(FILE.records, FILE.order)
 V100 = results.find("V100")
+LINE = {"at": "2026-11-22T00:00:00+00:00"}
 
 
 def all_reduces():
@@ -50,11 +53,39 @@ def two_files(tmp_path):
     return compare.compare_files(*files)
 
 
+def in_suite():
+    """Products of a suite in two precisions."""
+    cases = [p.case for p in plan_cases("deepbench/device", Choices(ops=("gemm",), precisions=("f32", "i8u8")))]
+    place = {"suite": "deepbench/device", "label": None, "note": None, "needed": True}
+    records = []
+    for row, case in enumerate(cases, 1):
+        sources = [{**place, "row": row, "application": "Speech Recognition"}]
+        records.append({**samples.measured(case.backend, 1e-4 * row, text=case.text), "sources": sources})
+    return summarize(records)
+
+
+LINES = [
+    *(
+        {**LINE, "what": "memory", "device": "cpu", "kind": "read", "threads": n}
+        | {"bytes": size, "bytes_per_s": 1e10, "seconds": 1e-3, "case": f"memory kind=read n={size // 4}"}
+        for n in (1, 2)
+        for size in (2**14, 2**20, 2**29)
+    ),
+    *(
+        {**LINE, "what": "call", "threads": n, "backend": name, "library": "MKL 2026", "seconds": 1e-6}
+        | {"case": f"gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 {name} threads={n}"}
+        for n in (1, 2)
+        for name in ("mkl", "openblas")
+    ),
+    *FILE.limits,
+]
+
+
 TABLES = {
     "cases by library": lambda tmp_path: cases.library_table(SUMMARIES, limits.Limits(FILE.limits)),
     "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
-    "applications": lambda tmp_path: views.by_application(SUMMARIES),
-    "applications and prices": lambda tmp_path: views.by_application(SUMMARIES, SUMMARIES, 2.5),
+    "applications": lambda tmp_path: views.by_application(in_suite()),
+    "applications and prices": lambda tmp_path: views.by_application(in_suite(), in_suite(), 2.5),
     "backends": lambda tmp_path: views.by_backend(SUMMARIES),
     "published machines": lambda tmp_path: published.machines(),
     "a published machine": lambda tmp_path: published.of_machine(V100, "gemm"),
@@ -66,7 +97,7 @@ TABLES = {
     "ranks": lambda tmp_path: groups.by_ranks(all_reduces()),
     "predictions": lambda tmp_path: groups.scaled(all_reduces()),
     **{
-        f"limits: {name}": lambda tmp_path, name=name: limits.tables(FILE.limits, [1, 2], FILE.header["machine"])[name]
+        f"limits: {name}": lambda tmp_path, name=name: limits.tables(LINES, [1, 2], FILE.header["machine"])[name]
         for name in ("compute", "memory", "calls")
     },
 }

@@ -116,15 +116,12 @@ class Table:
                 columns.remove(spare)
                 left_out.append(spare.heading)
         cells = [[_text(column, row) for column in columns] for row in self.rows]
-        least, needed = [self._least_width(c) for c in columns], self._needed(columns)
+        needed = self._needed(columns)
+        widths = self._widths(columns, max(needed, console.width) if console.is_terminal else None)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        if needed > console.width:
-            table.width = needed  # the terminal wraps entire lines, which loses nothing
-        for column, width in zip(columns, least, strict=True):
-            is_whole = column.align == "right" or column.whole
-            table.add_column(
-                Text(column.heading), justify=column.align, no_wrap=is_whole, min_width=width, overflow="fold"
-            )
+        table.width = sum(widths) + 2 * (len(widths) - 1)  # if more than fits, the terminal wraps entire lines
+        for column, width in zip(columns, widths, strict=True):
+            table.add_column(Text(column.heading), justify=column.align, width=width, overflow="fold")
         for row, texts in zip(self.rows, cells, strict=True):
             styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
             if left_out:  # spaces before a word would make it break where the text wraps
@@ -133,11 +130,27 @@ class Table:
         console.print(table, soft_wrap=not console.is_terminal or needed > console.width)
         return left_out
 
+    def _widths(self, columns: Sequence[Column], available: int | None) -> list[int]:
+        """The width of each column; where less is available than all need, the widest texts wrap first."""
+        widths, least = [self._width(c) for c in columns], [self._least_width(c) for c in columns]
+        excess = 0 if available is None else sum(widths) + 2 * (len(columns) - 1) - available
+        for _ in range(excess):
+            wrapping = [i for i, width in enumerate(widths) if width > least[i]]
+            if wrapping:
+                widths[max(wrapping, key=lambda i: widths[i])] -= 1
+        return widths
+
+    def _width(self, column: Column) -> int:
+        """The width in which no text of a column wraps."""
+        from rich.cells import cell_len
+
+        return max(cell_len(text) for text in [column.heading, *(_text(column, row) for row in self.rows)])
+
     def _least_width(self, column: Column) -> int:
         from rich.cells import cell_len
 
         texts = [column.heading, *(_text(column, row) for row in self.rows)]
-        width = max(map(cell_len, texts))
+        width = self._width(column)
         if column.align == "right" or column.whole:
             return width
         longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)

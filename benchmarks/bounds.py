@@ -29,7 +29,7 @@ from deepbench.results.summary import Summary, summarize  # noqa: E402
 from deepbench.results.work import Work  # noqa: E402
 
 SUITES, OPERATIONS = ("deepbench/train", "deepbench/server"), ("gemm", "conv", "recurrent", "sparse_gemm")
-NAMES = ("compute", "memory", "L3", "L2", "L1", "latency", "parallelism", limits.CONVERSION, limits.UNEXPLAINED)
+NAMES = ("compute", "memory", "L3", "L2", "L1", "latency", "parallelism", limits.CONVERSION)
 
 
 def measure(path: Path, budget: str) -> None:

@@ -122,6 +122,12 @@ class _Racer:
     others_s: float = 0.0
     """CPU seconds of all other racers when it became ready."""
     ending: process.Ending | None = None
+    final_s: float | None = None
+    """CPU seconds that its process had used when it ended."""
+
+    def cpu_s(self) -> float:
+        """CPU seconds that its process has used until now, or until it ended."""
+        return self.worker.cpu_s() if self.final_s is None else self.final_s
 
     def takes_part(self) -> bool:
         """Whether it is sampled further."""
@@ -217,12 +223,15 @@ class _Heat:
     def _finish(self, racer: _Racer) -> process.Ending:
         """Let a racer check its outputs, and take its record."""
         rivals_s = max(0.0, self._others_s(racer) - racer.others_s)
+        used_s = racer.worker.cpu_s()
         ending = self._turn(racer, {"rivals_s": rivals_s}, "record")
+        # Those that finish later must not take its work for that of other programs. It may have ended by itself.
+        racer.final_s = max(used_s, racer.worker.cpu_s())
         racer.worker.close()
         return ending
 
     def _others_s(self, racer: _Racer) -> float:
-        return sum(other.worker.cpu_s() for other in self._racers if other is not racer)
+        return sum(other.cpu_s() for other in self._racers if other is not racer)
 
     def _record(self, request: launch.Request, ending: process.Ending) -> Record:
         """The record of a process that ended."""

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -65,6 +66,14 @@ def test_rivals_run_in_common_slices_and_each_names_the_others(rivals_of):
     counts = [len(set(r["measurement"]["slices"])) for r in records]
     assert min(counts) > 1
     assert all(len(r["measurement"]["slices"]) == len(r["measurement"]["samples_s"]) for r in records)
+
+
+def test_the_work_of_rivals_is_not_load_of_other_programs(rivals_of):
+    """Whoever finishes last must know what those used whose processes have ended. All saw the same other programs."""
+    rules = replace(QUICK.rules, least_slices=20, most_s=0.4)
+    loads = [r["measurement"]["other_cpus"] for r in rivals_of("honest", "printer", "scribbler", rules=rules)]
+
+    assert max(loads) - min(loads) < 0.4, loads
 
 
 def test_a_case_alone_is_in_no_heat(rivals_of):

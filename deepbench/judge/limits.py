@@ -119,6 +119,12 @@ class Probe:
         first = self.cases[0]
         return f"peak rate in {first.precision.name}" if self.what == "compute" else f"limit: {first.text}"
 
+    @property
+    def is_for_every_file(self) -> bool:
+        """Whether every file has a limit of its own: peaks, and the bandwidth of main memory or of a device."""
+        problem = self.cases[0].problem
+        return self.what == "compute" or (self.what == "memory" and 4 * problem.n >= min(FINE[-1], DEVICE_BYTES // 2))
+
     def measure(self, measure: Measure) -> Limit | None:
         """Run all cases; None if all of them failed."""
         found: list[Limit] = []
@@ -317,15 +323,21 @@ def missing(
 ) -> list[Probe]:
     """The probes whose limits are still unknown.
 
-    Peaks are measured for every file, even if earlier runs measured them, because libraries and clocks change. With a
-    budget, memory and call probes are made all together or not at all.
+    Peaks and the bandwidth of main memory are measured for every file, even if earlier runs measured them: libraries
+    and clocks change, and a busy machine may have looked quiet. With a budget, other memory and call probes are made
+    all together or not at all.
     """
-    usable = (n for n in [*in_file, *earlier] if not n.get("disturbed") or _age(n) < DISTURBED_AGE)
-    known, measured = set(map(key_of, usable)), set(map(key_of, in_file))
-    unknown = [p for p in probes if p.key not in (measured if p.what == "compute" else known)]
-    others = sum(p.what != "compute" for p in unknown)
+
+    def is_usable(limit: Limit) -> bool:
+        return not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
+
+    peaks = {key_of(n) for n in in_file if n["what"] == "compute"}
+    here = peaks | {key_of(n) for n in in_file if is_usable(n)}
+    known = here | {key_of(n) for n in earlier if is_usable(n)}
+    unknown = [p for p in probes if p.key not in (here if p.is_for_every_file else known)]
+    others = sum(not p.is_for_every_file for p in unknown)
     if budget_s is not None and others * PROBE_S > MOST_OF_BUDGET * budget_s:
-        return [p for p in unknown if p.what == "compute"]
+        return [p for p in unknown if p.is_for_every_file]
     return unknown
 
 

@@ -322,16 +322,19 @@ def test_only_unknown_limits_are_measured():
     assert [("compute", "f32"), ("compute", "f16")] == [p.key[:2] for p in probes if p.what == "compute"]
     assert len(limits.COARSE) + 2 == sum(p.what != "compute" for p in probes)
     assert [] == limits.missing(probes, known, [])
-    assert probes[:2] == limits.missing(probes, [], known)  # each file has new peaks
+    main_memory = [p for p in probes if p.key == ("memory", limits.memory_probe("read", 2**29, 2).cases[0].text)]
+    assert [*probes[:2], *main_memory] == limits.missing(probes, [], known)  # each file has its own
+    assert 1 == len(main_memory)
     assert probes[2:] == limits.missing(probes, old, [])
     assert [] == limits.missing(probes, new, [])
 
 
 def test_a_budget_leaves_no_time_for_other_probes_than_those_of_peaks():
     probes = limits.probes_for(CHOSEN, ["mkl", "loops"])
-    others_s = limits.PROBE_S * (len(probes) - 2)
+    always = [p for p in probes if p.is_for_every_file]  # peaks and the bandwidth of main memory
+    others_s = limits.PROBE_S * (len(probes) - len(always))
 
-    assert probes[:2] == limits.missing(probes, [], [], 0.9 * others_s / limits.MOST_OF_BUDGET)
+    assert always == limits.missing(probes, [], [], 0.9 * others_s / limits.MOST_OF_BUDGET)
     assert probes == limits.missing(probes, [], [], 1.1 * others_s / limits.MOST_OF_BUDGET)
 
 

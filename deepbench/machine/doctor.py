@@ -92,6 +92,20 @@ class Load:
         return " and ".join(parts) or None
 
 
+@dataclass(frozen=True)
+class _Clocks:
+    """Readings that a watch compares. None: hidden."""
+
+    wall_s: float
+    own_s: float
+    """CPU seconds of this process."""
+    children_s: float
+    """CPU seconds of the children that it waited for."""
+    steal_ticks: int | None
+    group_s: float | None
+    """CPU seconds of the control group."""
+
+
 class LoadWatch:
     """Watches the CPUs that this process may use, from construction until `load` is called.
 
@@ -106,23 +120,27 @@ class LoadWatch:
 
     def load(self, least_s: float = LOOK_S) -> Load:
         """The load since the beginning; waits until the watch has taken `least_s`."""
-        time.sleep(max(0.0, least_s - (time.monotonic() - self._begin[0])))
+        time.sleep(max(0.0, least_s - (time.monotonic() - self._begin.wall_s)))
         begin, end = self._begin, self._now()
-        wall_s, own_s, children_s = (end[i] - begin[i] for i in range(3))
+        wall_s, children_s = end.wall_s - begin.wall_s, end.children_s - begin.children_s
         steal = in_group = None
-        if begin[3] is not None and end[3] is not None:
-            steal = (end[3] - begin[3]) / os.sysconf("SC_CLK_TCK") / wall_s / len(self._cpus)
-        if begin[4] is not None and end[4] is not None:
-            in_group = max(0.0, end[4] - begin[4] - own_s - children_s) / wall_s
+        if begin.steal_ticks is not None and end.steal_ticks is not None:
+            steal_s = (end.steal_ticks - begin.steal_ticks) / os.sysconf("SC_CLK_TCK")
+            steal = steal_s / wall_s / len(self._cpus)
+        if begin.group_s is not None and end.group_s is not None:
+            ours_s = end.own_s - begin.own_s + children_s
+            in_group = max(0.0, end.group_s - begin.group_s - ours_s) / wall_s
         busy = self._others.cpus(children_s)
         return Load(len(self._cpus), busy, steal, describe.cpu_quota(self._root), in_group)
 
-    def _now(self) -> tuple[float, float, float, int | None, float | None]:
-        """Seconds of wall time, of this process and of its children; ticks of steal; seconds of the control group."""
+    def _now(self) -> _Clocks:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return (
-            *(time.monotonic(), time.process_time(), children.ru_utime + children.ru_stime),
-            *(_steal(self._root, self._cpus), _group_cpu_s(self._root)),
+        return _Clocks(
+            time.monotonic(),
+            time.process_time(),
+            children.ru_utime + children.ru_stime,
+            _steal(self._root, self._cpus),
+            _group_cpu_s(self._root),
         )
 
 

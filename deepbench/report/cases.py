@@ -58,7 +58,8 @@ class Ranking:
 
 def _is_slower(s: Summary, first: Summary) -> bool:
     """Whether the intervals of two times are apart, and so far if one process alone measured one of them."""
-    low_s, high_s = s.estimate and s.estimate.low_s, first.estimate and first.estimate.high_s
+    low_s = s.estimate.low_s if s.estimate else None
+    high_s = first.estimate.high_s if first.estimate else None
     overlap = low_s is not None and high_s is not None and low_s <= high_s
     is_single = s.single_process or first.single_process
     return not overlap and (not is_single or heats.is_order(s.time_s / first.time_s))

@@ -129,7 +129,8 @@ def _section(
 ) -> tuple[Table, list[Note]]:
     """The table of one operation, and the notes that its rows use."""
     firsts = [(r.ranked or r.unranked)[0] for r in found]
-    differing = [name for name in ("device", "threads") if len({s.record[name] for s in firsts}) > 1]
+    places = [_place(s) for s in firsts]
+    differing = [name for name in ("device", "threads") if len({place[name] for place in places}) > 1]
     rate_name, rate_of = _rate_of([s for s in firsts if s.is_ranked])
     rows: list[dict[str, Cell]] = []
     used: list[Note] = []
@@ -139,7 +140,7 @@ def _section(
         notes = [HIDDEN if note is DISTURBED else note for note in notes]
         notes += [FAILED] * any(s.status not in MEASURED for s in ranking.unranked)
         row: dict[str, Cell] = {op: first.problem_title, "type": first.record["precision"]}
-        row |= {name: first.record[name] for name in differing}
+        row |= {name: value for name, value in _place(first).items() if name in differing}
         if ranking.ranked:
             row |= {"best": Strong(first.library_title), "next best": _next_best(ranking)}
         else:
@@ -165,6 +166,10 @@ def _section(
         *(Column("flags", style="yellow"), Column("notes", style="yellow", narrow=4)),
     ]
     return Table(columns, rows).without_empty_columns(), used
+
+
+def _place(s: Summary) -> dict[str, Cell]:
+    return {"device": s.record["device"], "threads": s.record["threads"]}
 
 
 def _rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float | None]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -100,7 +100,8 @@ def _unknown(name: str) -> str:
                 f"{name} is a {kind}, which follows a case, such as gemm m=1760 n=128 k=1760 {name}; "
                 f"for suites and files use --{kind} {name}"
             )
-    kinds = {"suites": suite_files(), "operations": all_ops(), **{f"{kind}s": w for kind, w in following.items()}}
+    kinds: dict[str, Collection[str]] = {"suites": suite_files(), "operations": all_ops()}
+    kinds |= {f"{kind}s": words for kind, words in following.items()}
     known = [word for words in kinds.values() for word in words]
     found = set(meant(name, known))
     likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]

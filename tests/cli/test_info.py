@@ -22,7 +22,7 @@ def test_what_is_here_comes_first_with_its_version_and_then_what_is_missing(deep
 
     assert 0 == done.returncode, done.stderr
     assert "" == done.stderr
-    headings = ["machine    ", "\ncall loop  ", "\nCPU libraries\n", "\n  openblas   OpenBLAS 0.", "\nmissing ("]
+    headings = ["machine    ", "\ncall loop  ", "\nCPU libraries\n", "\n  openblas    OpenBLAS 0.", "\nmissing ("]
     places = [done.stdout.find(heading) for heading in headings]
     assert -1 not in places
     assert sorted(places) == places

@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from deepbench.core.case import Case, Pattern, parse_case, parse_pattern
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.case import Case, Pattern, parse_case, parse_patterns
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
-from deepbench.plan.cases import Choices, Planned, expand
+from deepbench.plan.cases import Choices, Planned, expand, why_none
 from deepbench.plan.suites import read_words
 
 # Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
@@ -82,12 +83,10 @@ def cases(
 
 def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
     """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
-    planned = expand(read_words(_words(what)), choices, describe.default_threads())
+    entries, threads = read_words(_words(what)), describe.default_threads()
+    planned = expand(entries, choices, threads)
     if not planned:
-        raise BadInput(
-            "no case is left: no default library supports this; choose one of `deepbench info --matrix` with --backend "
-            "(`reference` supports every operation)"
-        )
+        raise BadInput(why_none(entries, choices, threads))
     return planned
 
 
@@ -109,7 +108,8 @@ def make_choices(
 
     device = device or "cpu"
     if device not in DEVICES:
-        raise BadInput(f"device is one of {', '.join(DEVICES)}, found {shorten(device)!r}")
+        hint = did_you_mean(device, DEVICES)
+        raise BadInput(f"device is one of {', '.join(DEVICES)}, found {shorten(device)!r}{hint}")
     wanted = _several(precisions)
     return Choices(
         ops=_several(ops),
@@ -288,8 +288,8 @@ class Results:
 
     def select(self, case: Case | str) -> list[Summary]:
         """The summaries of a case; words of its text may be missing, and then there may be several."""
-        pattern = parse_pattern(case.text if isinstance(case, Case) else case)
-        return [s for s in self.summaries if _fits(pattern, s.record)]
+        patterns = parse_patterns(case.text if isinstance(case, Case) else case)
+        return [s for s in self.summaries if any(_fits(pattern, s.record) for pattern in patterns)]
 
     def samples(self, case: Case | str) -> list[list[float]]:
         """Seconds per call of each sample, one list per process. The words must name one case of the file."""

@@ -46,7 +46,8 @@ def compare(
       deepbench compare before.jsonl after.jsonl
       deepbench compare mine.jsonl V100
       deepbench compare mine.jsonl --all
-      deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2    # both sides in turn: more certain
+    Both sides in turn, which is more certain:
+      deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2
     """
     if second is None or among_all or not os.path.exists(second):
         if unchecked or margin != DEFAULT_MARGIN:

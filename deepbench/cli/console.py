@@ -33,6 +33,30 @@ def make_console(quiet: bool = False) -> Console:
     return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
 
 
+# Lines for people are not made longer than this, which is hard to read.
+WIDEST = 120
+
+
+def width_for_people() -> int:
+    """Columns of the terminal, or what COLUMNS says; 80 where there is neither."""
+    import shutil
+
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, WIDEST))
+
+
+def fitted(label: str, text: str, width: int) -> str:
+    """`label` and `text` in lines of this width: broken between words, and indented below the first word of `text`.
+
+    A word that is longer, such as a path, stays whole.
+    """
+    import textwrap
+
+    indent = " " * len(label)
+    return textwrap.fill(
+        text, width, initial_indent=label, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
 def warn_of_gaps(file: ResultFile | FleetFile) -> None:
     """Say on standard error which lines of a file were left out."""
     from deepbench.results.file import damage_text
@@ -86,6 +110,14 @@ def load_text(watch: LoadWatch) -> str | None:
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
     """CPU, cores, memory, system and instructions, on two lines."""
+    about, instructions = machine_texts(machine)
+    console.print(f"machine    {about}", markup=False)
+    if instructions:
+        console.print(f"           {instructions}", markup=False)
+
+
+def machine_texts(machine: Mapping[str, Any]) -> tuple[str, str]:
+    """CPU, cores, memory and system; and the instructions that decide which kernels libraries choose."""
     cores = machine.get("cores_allowed")
     instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
     parts = [
@@ -94,9 +126,7 @@ def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
         units.data_bytes(machine["memory_bytes"]) if machine.get("memory_bytes") else None,
         machine.get("system"),
     ]
-    console.print(f"machine    {', '.join(str(p) for p in parts if p) or 'unknown'}", markup=False)
-    if instructions:
-        console.print(f"           {' '.join(instructions)}", markup=False)
+    return ", ".join(str(p) for p in parts if p) or "unknown", " ".join(instructions)
 
 
 def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> None:
@@ -113,13 +143,18 @@ def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> No
 
 def print_card(console: Console, card: dict[str, Any]) -> None:
     """One line about a GPU."""
+    console.print(f"GPU        {card_text(card)}", markup=False)
+
+
+def card_text(card: Mapping[str, Any]) -> str:
+    """Name, size and driver of a GPU."""
     parts = [
         f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
         f"{card.get('processors')} multiprocessors",
         units.data_bytes(card.get("memory_bytes")),
         f"driver {card.get('driver')}",
     ]
-    console.print(f"GPU        {', '.join(parts)}", markup=False)
+    return ", ".join(parts)
 
 
 def print_table(table: Table, form: str | None) -> None:

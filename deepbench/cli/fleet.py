@@ -53,7 +53,7 @@ def fleet(
     \b
     Examples:
       deepbench fleet --hostfile hosts
-      srun --ntasks-per-node=1 deepbench fleet deepbench/server --op gemm -o fleet.jsonl
+      srun --ntasks-per-node=1 deepbench fleet deepbench/server -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
     """
     from deepbench.api import plan_cases

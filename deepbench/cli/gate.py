@@ -45,7 +45,9 @@ def gate(
     """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: cannot tell.
 
     \b
-    Example: deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl --junit gate.xml
+    Examples:
+      deepbench gate main.jsonl branch.jsonl --junit gate.xml
+      deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl
     """
     from deepbench.cli.console import load_text
     from deepbench.judge import gate as gates
@@ -56,6 +58,8 @@ def gate(
 
     for output in filter(None, (junit, markdown)):
         require_no_results(Path(output))  # now, and not after measuring again
+    if trust is not None and not rerun:
+        raise BadInput("--trust A belongs to --rerun: without it, no library is loaded")
     allowed, trusted = share("--margin", margin), is_trusted(first, trust)
     watch = LoadWatch()
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed

@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from deepbench.cli.console import make_console, print_card, print_json, print_library, print_machine
+from deepbench.cli.console import card_text, fitted, machine_texts, make_console, print_json, width_for_people
+from deepbench.cli.options import one_of
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say
 
 DEFAULT_DEVICE = "cpu"
 
 # They run anything that an operation allows, and are no libraries.
 OWN_BACKENDS = ("null", "reference")
 
+# What the libraries of a device are called.
+LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD libraries"}
+
+DETAILS = "deepbench info --verbose"
+
+# Texts begin in this column, after a label or, three columns to the right, after the name of a library.
+INDENT = 11
+
 
 @cli.command(context_settings=HELP, short_help="Show this machine, its libraries, and how to get missing ones.")
-@click.option("--matrix", is_flag=True, help="Which library supports which operation, precision and direction.")
-@click.option(
-    "--doctor", is_flag=True, help="What makes measurements on this machine noisy or slow, and how to fix it."
+@one_of(
+    "view",
+    matrix="Which library supports which operation, precision and direction.",
+    doctor="What makes measurements on this machine noisy or slow, and how to fix it.",
+    verbose="The path of each library; for each missing one, the reason and the remedy.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def info(matrix: bool, doctor: bool, as_json: bool) -> None:
-    """Show this machine and the libraries found, and for each missing library the reason and the remedy.
+def info(view: str | None, as_json: bool) -> None:
+    """Show this machine and its libraries. Those that are missing follow, together where the reason is the same.
 
     \b
-    Example: deepbench info --matrix
+    Examples:
+      deepbench info --verbose
+      deepbench info --matrix
     """
-    if doctor:
+    if view == "doctor":
         _examine(as_json)
         return
     table = _matrix()
-    if matrix and not as_json:
+    if view == "matrix" and not as_json:
         _print_matrix(table)
         return
-    from deepbench.core.backend import all_backends, find_backend
+    from deepbench.core.backend import all_backends
     from deepbench.machine import describe
     from deepbench.measure.session import open_libraries
     from deepbench.native import callloop
@@ -48,23 +66,115 @@ def info(matrix: bool, doctor: bool, as_json: bool) -> None:
         facts = {"machine": machine, "libraries": answers, "loop": loop, "precisions": _precisions(), "support": table}
         print_json(facts)
         return
-    console = make_console()
-    print_machine(console, machine)
+    width = width_for_people()
+    blocks = [_about_machine(machine, libraries, compiled), *_present(libraries, view == "verbose")]
+    missing = {name: answer["unavailable"] for name, answer in libraries.items() if "unavailable" in answer}
+    if missing:
+        blocks.append([*(_each_missing(missing) if view == "verbose" else _missing_together(missing))])
+    blocks.append([("", _rule())])
+    say("\n\n".join("\n".join(fitted(label, text, width) for label, text in block) for block in blocks))
+
+
+def _about_machine(machine: Mapping[str, Any], libraries: Mapping[str, Any], compiled: bool) -> list[tuple[str, str]]:
+    """Labels and texts about what the libraries run on."""
+    about, instructions = machine_texts(machine)
     slow = "Python, about 0.5 µs per call: no C compiler at installation; install gcc, then deepbench again"
-    console.print(f"call loop  {'compiled' if compiled else slow}", markup=False)
-    console.print(f"{_rule()}\n", markup=False, soft_wrap=not console.is_terminal)
     cards = [answer.get("library", {}).get("card") for answer in libraries.values()]
-    for card in {card["bus_id"]: card for card in cards if card}.values():
-        print_card(console, card)
-    missing: dict[tuple[str, str], list[str]] = {}
-    for name, answer in libraries.items():
-        if "library" in answer:
-            print_library(console, find_backend(name).title, answer)
-        else:
-            why = answer["unavailable"]["reason"], answer["unavailable"]["remedy"]
-            missing.setdefault(why, []).append(find_backend(name).title)
-    for (reason, remedy), titles in missing.items():
-        print_library(console, ", ".join(titles), {"unavailable": {"reason": reason, "remedy": remedy}})
+    lines = [
+        ("machine", about),
+        ("", instructions),
+        *(("GPU", card_text(card)) for card in {card["bus_id"]: card for card in cards if card}.values()),
+        ("call loop", "compiled" if compiled else slow),
+    ]
+    return [(f"{label:{INDENT}}", text) for label, text in lines if text]
+
+
+def _present(libraries: Mapping[str, Any], verbose: bool) -> Iterator[list[tuple[str, str]]]:
+    """A block for each device that has libraries here: the word for --backend, then title and version."""
+    from deepbench.core.backend import find_backend
+
+    here = {name: answer["library"] for name, answer in libraries.items() if "library" in answer}
+    for device, title in LIBRARIES_OF.items():
+        names = [name for name in here if find_backend(name).device == device]
+        # What is no library comes last.
+        names.sort(key=lambda name: name in OWN_BACKENDS)
+        lines = []
+        for name in names:
+            library = here[name]
+            about = " ".join(filter(None, (find_backend(name).title, library["version"])))
+            lines.append((f"  {name:{INDENT}} ", ", ".join(filter(None, (about, library.get("threading"))))))
+            if verbose and library["path"]:
+                lines.append((" " * (INDENT + 3), library["path"]))
+        if lines:
+            yield [("", f"{title} (--device {device})" if device != DEFAULT_DEVICE else title), *lines]
+
+
+def _each_missing(missing: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Every missing library with its own reason and remedy."""
+    yield "", "missing"
+    for name, answer in missing.items():
+        yield f"  {name:{INDENT}} ", answer["reason"]
+        yield " " * (INDENT + 3) + "→ ", answer["remedy"]
+
+
+def _missing_together(missing: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """A line for each reason, with the libraries concerned and one remedy."""
+    yield "", f"missing (each with its reason and remedy: {DETAILS})"
+    for group in missing_groups(missing):
+        yield "  ", f"{group.libraries}: {group.reason} ({', '.join(group.names)})"
+        yield "    → ", group.remedy
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Libraries that are missing for one reason."""
+
+    libraries: str
+    """What they are, as in `LIBRARIES_OF`."""
+    reason: str
+    names: tuple[str, ...]
+    remedy: str
+
+
+def missing_groups(missing: Mapping[str, Mapping[str, str]]) -> list[Missing]:
+    """Missing libraries by device and short reason. `missing` has `reason` and `remedy` of each."""
+    from deepbench.core.backend import find_backend
+
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, answer in missing.items():
+        names.setdefault((find_backend(name).device, short_reason(answer["reason"])), []).append(name)
+    return [
+        Missing(LIBRARIES_OF[device], reason, tuple(group), one_remedy([missing[name]["remedy"] for name in group]))
+        for (device, reason), group in names.items()
+    ]
+
+
+def short_reason(reason: str) -> str:
+    """`MKL not found (looked in …)` → `not installed`. Where something was searched is left to `--verbose`."""
+    if (named := re.search(r"(DEEPBENCH_\w+)=", reason)) and os.environ.get(named[1]):
+        return f"not found where {named[1]} says"
+    if failed := re.match(r"the process that loaded \S+ failed: (.*?)(?: during: .*)?$", reason):
+        return f"loading failed: {failed[1]}"
+    if no_driver := re.match(r"no (\w+) GPU here: .* not found\b", reason):
+        return f"no {no_driver[1]} driver"
+    head = reason.partition(" (")[0]
+    return "not installed" if head.endswith(" not found") else head
+
+
+def one_remedy(remedies: Sequence[str]) -> str:
+    """What helps all of these libraries in one sentence, if it can be said in one."""
+    if len(set(remedies)) == 1:
+        return remedies[0]
+    # How to name a file in a variable differs from library to library.
+    short = list(dict.fromkeys(remedy.partition(", or name ")[0] for remedy in remedies))
+    if len(short) == 1:
+        return short[0]
+    from_index = [m for text in short if (m := re.fullmatch(r"pip install ([\w -]+?)(?: \(.*\))?", text))]
+    packages = dict.fromkeys(package for match in from_index for package in match[1].split())
+    if not packages:
+        return f"each has a remedy of its own: {DETAILS}"
+    rest = "" if len(from_index) == len(short) else f"; the others have remedies of their own: {DETAILS}"
+    return f"pip install {' '.join(packages)}{rest}"
 
 
 def _precisions() -> list[dict[str, Any]]:
@@ -99,17 +209,15 @@ def _examine(as_json: bool) -> None:
     if as_json:
         print_json([asdict(f) for f in findings])
         return
-    console = make_console()
+    width = width_for_people()
     problems = [f for f in findings if not f.good]
     for f in [*problems, *(f for f in findings if f.good)]:
-        console.print(f"{'✓' if f.good else '✗'} {f.what:17} {f.text}", markup=False, soft_wrap=True)
+        say(fitted(f"{'✓' if f.good else '✗'} {f.what:17} ", f.text, width))
         if f.remedy:
-            console.print(f"{'':20}→ {f.remedy}", markup=False, soft_wrap=True)
+            say(fitted(f"{'':20}→ ", f.remedy, width))
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}" if problems else "no problem"
-    console.print(
-        f"\n{count} found; nothing was changed. deepbench selftest shows how small a change can be detected here.",
-        markup=False,
-    )
+    ending = f"{count} found; nothing was changed. deepbench selftest shows how small a change can be detected here."
+    say(f"\n{fitted('', ending, width)}")
 
 
 def _matrix() -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import click
 from deepbench.cli.options import case_options, choices_of
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs
+from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
 
 
@@ -28,6 +29,8 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
     from deepbench.plan.suites import read_suite, suite_files
 
     if suites:
+        if words or as_json or any(filters.values()):
+            raise BadInput("--suites prints the names of all suites; leave out cases, filters and --json")
         for name in suite_files():
             rows = {(e.pattern.op, e.source["row"]) for e in read_suite(name) if e.source}
             print(f"{name:24} {len(rows):4} problems")

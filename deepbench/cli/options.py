@@ -84,6 +84,7 @@ def choices_of(filters: dict[str, Any]) -> Choices:
     """The case options as filters; `BadInput` for words that are none."""
     from deepbench.api import make_choices
     from deepbench.cli.launch import launched
+    from deepbench.core.backend import find_backend
     from deepbench.core.case import thread_count, whole_number
 
     settings: dict[str, tuple[str, ...]] = {}
@@ -93,7 +94,7 @@ def choices_of(filters: dict[str, Any]) -> Choices:
             raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
         settings[name] = (*settings.get(name, ()), *values.split(","))
     place = launched()
-    return make_choices(
+    choices = make_choices(
         ops=filters["op"],
         backends=filters["backend"],
         precisions=filters["precision"],
@@ -105,6 +106,13 @@ def choices_of(filters: dict[str, Any]) -> Choices:
         settings=settings,
         most_ranks=place.ranks if place is not None else None,
     )
+    if filters["device"]:
+        for name in choices.backends:  # a library that is named is used on its own device, whatever the option says
+            if (device := find_backend(name).device) != choices.device:
+                raise BadInput(
+                    f"--backend {name} is a library for {device}, and --device says {choices.device}; leave out one"
+                )
+    return choices
 
 
 def whole(name: str, text: str | None, most: int) -> int | None:

@@ -9,6 +9,7 @@ import click
 from deepbench.cli.console import print_json, print_report, print_table
 from deepbench.cli.options import form_options
 from deepbench.cli.root import HELP, cli
+from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def show_machine(machine: str, op: str | None, precision: str | None, form: str 
         has = ", ".join(f"{o} {p}" for o, p in known)
         raise BadInput(
             f"{name} has no result of {op or 'any operation'} in {precision or 'any precision'}; it has {has}"
+            + did_you_mean(op or "", {o for o, _ in known})
         )
     print_table(table, form)
 

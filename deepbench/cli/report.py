@@ -26,7 +26,7 @@ def report(
     \b
     Examples:
       deepbench report deepbench-20261121-113000.jsonl -o report.html
-      deepbench report before.jsonl after.jsonl --against V100 --against "Xeon Phi"
+      deepbench report new.jsonl --against V100 --against "Xeon Phi"
     """
     from deepbench.api import report as write_report
 

@@ -66,8 +66,9 @@ def cli() -> None:
     """Measure how fast hardware and libraries run the basic operations of deep learning.
 
     \b
-    deepbench run                                 measure the suite `quick` with every library found
-    deepbench run deepbench/server                measure DeepBench's inference problems
-    deepbench run gemm m=1760 n=128 k=1760 f32    measure one problem
-    deepbench show FILE                           print the table of a result file
+    deepbench run                              measure the suite `quick`
+    deepbench run deepbench/server             measure the inference problems
+    deepbench run gemm m=64 n=64 k=64 f32      measure one problem
+    deepbench show FILE                        print the table of a result file
+    deepbench info                             what is here, and what is missing
     """

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 @click.option(
     "--ab",
     metavar="NAME=A,B",
-    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE.",
+    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE. "
+    "-o mine writes mine.a.jsonl and mine.b.jsonl.",
 )
 @click.option(
     "--against",
@@ -84,9 +85,10 @@ def run(
     \b
     Examples:
       deepbench run
-      deepbench run deepbench/train --backend mkl,onednn --precision f32 -o train.jsonl
+      deepbench run gemm m=1760 n=128 k=1760 f32,bf16 onednn,mkl
+      deepbench run deepbench/train --backend mkl,onednn -o train.jsonl
       deepbench run my_problems.csv --set weights=plain,packed --threads 1,2
-      deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine    # writes mine.a.jsonl and mine.b.jsonl
+      deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine
       deepbench run --resume -o train.jsonl
     """
     from deepbench.api import plan_cases

@@ -8,11 +8,14 @@ case again. Settings with their default value are omitted; `threads` is always p
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deepbench.core import registry
+from deepbench.core.aliases import did_you_mean, meant
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS, Precision, find_precision
 from deepbench.core.problem import fields_of, make_problem
@@ -98,6 +101,12 @@ def parse_case(text: str) -> Case:
     )
 
 
+def parse_patterns(text: str) -> list[Pattern]:
+    """The patterns that a line describes: with `f32,bf16 onednn,mkl` there are four of them."""
+    words = [[word] if i == 0 else _alternatives(word) for i, word in enumerate(text.split())]
+    return [parse_pattern(" ".join(chosen)) for chosen in itertools.product(*words)]
+
+
 def parse_pattern(text: str) -> Pattern:
     """The pattern that a line describes. Only the operation and its sizes are required."""
     words = text.split()
@@ -117,7 +126,11 @@ def parse_pattern(text: str) -> Pattern:
         elif equals:
             _set_once(settings, name, value, text)
         else:
-            _set_once(choices, _kind_of(word), word, text)
+            kind = _kind_of(word)
+            if kind in choices:
+                both = f", or type both as {choices[kind]},{word}" if choices[kind] != word else ""
+                raise BadInput(f"{kind} appears twice in {shorten(text)!r}; remove one{both}")
+            choices[kind] = word
     problem = make_problem(op, values)
     if choices.get("direction", op.directions[0]) not in op.directions:
         raise BadInput(f"{op.name} has no direction {choices['direction']}; choose {', '.join(op.directions)}")
@@ -166,12 +179,36 @@ def _set_once(values: dict[str, Any], name: str, value: Any, text: str) -> None:
     values[name] = value
 
 
+def words_by_kind() -> Mapping[str, Collection[str]]:
+    """The words that may follow the sizes of a case, in any order."""
+    return {"direction": DIRECTIONS, "precision": PRECISIONS, "backend": registry.registered("backends")}
+
+
+def _alternatives(word: str) -> list[str]:
+    """`onednn,mkl` as two words; `BadInput` unless they are of one kind."""
+    parts = [part for part in dict.fromkeys(word.split(",")) if part]
+    if "=" in word or len(parts) < 2:
+        return [word]
+    kinds = dict.fromkeys(map(_kind_of, parts))
+    if len(kinds) > 1:
+        raise BadInput(f"{shorten(word)!r} joins {' and '.join(kinds)}; separate them by a space")
+    return parts
+
+
 def _kind_of(word: str) -> str:
-    libraries = registry.registered("backends")
-    for kind, words in (("direction", DIRECTIONS), ("precision", PRECISIONS), ("backend", libraries)):
+    kinds = words_by_kind()
+    for kind, words in kinds.items():
         if word in words:
             return kind
+    known = [w for words in kinds.values() for w in words]
+    found = meant(word, known)
+    for kind, words in kinds.items():
+        if found and found[0] in words:  # the words of this kind are all that a reader needs
+            raise BadInput(
+                f"{shorten(word)!r} is not a direction, precision or backend; "
+                f"a {kind} is one of {', '.join(words)}{did_you_mean(word, known)}"
+            )
     raise BadInput(
         f"{shorten(word)!r} is not a direction ({', '.join(DIRECTIONS)}), precision ({', '.join(PRECISIONS)}) "
-        f"or backend ({', '.join(libraries)})"
+        f"or backend ({', '.join(kinds['backend'])})"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ def find_precision(name: str) -> Precision:
     try:
         return PRECISIONS[name]
     except KeyError:
-        raise BadInput(f"unknown precision {shorten(name)!r}; choose one of {', '.join(PRECISIONS)}") from None
+        choices = f"choose one of {', '.join(PRECISIONS)}{did_you_mean(name, PRECISIONS)}"
+        raise BadInput(f"unknown precision {shorten(name)!r}; {choices}") from None
 
 
 def dtype(type_name: str) -> np.dtype[Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType, NoneType
 from typing import Any
 
+from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput
 
 PLUGINS = "DEEPBENCH_PLUGINS"
@@ -94,7 +95,8 @@ def find(kind: str, name: str) -> Any:
     known = registered(kind)
     if name not in known:
         word = "operation" if kind == "ops" else "backend"
-        raise BadInput(f"unknown {word} {name!r:.60}; choose one of {', '.join(known)}")
+        choices = f"choose one of {', '.join(known)}{did_you_mean(name, known)}"
+        raise BadInput(f"unknown {word} {name!r:.60}; {choices}")
     return known[name]
 
 

@@ -26,7 +26,7 @@ from deepbench.machine import describe
 from deepbench.measure import cold
 from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.measure.parent import open_backends
-from deepbench.plan.cases import Planned
+from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds, Rules
 from deepbench.plan.rounds import Forecast, next_within_budget, queue
@@ -354,7 +354,7 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
     libraries = open_libraries(sorted(names | probing), side["environment"] if side else None)
     missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
     if len(missing) == len(names):
-        raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}")
+        raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}{_otherwise(planned[0].case, libraries)}")
     plan = {
         "rounds": asdict(rounds),
         "mode": options.mode,
@@ -387,6 +387,22 @@ def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None =
     `environment` has variables to set for these processes; an empty text removes one.
     """
     return open_backends(names, OPEN_TIMEOUT_S, environment)
+
+
+def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
+    """What can run a case whose library is missing: a default library that is here, else the float64 reference."""
+    here = [
+        name
+        for name, answer in libraries.items()
+        if "library" in answer and find_backend(name).supports(case.op, case.precision.name, case.direction)
+    ]
+    work = f"{case.op} {case.direction} in {case.precision.name}"
+    if here:
+        return f"; libraries that are here and serve {work}: {', '.join(here)}"
+    if words := with_reference(case):
+        device = find_backend(case.backend).device
+        return f"; no default library for {device} that is here serves {work}, the float64 reference does: {words}"
+    return ""
 
 
 def require_same_machine(file: ResultFile, hosts: Sequence[str] = ()) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deepbench.core.aliases import did_you_mean
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import (
     DIRECTIONS,
@@ -20,8 +21,12 @@ from deepbench.core.case import (
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
+from deepbench.core.shell import command
 from deepbench.plan.suites import Entry
 from deepbench.results.record import Source
+
+# The library that serves whatever an operation allows: NumPy in float64. It does not compete.
+REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     _check(choices)
     planned: dict[str, Planned] = {}
     known: set[tuple[object, ...]] = set()
-    cores = choices.most_ranks or default_threads
-    applications = {name.lower() for name in choices.applications}
-    for entry in entries:
-        application = (entry.source["application"] if entry.source else None) or ""
-        if (applications and application.lower() not in applications) or not _ranks_chosen(entry, choices, cores):
-            continue
+    for entry in _chosen(entries, choices, default_threads):
         for case in _cases(entry.pattern, choices, default_threads):
             slot = planned.setdefault(case.text, Planned(case, []))
             if entry.source is not None and (key := (case.text, *entry.source.items())) not in known:
@@ -79,6 +79,19 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     for text in find_op(case.op).baselines(case):
         pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_settings_text(case)}")
         yield from _cases(pattern, dataclasses.replace(unbound, device=find_backend(case.backend).device), case.threads)
+
+
+def _chosen(entries: Iterable[Entry], choices: Choices, default_threads: int) -> Iterator[Entry]:
+    """The entries that the filters for applications and ranks let through."""
+    cores = choices.most_ranks or default_threads
+    applications = {name.lower() for name in choices.applications}
+    for entry in entries:
+        if (not applications or _application(entry).lower() in applications) and _ranks_chosen(entry, choices, cores):
+            yield entry
+
+
+def _application(entry: Entry) -> str:
+    return (entry.source["application"] if entry.source else None) or ""
 
 
 def _ranks_chosen(entry: Entry, choices: Choices, cores: int) -> bool:
@@ -101,11 +114,13 @@ def _check(choices: Choices) -> None:
         find_precision(name)
     for name in choices.directions:
         if name not in DIRECTIONS:
-            raise BadInput(f"unknown direction {name!r}; there are {', '.join(DIRECTIONS)}")
+            there_are = f"there are {', '.join(DIRECTIONS)}{did_you_mean(name, DIRECTIONS)}"
+            raise BadInput(f"unknown direction {shorten(name)!r}; {there_are}")
     known = {n: v for op in all_ops() for n, v in known_settings(op).items()}
     for name, values in choices.settings.items():
         if name not in known:
-            raise BadInput(f"unknown setting {shorten(name)!r}; there are {', '.join(known)}")
+            there_are = f"there are {', '.join(known)}{did_you_mean(name, known)}"
+            raise BadInput(f"unknown setting {shorten(name)!r}; {there_are}")
         for value in values:
             if value not in known[name]:
                 raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
@@ -113,22 +128,29 @@ def _check(choices: Choices) -> None:
 
 def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable[Case]:
     op = find_op(pattern.op)
+    for direction, precision, name in _asked(pattern, choices):
+        backend = find_backend(name)
+        if not backend.supports(op.name, precision, direction):
+            continue
+        # On a device one thread of the host gives the orders, and in a group each rank has one.
+        on_cpu = backend.device == "cpu" and not op.is_group
+        kind = find_precision(precision)
+        idle = op.unused_settings(pattern.problem, direction, kind)
+        for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
+            for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
+                yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
+
+
+def _asked(pattern: Pattern, choices: Choices) -> Iterator[tuple[str, str, str]]:
+    """Direction, precision and library of each case that is asked for, whether or not the library serves it."""
+    op = find_op(pattern.op)
     if choices.ops and op.name not in choices.ops:
         return
     default_backends = [name for name, b in all_backends().items() if b.default and b.device == choices.device]
     for direction in _allowed(pattern.direction, choices.directions, op.directions[:1]):
         for precision in _allowed(pattern.precision, choices.precisions, ("f32",)):
             for name in _allowed(pattern.backend, choices.backends, default_backends):
-                backend = find_backend(name)
-                if not backend.supports(op.name, precision, direction):
-                    continue
-                # On a device one thread of the host gives the orders, and in a group each rank has one.
-                on_cpu = backend.device == "cpu" and not op.is_group
-                kind = find_precision(precision)
-                idle = op.unused_settings(pattern.problem, direction, kind)
-                for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
-                    for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
-                        yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
+                yield direction, precision, name
 
 
 def _allowed(said: Any, chosen: Sequence[Any], default: Sequence[Any]) -> Sequence[Any]:
@@ -146,3 +168,85 @@ def _settings(op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...])
             combinations = [{**c, name: value} for c in combinations for value in values]
     made = [check_settings(op.name, c) for c in combinations]
     return [tuple((n, v) for n, v in chosen if n not in idle) for chosen in made]
+
+
+# ---- where no case is left
+
+
+def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -> str:
+    """Why no case is left of what was asked for, and what to do next, in a sentence."""
+    asked = [(e.pattern, *w) for e in _chosen(entries, choices, default_threads) for w in _asked(e.pattern, choices)]
+    if not asked or any(find_backend(name).supports(p.op, kind, direction) for p, direction, kind, name in asked):
+        return f"no case is left: {_why_nothing_passes(entries, choices)}"
+    works = list(dict.fromkeys((p.op, precision, direction) for p, direction, precision, _ in asked))
+    op, precision, direction = works[0]
+    if not any(way in find_op(name).directions for name, _, way in works):
+        return f"no case is left: {op} has no direction {direction}; it has {', '.join(find_op(op).directions)}"
+    more = f" (and {len(works) - 1} more)" if len(works) > 1 else ""
+    names = list(dict.fromkeys(name for *_, name in asked))
+    is_typed = any(p.backend is not None for p, *_ in asked)
+    is_named = is_typed or bool(choices.backends)
+    who = (
+        f"{_listed(names)} {_verb(names)} not serve" if is_named else f"no default library for {choices.device} serves"
+    )
+    others = [
+        (name, b.device)
+        for name, b in all_backends().items()
+        if b.computes and name != REFERENCE and any(b.supports(*work) for work in works)
+    ]
+    devices = {find_backend(name).device for name in names}
+    near = [name for name, device in others if device in devices]
+    sentences = [f"no case is left: {who} {op} {direction} in {precision}{more}"]
+    if near:
+        how = f"type {near[0]} instead" if is_typed else f"use --backend {','.join(near)}"
+        sentences.append(f"{_listed(near)} {_verb(near)}: {how}")
+    else:
+        far = [f"{name} (--device {device})" for name, device in others]
+        if far:
+            sentences.append(f"on other devices {_listed(far)} {_verb(far)}")
+        example = (
+            with_reference(case)
+            for p, *_ in asked
+            for case in _cases(dataclasses.replace(p, backend=REFERENCE), _on_reference(choices), default_threads)
+        )
+        words = next(filter(None, example), None)
+        sentences.append(f"the float64 reference does: {words}" if words else "see deepbench info --matrix")
+    return "; ".join(sentences)
+
+
+def with_reference(case: Case) -> str | None:
+    """The command that runs a case with the float64 reference; None where that does not serve it."""
+    if not find_backend(REFERENCE).supports(case.op, case.precision.name, case.direction):
+        return None
+    return command("run", *dataclasses.replace(case, backend=REFERENCE).text.split())
+
+
+def _on_reference(choices: Choices) -> Choices:
+    return dataclasses.replace(choices, backends=(REFERENCE,))
+
+
+def _why_nothing_passes(entries: Sequence[Entry], choices: Choices) -> str:
+    """Which filters contradict each other or what was asked for."""
+    known = list(dict.fromkeys(filter(None, map(_application, entries))))
+    unknown = [name for name in choices.applications if name.lower() not in {k.lower() for k in known}]
+    if unknown and len(unknown) == len(choices.applications):
+        there_are = f"there are {', '.join(known)}" if known else "only problems of suites have one"
+        return f"no problem is of the application {shorten(unknown[0])!r}; {there_are}{did_you_mean(unknown[0], known)}"
+    filters = {
+        **{"op": choices.ops, "backend": choices.backends, "precision": choices.precisions},
+        **{"direction": choices.directions, "application": choices.applications},
+        **{"threads": tuple(map(str, choices.threads)), "ranks": tuple(map(str, choices.ranks))},
+    }
+    given = [f"--{name} {','.join(values)}" for name, values in filters.items() if values]
+    if not given:
+        return "every group asked for has more ranks than this process has cores; choose smaller ones with --ranks N"
+    out = "it" if len(given) == 1 else "one of them"
+    return f"nothing that was asked for passes {' and '.join(given)}; leave {out} out"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _verb(names: Sequence[str]) -> str:
+    return "does" if len(names) == 1 else "do"

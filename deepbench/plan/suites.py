@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deepbench.core.backend import all_backends
-from deepbench.core.case import DIRECTIONS, Pattern, check_settings, parse_pattern, read_field
+from deepbench.core.aliases import did_you_mean, meant
+from deepbench.core.case import Pattern, check_settings, parse_patterns, read_field, words_by_kind
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.op import Op, all_ops
-from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import fields_of, make_problem, required_fields
 from deepbench.results.record import Source
 
@@ -44,19 +42,33 @@ def read_words(words: Sequence[str]) -> list[Entry]:
     """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name."""
     tokens = [token for word in words for token in (word.split() if "=" in word else [word])]
     entries: list[Entry] = []
-    known, position = {*DIRECTIONS, *PRECISIONS, *all_backends()}, 0
+    position = 0
     while position < len(tokens):
         token = tokens[position]
         if token in all_ops():
             end = position + 1
-            while end < len(tokens) and ("=" in tokens[end] or tokens[end] in known):
+            while end < len(tokens) and _belongs_to_case(tokens[end]):
                 end += 1
-            entries.append(Entry(parse_pattern(" ".join(tokens[position:end])), None))
+            entries += [Entry(pattern, None) for pattern in parse_patterns(" ".join(tokens[position:end]))]
             position = end
         else:
             entries += read_suite(token)
             position += 1
     return entries
+
+
+def _belongs_to_case(token: str) -> bool:
+    """Whether a word goes on with the case before it: one of its words, several with commas, or one misspelt."""
+    known, parts = [word for words in words_by_kind().values() for word in words], token.split(",")
+    if "=" in token or any(part in known for part in parts):
+        return True
+    is_something_else = token in all_ops() or token in suite_files() or _is_list(token)
+    return not is_something_else and any(meant(part, known) for part in parts)
+
+
+def _is_list(name: str) -> bool:
+    """Whether this is the name of a file with problems."""
+    return Path(name).suffix.lower() in (".csv", ".txt")
 
 
 @cache
@@ -74,16 +86,28 @@ def read_suite(name: str) -> list[Entry]:
     """The lines of a suite by its name, or of a user's file: a CSV, or a text with one case per line."""
     if name in suite_files():
         return [e for path in suite_files()[name] for e in _read_file(path, name)]
-    path = Path(name)
-    if path.suffix.lower() not in (".csv", ".txt"):
-        words = [*suite_files(), *all_ops(), *DIRECTIONS, *PRECISIONS, *all_backends()]
-        similar = difflib.get_close_matches(name[:60], words, 1)
-        raise BadInput(
-            f"unknown suite, operation or file {shorten(name)!r}; "
-            f"{f'did you mean {similar[0]!r}? ' if similar else ''}suites are {', '.join(suite_files())}; "
-            f"operations are {', '.join(all_ops())}; a file ends in .csv or .txt; a library follows its case"
-        )
-    return _read_file(path, name)
+    if not _is_list(name):
+        raise BadInput(_unknown(name))
+    return _read_file(Path(name), name)
+
+
+def _unknown(name: str) -> str:
+    """The sentence about a word that is no suite, no operation and no file."""
+    following = words_by_kind()
+    for kind, words in following.items():
+        if name in words:
+            return (
+                f"{name} is a {kind}, which follows a case, such as gemm m=1760 n=128 k=1760 {name}; "
+                f"for suites and files use --{kind} {name}"
+            )
+    kinds: dict[str, Collection[str]] = {"suites": suite_files(), "operations": all_ops()}
+    kinds |= {f"{kind}s": words for kind, words in following.items()}
+    known = [word for words in kinds.values() for word in words]
+    found = set(meant(name, known))
+    likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]
+    wanted = "; ".join(f"{kind} are {', '.join(kinds[kind])}" for kind in likely)
+    hint = did_you_mean(name, known) or "; a file ends in .csv or .txt"
+    return f"unknown suite, operation or file {shorten(name)!r}; {wanted}{hint}"
 
 
 def _read_file(path: Path, suite: str) -> list[Entry]:
@@ -111,7 +135,7 @@ def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
         words = line.partition("#")[0].strip()
         if words:
             with _located(path, number):
-                entries.append(Entry(parse_pattern(words), _source(suite, number, {})))
+                entries += [Entry(pattern, _source(suite, number, {})) for pattern in parse_patterns(words)]
             _require_few(entries, path)
     return entries
 

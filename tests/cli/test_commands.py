@@ -1,4 +1,4 @@
-"""The command as a person types it: run, resume, show, list, info, scale. Mostly on `null`, which takes no time."""
+"""The command as a person types it: run, resume, show, list, scale. Mostly on `null`, which takes no time."""
 
 import csv
 import io
@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from deepbench.core.backend import GroupBackend, all_backends
 from tests import samples
 from tests.conftest import NO_LIBRARIES, ROOT, lines_of, records_of
 
@@ -140,35 +139,6 @@ def test_list_as_json_contains_the_application(deepbench):
     first = json.loads(deepbench("list", "deepbench/train", "--backend", "mkl", "--json").stdout.splitlines()[0])
 
     assert "Speech Recognition" == first["sources"][0]["application"]
-
-
-def test_info_names_each_library_with_version_or_remedy(deepbench):
-    done = deepbench("info", DEEPBENCH_MKL_PATH="/no/such/libmkl_rt.so")
-
-    assert 0 == done.returncode, done.stderr
-    assert "OpenBLAS   0." in done.stdout
-    assert "not found: MKL not found (looked in DEEPBENCH_MKL_PATH=/no/such/libmkl_rt.so" in done.stdout
-    assert "to fix: pip install" in done.stdout
-
-
-def test_info_as_json_contains_machine_libraries_and_support(deepbench):
-    content = json.loads(deepbench("info", "--json").stdout)
-
-    assert {"machine", "libraries", "loop", "precisions", "support"} == set(content)
-    assert content["machine"]["cores_allowed"] >= 1
-
-
-def test_the_support_matrix_follows_from_the_declarations(deepbench):
-    header, *rows = [line.split() for line in deepbench("info", "--matrix").stdout.splitlines()]
-    support = {tuple(row[:3]): dict(zip(header[3:], row[3:], strict=True)) for row in rows if len(row) == len(header)}
-
-    libraries = [b for b in all_backends().values() if b.device == "cpu" and not isinstance(b, GroupBackend)]
-    assert ["op", "direction", "precision", *(b.name for b in libraries)] == header
-    for work, cells in support.items():
-        op, direction, precision = work
-        assert {b.name: "yes" if b.supports(op, precision, direction) else "–" for b in libraries} == cells
-    assert ("–", "yes") == (support["gemm", "forward", "i8"]["mkl"], support["gemm", "forward", "i8"]["onednn"])
-    assert ("yes", "–") == (support["memory", "forward", "f32"]["loops"], support["memory", "forward", "f32"]["mkl"])
 
 
 def test_a_missing_library_is_reported_once(deepbench, tmp_path):
@@ -374,29 +344,6 @@ def test_a_bad_hostfile_is_refused_in_one_sentence(deepbench, tmp_path, content,
     assert 64 == done.returncode
     assert expected in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
-
-
-ABSENT = """
-from deepbench.core.backend import Backend
-from deepbench.core.errors import Unavailable
-class Absent(Backend):
-    name = title = "{name}"
-    default = False
-    def open(self):
-        raise Unavailable("no such device here", "buy one")
-BACKEND = Absent()
-"""
-
-
-def test_info_names_libraries_that_are_missing_for_one_reason_together(deepbench, tmp_path):
-    (tmp_path / "backends").mkdir()
-    for name in ("absent", "lacking"):
-        (tmp_path / "backends" / f"{name}.py").write_text(ABSENT.format(name=name))
-    done = deepbench("info", DEEPBENCH_PLUGINS=".")
-
-    assert 0 == done.returncode, done.stderr
-    assert "absent, lacking not found: no such device here\n" in done.stdout
-    assert 1 == done.stdout.count("no such device here") == done.stdout.count("to fix: buy one")
 
 
 def test_a_compiler_is_advised_only_where_it_helps(deepbench, tmp_path):

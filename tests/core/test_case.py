@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepbench.core.backend import all_backends
-from deepbench.core.case import MOST_THREADS, Case, check_settings, parse_case, parse_pattern
+from deepbench.core.case import MOST_THREADS, Case, check_settings, parse_case, parse_pattern, parse_patterns
 from deepbench.core.errors import BadInput
 from deepbench.core.precision import PRECISIONS, find_precision
 from deepbench.core.problem import LARGEST_SIZE
@@ -97,7 +97,12 @@ def test_garbage_after_a_valid_case_raises_one_sentence(words):
         ("gemm m=1 n=1 k=1 threads=0", "threads must be from 1"),
         ("gemm m=1 n=1 k=1 backward_data", "gemm has no direction backward_data"),
         ("gemm m=1 n=1 k=1 f31", "'f31' is not a direction"),
+        ("gemm m=1 n=1 k=1 fp8", "a precision is one of f32, bf16"),
+        ("gemm m=1 n=1 k=1 fp8", "; did you mean f8e4m3 or f8e5m2?"),
+        ("gemm m=1 n=1 k=1 f32 bf16", "precision appears twice in 'gemm m=1 n=1 k=1 f32 bf16'; remove one, or"),
+        ("gemm m=1 n=1 k=1 f32 bf16", "type both as f32,bf16"),
         ("gem m=1", "unknown operation 'gem'"),
+        ("matmul m=1", "; did you mean gemm?"),
         ("", "the case is empty"),
     ],
 )
@@ -111,3 +116,32 @@ def test_an_invalid_word_raises_a_sentence_with_what_is_valid(text, expected):
 def test_a_case_must_be_complete():
     with pytest.raises(BadInput, match="has no backend; add one of"):
         parse_case("gemm m=1 n=1 k=1 forward f32 threads=1")
+
+
+def test_commas_stand_for_several_precisions_libraries_and_directions():
+    found = parse_patterns("gemm m=1 n=1 k=1 f32,bf16 beta=0 onednn,openblas,onednn")
+
+    assert [("f32", "onednn"), ("f32", "openblas"), ("bf16", "onednn"), ("bf16", "openblas")] == [
+        (p.precision, p.backend) for p in found
+    ]
+    assert {(("beta", "0"),)} == {p.settings for p in found}
+    text = "conv n=1 c=1 h=3 w=3 k=1 r=1 s=1"
+    assert ["forward", "backward_data"] == [p.direction for p in parse_patterns(f"{text} forward,backward_data")]
+    assert [parse_pattern("gemm m=1 n=1 k=1 f32")] == parse_patterns("gemm  m=1 n=1 k=1\tf32")
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("f32,fp16", "'fp16' is not a direction, precision or backend; a precision is one of"),
+        ("onednn,openbals", "; did you mean openblas?"),
+        ("f32,onednn", "'f32,onednn' joins precision and backend; separate them by a space"),
+        ("onednn,", "; did you mean onednn?"),
+        (",", "',' is not a direction"),
+    ],
+)
+def test_a_wrong_word_among_several_is_named(word, expected):
+    with pytest.raises(BadInput) as error:
+        parse_patterns(f"gemm m=1 n=1 k=1 {word}")
+
+    assert expected in str(error.value)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deepbench.core.backend import all_backends
 from deepbench.core.errors import BadInput
 from deepbench.plan import suites
-from deepbench.plan.cases import Choices, expand
+from deepbench.plan.cases import Choices, expand, why_none
 from deepbench.plan.modes import Rounds
 from deepbench.plan.rounds import next_round, queue
 from deepbench.plan.suites import read_suite, read_words
@@ -164,6 +164,94 @@ def test_a_typed_case_may_be_one_word_or_many():
     assert 2 == len(planned([*words, "gemm m=3 n=4 k=6 onednn"]))
 
 
+def test_a_typed_case_may_name_several_libraries_and_precisions():
+    found = planned(["gemm", "m=64", "n=64", "k=64", "f32,bf16", "onednn,mkl"])
+
+    assert [("f32", "onednn"), ("f32", "mkl"), ("bf16", "onednn"), ("bf16", "mkl")] == [
+        (p.case.precision.name, p.case.backend) for p in found
+    ]
+    assert found == planned(["gemm m=64 n=64 k=64 f32,bf16 onednn,mkl"])
+    # Libraries that do not serve a precision are left out, as with --backend.
+    assert ["onednn"] == [p.case.backend for p in planned(["gemm m=64 n=64 k=64 i8 mkl,onednn"])]
+
+
+def test_a_line_of_a_file_may_name_several_libraries_too(tmp_path):
+    (tmp_path / "mine.txt").write_text("gemm m=2 n=2 k=2\ngemm m=1 n=1 k=1 f32 mkl,onednn\n")
+    found = planned([str(tmp_path / "mine.txt")], backends=("mkl", "onednn"))
+
+    assert [1, 1, 2, 2] == [p.sources[0]["row"] for p in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["matmul", "m=64"], "unknown suite, operation or file 'matmul'; operations are all_gather"),
+        (["matmul"], "; did you mean gemm?"),
+        (["quik"], "unknown suite, operation or file 'quik'; suites are"),
+        (["quik"], "; did you mean quick?"),
+        (["deepbench/trian"], "; did you mean deepbench/train?"),
+        (["fp32"], "precisions are f32, bf16"),
+        (["gemm", "m=1", "n=1", "k=1", "fp32"], "'fp32' is not a direction, precision or backend; a precision is"),
+        (["gemm", "m=1", "n=1", "k=1", "fp32", "dnnl"], "; did you mean f32?"),
+        (["gemm", "m=1", "n=1", "k=1", "f32", "dnnl,mkl"], "; did you mean onednn?"),
+        (["gemm", "m=1", "n=1", "k=1", "f32", "quik"], "; did you mean quick?"),
+        (["quick", "onednn"], "onednn is a backend, which follows a case, such as gemm m=1760 n=128 k=1760 onednn"),
+        (["bf16"], "for suites and files use --precision bf16"),
+    ],
+)
+def test_an_unknown_word_gets_what_is_known_and_what_may_be_meant(words, expected):
+    with pytest.raises(BadInput) as error:
+        read_words(words)
+
+    assert expected in str(error.value)
+
+
+def test_a_file_after_a_case_is_no_misspelt_word_of_it(tmp_path):
+    path = tmp_path / "onedn.csv"
+    path.write_text("m,n,k\n1,2,3\n")
+
+    assert 2 == len(read_words(["gemm m=1 n=1 k=1 f32", str(path)]))
+
+
+@pytest.mark.parametrize(
+    ("words", "choices", "expected"),
+    [
+        (
+            "gemm m=3 n=4 k=5 f8e4m3",
+            {},
+            "no default library for cpu serves gemm forward in f8e4m3; "
+            "on other devices cublaslt (--device cuda) and hipblaslt (--device hip) do; the float64 reference does: "
+            "deepbench run gemm m=3 n=4 k=5 a_t=0 b_t=0 forward f8e4m3 reference threads=2",
+        ),
+        ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "openblas does not serve gemm forward in i8u8; mkl"),
+        ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "use --backend mkl,onednn"),
+        ("gemm m=3 n=4 k=5 i8u8 openblas", {}, "type mkl instead"),
+        ("gemm m=3 n=4 k=5", {"directions": ("backward",)}, "gemm has no direction backward; it has forward"),
+        ("gemm m=3 n=4 k=5", {"ops": ("conv",)}, "nothing that was asked for passes --op conv; leave it out"),
+        ("gemm m=3 n=4 k=5 mkl", {"backends": ("onednn",)}, "nothing that was asked for passes --backend onednn"),
+        ("gemm m=3 n=4 k=5 threads=1", {"threads": (2,)}, "nothing that was asked for passes --threads 2"),
+        ("gemm m=3 n=4 k=5", {"applications": ("Speech",)}, "only problems of suites have one"),
+        ("deepbench/server", {"applications": ("Speech Recog",)}, "; did you mean Speech Recognition?"),
+        ("conv n=1 c=1 h=3 w=3 k=1 r=1 s=1 f8e4m3", {}, "see deepbench info --matrix"),
+    ],
+)
+def test_where_no_case_is_left_the_sentence_says_why_and_what_to_do(words, choices, expected):
+    assert [] == planned([words], **choices)
+
+    sentence = why_none(read_words([words]), Choices(**choices), 2)
+
+    assert sentence.startswith("no case is left: ")
+    assert expected in sentence
+    assert "\n" not in sentence
+
+
+def test_the_command_with_the_reference_is_one_that_can_be_typed():
+    sentence = why_none(read_words(["gemm m=3 n=4 k=5 f8e4m3"]), Choices(), 2)
+    _, _, words = sentence.partition("deepbench run ")
+
+    assert ["reference"] == [p.case.backend for p in planned(words.split())]
+
+
 def test_every_listed_line_measures_itself_again():
     for p in planned(["quick"]):
         assert [p.case] == [q.case for q in planned(p.case.text.split(), default_threads=7)]
@@ -220,6 +308,10 @@ def test_applications_filter_by_name():
 @pytest.mark.parametrize(
     ("choices", "expected"),
     [
+        ({"ops": ("matmul",)}, r"unknown operation 'matmul'; choose one of .*; did you mean gemm\?"),
+        ({"backends": ("dnnl",)}, r"unknown backend 'dnnl'; choose one of .*; did you mean onednn\?"),
+        ({"precisions": ("fp32",)}, r"unknown precision 'fp32'; choose one of .*; did you mean f32\?"),
+        ({"directions": ("fwd",)}, r"unknown direction 'fwd'; there are .*; did you mean forward\?"),
         ({"ops": ("conv9",)}, "unknown operation 'conv9'"),
         ({"backends": ("cudnn9",)}, "unknown backend 'cudnn9'"),
         ({"precisions": ("f33",)}, "unknown precision 'f33'"),

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from deepbench.core.case import parse_case
 from deepbench.core.json_lines import to_line
 from deepbench.plan.modes import DEFAULT
+from deepbench.plan.suites import read_suite
 from deepbench.results.old_files import ADDED
 from deepbench.results.record import SCHEMA, make_record
 
@@ -86,6 +87,15 @@ def disturbed(*arguments, **options):
     record = measured(*arguments, **options)
     record["measurement"]["steal_s"] = [0.0] * 2 + [0.01] * 8
     return record
+
+
+def ocr(precision="i8", seconds=1e-3):
+    """The four kernels of an application: OCR on servers. In 8 bits, several published machines have them, too."""
+    entries = [e for e in read_suite("deepbench/server") if e.source["application"] == "OCR"]
+    texts = [f"conv {e.pattern.problem.text} forward {precision} onednn threads=1" for e in entries]
+    return [
+        {**measured(text=text, seconds=seconds), "sources": [e.source]} for text, e in zip(texts, entries, strict=True)
+    ]
 
 
 def failed(status, reason, backend="mkl", round_number=1):

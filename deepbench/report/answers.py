@@ -40,8 +40,8 @@ def of_file(
 
 
 def of_run(summaries: Sequence[Summary], known: Limits) -> list[str]:
-    """The same in few lines, for a terminal: what its table explains is left out."""
-    groups = rankings(summaries)
+    """The same in few lines, for a terminal: what its table explains is left out. Disturbed problems do not count."""
+    groups = [group for group in rankings(summaries) if not any(s.is_disturbed for s in group.ranked)]
     of_fastest = [known.nearest(group.ranked[0]) for group in groups if group.ranked]
     ranked = [s for s in summaries if s.is_ranked]
     sentences = [*_answers(ranked, groups, of_fastest, known), _more_threads_sentence(summaries)]

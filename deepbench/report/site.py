@@ -19,6 +19,7 @@ from deepbench.core.files import NotWritten, read_regular, replacing
 from deepbench.core.json_lines import from_line, to_bytes
 from deepbench.core.version import VERSION
 from deepbench.report.page import content, render
+from deepbench.report.page.first_screen import BY_BITS
 from deepbench.results import published
 from deepbench.results.file import GZIP, JSONL, damage_text, lines_of, read_results, title_of
 
@@ -29,13 +30,6 @@ ASSETS = ("page.css", *render.SCRIPTS, "site.js")
 TEMPLATES = ("head.html", "report.html", "index.html")
 SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "site.js")
 
-# The columns of the index: precisions with as many bits in what is multiplied.
-PRECISIONS = {
-    "f32": ("f32", "float32"),
-    "bits16": ("bf16", "f16", "f16f16", "float16_mixed", "float16_storage"),
-    "bits8": ("i8", "i8u8", "int8"),
-}
-
 KINDS = {
     "measured": "measured with deepbench",
     "imported": "imported from other programs",
@@ -44,6 +38,9 @@ KINDS = {
 
 # What the page that compares knows about a case.
 ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "disturbed", "notes")
+
+# What the index knows about the total of an application; `time` is in seconds, of the kernels that have one.
+TOTAL = ("suite", "application", "precision", "threads", "kernels", "measured", "disturbed", "time")
 
 # What a family knows about each of its problems on a machine.
 MEMBER = ("precision", "library", "size", "time_s", "rate")
@@ -211,7 +208,10 @@ def _digest_check() -> Callable[[Any], Any]:
     kind = {"enum": list(KINDS)}
     known: dict[str, Any] = {"file": text, "title": text, "kind": kind, "cases": {"type": "integer"}}
     known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "incomplete", "ops", "libraries")}
-    known |= dict.fromkeys((*PRECISIONS, "memory"), optional)
+    known |= dict.fromkeys((*BY_BITS, "memory"), optional)
+    count = {"type": "integer"}
+    total = [text, text, text, {"type": ["integer", "null"]}, count, count, count, optional]
+    known["applications"] = {"type": "array", "items": {"type": "array", "items": total, "minItems": 8, "maxItems": 8}}
     row = {"type": "array", "items": [text, text, number, number, optional], "minItems": 5, "maxItems": 5}
     family = _closed({"sweep_field": text, "rows": {"type": "array", "items": row}})
     families = {"type": "object", "additionalProperties": family}
@@ -274,10 +274,10 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
             library = f"{r['library']}, {r['threads']} threads" if r.get("threads") else str(r["library"])
             family["rows"].append([r["precision"], library, r["size"], r["time_s"], r["flop_per_s"]])
     # Convolutions count work that some algorithms avoid, so the index has rates of products.
-    products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"]]
+    products = [r for r in timed if r["op"] == "gemm" and r["flop_per_s"] and not r.get("disturbed")]
     best = {
         column: max((float(r["flop_per_s"]) for r in products if r["precision"] in precisions), default=None)
-        for column, precisions in PRECISIONS.items()
+        for column, (_, precisions) in BY_BITS.items()
     }
     return {
         "stamp": stamp,
@@ -295,6 +295,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
             "memory": max((limits["memory"].get("memory", 0.0) for limits in data["limits"]), default=0.0) or None,
             "ops": ", ".join(dict.fromkeys(str(r["op"]) for r in timed)),
             "libraries": libraries,
+            "applications": [[total[name] for name in TOTAL] for total in data["applications"]],
         },
         "families": families,
     }
@@ -358,14 +359,16 @@ def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
         f"Machines: {counts or 'none'}. TFLOP/s: the highest rate of any matrix product, without padding.",
         "The page of a machine shows every kernel: its time, the fastest library, and the share of the limit reached.",
     ]
-    _write_page(out / "index.html", {"page": "index", "machines": machines}, "DeepBench results", "Machines", lines, "")
+    data: dict[str, Any] = {"page": "index", "machines": machines, "total": TOTAL}
+    _write_page(out / "index.html", data, "DeepBench results", "Machines", lines, "")
     lines = ["Choose two machines to compare the problems that both have, each with its fastest library."]
     data = {"page": "compare", "machines": [{"file": m["file"], "title": m["title"]} for m in machines]}
     _write_page(out / "compare.html", data, "Compare two machines", "Common problems", lines, "")
     entries = []
     for m in machines:
         download = None if m["kind"] == "published" else f"data/{m['file']}.jsonl"
-        entries.append({**m, "page": f"machines/{m['file']}.html", "data": download})
+        totals = [dict(zip(TOTAL, total, strict=True)) for total in m["applications"]]
+        entries.append({**m, "applications": totals, "page": f"machines/{m['file']}.html", "data": download})
     index = {"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}
     _write(out / INDEX, to_bytes(index))
 

@@ -26,10 +26,10 @@ def by_application(
     the kernels says of how many; shares and prices are of whole totals only. With `other`, the table has the geometric
     mean of this file's times over the other's, over the rows that both have with times that are trusted.
     """
-    times = _kernel_times(summaries)
+    times = kernel_times(summaries)
     # The number of threads is part of what is compared: the other machine may have more cores.
-    other_times = _fastest((replace(k, threads=0), t) for k, t in _kernel_times(other or ()).items())
-    kinds: dict[tuple[str, str, str, int], dict[_Kernel, Summary | None]] = {}
+    other_times = _fastest((replace(k, threads=0), t) for k, t in kernel_times(other or ()).items())
+    kinds: dict[tuple[str, str, str, int], dict[Kernel, Summary | None]] = {}
     for kernel, s in times.items():
         kinds.setdefault((kernel.suite, kernel.application, kernel.precision, kernel.threads), {})[kernel] = s
     missing = _missing_kernels(kinds)
@@ -105,7 +105,7 @@ _Pass = tuple[str, int, bool]
 
 
 def _missing_kernels(
-    kinds: Mapping[tuple[str, str, str, int], Mapping[_Kernel, Summary | None]],
+    kinds: Mapping[tuple[str, str, str, int], Mapping[Kernel, Summary | None]],
 ) -> dict[tuple[str, str, str, int], int]:
     """How many kernels a kind lacks that its suite lists, or that the file has in another precision.
 
@@ -138,7 +138,7 @@ def _passes_of_suite(name: str) -> dict[str, set[_Pass]]:
     return passes
 
 
-def _shares_by_op(fastest: Mapping[_Kernel, Summary]) -> str | None:
+def _shares_by_op(fastest: Mapping[Kernel, Summary]) -> str | None:
     total = sum(s.time_s for s in fastest.values())
     by_op: dict[str, float] = {}
     for kernel, s in fastest.items():
@@ -156,7 +156,7 @@ def _choices(summaries: Sequence[Summary]) -> str:
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class Kernel:
     """A row of a suite in one direction, precision and number of threads."""
 
     application: str
@@ -168,12 +168,12 @@ class _Kernel:
     direction: str
 
 
-def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, Summary | None]:
+def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
     """The fastest case of each kernel over libraries and settings; None if no library has a time."""
     return _gradients_once(
         _fastest(
             (
-                _Kernel(
+                Kernel(
                     source["application"],
                     s.record["precision"],
                     s.record["threads"],
@@ -192,8 +192,8 @@ def _kernel_times(summaries: Sequence[Summary]) -> dict[_Kernel, Summary | None]
     )
 
 
-def _fastest(cases: Iterable[tuple[_Kernel, Summary | None]]) -> dict[_Kernel, Summary | None]:
-    fastest: dict[_Kernel, Summary | None] = {}
+def _fastest(cases: Iterable[tuple[Kernel, Summary | None]]) -> dict[Kernel, Summary | None]:
+    fastest: dict[Kernel, Summary | None] = {}
     for kernel, s in cases:
         known = fastest.get(kernel)
         fastest[kernel] = s if known is None or (s is not None and s.time_s < known.time_s) else known
@@ -203,7 +203,7 @@ def _fastest(cases: Iterable[tuple[_Kernel, Summary | None]]) -> dict[_Kernel, S
 GRADIENTS = ("backward_data", "backward_weights")
 
 
-def _gradients_once(fastest: dict[_Kernel, Summary | None]) -> dict[_Kernel, Summary | None]:
+def _gradients_once(fastest: dict[Kernel, Summary | None]) -> dict[Kernel, Summary | None]:
     """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
     counted = dict(fastest)
     for kernel, both in fastest.items():

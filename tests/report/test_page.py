@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.core import units
 from deepbench.judge import compare
 from deepbench.report.page import content, render
+from deepbench.results import published
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples
@@ -145,3 +147,174 @@ def test_two_files_are_compared():
     assert compare.compare_files(a, b).cases[0].case == data["cases"][0]["case"]
     nothing = content.of_pair(a, file([samples.measured("openblas")]), ("a", "b"))
     assert "no measured case in common" in nothing["heading"][0]
+
+
+# ---- the first screen
+
+TEXT = "gemm m={} n=64 k=64 a_t=0 b_t=0 forward f32 {} threads=1"
+SERVER = "NVIDIA TitanXp"
+
+
+def first(records, limits=(), header=None, **more):
+    found = ResultFile(Path("mine.jsonl"), header or samples.header(), records, list(limits), **more)
+    return content.of_file(found, "mine")["first"]
+
+
+def titles(screen):
+    return [banner["title"] for banner in screen["banners"]]
+
+
+def test_the_first_screen_names_machine_date_and_version():
+    header = samples.header()
+    ids = {"cpu family": "25", "model": "1", "stepping": "2", "microcode": "0x1"}
+    header["machine"] |= {"cpu_ids": ids, "microarchitecture": "Zen 3", "hypervisor": True, "cores_allowed": 2}
+    facts = dict(first([samples.measured()], header=header)["facts"])
+
+    assert "A CPU, Zen 3, family 25 model 1 stepping 2, 2 cores" == facts["Processor"]
+    assert "virtual machine" == facts["Machine"]
+    assert "2026-11-21 00:00 UTC, default mode" == facts["Measured"]
+    assert "deepbench test" == facts["Version"]
+    unknown = dict(first([samples.measured()])["facts"])
+    assert ("A CPU", None) == (unknown["Processor"], unknown["Machine"])
+
+
+@pytest.mark.parametrize("value", [{"cpu family": {"a": 1}}, ["x"], "text", 7, None])
+def test_facts_of_any_type_do_no_harm(value):
+    header = samples.header()
+    names = ("cpu_ids", "hypervisor", "microarchitecture", "load_1min", "cores_allowed")
+    header["machine"] |= dict.fromkeys(names, value)
+
+    assert "Processor" in dict(first([samples.measured()], header=header)["facts"])
+
+
+def test_four_numbers_are_limits_or_else_rates_of_products_or_else_missing():
+    read = {"what": "memory", "device": "cpu", "kind": "read", "bytes": 2**29, "bytes_per_s": 2e10, "threads": 1}
+    read |= {"case": "memory", "seconds": 0.1, "at": "2026-11-21T00:00:00+00:00", "disturbed": True}
+    low = "gemm m=64 n=64 k=64 a_t=0 b_t=0 forward {} mkl threads=1"
+    records = [samples.measured(text=TEXT.format(64, "mkl")), samples.measured(text=low.format("i8u8"), seconds=1e-6)]
+    f32, half, eight, memory = first(records, [samples.peak(2e12), read])["tiles"]
+
+    assert ("Peak rate, f32", "2.00", "TFLOP/s", None) == tuple(f32[n] for n in ("label", "value", "unit", "mark"))
+    assert ("Peak rate, 16 bits", "–", "not measured") == tuple(half[n] for n in ("label", "value", "note"))
+    # Any library can convert smaller types to f32, so the peak of f32 is the least of theirs.
+    assert ("Peak rate, i8u8", "2.00", "TOP/s") == tuple(eight[n] for n in ("label", "value", "unit"))
+    assert ("20.0", "GB/s", "probe disturbed") == tuple(memory[n] for n in ("value", "unit", "mark"))
+
+
+def test_without_limits_the_highest_undisturbed_product_counts():
+    records = [samples.measured(text=TEXT.format(64, "mkl")), samples.disturbed(text=TEXT.format(640, "mkl"))]
+    tiles = first(records)["tiles"]
+
+    rate = 2 * 64**3 / 1e-3
+    assert ("Highest rate, f32", units.significant(rate / 1e9)) == (tiles[0]["label"], tiles[0]["value"])
+    assert ["–"] * 3 == [tile["value"] for tile in tiles[1:]]
+    assert [] == first([])["tiles"]
+
+
+def test_banners_say_why_a_run_is_not_to_be_trusted():
+    text = TEXT.format(64, "mkl")
+    three = [samples.measured(text=text, round_number=i) for i in (1, 2, 3)]
+    assert [] == titles(first(three, header=samples.header([text])))
+    assert ["Incomplete"] == titles(first(three, header=samples.header([text, TEXT.format(8, "mkl")])))
+    assert ["One process per case"] == titles(first(three[:1]))
+    assert ["Damaged file", "Cut off"] == titles(first(three, damaged=[7], truncated=True))
+    assert ["Disturbed"] == titles(first([{**samples.disturbed(text=text), "round": i} for i in (1, 2, 3)]))
+    busy = samples.header()
+    busy["machine"] |= {"load_1min": 7.5, "cores_allowed": 2}
+    assert ["Busy machine"] == titles(first(three, header=busy))
+    assert "Unchecked" in titles(first([samples.measured(status="unchecked")]))
+
+
+def test_problems_won_undecided_and_disturbed_are_counted_apart():
+    records = []
+    for m, factor in ((8, 2.0), (16, 1.0), (32, 0.5), (64, 3.0)):
+        for backend, seconds in (("mkl", 1e-3), ("openblas", factor * 1e-3)):
+            make = samples.disturbed if (m, backend) == (64, "mkl") else samples.measured
+            records.append(make(backend, seconds, text=TEXT.format(m, backend)))
+    records.append(samples.measured("onednn", text="conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 forward f32 onednn threads=1"))
+    (row,) = first(records)["winners"]
+
+    assert ("gemm", 4, 1, 1) == tuple(row[name] for name in ("op", "problems", "undecided", "disturbed"))
+    assert {("MKL", 1), ("OpenBLAS", 1)} == set(row["wins"])
+
+
+def test_the_kernels_furthest_from_their_limit_are_undisturbed_and_fastest():
+    records = [samples.measured(seconds=1e-3 / m, text=TEXT.format(m, "mkl")) for m in (8, 16, 32, 64, 128, 256)]
+    records.append(samples.measured("openblas", 1.0, text=TEXT.format(8, "openblas")))  # not the fastest
+    records.append(samples.disturbed(seconds=1.0, text=TEXT.format(512, "mkl")))
+    kernels = first(records, [samples.peak(1e12)])["furthest"]
+
+    assert [0, 1, 2, 3, 4] == [kernel["row"] for kernel in kernels]
+    assert sorted(k["share"] for k in kernels) == [k["share"] for k in kernels]
+    assert "gemm 8 × 64 × 64 NN" == kernels[0]["title"]
+    assert "No limit explains half of the time: compute 0 %" in kernels[0]["why"]
+    assert [] == first(records)["furthest"]  # no limit is known
+
+
+def cells(records, machine=SERVER):
+    return next((m["cells"] for m in first(records)["machines"] if m["name"] == machine), None)
+
+
+def published_times():
+    rows = {r["sources"][0]["row"] for r in samples.ocr()}
+    results = [r for r in published.of_machine(SERVER) if r.op == "conv" and r.suite == "deepbench/server"]
+    found = {r.row: r.time_s for r in results if r.row in rows}
+    return [found[row] for row in sorted(rows)]
+
+
+def test_an_application_is_compared_over_the_kernels_that_both_have():
+    times = published_times()
+    assert 4 == len(times)
+    ((ratio, compared, disturbed),) = cells(samples.ocr(seconds=1e-3))
+    assert (pytest.approx(sum(times) / 4e-3, rel=1e-3), 4, 0) == (ratio, compared, disturbed)
+
+    one, *others = samples.ocr(seconds=1e-3)
+    assert [(pytest.approx(sum(times[1:]) / 3e-3, rel=1e-3), 3, 0)] == cells(others)
+    one = {**samples.disturbed(text=one["case"]), "sources": one["sources"]}
+    assert [(pytest.approx(sum(times[1:]) / 3e-3, rel=1e-3), 3, 1)] == cells([one, *others])
+
+
+def test_there_is_no_ratio_of_other_precisions_sizes_or_settings_or_of_mostly_disturbed_times():
+    assert cells(samples.ocr("f32")) is None
+    other = samples.ocr()
+    for r in other:
+        r["sources"] = [{**r["sources"][0], "row": r["sources"][0]["row"] % 10 + 7}]
+    assert cells(other) is None
+    biased = [{**samples.measured(text=f"{r['case']} bias=yes"), "sources": r["sources"]} for r in samples.ocr()]
+    assert cells(biased) is None
+    noisy = [{**samples.disturbed(text=r["case"]), "sources": r["sources"]} for r in samples.ocr()]
+    assert [(None, 0, 4)] == cells(noisy)
+
+
+def test_totals_of_published_machines_count_what_the_suite_lists():
+    totals = content.of_machine("NVIDIA Tesla V100")["applications"]
+    whole = {(t["suite"], t["application"], t["precision"]) for t in totals if t["measured"] == t["kernels"]}
+
+    assert ("deepbench/train", "OCR", "float32") in whole
+    assert all(0 < t["measured"] <= t["kernels"] for t in totals)
+    # AMD published no gradients of weights of recurrent layers, so such a total is not whole.
+    of_amd = content.of_machine("AMD MI25")["applications"]
+    (translation,) = [t for t in of_amd if (t["application"], t["precision"]) == ("Machine Translation", "float32")]
+    assert 2 * translation["measured"] == translation["kernels"]
+
+
+def test_published_machines_have_a_first_screen_and_are_compared_with_each_other():
+    data = content.of_machine("NVIDIA Tesla V100")
+    screen = data["first"]
+
+    assert ["Unchecked"] == titles(screen)
+    assert ["–"] == [tile["value"] for tile in screen["tiles"]][3:]
+    assert "112" in [tile["value"] for tile in screen["tiles"]]
+    (p100,) = [m for m in screen["machines"] if m["name"] == "NVIDIA Tesla P100"]
+    ratios = [cell[0] for cell in p100["cells"] if cell]
+    assert ratios
+    assert all(ratio > 1 for ratio in ratios)
+    assert "NVIDIA Tesla V100" not in [m["name"] for m in screen["machines"]]
+
+
+def test_the_data_of_a_first_screen_stay_small():
+    def size(count):
+        records = [samples.measured(text=TEXT.format(m, "mkl")) for m in range(1, count)]
+        return len(json.dumps(first(records + samples.ocr())))
+
+    assert size(200) < size(20) + 200

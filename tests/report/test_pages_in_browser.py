@@ -146,6 +146,148 @@ def test_ratios_are_worded_as_python_words_them(visit, report, ratio):
     assert units.speed_sentence("B", ratio, "A") == page.evaluate(f"format.speedSentence('B', {ratio!r}, 'A')")
 
 
+# ---- the first screen
+
+
+@pytest.fixture(scope="session")
+def glance(tmp_path_factory):
+    """A page with a whole application, an incomplete plan, rivals, and limits."""
+    folder = tmp_path_factory.mktemp("glance")
+    header = samples.header(["gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 mkl threads=1"])
+    header["machine"] |= {"cpu": HOSTILE, "hypervisor": True}
+    f32, *others = samples.ocr("f32")
+    disturbed = {**samples.disturbed(text=f32["case"]), "sources": f32["sources"]}
+    some = samples.ocr("bf16")[:3]
+    lines = [{"roof": samples.roof(1e12)}, *records(), *samples.ocr(), disturbed, *others, *some]
+    found = read_results(samples.write(folder / "glance.jsonl", lines, header))
+    data = content.of_file(found, "glance")
+    path = folder / "glance.html"
+    path.write_bytes(render.page({"files": [data], "pairs": []}, "A page"))
+    return path, data
+
+
+def totals_of(page):
+    """The cells of the totals, by application."""
+    page.wait_for_selector("[data-applications] tbody tr")
+    rows = page.locator("[data-applications] tbody tr").all()
+    return {r.locator("th").inner_text(): r.locator("td").all_inner_texts() for r in rows}
+
+
+def test_the_first_screen_has_machine_banner_tiles_and_a_table_of_contents(visit, glance):
+    path, data = glance
+    page = visit(path)
+
+    assert "virtual machine" in page.inner_text("dl.machine")
+    assert "Incomplete. 1 of 1 planned cases not measured" in page.inner_text(".banners")
+    tiles = page.locator(".tiles li").all_inner_texts()
+    assert 4 == len(tiles)
+    assert "1.00 TFLOP/s" in tiles[0]
+    assert "–" in tiles[3]
+    links = page.locator("#sections a").all()
+    assert {"All cases", "Roofline"} <= {link.inner_text() for link in links}
+    for link in links:
+        assert page.locator(f"[id='{link.get_attribute('href')[1:]}']").count() == 1
+    # All of it is above the details.
+    top = page.locator("#details-of-page").bounding_box()["y"]
+    assert page.locator(".furthest").bounding_box()["y"] < top < page.locator("#charts").bounding_box()["y"]
+    assert str(data["first"]["winners"][0]["undecided"]) in page.inner_text(".glance table.cards tbody")
+
+
+def test_a_price_turns_totals_into_costs_and_only_whole_ones(visit, glance):
+    path, data = glance
+    page = visit(path)
+    page.select_option("label:has-text('Suite and precision') select", label="server, i8, 1 thread")
+    (total,) = [a for a in data["applications"] if a["precision"] == "i8"]
+
+    assert "Cost of a million passes" not in page.inner_text("[data-applications] table")
+    page.fill("label:has-text('Price per hour') input", "3.5")
+    cells = totals_of(page)["OCR"]
+    assert [units.seconds(total["time"]), "4 of 4"] == cells[:2]
+    assert units.significant(1e6 * total["time"] / 3600 * 3.5) == cells[-1]
+    page.select_option("label:has-text('Suite and precision') select", label="server, f32, 1 thread")
+    assert "1 disturbed" in totals_of(page)["OCR"][0]
+    assert "1 disturbed" in totals_of(page)["OCR"][-1]
+    page.select_option("label:has-text('Suite and precision') select", label="server, bf16, 1 thread")
+    assert ["–", "3 of 4"] == totals_of(page)["OCR"][:2]
+    assert "–" == totals_of(page)["OCR"][-1]
+    page.fill("label:has-text('Price per hour') input", "-1")
+    assert "Cost of a million passes" not in page.inner_text("[data-applications] table")
+    page.reload()
+    ready(page)
+    assert "" == page.input_value("label:has-text('Price per hour') input")
+
+
+def test_a_machine_is_chosen_and_compared_over_common_kernels(visit, glance):
+    path, data = glance
+    page = visit(path)
+    page.select_option("label:has-text('Suite and precision') select", label="server, i8, 1 thread")
+    (machine,) = [m for m in data["first"]["machines"] if m["name"] == "NVIDIA TitanXp"]
+    page.select_option("label:has-text('Compare with') select", label=f"NVIDIA TitanXp ({machine['year']})")
+    index = [a["precision"] for a in data["applications"]].index("i8")
+
+    expected = f"{units.faster_or_slower(machine['cells'][index][0])} over 4 of 4 kernels"
+    assert expected == totals_of(page)["OCR"][2]
+    assert "NVIDIA TitanXp is" in page.inner_text("[data-applications] thead")
+    page.select_option("label:has-text('Suite and precision') select", label="server, f32, 1 thread")
+    assert "–" == totals_of(page)["OCR"][2].split()[0]
+    page.select_option("label:has-text('Compare with') select", label="no machine")
+    assert 2 == len(totals_of(page)["OCR"])
+
+
+def test_the_kernels_furthest_from_their_limit_open_their_details(visit, glance):
+    path, data = glance
+    page = visit(path)
+    kernels = data["first"]["furthest"]
+    shown = page.locator(".furthest li").all_inner_texts()
+
+    assert 5 == len(shown) == len(kernels)
+    for kernel, text in zip(kernels, shown, strict=True):
+        assert kernel["title"] in text
+        assert kernel["percent"] in text
+    page.click(".furthest li:nth-child(2) button")
+    assert data["columns"]["title"][kernels[1]["row"]] in page.inner_text("#details-title")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_the_first_screen_is_made_of_cards(visit, glance, scheme):
+    page = visit(glance[0], width=390, height=844, scheme=scheme)
+    page.fill("label:has-text('Price per hour') input", "3.5")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = [tile.bounding_box() for tile in page.locator(".tiles li").all()]
+    assert boxes[0]["y"] == boxes[1]["y"] < boxes[2]["y"]
+    row = page.locator("[data-applications] tbody tr").first
+    cells = [cell.bounding_box() for cell in row.locator("th, td").all()]
+    assert sorted(c["y"] for c in cells) == [c["y"] for c in cells]
+    assert len({c["y"] for c in cells}) == len(cells)  # one below the other
+    assert all(c["x"] + c["width"] <= 390 for c in cells)
+    found = axe.Axe().run(page, options={"preload": False}).response["violations"]
+    assert [] == [v["id"] for v in found if v["impact"] in ("serious", "critical")]
+
+
+def test_a_site_ranks_machines_by_application(visit, tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    samples.write(folder / "slow.jsonl", samples.ocr(seconds=2e-3))
+    samples.write(folder / "fast.jsonl", samples.ocr(seconds=1e-3))
+    samples.write(folder / "part.jsonl", samples.ocr(seconds=1e-6)[:3])
+    noisy = [{**samples.disturbed(text=r["case"]), "sources": r["sources"]} for r in samples.ocr()]
+    samples.write(folder / "noisy.jsonl", noisy)
+    site.build(folder, tmp_path / "public", with_published=False)
+    page = visit(tmp_path / "public" / "index.html")
+    rows = page.locator("#top tbody tr").all()
+    cells = [[r.locator("th").inner_text(), *r.locator("td").all_inner_texts()] for r in rows]
+
+    assert ["OCR (server, 8 bits)"] == page.locator("label:has-text('Application') option").all_inner_texts()
+    assert ["fast", "1", "4.00 ms", "–", "4 of 4"] == cells[0][:5]
+    assert ["slow", "2", "8.00 ms", "2.00× slower"] == cells[1][:4]
+    assert ["noisy", "–", "4.00 ms", "–", "4 of 4, 4 disturbed"] == cells[2][:5]
+    assert ["part", "–", "–", "–", "3 of 4"] == cells[3][:5]
+    page.click("#top tbody a >> nth=0")
+    ready(page)
+    assert "4 of 4" in totals_of(page)["OCR"]
+
+
 def source(row):
     place = {"suite": "deepbench/server", "row": row, "application": "Speech", "label": None, "note": None}
     return {**place, "needed": True}
@@ -322,9 +464,10 @@ def test_texts_of_files_are_never_markup(visit, report):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1300, 390])
-def test_pages_have_no_serious_accessibility_problem(visit, report, public, scheme, width):
+def test_pages_have_no_serious_accessibility_problem(visit, report, glance, public, scheme, width):
     pages = [(report[0], ""), (public / "index.html", ""), (public / "families" / "index.html", "")]
     pages += [(public / "compare.html", "?a=mine&b=yours"), (public / "machines" / "nvidia-tesla-v100.html", "")]
+    pages += [(glance[0], "")]
     for path, query in pages:
         page = visit(path, width=width, scheme=scheme, query=query)
         # Preloading would fetch our styles, which the page forbids.

@@ -161,6 +161,22 @@ def test_the_name_of_a_file_is_no_property_of_every_object(tmp_path):
         assert path.read_text().startswith(f'(window.deepbench ??= new Map()).set("{path.stem}", {{')
 
 
+def test_the_index_has_the_totals_of_applications(tmp_path):
+    folder, out = tmp_path / "results", tmp_path / "public"
+    samples.write(folder / "one.jsonl", samples.ocr())
+    site.build(folder, out, with_published=True)
+    machines = {m["title"]: m["applications"] for m in json.loads((out / "index.json").read_text())["machines"]}
+    (total,) = machines["one"]
+
+    assert ("OCR", "i8", 1, 4, 4) == tuple(
+        total[n] for n in ("application", "precision", "threads", "kernels", "measured")
+    )
+    assert pytest.approx(4e-3, rel=0.01) == total["time"]
+    assert {"train", "server"} <= {t["suite"].partition("/")[2] for totals in machines.values() for t in totals}
+    again = site.build(folder, out, with_published=True)
+    assert [] == again.fresh
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -170,6 +186,7 @@ def test_the_name_of_a_file_is_no_property_of_every_object(tmp_path):
         lambda state: state.update(index={}),
         lambda state: state["index"].update(kind="splendid"),
         lambda state: state["index"].update(title=None),
+        lambda state: state["index"].update(applications=[["deepbench/train", "OCR"]]),
         lambda state: state.update(name="../../other"),
         lambda state: state.pop("index"),
     ],

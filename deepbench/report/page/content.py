@@ -21,6 +21,7 @@ from deepbench.report import compare as comparisons
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
 from deepbench.report.notes import disturbed_sentences
+from deepbench.report.page import applications, first_screen
 from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads, summarize
@@ -50,26 +51,34 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     summaries = summarize(file.records, file.order)
     known = limits.of_file(file, summaries)
     nearest = [known.nearest(s) for s in summaries]
-    groups = rankings(summaries)
+    every = rankings(summaries)
+    # Sentences count only problems whose times are trusted.
+    groups = [group for group in every if not any(s.is_disturbed for s in group.ranked)]
     imported = any(s.imported for s in summaries)
     processes = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, processes)))
+    incomplete, about, places = file.incomplete, _machine(file, imported), _limits(known, summaries)
+    totals = views.by_application(summaries).rows
     return {
         "name": printable(name),  # a file name may be any text
         "kind": "imported" if imported else "measured",
-        "incomplete": file.incomplete,
-        "machine": _machine(file, imported),
+        "incomplete": incomplete,
+        "machine": about,
+        "first": {
+            **first_screen.of_file(file, incomplete, about, summaries, every, nearest, known, places),
+            "machines": applications.of_file(summaries, totals),
+        },
         "libraries": _libraries(file),
         "sentences": [
             *disturbed_sentences(summaries),
             *answers.of_file(summaries, groups, nearest, known),
             *[f"Left out: {damage_text(file.damaged)} of the file."] * bool(file.damaged),
         ],
-        "columns": _by_column(_rows(summaries, groups, nearest)),
+        "columns": _by_column(_rows(summaries, every, nearest)),
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
-        "limits": _limits(known, summaries),
-        "applications": views.by_application(summaries).rows,
+        "limits": places,
+        "applications": totals,
     }
 
 
@@ -272,24 +281,26 @@ def of_machine(machine: str) -> dict[str, Any]:
         fastest[_work_of(r)] = min(r.time_s, fastest.get(_work_of(r), r.time_s))
     years = ", ".join(sorted({s.year for s in sheets}))
     facts = sheets[0].facts
+    about = {
+        **dict.fromkeys(("cores", "memory", "mode", "host")),
+        **{"date": years, "started": years, "system": facts.get("os")},
+        **{"cpu": facts.get("cpu"), "card": facts.get("gpu")},
+    }
+    software = list(dict.fromkeys(s.software for s in sheets))
+    totals, others = applications.of_machine(machine)
     return {
         "name": machine,
         "kind": "published",
         "incomplete": None,
-        "machine": {
-            **dict.fromkeys(("cores", "memory", "mode", "host")),
-            **{"date": years, "started": years, "system": facts.get("os")},
-            **{"cpu": facts.get("cpu"), "card": facts.get("gpu")},
-        },
-        "libraries": [
-            {"name": text, "version": None, "build": None} for text in dict.fromkeys(s.software for s in sheets)
-        ],
+        "machine": about,
+        "first": {**first_screen.of_machine(about, software, results), "machines": others},
+        "libraries": [{"name": text, "version": None, "build": None} for text in software],
         "sentences": _published_sentences(machine, results),
         "columns": _by_column(_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results),
         **_fields([(r.op, r.values.values) for r in results]),
         "samples": [[] for _ in results],
         "limits": [],
-        "applications": [],
+        "applications": totals,
     }
 
 

@@ -269,6 +269,8 @@ function showDetails(row) {
 
 /* ---- the page ---- */
 
+addFirstScreens();
+
 document.querySelectorAll("[data-pair]").forEach((parent) => {
   const pair = content.pairs[Number(parent.dataset.pair)];
   if (!pair.cases.length) return;

@@ -296,3 +296,16 @@ function plainTable(caption, columns, rows) {
   );
   return element("div", { class: "slide", tabindex: 0, role: "region", "aria-label": caption }, table);
 }
+
+/* The same with the first column as titles of rows. On a narrow screen each row is a card, and its cells have names. */
+function cardTable(caption, columns, rows) {
+  const slide = plainTable(caption, columns, rows);
+  slide.firstChild.className = "cards";
+  for (const tr of slide.querySelectorAll("tbody tr")) {
+    [...tr.cells].forEach((td, i) => td.setAttribute("data-label", columns[i].title));
+    const [first] = tr.cells;
+    const title = element("th", { scope: "row" }, ...first.childNodes);
+    first.replaceWith(title);
+  }
+  return slide;
+}

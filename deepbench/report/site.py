@@ -28,7 +28,7 @@ STATE = ".state"
 MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
 TEMPLATES = ("head.html", "report.html", "index.html")
-SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "site.js")
+SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "figures.js", "site.js")
 
 KINDS = {
     "measured": "measured with deepbench",

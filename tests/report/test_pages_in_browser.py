@@ -5,7 +5,6 @@ Wants Chromium, and playwright and axe from PyPI: make test-browser.
 
 import csv
 import io
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from deepbench.report.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
 from tests import samples
+from tests.report.conftest import CHROMIUM, ready
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
@@ -49,45 +48,6 @@ def result_file(path, cpu="A CPU"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
     return read_results(samples.write(path, [{"roof": samples.roof(1e12)}, *records()], header))
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
-
-
-def ready(page):
-    """Wait until the scripts of the page have run. (Polling evaluates a string, which the page forbids.)"""
-    sync_api.expect(page.locator("html[data-ready=yes]")).to_be_attached()
-
-
-@pytest.fixture
-def visit(browser):
-    """Open a page. At the end there must be no message, no dialog, and no request but for the page's own files."""
-    messages, requests, contexts = [], [], []
-
-    def go(path, width=1300, height=900, scheme="light", query=""):
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda m: messages.append(m.text))
-        page.on("pageerror", lambda e: messages.append(str(e)))
-        page.on("dialog", lambda d: (messages.append(f"dialog: {d.message}"), d.dismiss()))
-        page.on("request", lambda r: requests.append(r.url))
-        page.goto(f"{Path(path).as_uri()}{query}")
-        ready(page)
-        return page
-
-    yield go
-    for context in contexts:
-        context.close()
-    assert [] == messages
-    assert [] == [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
 
 
 @pytest.fixture(scope="session")
@@ -293,7 +253,7 @@ def source(row):
     return {**place, "needed": True}
 
 
-def test_a_partial_sum_is_no_bar_and_disturbed_times_are_marked(visit, tmp_path):
+def test_partial_sums_and_disturbed_times_are_marked(visit, tmp_path):
     text = "gemm m={} n=2 k=64 a_t=0 b_t=0 forward {} mkl threads=1"
     made = [
         {**samples.measured(text=text.format(8, "f32")), "sources": [source(1)]},
@@ -307,14 +267,15 @@ def test_a_partial_sum_is_no_bar_and_disturbed_times_are_marked(visit, tmp_path)
     page = visit(path)
     page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
 
-    (bars,) = page.evaluate("document.querySelector('#applications-0 .plot').data")
-    assert ["Speech (server, f32)"] == bars["y"]
-    assert bars["text"][0].endswith(", 1 disturbed")
-    assert ["/"] == bars["marker"]["pattern"]["shape"]
+    bars = page.evaluate("document.querySelector('#applications-0 .plot').data")
+    assert [["Speech (server, f32)"], ["Speech (server, i8u8)"]] == [trace["y"] for trace in bars]
+    assert [".", "/"] == [trace["marker"]["pattern"]["shape"] for trace in bars]
+    assert bars[0]["text"][0].endswith(", 1 disturbed")
+    assert bars[1]["text"][0].endswith("1 of 2 kernels")
+    assert bars[1]["text"][0].startswith("≥ ")
     caption = page.inner_text("#applications-0 figcaption")
-    assert "Not drawn, because some of their kernels have no time" in caption
-    assert "Speech (server, i8u8, 1 thread): 1 of 2 kernels" in caption
-    assert "Hatched bars" in caption
+    assert "Dotted bars contain times that other programs disturbed." in caption
+    assert "Hatched bars are sums over some of the kernels" in caption
     symbols = page.evaluate("document.querySelector('#roofline-0 .plot').data.flatMap(t => t.marker?.symbol ?? [])")
     assert 1 == sum(symbol.endswith("-open") for symbol in symbols)
     # bf16 has no ratio to the disturbed time in f32; i8u8 has one to the other problem's.
@@ -436,7 +397,7 @@ def test_charts_have_the_points_of_the_records(visit, report):
 
     assert {"roofline-0", "family-0", "fastest-0", "precision-0", "sparse-0"} <= set(ids)
     ys = page.evaluate("document.querySelector('#roofline-0 .plot').data.filter(t => t.customdata).flatMap(t => t.y)")
-    rates = [s.flop_per_s / 1e12 for s in summarize(found.records, found.order) if s.flop_per_s]
+    rates = [s.flop_per_s / 1e9 for s in summarize(found.records, found.order) if s.flop_per_s]
     assert ys
     assert not set(map("{:.6g}".format, ys)) - set(map("{:.6g}".format, rates))
     (gain,) = page.evaluate(

@@ -11,7 +11,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from deepbench.report import site
 from deepbench.report.page import content, render
-from deepbench.results.file import read_results
+from deepbench.results.file import read_results, title_of
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
@@ -22,16 +22,17 @@ def main() -> None:
     """Draw a report, the report in dark mode on a phone with a case open, the index of a site, and a comparison."""
     files = sorted((HERE.parent / "results").glob("*.jsonl*"))
     largest = max(files, key=lambda path: path.stat().st_size)
+    name = title_of(Path(largest.name))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        data = {"files": [content.of_file(read_results(largest), largest.stem)], "pairs": []}
+        data = {"files": [content.of_file(read_results(largest), name)], "pairs": []}
         report = Path(folder) / "report.html"
-        report.write_bytes(render.page(data, f"DeepBench: {largest.stem}"))
+        report.write_bytes(render.page(data, f"DeepBench: {name}"))
         public = Path(folder) / "public"
         site.build(HERE.parent / "results", public, with_published=True)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
 
         def screenshot(
-            name: str, path: Path, width: int, height: int, scheme: str = "light", click: str = "", query: str = ""
+            picture: str, path: Path, width: int, height: int, scheme: str = "light", click: str = "", query: str = ""
         ):
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(path.as_uri() + query)
@@ -40,13 +41,13 @@ def main() -> None:
                 page.click(click)
                 page.evaluate("document.getElementById('table').scrollIntoView()")
             page.wait_for_timeout(1200)
-            page.screenshot(path=PICTURES / name)
+            page.screenshot(path=PICTURES / picture)
             page.close()
 
         screenshot("report.png", report, 1200, 1500)
         screenshot("report-dark.png", report, 420, 900, "dark", "#table tbody button >> nth=2")
         screenshot("site.png", public / "index.html", 1300, 900)
-        query = f"?a={largest.stem}&b=nvidia-gtx-1080-ti"
+        query = f"?a={name}&b=nvidia-gtx-1080-ti"
         screenshot("compare.png", public / "compare.html", 1200, 1100, query=query)
         browser.close()
 

@@ -68,6 +68,9 @@ MOST_STOPS_PER_S = 20
 # Other programs slow a probe down. Its limit is used for so long, then measured again.
 DISTURBED_AGE = timedelta(hours=1)
 
+# The bandwidth of main memory that an earlier run measured is used for so long, even if it looked undisturbed.
+RECENT_AGE = timedelta(hours=1)
+
 # A share above this is no rounding error: the evidence says why it can be above 100 %.
 ABOVE = 1.02
 
@@ -121,7 +124,7 @@ class Probe:
 
     @property
     def is_for_every_file(self) -> bool:
-        """Whether every file has a limit of its own: peaks, and the bandwidth of main memory or of a device."""
+        """Whether every file has a recent limit: peaks, and the bandwidth of main memory or of a device."""
         problem = self.cases[0].problem
         return self.what == "compute" or (self.what == "memory" and 4 * problem.n >= min(FINE[-1], DEVICE_BYTES // 2))
 
@@ -323,18 +326,19 @@ def missing(
 ) -> list[Probe]:
     """The probes whose limits are still unknown.
 
-    Peaks and the bandwidth of main memory are measured for every file, even if earlier runs measured them: libraries
-    and clocks change, and a busy machine may have looked quiet. With a budget, other memory and call probes are made
-    all together or not at all.
+    Peaks are measured for every file, even if earlier runs measured them, and the bandwidth of main memory after an
+    hour: libraries and clocks change, and a busy machine may have looked quiet. With a budget, other memory and call
+    probes are made all together or not at all.
     """
 
     def is_usable(limit: Limit) -> bool:
         return not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
 
-    peaks = {key_of(n) for n in in_file if n["what"] == "compute"}
-    here = peaks | {key_of(n) for n in in_file if is_usable(n)}
-    known = here | {key_of(n) for n in earlier if is_usable(n)}
-    unknown = [p for p in probes if p.key not in (here if p.is_for_every_file else known)]
+    earlier = [n for n in earlier if n["what"] != "compute" and is_usable(n)]
+    known = {key_of(n) for n in in_file if n["what"] == "compute" or is_usable(n)}
+    recent = known | {key_of(n) for n in earlier if _age(n) < RECENT_AGE}
+    known |= {key_of(n) for n in earlier}
+    unknown = [p for p in probes if p.key not in (recent if p.is_for_every_file else known)]
     others = sum(not p.is_for_every_file for p in unknown)
     if budget_s is not None and others * PROBE_S > MOST_OF_BUDGET * budget_s:
         return [p for p in unknown if p.is_for_every_file]

@@ -174,7 +174,7 @@ def test_imported_times_are_in_the_totals_of_applications_and_libraries(tmp_path
 
     assert {"f16f16"} == {s.record["precision"] for s in summaries}
     (row,) = views.by_application(summaries).rows
-    assert row["kernels"] == row["measured"] == len(summaries)
+    assert row["kernels"] > row["measured"] == len(summaries)  # the suite lists more
     assert len(summaries) == len(views.by_backend(summaries).rows)
 
 

@@ -323,7 +323,9 @@ def test_only_unknown_limits_are_measured():
     assert len(limits.COARSE) + 2 == sum(p.what != "compute" for p in probes)
     assert [] == limits.missing(probes, known, [])
     main_memory = [p for p in probes if p.key == ("memory", limits.memory_probe("read", 2**29, 2).cases[0].text)]
-    assert [*probes[:2], *main_memory] == limits.missing(probes, [], known)  # each file has its own
+    assert [*probes[:2], *main_memory] == limits.missing(probes, [], known)  # these are new for each file
+    now = [{**limit, "at": limits.datetime.now(limits.UTC).isoformat()} for limit in known]
+    assert probes[:2] == limits.missing(probes, [], now)  # memory was measured within the hour
     assert 1 == len(main_memory)
     assert probes[2:] == limits.missing(probes, old, [])
     assert [] == limits.missing(probes, new, [])

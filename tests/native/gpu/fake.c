@@ -227,7 +227,7 @@ int RT(MemcpyAsync)(void *to, const void *from, size_t bytes, int kind, void *s)
 {
     struct copy c = {to, from, bytes};
     submit(copy, &c, sizeof c);
-    return (kind != 1 && kind != 2) || s != &stream;
+    return kind < 1 || kind > 3 || s != &stream;
 }
 struct fill {
     void *address;

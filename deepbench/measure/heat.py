@@ -122,12 +122,12 @@ class _Racer:
     others_s: float = 0.0
     """CPU seconds of all other racers when it became ready."""
     ending: process.Ending | None = None
-    final_s: float | None = None
-    """CPU seconds that its process had used when it ended."""
+    used_s: float = 0.0
 
     def cpu_s(self) -> float:
-        """CPU seconds that its process has used until now, or until it ended."""
-        return self.worker.cpu_s() if self.final_s is None else self.final_s
+        """CPU seconds that its process has used until now; of one that has ended, those of the last reading."""
+        self.used_s = max(self.used_s, self.worker.cpu_s())
+        return self.used_s
 
     def takes_part(self) -> bool:
         """Whether it is sampled further."""
@@ -216,6 +216,7 @@ class _Heat:
         if was_stopped:
             racer.worker.go_on()
         ending = racer.worker.ask(message, {answer, "record"}, racer.request.timeout_s)  # a failure is a record, too
+        racer.cpu_s()  # the others must not take its work for that of other programs, even after it has ended
         if was_stopped and ending.answer is not None and answer != "record":
             racer.worker.pause()
         return ending
@@ -223,10 +224,7 @@ class _Heat:
     def _finish(self, racer: _Racer) -> process.Ending:
         """Let a racer check its outputs, and take its record."""
         rivals_s = max(0.0, self._others_s(racer) - racer.others_s)
-        used_s = racer.worker.cpu_s()
         ending = self._turn(racer, {"rivals_s": rivals_s}, "record")
-        # Those that finish later must not take its work for that of other programs. It may have ended by itself.
-        racer.final_s = max(used_s, racer.worker.cpu_s())
         racer.worker.close()
         return ending
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,7 +13,7 @@ from deepbench.judge.limits import Limits
 from deepbench.report import answers
 from deepbench.report.cases import INTERVAL, INTERVAL_OF_ONE, Ranking, rankings, reasons, status_text
 from deepbench.report.notes import DISTURBED, ONE_PROCESS, notes_of
-from deepbench.report.table import Cell, Column, Note, Strong, Table, number
+from deepbench.report.table import Cell, Column, Note, Strong, Table, number, plain_text
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
 
@@ -73,11 +71,7 @@ class Sections:
             console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        text = io.StringIO()
-        self.print(Console(file=text, width=shutil.get_terminal_size((120, 24)).columns, highlight=False))
-        return text.getvalue().rstrip()
+        return plain_text(self.print)
 
     __repr__ = __str__
 

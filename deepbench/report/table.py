@@ -161,13 +161,7 @@ class Table:
         return sum(map(self._least_width, columns)) + 2 * (len(columns) - 1)
 
     def __str__(self) -> str:
-        import shutil
-
-        from rich.console import Console
-
-        text = io.StringIO()
-        self.print(Console(file=text, width=shutil.get_terminal_size((120, 24)).columns, highlight=False))
-        return text.getvalue().rstrip()
+        return plain_text(self.print)
 
     __repr__ = __str__
 
@@ -204,6 +198,17 @@ class Table:
     def json(self) -> str:
         """For programs: a list of objects, times in seconds."""
         return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def plain_text(show: Callable[[Console], None]) -> str:
+    """What `show` prints on a console, without colours."""
+    import shutil
+
+    from rich.console import Console
+
+    text = io.StringIO()
+    show(Console(file=text, width=shutil.get_terminal_size((120, 24)).columns, highlight=False))
+    return text.getvalue().rstrip()
 
 
 Part = Table | Sequence[str]

@@ -437,6 +437,7 @@ def test_texts_of_files_are_data_in_figures_too(visit, tmp_path):
         if chart == "family":
             assert f"'{FORMULA}" in cells
             assert HOSTILE in cells
+        page.wait_for_timeout(300)  # Chromium drops a download that is more than the tenth within a second
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.wait_for_timeout(200)
 

@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 @click.option(
     "--by",
     metavar="WHAT",
-    help="application: total time per application; backend: one column per library; ranks: collectives.",
+    help="application: total time per application; backend: one column per library; limit: the problems furthest from "
+    "their limit, and why; ranks: collectives.",
 )
 @click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
 @click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
 @click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
-@click.option("--complete", is_flag=True, help="List what FILE lacks to be published; exit code 1 if anything.")
+@click.option(
+    "--complete",
+    is_flag=True,
+    help="Say whether FILE is good enough to publish; if not, list what it lacks (exit code 1).",
+)
 @skip_damaged_option
 def show(
     file: str,
@@ -84,7 +89,7 @@ def show(
     elif plot:
         _plot(results)
     elif by is not None or against is not None or price is not None:
-        print_table(_table_by(results, by, against, price, skip_damaged), form)
+        print_table(_table_by(results, by, against, price, skip_damaged, form), form)
     elif form is not None:
         convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
         print_for_programs(convert(results.file, results.summaries))
@@ -100,15 +105,11 @@ def show(
 
 def _show_lacks(results: Results) -> int:
     """Print what a file lacks to be published; the exit code is 1 if it lacks anything."""
-    from deepbench.results.completeness import LEAST_ROUNDS, lacks_of
+    from deepbench.results.completeness import COMPLETE, lacks_of
 
-    lacks = lacks_of(results.file)
-    verdict = f"lacks {len(lacks)} of what a published file needs" if lacks else "complete"
+    lacks = lacks_of(results.file, results.summaries)
+    verdict = "not good enough to publish" if lacks else f"good enough to publish: {COMPLETE}"
     say("\n".join([f"{results.path}: {verdict}", *(f"- {text}" for text in lacks)]))
-    if not lacks:
-        say(
-            f"every planned case, every precision of its libraries, at least {LEAST_ROUNDS} rounds, date and conditions"
-        )
     return 1 if lacks else 0
 
 
@@ -138,20 +139,28 @@ def _plot(results: Results) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _table_by(results: Results, by: str | None, against: str | None, price: str | None, skip_damaged: bool) -> Table:
+def _table_by(
+    results: Results, by: str | None, against: str | None, price: str | None, skip_damaged: bool, form: str | None
+) -> Table:
     from deepbench.api import load
-    from deepbench.report import groups, views
+    from deepbench.report import furthest, groups, views
+    from deepbench.report.cases import rankings
 
     if (against is not None or price is not None) and by != "application":
         raise BadInput("--against and --price need --by application")
-    if by not in ("application", "backend", "ranks"):
-        raise BadInput(f"--by is application, backend or ranks, found {by}")
+    if by not in ("application", "backend", "limit", "ranks"):
+        raise BadInput(f"--by is application, backend, limit or ranks, found {by}")
     if by == "application":
         other = load(against, skip_damaged=skip_damaged) if against is not None else None
         if other is not None:
             warn_of_gaps(other.file)
         table = views.by_application(results.summaries, other.summaries if other else None, _price(price))
         reason = "no case comes from a suite that names applications; run deepbench/server"
+    elif by == "limit":
+        nearest = [results.limits.nearest(s) for s in results.summaries]
+        found = furthest.kernels(results.summaries, rankings(results.summaries), nearest)
+        table = furthest.table(found, len(found) if form else furthest.MOST)
+        reason = f"no limit of this machine is known; see {command('roofline')}"
     elif by == "ranks":
         table = groups.by_ranks(results.summaries)
         reason = "no all-reduce has a time; run all_reduce n=100000 ranks=2"

@@ -6,13 +6,13 @@ planned case, every precision of its libraries, enough rounds for an order, the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from deepbench.core.backend import Backend, all_backends
 from deepbench.results.file import ResultFile, damage_text
-from deepbench.results.summary import summarize
+from deepbench.results.summary import Summary
 
 # Fewer processes give an interval that says little, and no order of libraries.
 LEAST_ROUNDS = 3
@@ -26,13 +26,29 @@ FACTS = ("cpu", "cores_allowed", "memory_bytes", "caches", "system", "kernel", "
 # Programs that were waiting for a core when the run began, per core: above it, they slowed the run.
 MOST_LOAD = 0.5
 
+# Above this share of disturbed times, a file says more about other programs than about the machine.
+MOST_DISTURBED = 0.1
+
 # Names that a sentence lists; the others are counted.
 MOST_NAMED = 3
 
+# What a file has that lacks nothing.
+COMPLETE = (
+    f"every planned case, every precision of its libraries, at least {LEAST_ROUNDS} rounds, few disturbed times, date "
+    "and conditions"
+)
 
-def lacks_of(file: ResultFile) -> list[str]:
-    """What a file lacks to be published, one sentence each; nothing if it is complete."""
-    return [*_lacks_of_plan(file), *_lacks_of_precisions(file), *_lacks_of_rounds(file), *_lacks_of_conditions(file)]
+
+def lacks_of(file: ResultFile, summaries: Sequence[Summary]) -> list[str]:
+    """What a file lacks to be published, one sentence each; nothing if it is complete. `summaries` are of this file."""
+    ranked = [s for s in summaries if s.is_ranked]
+    return [
+        *_lacks_of_plan(file),
+        *_lacks_of_precisions(file),
+        *_lacks_of_rounds(ranked),
+        *_lacks_of_quiet(ranked),
+        *_lacks_of_conditions(file),
+    ]
 
 
 def _lacks_of_plan(file: ResultFile) -> list[str]:
@@ -68,11 +84,16 @@ def _precisions(backend: Backend) -> list[str]:
     return [precision for mark in marks for precision in mark.precisions]
 
 
-def _lacks_of_rounds(file: ResultFile) -> list[str]:
-    few = [
-        s.record["case"] for s in summarize(file.records, file.order) if s.is_ranked and len(s.rounds) < LEAST_ROUNDS
-    ]
+def _lacks_of_rounds(ranked: Sequence[Summary]) -> list[str]:
+    few = [s.record["case"] for s in ranked if len(s.rounds) < LEAST_ROUNDS]
     return [f"{len(few):,} cases have fewer than {LEAST_ROUNDS} rounds: {_named(few)}"] if few else []
+
+
+def _lacks_of_quiet(ranked: Sequence[Summary]) -> list[str]:
+    disturbed = [s.record["case"] for s in ranked if s.is_disturbed]
+    if len(disturbed) <= MOST_DISTURBED * len(ranked):
+        return []
+    return [f"other programs disturbed {len(disturbed):,} of {len(ranked):,} times: {_named(disturbed)}"]
 
 
 def _lacks_of_conditions(file: ResultFile) -> list[str]:

@@ -82,7 +82,7 @@ def test_show_by_application_and_by_backend(deepbench):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--by", "colour"], "--by is application, backend or ranks, found colour"),
+        (["--by", "colour"], "--by is application, backend, limit or ranks, found colour"),
         (["--against", "out.jsonl"], "--against and --price need --by application"),
         (["--by", "backend", "--against", "out.jsonl"], "--against and --price need --by application"),
         (["--by", "application", "--against", "none.jsonl"], "none.jsonl"),

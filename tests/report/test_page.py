@@ -225,6 +225,15 @@ def test_banners_say_why_a_run_is_not_to_be_trusted():
     assert "Unchecked" in titles(first([samples.measured(status="unchecked")]))
 
 
+def test_a_page_says_whether_its_file_is_good_enough_to_publish():
+    publishable = first([samples.measured()])["publishable"]
+
+    assert publishable["title"].startswith("Not good enough to publish: ")
+    assert f"{len(publishable['texts'])} reason" in publishable["title"]
+    assert any("fewer than 3 rounds" in text for text in publishable["texts"])
+    assert content.of_machine("NVIDIA Tesla V100")["first"]["publishable"] is None
+
+
 def test_problems_won_undecided_and_disturbed_are_counted_apart():
     records = []
     for m, factor in ((8, 2.0), (16, 1.0), (32, 0.5), (64, 3.0)):
@@ -239,14 +248,17 @@ def test_problems_won_undecided_and_disturbed_are_counted_apart():
 
 
 def test_the_kernels_furthest_from_their_limit_are_undisturbed_and_fastest():
-    records = [samples.measured(seconds=1e-3 / m, text=TEXT.format(m, "mkl")) for m in (8, 16, 32, 64, 128, 256)]
-    records.append(samples.measured("openblas", 1.0, text=TEXT.format(8, "openblas")))  # not the fastest
+    records = [
+        samples.measured(seconds=1e-3 / m, text=TEXT.format(m, "mkl")) for m in (4, 8, 16, 32, 64, 128, 256, 2, 3, 5, 6)
+    ]
+    records.append(samples.measured("openblas", 1.0, text=TEXT.format(4, "openblas")))  # not the fastest
     records.append(samples.disturbed(seconds=1.0, text=TEXT.format(512, "mkl")))
     kernels = first(records, [samples.peak(1e12)])["furthest"]
 
-    assert [0, 1, 2, 3, 4] == [kernel["row"] for kernel in kernels]
+    by_share = [7, 8, 0, 9, 10, 1, 2, 3, 4, 5]  # of eleven
+    assert by_share == [kernel["row"] for kernel in kernels]
     assert sorted(k["share"] for k in kernels) == [k["share"] for k in kernels]
-    assert "gemm 8 × 64 × 64 NN" == kernels[0]["title"]
+    assert "gemm 2 × 64 × 64 NN" == kernels[0]["title"]
     assert "No limit explains half of the time: compute 0 %" in kernels[0]["why"]
     assert [] == first(records)["furthest"]  # no limit is known
 

@@ -198,14 +198,25 @@ def test_the_kernels_furthest_from_their_limit_open_their_details(visit, glance)
     path, data = glance
     page = visit(path)
     kernels = data["first"]["furthest"]
-    shown = page.locator(".furthest li").all_inner_texts()
+    assert 5 == len([li for li in page.locator(".furthest li").all() if li.is_visible()])
+    page.click("text=Show 10")
+    shown = page.locator(".furthest li:visible").all_inner_texts()
 
-    assert 5 == len(shown) == len(kernels)
+    assert 10 == len(shown) == len(kernels)
     for kernel, text in zip(kernels, shown, strict=True):
         assert kernel["title"] in text
         assert kernel["percent"] in text
     page.click(".furthest li:nth-child(2) button")
     assert data["columns"]["title"][kernels[1]["row"]] in page.inner_text("#details-title")
+
+
+def test_one_click_says_why_a_file_is_not_good_enough_to_publish(visit, glance):
+    path, data = glance
+    page = visit(path)
+    page.click(".publishable summary")
+
+    assert "Not good enough to publish" in page.inner_text(".publishable summary")
+    assert data["first"]["publishable"]["texts"] == page.locator(".publishable li:visible").all_inner_texts()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

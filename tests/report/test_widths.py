@@ -8,8 +8,9 @@ from rich.console import Console
 
 from deepbench.api import plan_cases
 from deepbench.judge import compare
+from deepbench.judge import limits as judged
 from deepbench.plan.cases import Choices
-from deepbench.report import cases, groups, limits, published, views
+from deepbench.report import cases, furthest, groups, limits, published, views
 from deepbench.report import compare as comparisons
 from deepbench.results import published as results
 from deepbench.results.file import read_results
@@ -64,6 +65,12 @@ def in_suite():
     return summarize(records)
 
 
+def by_limit(most):
+    known = judged.of_file(FILE, SUMMARIES)
+    nearest = [known.nearest(s) for s in SUMMARIES]
+    return furthest.table(furthest.kernels(SUMMARIES, cases.rankings(SUMMARIES), nearest), most)
+
+
 LINES = [
     *(
         {**LINE, "what": "memory", "device": "cpu", "kind": "read", "threads": n}
@@ -86,6 +93,7 @@ TABLES = {
     "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
     "applications": lambda tmp_path: views.by_application(in_suite()),
     "applications and prices": lambda tmp_path: views.by_application(in_suite(), in_suite(), 2.5),
+    "problems by limit": lambda tmp_path: by_limit(10),
     "backends": lambda tmp_path: views.by_backend(SUMMARIES),
     "published machines": lambda tmp_path: published.machines(),
     "a published machine": lambda tmp_path: published.of_machine(V100, "gemm"),

@@ -4,6 +4,7 @@ import pytest
 
 from deepbench.results.completeness import lacks_of
 from deepbench.results.file import read_results
+from deepbench.results.summary import summarize
 from tests import samples
 from tests.conftest import ROOT, run_command
 
@@ -26,7 +27,12 @@ def file_of(tmp_path, rounds=3, precisions=("f32", "bf16"), planned=(), library=
 
 
 def lacks(*arguments, **more):
-    return lacks_of(read_results(file_of(*arguments, **more)))
+    return lacks_in(file_of(*arguments, **more))
+
+
+def lacks_in(path):
+    file = read_results(path)
+    return lacks_of(file, summarize(file.records, file.order))
 
 
 def test_a_complete_run_lacks_nothing(tmp_path):
@@ -48,16 +54,28 @@ def test_what_is_missing_is_named(tmp_path, what, word):
     assert any(word in text for text in lacks(tmp_path, **what)), lacks(tmp_path, **what)
 
 
+def test_many_disturbed_times_are_not_good_enough(tmp_path):
+    text = GEMM.format("f32")
+    quiet = [text.replace("m=2", f"m={m}") for m in range(3, 12)]
+    for others, found in ((quiet, False), (quiet[1:], True)):
+        path = file_of(tmp_path, planned=[text, *others])
+        lines = [samples.measured("openblas", 1e-3, n, text=t) for t in others for n in (1, 2, 3)]
+        lines += [samples.disturbed("openblas", 1e-3, n, text=text) for n in (1, 2, 3)]
+        samples.write(path, lines, read_results(path).header)
+        assert found is any("disturbed 1 of 9 times: gemm m=2" in lack for lack in lacks_in(path))
+
+
 def test_the_command_lists_what_a_file_lacks(tmp_path):
     path = file_of(tmp_path)
     done = run_command(tmp_path, "show", str(path), "--complete")
-    assert (0, True) == (done.returncode, "complete" in done.stdout)
+    assert (0, True) == (done.returncode, ": good enough to publish: every planned case" in done.stdout)
 
     path = file_of(tmp_path, rounds=1)
     done = run_command(tmp_path, "show", str(path), "--complete")
     assert 1 == done.returncode
+    assert ": not good enough to publish\n" in done.stdout
     assert "- 2 cases have fewer than 3 rounds" in done.stdout
 
 
 def test_every_published_file_is_complete():
-    assert {} == {path.name: found for path in PUBLISHED if (found := lacks_of(read_results(path)))}
+    assert {} == {path.name: found for path in PUBLISHED if (found := lacks_in(path))}

@@ -109,6 +109,16 @@ function addApplications(parent, file) {
 }
 
 function addFirstScreens() {
+  document.querySelectorAll("[data-more]").forEach((button) => {
+    button.addEventListener("click", () => {
+      const hidden = button.previousElementSibling.querySelectorAll("li[hidden]");
+      hidden.forEach((item) => {
+        item.hidden = false;
+      });
+      hidden[0].querySelector("button").focus();
+      button.remove();
+    });
+  });
   document.querySelectorAll("[data-applications]").forEach((section) => {
     addApplications(section, content.files[Number(section.dataset.applications)]);
   });

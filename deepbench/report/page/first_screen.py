@@ -5,7 +5,6 @@ It is computed from what the rest of the page has too, in time linear in the num
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -14,10 +13,11 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.precision import PRECISIONS
 from deepbench.judge.levels import MEMORY
-from deepbench.judge.limits import UNEXPLAINED, Limits, NearestLimit, is_crowded
+from deepbench.judge.limits import Limits, NearestLimit, is_crowded
+from deepbench.report import furthest
 from deepbench.report.cases import Ranking
 from deepbench.results import published
-from deepbench.results.completeness import MOST_LOAD
+from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, lacks_of
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary
 
@@ -32,10 +32,7 @@ BY_BITS = {
 INTEGERS = ("i8", "i8u8", "int8")
 
 # Above these shares of the times, a banner says so.
-MANY_DISTURBED, MANY_SINGLE, MANY_CROWDED = 0.1, 0.5, 0.1
-
-# The kernels furthest from their limit that are listed.
-MOST_FURTHEST = 5
+MANY_SINGLE, MANY_CROWDED = 0.5, 0.1
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU", "hip": "GPU"}
 
@@ -61,6 +58,7 @@ def of_file(
     return {
         "facts": _facts(file, about),
         "banners": _banners(file, incomplete, summaries),
+        "publishable": _publishable(file, summaries),
         "tiles": _tiles(summaries, known, places[0]) if places else [],
         "winners": _winners(groups),
         "furthest": _furthest(summaries, groups, nearest),
@@ -81,6 +79,7 @@ def of_machine(
             ("Software", "; ".join(software)),
         ],
         "banners": [{"title": "Unchecked", "text": unchecked}],
+        "publishable": None,
         "tiles": _published_tiles(results),
         "winners": [],
         "furthest": [],
@@ -148,7 +147,7 @@ def _banners(file: ResultFile, incomplete: str | None, summaries: Sequence[Summa
         "Cut off": "The last line of the file is incomplete, and is left out." if file.truncated else None,
         "Disturbed": (
             f"Other programs disturbed {disturbed:,} of {count} times. They are marked, and no ratio uses them."
-            if disturbed > MANY_DISTURBED * len(ranked)
+            if disturbed > MOST_DISTURBED * len(ranked)
             else None
         ),
         "One process per case": (
@@ -167,6 +166,14 @@ def _banners(file: ResultFile, incomplete: str | None, summaries: Sequence[Summa
         ),
     }
     return [{"title": title, "text": text} for title, text in found.items() if text]
+
+
+def _publishable(file: ResultFile, summaries: Sequence[Summary]) -> dict[str, Any]:
+    """Whether the file is good enough to publish, and what it has or lacks."""
+    lacks = lacks_of(file, summaries)
+    count = f"{len(lacks)} reason{'s' * (len(lacks) != 1)}"
+    title = f"Not good enough to publish: {count}" if lacks else "Good enough to publish"
+    return {"title": title, "texts": [_sentence(text) for text in lacks or [f"It has {COMPLETE}"]]}
 
 
 def _sentence(text: str) -> str | None:
@@ -296,26 +303,19 @@ def _winners(groups: Iterable[Ranking]) -> list[dict[str, Any]]:
 def _furthest(
     summaries: Sequence[Summary], groups: Iterable[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> list[dict[str, Any]]:
-    """The problems whose fastest library reaches the lowest share of its nearest limit; disturbed times do not count.
-
-    `row` is the position among the cases of the file.
-    """
-    positions = {id(s): i for i, s in enumerate(summaries)}
-    fastest = [positions[id(g.ranked[0])] for g in groups if g.ranked and not g.ranked[0].is_disturbed]
-    known = [(limit.share, i, limit) for i in fastest if (limit := nearest[i])]
+    """The problems furthest from their limit. `row` is the position among the cases of the file."""
     found = []
-    for share, i, limit in heapq.nsmallest(MOST_FURTHEST, known, key=lambda entry: entry[:2]):
-        r = summaries[i].record
+    for kernel in furthest.furthest(furthest.kernels(summaries, groups, nearest)):
+        s, r = kernel.summary, kernel.summary.record
         where = "" if r["is_group"] else f", {r['threads']} thread{'s' * (r['threads'] != 1)}"
-        why = "No limit explains half of the time" if limit.name == UNEXPLAINED else f"Limited by {limit.nearest}"
         found.append(
             {
-                "row": i,
-                "title": f"{r['op']} {summaries[i].problem_title}",
-                "about": f"{r['precision']}, {summaries[i].library_title}{where}",
-                "share": share,
-                "percent": units.percent(share),
-                "why": f"{why}: {limit.evidence}",
+                "row": kernel.position,
+                "title": f"{r['op']} {s.problem_title}",
+                "about": f"{r['precision']}, {s.library_title}{where}: {units.seconds(s.time_s)}",
+                "share": kernel.limit.share,
+                "percent": units.percent(kernel.limit.share),
+                "why": f"{kernel.why[0].upper()}{kernel.why[1:]}",
             }
         )
     return found

@@ -27,7 +27,7 @@ def test_the_table_has_the_lowest_shares_first_and_says_why():
     assert ["gemm 8 × 64 × 64 NN", "gemm 32 × 64 × 64 NN"] == [row["problem"] for row in table.rows]
     first = table.rows[0]
     assert first["share"] == pytest.approx(0.2, rel=1e-2)
-    assert first["excess"] == pytest.approx(0.8 * first["time"])
+    assert first["excess"] == pytest.approx(0.8 * first["time"], rel=1e-2)
     assert str(first["why"]).startswith("no limit explains half of the time: compute 20 %")
     assert "1 more problem" in table.notes[0]
 

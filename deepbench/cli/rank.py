@@ -51,7 +51,8 @@ def rank(
     \b
     Examples:
       deepbench rank old.jsonl new.jsonl V100
-      deepbench rank a.jsonl b.jsonl --application "Speech Recognition" --price a=2.5/h --price b=1.9/h
+      deepbench rank a.jsonl b.jsonl --application "Speech Recognition"
+      deepbench rank a.jsonl b.jsonl --price a=2.5/h --price b=1.9/h
       deepbench rank a.jsonl b.jsonl --precision 16
     """
     from deepbench.report import rank as tables

@@ -22,6 +22,9 @@ WIDTHS = ("8", "16", "19", "32")
 # A pass is one call of each kernel of an application. Costs are of so many.
 PASSES = 1e6
 
+# A sentence names so many machines at most.
+MOST_NAMES = 4
+
 # Columns of the matrix that every terminal shows, before machines that are rarely the best are left out.
 MOST_ALWAYS_SHOWN = 2
 
@@ -133,9 +136,9 @@ class Ranking:
             order = less_sentence(ranked[0].machine.name, 1 / ratio, ranked[1].machine.name, self.by)
             text = f"{order}; {self._certainty_text()}"
         elif ranked:
-            text = f"only {ranked[0].machine.name} has a total that is trusted, so there is no order"
+            text = f"only {ranked[0].machine.name} can be ranked, so there is no order"
         else:
-            text = "no machine has a total that is trusted"
+            text = "no machine can be ranked"
         left = [f"{p.machine.name} ({_why(p.total)})" for p in self.places if p.total and not p.is_ranked]
         return f"{self.title}: {text}.{f' Not ranked: {_listed(left)}.' if left else ''}"
 
@@ -168,6 +171,9 @@ def less_sentence(subject: str, ratio: float, other: str, by: By) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
+    """`A, B and C`; of more than four names the first three."""
+    if len(names) > MOST_NAMES:
+        names = [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -231,7 +237,7 @@ def _standing(total: Total | None) -> tuple[int, float]:
 UNCHECKED = "Published and imported times are unchecked; published ones are means without an interval."
 PASS = "time: one call of each kernel, with its fastest library. Where a kernel has no time there is no total."
 INTERVALS = "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends."
-UNRANKED = "Disturbed totals are shown, and have no rank."
+UNRANKED = "Totals with disturbed times are shown, and have no rank."
 
 
 def rows_of(ranking: Ranking) -> list[dict[str, Cell]]:
@@ -264,7 +270,7 @@ def rows_of(ranking: Ranking) -> list[dict[str, Cell]]:
                 "kernels": total.kernels if total else None,
                 "measured": total.measured if total else None,
                 "disturbed": total.disturbed if total else None,
-                "coverage": total.coverage if total else "none",
+                "coverage": f"{total.measured} of {total.kernels}" if total else None,
             }
         )
     return rows
@@ -308,23 +314,25 @@ def parts(found: Sequence[Ranking]) -> list[Part]:
 
 
 def _table(ranking: Ranking) -> Table:
-    rows = rows_of(ranking)
+    rows = [row for row in rows_of(ranking) if row["kernels"] is not None]
+    absent = [p.machine.name for p in ranking.places if p.total is None]
     compared = _dearer if ranking.by == "cost" else units.faster_or_slower
     columns = [
         *(number("rank"), Column("machine"), Column("precision", title="type"), number("threads", narrow=3)),
         *(number("time", units.seconds), number("±", units.plus_minus)),
         number("cost_of_a_million", units.significant, "cost"),
         *(number("over_best", compared, "than the best"), number("interval", narrow=2)),
-        *(number("joules", units.joules, "energy", narrow=1), Column("coverage", title="sum over", narrow=1)),
+        *(number("joules", units.joules, "energy", narrow=1), Column("coverage", title="kernels", narrow=1)),
     ]
-    prices = {p.machine.name: p.machine.price_per_h for p in ranking.places if p.machine.price_per_h is not None}
+    priced = [p.machine for p in ranking.places if p.total]
+    prices = {m.name: m.price_per_h for m in priced if m.price_per_h is not None}
     without = [p.machine.name for p in ranking.ranked if p.machine.price_per_h is None]
     notes = [
         PASS,
         *[INTERVALS] * any(row["±"] is not None for row in rows),
         *[f"cost: of a million passes, at {_prices(prices)}."] * bool(prices),
-        *[f"Ranked by time, because no price is known of {_listed(without)}: --price NAME=2.5/h."]
-        * bool(prices and without),
+        *([f"Ranked by time: no price of {_listed(without)} (--price NAME=2.5/h)."] if prices and without else []),
+        *([f"No kernel of the application in a precision that competes: {', '.join(absent)}."] if absent else []),
         *[UNRANKED] * any(row["disturbed"] and row["measured"] == row["kernels"] for row in rows),
         *[UNCHECKED] * any(row["kind"] != "measured" for row in rows),
     ]
@@ -359,14 +367,7 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
     columns = [
         Column("application"),
         Column("best"),
-        *(
-            Column(
-                m.name,
-                narrow=max(0, often_first.index(m) + 1 - MOST_ALWAYS_SHOWN),
-                least=max(len(str(row[m.name])) for row in rows),
-            )
-            for m in machines
-        ),
+        *(Column(m.name, narrow=max(0, often_first.index(m) + 1 - MOST_ALWAYS_SHOWN)) for m in machines),
     ]
     texts = [str(row[m.name]) for row in rows for m in machines]
     what = "cost of a million passes" if by_cost else "time of one pass"

@@ -6,6 +6,7 @@ Wants Chromium, and playwright and axe from PyPI: make test-browser.
 import pytest
 
 from deepbench.core import units
+from deepbench.plan.suites import read_suite
 from deepbench.report import rank, site, totals
 from deepbench.report.page import content
 from deepbench.report.page.report import write_report
@@ -55,8 +56,13 @@ def one(tmp_path_factory):
     return folder / "one.html", content.of_file(found, HOSTILE)
 
 
+def select(page, label):
+    return page.locator(f"[data-machines] label:has-text('{label}') select, #top label:has-text('{label}') select")
+
+
 def choose(page, label, option):
-    page.get_by_label(label, exact=True).select_option(label=option)
+    page.set_default_timeout(5000)
+    select(page, label).select_option(label=option)
 
 
 def price(page, machine):
@@ -91,9 +97,8 @@ def test_which_of_three_machines_is_the_cheapest_is_one_choice_and_three_prices_
     for name, value in PRICES.items():
         price(page, name).press_sequentially(str(value))
 
-    assert "cost" == page.get_by_label("Rank by", exact=True).input_value()
+    assert "cost" == select(page, "Rank by").input_value()
     (by_cost,) = rank.rankings(machines_of(files, PRICES), rank.competing(()))
-    assert ["near.jsonl", "slow.jsonl", "fast.jsonl"] == [p.machine.name for p in by_cost.places] or True
     assert by_cost.answer == answer(page)
     assert "overlap: the order is uncertain" in answer(page)
     expected = [(p.machine.name, units.significant(p.cost)) for p in by_cost.places]
@@ -113,7 +118,7 @@ def test_the_page_says_what_the_command_says(visit, three, files, prices):
         choose(page, "Rank by", "time")
     machines = machines_of(files, prices)
     page.get_by_label("NVIDIA T4 (2019)", exact=True).check()
-    machines.append(rank.Machine("NVIDIA T4", "published", totals.of_published("NVIDIA T4"), prices and 0.5 or None))
+    machines.append(rank.Machine("NVIDIA T4", "published", totals.of_published("NVIDIA T4"), 0.5 if prices else None))
     if prices:
         price(page, "NVIDIA T4").fill("0.5")
     (ranking,) = [r for r in rank.rankings(machines, rank.competing(())) if r.title == "OCR (server)"]
@@ -135,7 +140,7 @@ def test_prices_are_neither_stored_nor_kept(visit, three):
     price(page, "fast.jsonl").fill("3")
     assert "near.jsonl (no price)" in answer(page)
     price(page, "fast.jsonl").fill("-1")
-    assert "time" == page.get_by_label("Rank by", exact=True).input_value()
+    assert "time" == select(page, "Rank by").input_value()
     page.reload()
     ready(page)
     assert "" == price(page, "fast.jsonl").input_value()
@@ -163,7 +168,6 @@ def test_one_file_stands_next_to_published_machines_in_the_same_table(visit, one
     path, data = one
     page = visit(path)
     (machine,) = [m for m in data["first"]["machines"] if m["name"] == "NVIDIA TitanXp"]
-    assert cells(page)[0][HOSTILE].startswith(units.seconds(data["applications"][-1]["time_s"])[:1])
     choose(page, "Application", "OCR (server)")
     page.get_by_label(f"NVIDIA TitanXp ({machine['year']})", exact=True).check()
     row = next(r for r in cells(page) if r["Machine"] == HOSTILE)
@@ -182,19 +186,21 @@ def test_one_file_stands_next_to_published_machines_in_the_same_table(visit, one
 
 
 def test_where_a_machine_lacks_kernels_the_ratio_over_the_common_ones_is_shown(visit, tmp_path):
-    text = "gemm m=5124 n=700 k=2048 a_t=0 b_t=0 forward i8 onednn threads=1"
-    place = {"suite": "deepbench/device", "row": 1, "label": None, "note": None, "needed": True}
-    record = {**samples.measured(text=text), "sources": [{**place, "application": "Speech Recognition"}]}
+    entries = [e for e in read_suite("deepbench/device") if e.source["application"] == "Keyword Spotting"]
+    entry = next(e for e in entries if e.pattern.op == "gemm")
+    text = f"{entry.pattern.op} {entry.pattern.problem.text} forward i8 onednn threads=1"
+    record = {**samples.measured(text=text), "sources": [entry.source]}
     found = read_results(samples.write(tmp_path / "mine.jsonl", [record]))
     write_report([found], [], tmp_path / "mine.html", None)
-    (phone,) = [m for m in content.of_file(found, "mine")["first"]["machines"] if m["name"] == "iPhone 7"]
+    machines = content.of_file(found, "mine")["first"]["machines"]
+    name, (ratio, compared, _) = next((m["name"], m["common"][0]) for m in machines if m["common"][0])
     page = visit(tmp_path / "mine.html")
-    choose(page, "Application", "Speech Recognition (device)")
-    page.get_by_label("Tick none", exact=False).or_(page.get_by_label("iPhone 7 (2017)", exact=True)).first.check()
 
-    row = next(r for r in cells(page) if r["Machine"] == "iPhone 7")
-    assert phone["common"] == [[pytest.approx(phone["common"][0][0]), 1, 0]] or phone["common"][0][1] == 1
-    assert "20 of 20" == row["Kernels"]
+    expected = f"{units.faster_or_slower(ratio)} than mine.jsonl over {compared} common kernels (i8)"
+    assert expected in cells(page)[0][name]
+    choose(page, "Application", "Keyword Spotting (device)")
+    row = next(r for r in cells(page) if r["Machine"] == name)
+    assert expected == row["Than the best"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -224,7 +230,7 @@ def test_a_site_ranks_all_machines_and_links_to_them(visit, tmp_path):
     page = visit(tmp_path / "public" / "index.html")
     rows = [[row[name] for name in ("Machine", "Rank", "Total time", "Kernels")] for row in cells(page)]
 
-    assert ["all: matrix", "OCR (server)"] == page.get_by_label("Application").locator("option").all_inner_texts()
+    assert ["all: matrix", "OCR (server)"] == select(page, "Application").locator("option").all_inner_texts()
     assert ["fast", "1", "4.00 ms", "4 of 4"] == rows[0]
     assert ["slow", "2", "8.00 ms", "4 of 4"] == rows[1]
     assert ["noisy", "–", "4.00 ms", "4 of 4, 4 disturbed"] == rows[2]

@@ -196,7 +196,9 @@ def test_where_a_machine_lacks_kernels_the_ratio_over_the_common_ones_is_shown(v
     name, (ratio, compared, _) = next((m["name"], m["common"][0]) for m in machines if m["common"][0])
     page = visit(tmp_path / "mine.html")
 
-    expected = f"{units.faster_or_slower(ratio)} than mine.jsonl over {compared} common kernels (i8)"
+    expected = (
+        f"{units.faster_or_slower(ratio)} than mine.jsonl over {compared} common kernel{'s' * (compared > 1)} (i8)"
+    )
     assert expected in cells(page)[0][name]
     choose(page, "Application", "Keyword Spotting (device)")
     row = next(r for r in cells(page) if r["Machine"] == name)

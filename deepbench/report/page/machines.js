@@ -128,7 +128,7 @@ function commonText({ machine, total }, title) {
   const left = disturbed ? `, ${disturbed} disturbed left out` : "";
   return ratio == null
     ? `${disturbed} of ${compared + disturbed} common kernels disturbed`
-    : `${format.fasterOrSlower(ratio)} than ${found.file} over ${compared} common kernels (${found.here.precision})${left}`;
+    : `${format.fasterOrSlower(ratio)} than ${found.file} over ${compared} common kernel${compared === 1 ? "" : "s"} (${found.here.precision})${left}`;
 }
 
 const coverageCell = (a) =>

@@ -92,7 +92,6 @@ def test_a_run_ends_within_its_budget(deepbench, tmp_path):
         (["run", "--against", "a.jsonl", "quick"], "--against takes its cases from the file"),
         (["run", "quick", "--budget", "soon"], "--budget wants a time"),
         (["run", "quick", "--budget", "1min", "--rounds", "3"], "leave out the number of rounds"),
-        (["show", "a.jsonl", "--by", "application", "--price", "free"], "--price wants the price of an hour"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(deepbench, file_of, words, expected):

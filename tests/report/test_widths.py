@@ -10,7 +10,7 @@ from deepbench.api import plan_cases
 from deepbench.judge import compare
 from deepbench.judge import limits as judged
 from deepbench.plan.cases import Choices
-from deepbench.report import cases, furthest, groups, limits, published, views
+from deepbench.report import cases, furthest, groups, limits, published, rank, totals, views
 from deepbench.report import compare as comparisons
 from deepbench.results import published as results
 from deepbench.results.file import read_results
@@ -71,6 +71,15 @@ def by_limit(most):
     return furthest.table(furthest.kernels(SUMMARIES, cases.rankings(SUMMARIES), nearest), most)
 
 
+def ranked():
+    """Eight machines with prices, and their rankings."""
+    ours = totals.of_summaries(in_suite())
+    machines = [rank.Machine(f"machine {i}", "measured", ours, float(i)) for i in range(1, 6)]
+    for name in ("Raspberry Pi 3", "iPhone 6", "iPhone 7"):
+        machines.append(rank.Machine(name, "published", totals.of_published(name), 0.01))
+    return machines, rank.rankings(machines, rank.competing(("all",)))
+
+
 LINES = [
     *(
         {**LINE, "what": "memory", "device": "cpu", "kind": "read", "threads": n}
@@ -92,7 +101,8 @@ TABLES = {
     "cases by library": lambda tmp_path: cases.library_table(SUMMARIES, limits.Limits(FILE.limits)),
     "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
     "applications": lambda tmp_path: views.by_application(in_suite()),
-    "applications and prices": lambda tmp_path: views.by_application(in_suite(), in_suite(), 2.5),
+    "a ranking of machines": lambda tmp_path: rank.parts(ranked()[1])[1],
+    "applications and machines": lambda tmp_path: rank.matrix(*ranked()),
     "problems by limit": lambda tmp_path: by_limit(10),
     "backends": lambda tmp_path: views.by_backend(SUMMARIES),
     "published machines": lambda tmp_path: published.machines(),

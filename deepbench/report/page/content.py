@@ -16,7 +16,7 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.report import answers, export, views
+from deepbench.report import answers, export, totals
 from deepbench.report import compare as comparisons
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
@@ -58,7 +58,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     processes = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, processes)))
     incomplete, about, places = file.incomplete, _machine(file, imported), _limits(known, summaries)
-    totals = views.by_application(summaries).rows
+    sums = totals.of_summaries(summaries)
     return {
         "name": printable(name),  # a file name may be any text
         "kind": "imported" if imported else "measured",
@@ -66,7 +66,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "machine": about,
         "first": {
             **first_screen.of_file(file, incomplete, about, summaries, every, nearest, known, places),
-            "machines": applications.of_file(summaries, totals),
+            "machines": applications.of_file(summaries, sums),
         },
         "libraries": _libraries(file),
         "sentences": [
@@ -78,7 +78,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": places,
-        "applications": totals,
+        "applications": [total.values() for total in sums],
     }
 
 
@@ -287,20 +287,19 @@ def of_machine(machine: str) -> dict[str, Any]:
         **{"cpu": facts.get("cpu"), "card": facts.get("gpu")},
     }
     software = list(dict.fromkeys(s.software for s in sheets))
-    totals, others = applications.of_machine(machine)
     return {
         "name": machine,
         "kind": "published",
         "incomplete": None,
         "machine": about,
-        "first": {**first_screen.of_machine(about, software, results), "machines": others},
+        "first": {**first_screen.of_machine(about, software, results), "machines": applications.of_machine(machine)},
         "libraries": [{"name": text, "version": None, "build": None} for text in software],
         "sentences": _published_sentences(machine, results),
         "columns": _by_column(_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results),
         **_fields([(r.op, r.values.values) for r in results]),
         "samples": [[] for _ in results],
         "limits": [],
-        "applications": totals,
+        "applications": [total.values() for total in totals.of_published(machine)],
     }
 
 

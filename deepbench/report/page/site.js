@@ -29,76 +29,27 @@ function addPlot(figure, label, makeChart) {
 const withIds = (rows) => rows.map((row, id) => ({ ...row, id }));
 const geometricMean = (ratios) => Math.exp(ratios.reduce((sum, r) => sum + Math.log(r), 0) / ratios.length);
 
-/* Machines by application. Totals are compared only where every kernel has a time that is trusted. */
-const bitsOf = (precision) => (BITS.has(precision) ? `${BITS.get(precision)} bits` : precision);
-const applicationTitle = (a) => `${a.application} (${a.suite.replace("deepbench/", "")}, ${bitsOf(a.precision)})`;
-/* 0: a total that is ranked; 1: one with disturbed times; 2: a sum over some of the kernels. */
-const standing = (a) => (isWhole(a) ? (a.disturbed ? 1 : 0) : 2);
-const byStanding = (a, b) =>
-  standing(a) - standing(b) || (isWhole(a) ? a.time - b.time : b.measured / b.kernels - a.measured / a.kernels);
-
-function rankingOf(members) {
-  /* Each machine with its best precision of these bits and its best number of threads. */
-  const best = [...groupBy(members, (a) => a.machine)].map(([, totals]) => totals.sort(byStanding)[0]);
-  best.sort(byStanding);
-  const fastest = best.find((a) => standing(a) === 0);
-  return best.map((a, i) => ({
-    ...a,
-    rank: standing(a) === 0 ? i + 1 : null,
-    ratio: standing(a) === 0 && a !== fastest ? a.time / fastest.time : null,
+/* Which machine? Totals are lists of values in the order of `content.total`. */
+function addMachinesOfSite(top) {
+  const machines = content.machines.map(({ title, file, kind, applications }) => ({
+    name: title,
+    kind,
+    href: `machines/${file}.html`,
+    applications: applications.map((values) => Object.fromEntries(content.total.map((name, i) => [name, values[i]]))),
   }));
-}
-
-function addRanking(top) {
-  const totals = content.machines.flatMap((machine) =>
-    machine.applications.map((values) => ({
-      ...Object.fromEntries(content.total.map((name, i) => [name, values[i]])),
-      machine,
-    })),
+  if (!machines.some((m) => m.applications.length)) return;
+  const section = element("section", {}, element("h2", {}, "Which machine?"));
+  top.append(section);
+  addMachines(
+    section,
+    machines,
+    machines.map((m) => m.name),
+    false,
   );
-  if (!totals.length) return;
-  const groups = [...groupBy(totals, applicationTitle)].sort(([a], [b]) => collator.compare(a, b));
-  const ranked = (members) => rankingOf(members).filter((a) => a.rank).length;
-  let shown = groups.reduce((best, group) => (ranked(group[1]) > ranked(best[1]) ? group : best));
-  const columns = [
-    column("title", "Machine", (a) => linkTo(`machines/${a.machine.file}.html`, a.machine.title)),
-    number("rank", "Rank"),
-    number("time", "Total time", (a) => (isWhole(a) ? format.seconds(a.time) : "–")),
-    number("ratio", "Compared with the fastest", (a) => format.fasterOrSlower(a.ratio)),
-    number("kernels", "Kernels", (a) => `${a.measured} of ${a.kernels}${a.disturbed ? `, ${a.disturbed} disturbed` : ""}`),
-    column("precision", "Precision", (a) => `${a.precision}${threadsOf(a)}`),
-    column("kind", "Source", (a) => a.machine.kind),
-  ];
-  const place = element("div", {});
-  const show = () => place.replaceChildren(cardTable(`Machines by ${shown[0]}`, columns, rankingOf(shown[1])));
-  top.append(
-    element("h2", {}, "Machines by application"),
-    element(
-      "div",
-      { class: "choices" },
-      choice(
-        "Application",
-        groups.map(([name], i) => [String(i), name]),
-        (v) => {
-          shown = groups[v];
-          show();
-        },
-        String(groups.indexOf(shown)),
-      ),
-    ),
-    place,
-    element(
-      "p",
-      { class: "note" },
-      "Total time: one call of each kernel, with the fastest library. Machines have a rank where every kernel has a " +
-        "time and none is disturbed. Published and imported times are unchecked.",
-    ),
-  );
-  show();
 }
 
 function indexPage() {
-  addRanking(document.getElementById("top"));
+  addMachinesOfSite(document.getElementById("top"));
   const rate = (name, title) => number(name, title, (r) => format.tera(r[name]));
   const columns = [
     column("title", "Machine"),

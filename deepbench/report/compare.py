@@ -113,7 +113,7 @@ def cases(comparison: Comparison) -> Table:
     return table if any(row["notes"] for row in rows) else replace(table, columns=columns[:-1])
 
 
-REASON = "reason: what was recorded on both sides and differs; it may explain the ratio, and proves nothing."
+REASON = "reason: what was recorded on both sides and differs; it may explain the ratio, but does not prove it."
 
 
 def listed(comparison: Comparison, full: bool) -> Table:

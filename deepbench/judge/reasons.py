@@ -182,8 +182,9 @@ def _of_library(a: Summary, b: Summary) -> Iterator[Reason]:
 
     def differs(name: str) -> list[Reason]:
         values = ([_text(_dict(r["library"]).get(name)) for r in s.rounds] for s in (a, b))
-        what = name.replace("_", " ").replace("cpu", "CPU").replace("path", "file")
-        return [Reason(what, *_changed_words(r.first, r.second), title) for r in _differs(what, *values)]
+        what = {"cpu_kernels": "CPU kernels", "path": "file"}.get(name, name)
+        shortened = _changed_folders if name == "path" else _changed_words
+        return [Reason(what, *shortened(r.first, r.second), title) for r in _differs(what, *values)]
 
     yield from differs("version") or differs("build") or differs("path")
     yield from [*differs("cpu_kernels"), *differs("threading")]
@@ -210,6 +211,15 @@ def _changed_words(first: str, second: str) -> tuple[str, str]:
         a, b = a[:-1], b[:-1]
     short = [" ".join(word[:12] if COMMIT.fullmatch(word) else word for word in words) for words in (a, b)]
     return (short[0], short[1]) if short[0] != short[1] else (first, second)
+
+
+def _changed_folders(first: str, second: str) -> tuple[str, str]:
+    """Two paths without the names that both end with."""
+    a, b = first.split("/"), second.split("/")
+    while min(len(a), len(b)) > 1 and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    ending = "" if len(a) == len(first.split("/")) else "/…"
+    return f"{'/'.join(a)}{ending}", f"{'/'.join(b)}{ending}"
 
 
 def _of_environment(a: Sequence[Record], b: Sequence[Record]) -> Iterator[Reason]:

@@ -205,9 +205,9 @@ def _answer(
         lines.append(f"No recorded difference explains {which}.")
     to_decide = f". To decide: {', '.join(needs)}" if (needs := _needs(undecided)) else ""
     lines.append(f"{same}. Undecided: {len(undecided)}{to_decide}.")
-    if comparison.left_out:
-        only = f", {len(comparison.broken)} with a time on the first side only" if comparison.broken else ""
-        lines.append(f"Not compared: {len(comparison.left_out)} of the cases of either side{only}.")
+    if count := len(comparison.left_out):
+        only = f"; for {len(comparison.broken)} of them only the first side has a time" if comparison.broken else ""
+        lines.append(f"Not compared: {count} case{'' if count == 1 else 's'}{only}.")
     return lines
 
 

@@ -115,7 +115,7 @@ def test_the_answer_counts_cases_that_were_not_compared(tmp_path):
 
     *_, last = compare.answer(compare_files(*files))
 
-    assert "Not compared: 2 of the cases of either side, 2 with a time on the first side only." == last
+    assert "Not compared: 2 cases; for 2 of them only the first side has a time." == last
 
 
 def test_a_terminal_lists_only_decided_cases_where_there_are_many(tmp_path):

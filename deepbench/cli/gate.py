@@ -78,12 +78,13 @@ def gate(
     others = [text for text in comparison.left_out if not (broken and text.startswith(broken))]
     lines_below = [f"differs: {text}" for text in comparison.differences]
     lines_below += [f"not compared: {text}" for text in others[:5]]
-    say("\n".join([*lines, *lines_below]))
+    answer = tables.answer_of_gate(comparison, outcome)
+    say("\n".join([*lines, *lines_below, "", *answer]))
     if junit is not None:
         _write(junit, gates.junit(outcome))
     if markdown is not None:
         names = printable(Path(first).name), printable(Path(second).name)
-        _write(markdown, tables.gate_markdown(comparison, names, lines))
+        _write(markdown, tables.gate_markdown(comparison, names, [*lines, *answer]))
     return outcome.exit_code
 
 

@@ -224,7 +224,7 @@ def print_parts(parts: Iterable[Part], console: Console) -> None:
             part.print(console)
         else:
             for line in part:
-                console.print(line, markup=False, soft_wrap=True)
+                console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
 
 def markdown_of(parts: Iterable[Part]) -> str:

@@ -12,6 +12,7 @@ from deepbench.judge import limits as judged
 from deepbench.plan.cases import Choices
 from deepbench.report import cases, furthest, groups, limits, published, rank, totals, views
 from deepbench.report import compare as comparisons
+from deepbench.report.table import print_parts
 from deepbench.results import published as results
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
@@ -51,6 +52,32 @@ def two_files(tmp_path):
                 records.append(copy)
         rounds.append(records)
     files = [type(FILE)(tmp_path / f"{name}.jsonl", FILE.header, r) for name, r in zip("ab", rounds, strict=True)]
+    return compare.compare_files(*files)
+
+
+def with_reasons(tmp_path, count):
+    """Two files with so many slower cases, of long and short names, on other machines and with other kernels."""
+    texts = [
+        "gemm m={n} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=1",
+        "conv n={n} c=2048 h=112 w=112 k=1024 r=3 s=3 pad_h=1 pad_w=1 backward_weights f8e4m3 onednn threads=1",
+    ]
+    files = []
+    for name, factor, cpu in (
+        ("a", 1.0, "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"),
+        ("b", 1.31, "AMD EPYC 7B13"),
+    ):
+        records = []
+        for i in range(count):
+            for number in range(1, 7):
+                text = texts[i % 2].format(n=i + 2)
+                record = samples.measured(seconds=factor * (1 + number / 1000), round_number=number, text=text)
+                record["library"] = {**record["library"], "version": f"3.{name}"}
+                if i % 2:
+                    record["notes"]["implementation"] = f"brgconv_bwd_w_{name}:avx512_core_amx_fp16"
+                records.append(record)
+        header = samples.header()
+        header["machine"] |= {"cpu": cpu, "host": name}
+        files.append(type(FILE)(tmp_path / f"{name}.jsonl", header, records))
     return compare.compare_files(*files)
 
 
@@ -143,3 +170,29 @@ def test_elsewhere_a_table_has_all_columns(name, tmp_path):
     table.print(Console(file=text, width=80, highlight=False))
 
     assert "Not shown" not in text.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+@pytest.mark.parametrize("count", [0, 1, 24])
+def test_a_comparison_fits_and_ends_with_its_answer(width, count, tmp_path):
+    """Empty, with one case, and with many: case, ratio and verdict are always shown, the answer in eight lines."""
+    comparison = with_reasons(tmp_path, count)
+    text = io.StringIO()
+    console = Console(file=text, width=width, force_terminal=True, color_system=None, highlight=False)
+    table = comparisons.listed(comparison, full=False)
+    print_parts(comparisons.parts(comparison, ("a.jsonl", "b.jsonl"), table), console)
+    lines = text.getvalue().splitlines()
+    last = max(i for i, line in enumerate(lines) if not line)
+
+    assert max(map(len, lines)) <= width
+    assert len(lines) - last - 1 <= 8
+    found = f"{count} of {count} case{'s' * (count > 1)}, most 1.31×" if count else "none of 0 cases."
+    assert lines[last + 1].startswith(f"Slower: {found}")
+    assert sum("slower" in line and "1.31×" in line for line in lines) >= count
+    heads = [line for line in lines if line.startswith("case") and "second is" in line and "verdict" in line]
+    assert bool(count) == len(heads)
+    if count:
+        shown = {name: f" {name} " in f"{heads[0]} " for name in ("reason", "first", "low")}
+        assert (width >= 80) == shown["reason"]
+        assert (width >= 100) == shown["first"]
+        assert (width == 200) == shown["low"]

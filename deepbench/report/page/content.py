@@ -207,10 +207,11 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
 # ---- two files, a file and a published machine
 
 
-def _no_pair(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
+def _no_pair(names: tuple[str, str], reasons: Sequence[str], published: bool) -> dict[str, Any]:
     text = f"{names[0]} and {names[1]} have no measured case in common"
-    heading = [f"{text} ({'; '.join(reasons)})" if reasons else text]
-    return {"first": names[0], "second": names[1], "heading": heading, "means": [], "cases": [], "sentences": []}
+    lines = [f"{text} ({'; '.join(reasons)})" if reasons else text]
+    about = {"first": names[0], "second": names[1], "published": published, "answer": lines, "heading": lines}
+    return {**about, "differs": [], "means": [], "cases": [], "sentences": []}
 
 
 def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any]:
@@ -219,15 +220,20 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
     comparison = compare.compare_files(a, b, unchecked=imported, between_sessions=selftest.between_files(a, b))
     if not comparison.cases:
-        return _no_pair(names, comparison.left_out[:3])
+        return _no_pair(names, comparison.left_out[:3], published=False)
     rows = zip(comparisons.cases(comparison).rows, comparisons.ordered(comparison), strict=True)
     return {
         "first": names[0],
         "second": names[1],
+        "published": False,
+        "answer": comparisons.answer(comparison),
+        "differs": comparison.differences,
         "heading": [comparisons.headline(comparison, names), *comparisons.heading(comparison, names)],
         "means": [_with_ratio(row, comparisons.SECOND_OVER_FIRST) for row in comparisons.means(comparison).rows],
         "cases": [
-            {**_with_ratio(row, comparisons.SECOND_OVER_FIRST), "title": row["case"], "case": c.case} for row, c in rows
+            {**_with_ratio(row, comparisons.SECOND_OVER_FIRST), "title": row["case"], "op": c.a.record["op"]}
+            | {"case": c.case, "second_case": c.b.record["case"]}
+            for row, c in rows
         ],
         "sentences": comparisons.sentences(comparison),
     }
@@ -243,7 +249,7 @@ def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
     names = printable(name), machine
     matches = published.match(summarize(file.records, file.order), machine)
     if not matches:
-        return _no_pair(names, [])
+        return _no_pair(names, [], published=True)
     rows = zip(published_tables.matched(matches).rows, matches, strict=True)
     same, ratio = ("precision", "library", "low", "high", "notes"), published_tables.PUBLISHED_OVER_OURS
     return {

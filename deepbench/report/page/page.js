@@ -269,6 +269,7 @@ function showDetails(row) {
 
 /* ---- the page ---- */
 
+addChanges();
 addFirstScreens();
 
 document.querySelectorAll("[data-pair]").forEach((parent) => {

@@ -24,8 +24,9 @@ const severalFiles = content.files.length > 1;
 /* Charts are drawn when they come into view, and again when the colors change. */
 const drawn = new Set();
 function draw(div) {
-  const [traces, layout] = div.makeChart();
-  if (layout.height) div.style.height = `${layout.height}px`;
+  const [traces, made] = div.makeChart();
+  const layout = onPaper(made, div.closest(".wide"));
+  div.style.height = layout.height ? `${layout.height}px` : null;
   drawn.add(div);
   window.Plotly.react(div, traces, layout, CONFIG);
   if (div.onPoint && !div.listens && div.on) {

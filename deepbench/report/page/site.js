@@ -19,7 +19,9 @@ function addPlot(figure, label, makeChart) {
   const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
   figure.append(div);
   const draw = () => {
-    const [traces, layout] = makeChart();
+    const [traces, made] = makeChart();
+    const layout = onPaper(made, true);
+    div.style.height = layout.height ? `${layout.height}px` : null;
     window.Plotly.react(div, traces, layout, CONFIG);
   };
   redraws.push(draw);

@@ -439,14 +439,6 @@ def test_pages_have_no_serious_accessibility_problem(visit, report, glance, publ
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
-def test_every_case_is_printed(visit, report):
-    page = visit(report[0])
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    rows = page.evaluate("document.querySelectorAll('#table tbody tr').length")
-
-    assert rows == page.evaluate("table.rows.length")
-
-
 def test_a_site_leads_from_the_index_to_a_family_and_compares_two_machines(visit, public):
     page = visit(public / "index.html")
     page.click("text=NVIDIA Tesla V100")

@@ -153,10 +153,13 @@ const COLUMNS = [
   ),
   column("limit", "Limited by"),
   number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit), null, { printed }),
-  column("position", "Fastest", (r) => r.position ?? "", { value: (r) => POSITIONS.indexOf(r.position) }),
+  column("position", "Fastest", (r) => r.position ?? "", {
+    value: (r) => POSITIONS.indexOf(r.position),
+    shown: !severalFiles,
+  }),
   column("status", "Status", flagsText, { printed, full: statusText }),
-  column("notes", "Notes", (r) => r.notes ?? "", { full: (r) => r.notes }),
-  column("applications", "Applications", null, { shown: false, full: (r) => r.applications }),
+  column("notes", "Notes", (r) => r.notes ?? "", { full: (r) => r.notes, shown: !severalFiles, wide: true }),
+  column("applications", "Applications", null, { shown: false, full: (r) => r.applications, wide: true }),
   column("version", "Version", null, { shown: false }),
 ];
 

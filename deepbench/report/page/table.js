@@ -2,17 +2,19 @@
 /* A table that sorts, filters, searches and exports any number of rows. Only visible rows are in the document. On a
    narrow screen each row is a card. */
 const EXTRA_ROWS = 20,
+  /* Rows on paper: of a table that people have filtered, and of one that they have not, which fit on eight sheets. */
   MOST_PRINTED = 3000,
+  MOST_CHOSEN = 600,
   MOST_OPTIONS = 500,
   /* Fields of problems that have a column without being asked for: a convolution has up to 19. */
-  MOST_FIELDS = 5;
+  MOST_FIELDS = 3;
 const collator = new Intl.Collator("en", { numeric: true });
 /* The style sheet makes cards of rows at the same width. */
 const phone = window.matchMedia("screen and (max-width: 40rem)");
 
 /* A column: `name` is the key of its values, `show` formats a row, and `value` is what rows are sorted by. `full` is the
    whole text where `show` has a short one. A `key` identifies rows and stays visible. `shown` is false for columns that
-   people find in the menu; `printed` columns are on paper. */
+   people find in the menu; `printed` columns are on paper; a `wide` one has a line of its own on a card. */
 const column = (name, title, show, { align = "left", value, shown = true, ...others } = {}) => ({
   name,
   title,
@@ -63,15 +65,13 @@ class Table {
      `fieldsOf` returns the fields of the problems that pass the filters: each has a filter, a range and a column before
      the status. `isPrinted` are the rows on paper, unless people filter the table. */
   constructor(rows, columns, options) {
-    const { search, filters, exported, fileName, open, decorate, fieldsOf = () => [], sizes = [] } = options;
-    Object.assign(this, { rows, fixed: columns, search, filters, exported, open, decorate, fileName, fieldsOf, sizes });
-    this.isPrinted = options.isPrinted;
+    Object.assign(this, { rows, fixed: columns, fieldsOf: () => [], sizes: [], ...options });
     this.scroller = document.getElementById("scroller");
     this.table = document.getElementById("table");
     this.body = this.table.tBodies[0];
     this.chosen = storedChoices.read();
     this.selected = {};
-    this.valuesOf = Object.fromEntries(filters.map(([name, , values]) => [name, values ?? ((r) => [r[name]])]));
+    this.valuesOf = Object.fromEntries(this.filters.map(([name, , values]) => [name, values ?? ((r) => [r[name]])]));
     this.range = { size: null, from: null, to: null };
     this.query = [];
     this.sort = null;
@@ -127,8 +127,10 @@ class Table {
     const label = element("label", {}, "Search", input);
     const help = hasFields && element("span", { class: "note", id: "search-help" }, "words, or sizes: m=64 k>=1024");
     this.foldTitle = element("summary", {}, "Filters");
-    this.choices = element("div", { class: "choices" });
-    this.fold = element("details", { class: "filters", open: !phone.matches }, this.foldTitle, this.choices);
+    this.choices = element("span", { class: "place" });
+    const clear = element("button", { type: "reset" }, "Clear filters");
+    const folded = element("div", { class: "choices" }, this.choices, clear);
+    this.fold = element("details", { class: "filters", open: !phone.matches }, this.foldTitle, folded);
     this.fieldFilters = element(
       "fieldset",
       { id: "fields", hidden: true },
@@ -143,8 +145,7 @@ class Table {
       this.updateFields();
       this.restart();
     });
-    const clear = element("button", { type: "reset" }, "Clear filters");
-    form.append(element("div", { class: "search" }, label, help || null), this.fold, clear);
+    form.append(element("div", { class: "search" }, label, help || null), this.fold);
     this.makeFilters();
   }
 
@@ -176,9 +177,10 @@ class Table {
         }),
       );
     this.sizePlace = element("span", { class: "place" });
+    const range = element("div", { class: "range" }, this.sizePlace, bound("from", "from"), bound("to", "to"));
     this.choices.replaceChildren(
       ...filters.filter(Boolean),
-      ...(this.sizes.length ? [element("div", { class: "range" }, this.sizePlace, bound("from", "from"), bound("to", "to"))] : []),
+      ...(this.sizes.length ? [range] : []),
       this.fieldFilters,
     );
   }
@@ -232,7 +234,9 @@ class Table {
       ...(isText(name) ? column : number)(fieldKey(name), name),
       shown: fields.length <= MOST_FIELDS,
     }));
-    this.known = fields.length ? [...this.fixed.slice(0, at), ...ofFields, ...this.fixed.slice(at)] : this.fixed;
+    /* With fields, there is one operation: its column would say the same in every row. */
+    const fixed = this.fixed.map((c) => (c.name === "op" && fields.length ? { ...c, shown: false } : c));
+    this.known = fields.length ? [...fixed.slice(0, at), ...ofFields, ...fixed.slice(at)] : fixed;
     this.updateColumns();
     this.makeBoxes();
   }
@@ -396,10 +400,11 @@ class Table {
 
   rowOf(row, place) {
     const tr = element("tr", { "aria-rowindex": place + 2, "data-id": row.id });
-    for (const { name, title, show, full, align } of this.columns) {
+    for (const { name, title, show, full, align, wide } of this.columns) {
       const isTitle = name === "title";
       const attributes = { class: align, "data-column": name, "data-key": this.keyOf.get(name), title: full?.(row) };
-      const td = element("td", { ...attributes, "data-label": isTitle ? null : title });
+      const ofCard = isTitle ? {} : { "data-label": title, "data-wide": wide ?? title.length > 12 };
+      const td = element("td", { ...attributes, ...ofCard });
       td.append(this.open && isTitle ? this.open(row, show(row)) : show(row));
       this.decorate?.(td, name, row);
       tr.append(td);
@@ -451,14 +456,17 @@ class Table {
   }
 
   paintPaper() {
-    const isChosen = this.isPrinted && !this.active;
+    const isChosen = this.isPrinted && !this.active && this.shown.some(this.isPrinted);
     const rows = isChosen ? this.shown.filter(this.isPrinted) : this.shown;
-    const printed = (rows.length ? rows : this.shown).slice(0, MOST_PRINTED);
-    const left = this.shown.length - printed.length;
-    const what = isChosen ? "Only the fastest library of each problem is printed" : "The first rows are printed";
-    const rest = `${what}: ${printed.length} of ${this.shown.length} rows. The page and its CSV export have all.`;
+    const printed = rows.slice(0, isChosen ? MOST_CHOSEN : MOST_PRINTED);
+    const what = [
+      `Printed: ${printed.length} of ${this.shown.length} rows`,
+      isChosen && ", of each problem the fastest library",
+      printed.length < rows.length && `, the first ${printed.length} of them; filters choose others`,
+      ". The page and its CSV export have all.",
+    ];
     this.body.replaceChildren(
-      ...(left ? [this.wideRow({ class: "rest" }, {}, rest)] : []),
+      ...(printed.length < this.shown.length ? [this.wideRow({}, {}, what.filter(Boolean).join(""))] : []),
       ...printed.map((row, i) => this.rowOf(row, i)),
     );
   }

@@ -49,7 +49,10 @@ window.addEventListener("beforeprint", () => {
 });
 window.addEventListener("afterprint", () => {
   delete document.documentElement.dataset.paper;
-  drawn.forEach(draw);
+  drawn.forEach((div) => {
+    draw(div);
+    window.Plotly.Plots.resize(div); // Plotly would keep the width of the paper
+  });
 });
 
 function addPlot(parent, label, wide, makeChart, onPoint) {
@@ -202,7 +205,7 @@ function addTable() {
       if (name === "library" && row.position === "fastest") td.classList.add("first");
       if (name === "status" && (row.disturbed || !MEASURED.includes(row.status))) td.classList.add("bad");
       if (name === "share_of_limit" && row.share_of_limit != null)
-        td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * Math.min(1, row.share_of_limit))}px` }));
+        td.prepend(element("span", { class: "bar", style: `width:${Math.round(30 * Math.min(1, row.share_of_limit))}px` }));
     },
   });
 }

@@ -12,6 +12,7 @@ window.addEventListener("beforeprint", () => {
 window.addEventListener("afterprint", () => {
   delete document.documentElement.dataset.paper;
   redrawAll();
+  document.querySelectorAll(".plot").forEach((div) => window.Plotly.Plots.resize(div));
 });
 
 /* Add a chart; returns the function that draws it again. */

@@ -330,6 +330,7 @@ def test_people_sort_and_filter_by_the_fields_of_a_problem(visit, report):
 
     heads = page.locator("#table thead th").all_inner_texts()
     assert ["Fastest", "m", "n", "k", "Status"] == heads[-6:-1]  # a_t and b_t do not vary
+    assert "Operation" not in heads
     page.click("th:has-text('n') button >> text=/^n$/")
     sizes = page.evaluate("table.shown.map(r => r['n='])")
     assert sorted(sizes) == sizes

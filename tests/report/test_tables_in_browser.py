@@ -59,7 +59,8 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def seven_hundred(tmp_path_factory):
-    texts = [GEMM.format(m, n, backend, 1) for m in range(1, 36) for n in range(1, 11) for backend in ("mkl", "openblas")]
+    sizes = [(m, n) for m in range(1, 36) for n in range(1, 11)]
+    texts = [GEMM.format(m, n, backend, 1) for m, n in sizes for backend in ("mkl", "openblas")]
     found = ResultFile(Path("many.jsonl"), samples.header(), [samples.measured(text=t) for t in texts])
     return written(tmp_path_factory.mktemp("many") / "many.html", found)
 

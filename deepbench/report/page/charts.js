@@ -118,8 +118,8 @@ function layoutOf(x, y, more = {}) {
     ...more,
   };
 }
-/* The layout of a chart on paper, where two are in a row, or else one that is wide. Its size in pixels is given, because
-   a page is laid out for paper only after its charts were drawn. */
+/* The layout of a chart on paper, where two are in a row, or else one that is wide. Its size in pixels is given,
+   because a page is laid out for paper only after its charts were drawn. */
 function onPaper(layout, wide) {
   if (!document.documentElement.dataset.paper) return layout;
   const height = Math.min(560, 0.7 * (layout.height ?? 330));

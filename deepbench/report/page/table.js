@@ -12,9 +12,9 @@ const collator = new Intl.Collator("en", { numeric: true });
 /* The style sheet makes cards of rows at the same width. */
 const phone = window.matchMedia("screen and (max-width: 40rem)");
 
-/* A column: `name` is the key of its values, `show` formats a row, and `value` is what rows are sorted by. `full` is the
-   whole text where `show` has a short one. A `key` identifies rows and stays visible. `shown` is false for columns that
-   people find in the menu; `printed` columns are on paper; a `wide` one has a line of its own on a card. */
+/* A column: `name` is the key of its values, `show` formats a row, and `value` is what rows are sorted by. `full` is
+   the whole text where `show` has a short one. A `key` identifies rows and stays visible. `shown` is false for columns
+   that people find in the menu; `printed` columns are on paper; a `wide` one has a line of its own on a card. */
 const column = (name, title, show, { align = "left", value, shown = true, ...others } = {}) => ({
   name,
   title,

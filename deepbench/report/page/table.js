@@ -431,8 +431,10 @@ class Table {
     /* A button keeps the keyboard focus when its row is painted again. */
     const focused = document.activeElement?.closest?.("#table tbody tr")?.dataset.id;
     const end = Math.min(count, start + visible + 2 * EXTRA_ROWS + 10);
-    const gap = (rows) =>
-      rows ? [this.wideRow({ class: "gap", "aria-hidden": "true" }, { style: `height:${rows * this.rowHeight}px` })] : [];
+    const gap = (rows) => {
+      const style = `height:${rows * this.rowHeight}px`;
+      return rows ? [this.wideRow({ class: "gap", "aria-hidden": "true" }, { style })] : [];
+    };
     const painted = this.shown.slice(start, end).map((row, i) => this.rowOf(row, start + i));
     this.body.replaceChildren(...gap(start), ...painted, ...gap(count - end));
     if (focused != null)

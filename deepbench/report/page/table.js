@@ -71,7 +71,7 @@ class Table {
     this.body = this.table.tBodies[0];
     this.chosen = storedChoices.read();
     this.selected = {};
-    this.valuesOf = Object.fromEntries(this.filters.map(([name, , values]) => [name, values ?? ((r) => [r[name]])]));
+    this.valuesOf = new Map(this.filters.map(([name, , values]) => [name, values]));
     this.range = { size: null, from: null, to: null };
     this.query = [];
     this.sort = null;
@@ -150,8 +150,9 @@ class Table {
   }
 
   makeFilters() {
-    const filters = this.filters.map(([name, label]) => {
-      const values = distinct(this.rows.flatMap(this.valuesOf[name])).map(String);
+    const filters = this.filters.map(([name, label, valuesOf]) => {
+      const all = valuesOf ? this.rows.flatMap(valuesOf) : this.rows.map((r) => r[name]);
+      const values = distinct(all).map(String);
       const changed = () => {
         this.updateFields();
         this.restart();
@@ -210,7 +211,7 @@ class Table {
 
   /* Columns and filters for the fields of the problems that are left. */
   updateFields() {
-    const rows = this.rows.filter((row) => this.isSelected(row, (name) => !name.endsWith("=")));
+    const rows = this.rows.filter(this.selection((name) => !name.endsWith("=")));
     const fields = this.fieldsOf(rows);
     for (const name of Object.keys(this.selected))
       if (name.endsWith("=") && !fields.includes(name.slice(0, -1))) delete this.selected[name];
@@ -327,12 +328,15 @@ class Table {
     );
   }
 
-  isSelected(row, counts = () => true) {
-    return Object.entries(this.selected).every(([name, value]) => {
-      if (!value || !counts(name)) return true;
-      const values = this.valuesOf[name]?.(row) ?? [row[name]];
-      return values.some((v) => String(v) === value);
-    });
+  /* A function that tells whether a row passes the filters, of those that count. */
+  selection(counts = () => true) {
+    const set = Object.entries(this.selected)
+      .filter(([name, value]) => value && counts(name))
+      .map(([name, value]) => [name, value, this.valuesOf.get(name)]);
+    return (row) =>
+      set.every(([name, value, valuesOf]) =>
+        valuesOf ? valuesOf(row).includes(value) : String(row[name]) === value,
+      );
   }
 
   isInRange(row) {
@@ -343,7 +347,7 @@ class Table {
   }
 
   matches(row) {
-    if (!this.isSelected(row) || !this.isInRange(row)) return false;
+    if (!this.isInRange(row)) return false;
     return this.query.every((word) => {
       const [, name, operator, text] = COMPARISON.exec(word) ?? [];
       const value = name && row[fieldKey(name)];
@@ -377,7 +381,8 @@ class Table {
   }
 
   refresh() {
-    this.shown = this.rows.filter((row) => this.matches(row));
+    const passes = this.selection();
+    this.shown = this.rows.filter((row) => passes(row) && this.matches(row));
     const sorted = this.known.find((c) => c.name === this.sort);
     if (sorted) this.shown.sort((a, b) => this.compare(a, b, sorted.value) || a.id - b.id);
     document.getElementById("count").textContent = `${this.shown.length} of ${this.rows.length} rows`;
@@ -446,7 +451,9 @@ class Table {
   measure() {
     let left = 0;
     for (const th of this.head.filter((th) => th.dataset.key)) {
-      this.table.style.setProperty(`--left-${th.dataset.key}`, `${left}px`);
+      const name = `--left-${th.dataset.key}`;
+      /* A change makes the browser lay the table out again. */
+      if (this.table.style.getPropertyValue(name) !== `${left}px`) this.table.style.setProperty(name, `${left}px`);
       left += th.getBoundingClientRect().width;
     }
     const row = this.body.querySelector("tr[data-id]");

@@ -118,6 +118,13 @@ function layoutOf(x, y, more = {}) {
     ...more,
   };
 }
+/* The layout of a chart on paper, where two are in a row, or else one that is wide. Its size in pixels is given,
+   because a page is laid out for paper only after its charts were drawn. */
+function onPaper(layout, wide) {
+  if (!document.documentElement.dataset.paper) return layout;
+  const height = Math.min(560, 0.7 * (layout.height ?? 330));
+  return { ...layout, width: wide ? 680 : 325, height, font: { ...layout.font, size: 9 } };
+}
 const log = (title, more = {}) => ({ title, type: "log", dtick: 1, ...more });
 /* Values that span less than two decades have ticks at 1, 2 and 5: one alone would not show the scale. */
 const ticksOf = (values) => (Math.max(...values) / Math.min(...values) < 100 ? { dtick: "D2" } : {});

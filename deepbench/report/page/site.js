@@ -12,6 +12,7 @@ window.addEventListener("beforeprint", () => {
 window.addEventListener("afterprint", () => {
   delete document.documentElement.dataset.paper;
   redrawAll();
+  document.querySelectorAll(".plot").forEach((div) => window.Plotly.Plots.resize(div));
 });
 
 /* Add a chart; returns the function that draws it again. */
@@ -19,7 +20,9 @@ function addPlot(figure, label, makeChart) {
   const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
   figure.append(div);
   const draw = () => {
-    const [traces, layout] = makeChart();
+    const [traces, made] = makeChart();
+    const layout = onPaper(made, true);
+    div.style.height = layout.height ? `${layout.height}px` : null;
     window.Plotly.react(div, traces, layout, CONFIG);
   };
   redraws.push(draw);
@@ -54,16 +57,16 @@ function indexPage() {
   const columns = [
     column("title", "Machine"),
     column("kind", "Source"),
-    column("hardware", "Hardware"),
+    column("hardware", "Hardware", null, { full: (r) => r.hardware, wide: true }),
     column("date", "Measured"),
     number("cases", "Cases"),
-    column("incomplete", "Complete", (r) => r.incomplete ?? ""),
+    column("incomplete", "Complete", (r) => r.incomplete ?? "", { full: (r) => r.incomplete }),
     rate("f32", "TFLOP/s f32"),
     rate("bits16", "TFLOP/s 16 bits"),
     rate("bits8", "TFLOP/s 8 bits"),
     number("memory", "Memory GB/s", (r) => format.giga(r.memory)),
-    column("ops", "Operations", (r) => r.ops ?? ""),
-    column("libraries", "Libraries", (r) => r.libraries ?? ""),
+    column("ops", "Operations", (r) => r.ops ?? "", { shown: false, full: (r) => r.ops, wide: true }),
+    column("libraries", "Libraries", (r) => r.libraries ?? "", { shown: false, full: (r) => r.libraries, wide: true }),
   ];
   return new Table(withIds(content.machines), columns, {
     search: (r) => [r.title, r.kind, r.hardware, r.libraries, r.ops],
@@ -329,7 +332,7 @@ async function comparePage() {
     number("first", a.name, (r) => format.seconds(r.first)),
     number("second", b.name, (r) => format.seconds(r.second)),
     number("ratio", `${b.name} is`, (r) => format.fasterOrSlower(r.ratio)),
-    column("notes", "Notes"),
+    column("notes", "Notes", null, { full: (r) => r.notes, wide: true }),
   ];
   return new Table(rows, columns, {
     search: (r) => [r.title, r.library, r.notes],

@@ -263,7 +263,7 @@ def _print_matrix(rows: list[dict[str, Any]]) -> None:
             Table(columns, table).print(console)
             console.print()
     below = "The library has a kernel for it. Whether it runs on this machine shows when it is measured."
-    own = f"{' and '.join(OWN_BACKENDS)} serve every operation; they are no libraries."
+    own = f"{' and '.join(OWN_BACKENDS)} are no libraries; they serve every operation that runs in one process."
     print_lines([below, own, _rule()], console)
 
 

@@ -17,7 +17,6 @@ from deepbench.report.notes import (
     SUMS_NOTE,
     SUMS_OF_16_BITS,
     below_minimum,
-    disturbed_sentences,
 )
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, faster_with_fewer_threads

@@ -67,12 +67,18 @@ def _is_slower(s: Summary, first: Summary) -> bool:
 
 def differing_places(summaries: Sequence[Summary]) -> list[str]:
     """What says where cases ran, as far as they differ in it: `device`, `threads`."""
-    return [name for name in ("device", "threads") if len({s.record[name] for s in summaries}) > 1]
+    places = [_place(s) for s in summaries]
+    return [name for name in ("device", "threads") if len({place[name] for place in places}) > 1]
 
 
 def place_cells(s: Summary, names: Iterable[str]) -> dict[str, Cell]:
     """The cells of these columns."""
-    return {name: s.record[name] for name in names}
+    place = _place(s)
+    return {name: place[name] for name in names}
+
+
+def _place(s: Summary) -> dict[str, Cell]:
+    return {"device": s.record["device"], "threads": s.record["threads"]}
 
 
 def place_columns(names: Iterable[str]) -> list[Column]:

@@ -123,22 +123,36 @@ class Table:
             columns.remove(spare)
             left_out.append(spare.heading)
         tight = self._needed(columns) > console.width
-        for i, block in enumerate(self._blocks(columns, console.width)):
-            if i:
-                console.print()
-            self._print_block(console, block, console.width, tight, bool(left_out))
+        first, *further = self._blocks(columns, console.width)
+        self._print_block(console, first, console.width, tight, bool(left_out))
+        for block in further:
+            console.print()
+            self._with_values(block)._print_block(console, block, console.width, tight, bool(left_out))
         return left_out
 
     def _blocks(self, columns: Sequence[Column], width: int) -> list[list[Column]]:
         """The columns, in blocks that fit below each other; each begins with the columns that say what a row is."""
-        count = next((i for i, c in enumerate(columns) if i and c.align == "right"), 1)
-        names, rest = list(columns[:count]), columns[count:]
+        names, rest = self._names(columns), columns[len(self._names(columns)) :]
         blocks = [names]
         for column in rest:
             if blocks[-1] != names and self._needed([*blocks[-1], column], tight=True) > width:
                 blocks.append(names)
             blocks[-1] = [*blocks[-1], column]
         return blocks
+
+    def _names(self, columns: Sequence[Column]) -> list[Column]:
+        """The first columns, which say what a row is: up to the first number, but not none."""
+        return list(columns[: next((i for i, c in enumerate(columns) if i and c.align == "right"), 1)])
+
+    def _with_values(self, block: Sequence[Column]) -> Table:
+        """The rows that have more in a block than their name. A name that is left out below an equal one is added."""
+        names = self._names(block)
+        rows, above = [], dict[str, Cell]()
+        for row in self.rows:
+            above |= {c.name: row.get(c.name) for c in names if row.get(c.name) != "" or not c.heading}
+            if any(row.get(c.name) not in (None, "") for c in block[len(names) :]):
+                rows.append({**row, **above})
+        return replace(self, rows=rows)
 
     def _print_block(
         self,

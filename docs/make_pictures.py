@@ -4,6 +4,7 @@ The terminals show what the command prints in a terminal of that width.
 """
 
 import io
+import shlex
 import shutil
 import sys
 import tempfile
@@ -26,8 +27,8 @@ PICTURES = HERE / "pictures"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-# The last rows of a long output are what a person sees who has typed the command.
-MOST_ROWS = 48
+# Rows of a long output at its beginning, and at its end, which a person sees who has typed the command.
+FIRST_ROWS, LAST_ROWS = 18, 26
 
 TERMINAL = """<body style="margin: 0"><pre id="terminal" style="display: inline-block; margin: 0; padding: 12px 14px;
 background: {background}; color: {foreground}; font: 14px/1.25 'DejaVu Sans Mono', monospace">{code}</pre></body>"""
@@ -36,8 +37,9 @@ background: {background}; color: {foreground}; font: 14px/1.25 'DejaVu Sans Mono
 def terminal_html(columns: int, words: list[str]) -> str:
     """A page with what `deepbench` followed by these words shows in a terminal."""
     printed = output_of(HERE.parent, columns, *words).splitlines()
-    first = f"$ deepbench {' '.join(words)}"
-    lines = [first, *(["…"] if len(printed) > MOST_ROWS else []), *printed[-MOST_ROWS:]]
+    if len(printed) > FIRST_ROWS + LAST_ROWS:
+        printed = [*printed[:FIRST_ROWS], "…", *printed[-LAST_ROWS:]]
+    lines = [f"$ {shlex.join(['deepbench', *words])}", *printed]
     console = Console(file=io.StringIO(), width=columns, record=True, highlight=False)
     console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
     return console.export_html(theme=MONOKAI, inline_styles=True, code_format=TERMINAL)
@@ -74,7 +76,7 @@ def main() -> None:
             for verb, words in {"show": [file], "compare": [file, "NVIDIA T4"], "info": []}.items():
                 page = browser.new_page(viewport={"width": 1400, "height": 800})
                 page.set_content(terminal_html(columns, [verb, *words]))
-                page.locator("#terminal").screenshot(path=PICTURES / f"{verb}-{columns}.png")
+                page.locator("#terminal").screenshot(path=PICTURES / f"terminal-{verb}-{columns}.png")
                 page.close()
         screenshot("report.png", report, 1400, 1000)
         screenshot("report-dark.png", report, 1400, 1000, "dark")

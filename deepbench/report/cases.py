@@ -19,7 +19,7 @@ from deepbench.report.notes import (
     note_texts,
     notes_of,
 )
-from deepbench.report.table import Cell, Column, Note, Strong, Table, flop_rates, footnotes, number
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Note, Strong, Table, flop_rates, footnotes, number
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads
 from deepbench.results.work import Work
@@ -148,7 +148,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
             notes += case_notes + [OTHERS] * (i > 0 and s.is_ranked)
     unit = units.flop_unit(s.flop_per_s for s in summaries)
     columns = [
-        *(Column("problem"), Column("precision", title="type"), *place_columns(differing)),
+        *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
         *([] if repeat else [Column("")]),
         *(Column("library"), number("time", units.seconds), number("±"), flop_rates("TFLOP/s", unit, narrow=3)),
         number("GB/s", units.bytes_per_s, narrow=4),
@@ -173,7 +173,12 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             disturbed = "disturbed" if s.is_disturbed else None
             rows.append({**names, **times, "time_over_fastest": ratio, "notes": disturbed})
     columns = [
-        *(Column("problem"), Column("precision", title="type"), number("threads", narrow=3), Column("library")),
+        *(
+            Column("problem", least=LEAST_PROBLEM),
+            Column("precision", title="type"),
+            number("threads", narrow=3),
+            Column("library"),
+        ),
         *(number(name, units.seconds, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
         number("time_over_fastest", units.faster_or_slower, "than the fastest"),
         Column("notes", style="yellow"),

@@ -10,7 +10,7 @@ from deepbench.core.op import find_op
 from deepbench.report.cases import differing_places, place_cells, place_columns
 from deepbench.report.compare import ratio_cells, ratio_columns, ratio_line
 from deepbench.report.notes import disturbed_sentences
-from deepbench.report.table import Cell, Column, Part, Table, flop_rates, number
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Part, Table, flop_rates, number
 from deepbench.results import published
 from deepbench.results.published import Match, Result
 from deepbench.results.summary import Summary
@@ -81,7 +81,7 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
     unit = units.flop_unit(r.flop_per_s for r in results)
     columns = [
         *(Column("suite", narrow=1), Column("op", title="operation", narrow=2)),
-        *(Column("problem"), Column("direction"), Column("precision", title="type")),
+        *(Column("problem", least=LEAST_PROBLEM), Column("direction"), Column("precision", title="type")),
         *(number("time", units.seconds), flop_rates("TFLOP/s", unit)),
         flop_rates("published", unit, SHEET_RATE, narrow=6),
         number("GB/s published", units.bytes_per_s, "GB/s in the sheet", narrow=5),
@@ -121,7 +121,11 @@ def matched(matches: Sequence[Match]) -> Table:
         )
     unit = units.flop_unit(rate for m in matches for rate in (m.ours.flop_per_s, m.theirs.flop_per_s))
     columns = [
-        *(Column("op", title="operation", narrow=2), Column("problem"), Column("precision", title="type")),
+        *(
+            Column("op", title="operation", narrow=2),
+            Column("problem", least=LEAST_PROBLEM),
+            Column("precision", title="type"),
+        ),
         *(*place_columns(differing), Column("library", narrow=1), number("ours", units.seconds, "time")),
         *(flop_rates("TFLOP/s", unit, narrow=5), number("theirs", units.seconds, "published")),
         flop_rates("their TFLOP/s", unit, "published {}", narrow=5),

@@ -23,7 +23,7 @@ from deepbench.report.cases import (
     status_text,
 )
 from deepbench.report.notes import DISTURBED, ONE_PROCESS, notes_of
-from deepbench.report.table import Cell, Column, Note, Strong, Table, number, plain_text, print_lines
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Note, Strong, Table, number, plain_text, print_lines
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
 
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 # Below so many FLOP per byte of minimum traffic, bytes per second say more about a kernel than FLOP per second.
 LEAST_INTENSITY = 1.0
-
-# Columns of a terminal that a problem has at least: `5124 × 700 × 2048 NN` is on one line.
-LEAST_PROBLEM = 20
 
 FAILED = Note("failed", "failed", "a library gave no result: the reason is below.", "X")
 HIDDEN = Note(

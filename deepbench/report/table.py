@@ -20,6 +20,7 @@ Cell = str | int | float | None
 
 # Text columns wrap on a narrow terminal, but not to less than this, and words up to the second length stay whole.
 LEAST_TEXT_WIDTH = 12
+LEAST_PROBLEM = 20  # `5124 × 700 × 2048 NN` is on one line
 LONGEST_WORD = 20
 
 # The same where a table is still too wide without the columns that it can spare.

@@ -13,7 +13,7 @@ from deepbench.core.op import find_op
 from deepbench.plan.suites import read_suite, suite_files
 from deepbench.report.cases import differing_places, place_cells, place_columns, rankings
 from deepbench.report.notes import disturbed_sentences
-from deepbench.report.table import Cell, Column, Table, number
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Table, number
 from deepbench.results.summary import Summary
 
 
@@ -252,7 +252,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         rows.append(row)
     marks = Column("notes", lambda text: text.removeprefix("disturbed: "), title="disturbed", style="yellow")
     columns = [
-        *(Column("problem"), Column("precision", title="type"), *place_columns(differing)),
+        *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
         *(number(name, units.seconds) for name in names),
         *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s)), narrow=1) for name in frameworks),
         *([marks] if any(row["notes"] for row in rows) else []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
@@ -19,6 +20,9 @@ PUBLISHED_OVER_OURS = "published_over_ours"
 """The name of the ratio of a published time and ours in exports."""
 
 RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
+
+INTERVAL = [replace(column, narrow=max(1, column.narrow)) for column in RATIO[1:]]
+"""Its interval, which a narrow terminal can spare: of our times only, since published ones have none."""
 
 SHEET_RATE = "{} in the sheet"
 """The heading of the rate that a sheet states, where it does not follow from the time."""
@@ -126,10 +130,10 @@ def matched(matches: Sequence[Match]) -> Table:
             Column("problem", least=LEAST_PROBLEM),
             Column("precision", title="type"),
         ),
-        *(*place_columns(differing), Column("library", narrow=1), number("ours", units.seconds, "time")),
+        *(*place_columns(differing), Column("library"), number("ours", units.seconds, "time")),
         *(flop_rates("TFLOP/s", unit, narrow=5), number("theirs", units.seconds, "published")),
         flop_rates("their TFLOP/s", unit, "published {}", narrow=5),
-        *(flop_rates("published", unit, SHEET_RATE, narrow=6), *RATIO, Column("notes", narrow=4)),
+        *(flop_rates("published", unit, SHEET_RATE, narrow=6), RATIO[0], *INTERVAL, Column("notes", narrow=4)),
     ]
     return Table(columns, rows).without_empty_columns()
 

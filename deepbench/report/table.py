@@ -83,8 +83,8 @@ class Note:
 
 
 def footnotes(notes: Iterable[Note]) -> list[str]:
-    """The footnotes of all notes that occur, one per code."""
-    return list({note.code: note.footnote for note in notes if note.footnote}.values())
+    """The footnotes of all notes that occur, one per code, each once."""
+    return list(dict.fromkeys({note.code: note.footnote for note in notes if note.footnote}.values()))
 
 
 @dataclass(frozen=True, repr=False)

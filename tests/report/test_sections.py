@@ -132,7 +132,7 @@ def test_the_legend_explains_only_what_is_shown():
 
 
 def test_the_time_stays_where_all_times_are_disturbed():
-    record = samples.disturbed(samples.measured("mkl", 1e-3, text=GEMM.format("mkl", 1)))
+    record = samples.disturbed("mkl", 1e-3, text=GEMM.format("mkl", 1))
     lines = printed(of(record), 80).splitlines()
 
     assert "time" in lines[0].split()

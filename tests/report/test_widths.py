@@ -169,7 +169,7 @@ ALWAYS = {
     "numbers of threads": ("problem", "threads", "library", "time"),
     "published machines": ("machine", "year", "results"),
     "a published machine": ("problem", "direction", "type", "time", "TFLOP/s"),
-    "with a published machine": ("problem", "type", "time", "published"),
+    "with a published machine": ("problem", "type", "library", "time", "published", "published is"),
     "all published machines": ("machine", "cases"),
     "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),
     "predictions": ("library", "type", "bytes", "16 ranks", "8192 ranks"),

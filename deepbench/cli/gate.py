@@ -49,11 +49,12 @@ def gate(
       deepbench gate main.jsonl branch.jsonl --junit gate.xml
       deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl
     """
-    from deepbench.cli.console import load_text
+    from deepbench.cli.console import load_text, make_console
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
     from deepbench.machine.doctor import LoadWatch
     from deepbench.report import compare as tables
+    from deepbench.report.table import print_parts
     from deepbench.results.file import read_results
 
     for output in filter(None, (junit, markdown)):
@@ -79,7 +80,7 @@ def gate(
     lines_below = [f"differs: {text}" for text in comparison.differences]
     lines_below += [f"not compared: {text}" for text in others[:5]]
     answer = tables.answer_of_gate(comparison, outcome)
-    say("\n".join([*lines, *lines_below, "", *answer]))
+    print_parts([[*lines, *lines_below], answer], make_console())
     if junit is not None:
         _write(junit, gates.junit(outcome))
     if markdown is not None:

@@ -8,9 +8,9 @@ from statistics import geometric_mean
 
 from deepbench.core import units
 from deepbench.report import totals
-from deepbench.report.cases import rankings
+from deepbench.report.cases import differing_places, place_cells, place_columns, rankings
 from deepbench.report.notes import disturbed_sentences
-from deepbench.report.table import Cell, Column, Table, number
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Table, number
 from deepbench.report.totals import Total
 from deepbench.results.summary import Summary
 
@@ -95,6 +95,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
     wins: Counter[str] = Counter()
     problems: Counter[str] = Counter()
     shown: list[Summary] = []
+    differing = differing_places([s for s in summaries if s.is_ranked])
     for ranking in rankings(summaries):
         if not ranking.ranked:
             continue
@@ -106,6 +107,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         wins[first.library_title] += 1
         problems.update({s.library_title for s in ranking.ranked})
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}
+        row |= place_cells(first, differing)
         row |= {name: times.get(name) for name in names}
         for name in frameworks:
             known = best is not None and name in times and not disturbed & {name, best}
@@ -116,10 +118,12 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         row["notes"] = f"disturbed: {', '.join(n for n in names if n in disturbed)}" if disturbed else ""
         shown += ranking.ranked
         rows.append(row)
+    marks = Column("notes", lambda text: text.removeprefix("disturbed: "), title="disturbed", style="yellow")
     columns = [
-        *(Column("problem"), Column("precision", title="type"), *(number(name, units.seconds) for name in names)),
+        *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
+        *(number(name, units.seconds) for name in names),
         *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s)), narrow=1) for name in frameworks),
-        *([Column("notes", style="yellow")] if any(row["notes"] for row in rows) else []),
+        *([marks] if any(row["notes"] for row in rows) else []),
     ]
     notes = disturbed_sentences(shown)
     for name in names:

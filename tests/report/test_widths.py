@@ -1,18 +1,25 @@
-"""Every table fits a terminal of 80 columns or more, and says which columns it left out."""
+"""Every table fits a terminal of 60 columns or more, and says which columns it left out."""
 
 import io
+import itertools
 import random
+import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from deepbench.api import plan_cases
-from deepbench.judge import compare
+from deepbench.judge import compare, selftest
 from deepbench.judge import limits as judged
+from deepbench.judge.fleet import judge
 from deepbench.plan.cases import Choices
 from deepbench.report import cases, furthest, groups, limits, published, rank, totals, views
 from deepbench.report import compare as comparisons
-from deepbench.report.table import print_parts
+from deepbench.report import fleet as fleets
+from deepbench.report import selftest as selftests
+from deepbench.report.table import Column, Table, number, print_parts
+from deepbench.results import fleet
 from deepbench.results import published as results
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
@@ -42,8 +49,8 @@ def two_files(tmp_path):
     for _ in range(2):
         records = []
         for record in FILE.records:
-            for number in range(1, 6):
-                copy = {**record, "round": number}
+            for round_number in range(1, 6):
+                copy = {**record, "round": round_number}
                 if copy["measurement"]:
                     factor = generator.uniform(0.9, 1.1)
                     times = [factor * s for s in copy["measurement"]["samples_s"]]
@@ -68,9 +75,11 @@ def with_reasons(tmp_path, count):
     ):
         records = []
         for i in range(count):
-            for number in range(1, 7):
+            for round_number in range(1, 7):
                 text = texts[i % 2].format(n=i + 2)
-                record = samples.measured(seconds=factor * (1 + number / 1000), round_number=number, text=text)
+                record = samples.measured(
+                    seconds=factor * (1 + round_number / 1000), round_number=round_number, text=text
+                )
                 record["library"] = {**record["library"], "version": f"3.{name}"}
                 if i % 2:
                     record["notes"]["implementation"] = f"brgconv_bwd_w_{name}:avx512_core_amx_fp16"
@@ -124,7 +133,54 @@ LINES = [
 ]
 
 
+def of_many_libraries():
+    """A product that nine libraries compute."""
+    text = "gemm m=1760 n=128 k=1760 a_t=0 b_t=0 forward f32 {} threads=1"
+    records = []
+    for i in range(9):
+        for shape in ("1760", "35"):
+            record = samples.measured("mkl", 1e-3 * (i + 1), text=text.format("mkl").replace("1760", shape))
+            records.append({**record, "case": f"{record['case']} {i}", "library_title": f"Library{i}"})
+    return summarize(records)
+
+
+def of_threads():
+    """The same products with one and with two threads."""
+    text = "gemm m={} n=128 k=1760 a_t=0 b_t=0 forward f32 {} threads={}"
+    cases = [text.format(m, name, n) for m in (35, 1760) for n in (1, 2) for name in ("mkl", "onednn")]
+    return summarize([samples.measured(case.split()[-2], 1e-3 * i, text=case) for i, case in enumerate(cases, 1)])
+
+
+def self_test():
+    times = [1e-3 * (1 + i / 1e3) for i in range(12)]
+    text = "gemm m=1760 n=128 k=1760 a_t=0 b_t=0 forward f32 onednn threads=2"
+    (found,) = [selftest.sensitivity(text, selftest.two_runs(times), 0.02)]
+    return selftests.table(
+        selftest.Findings({text: times}, [found], [found], 5e-9, "compiled", 5e-8, {}, {}, None, None)
+    )
+
+
+def fleet_tables():
+    """Tables of hosts, kernels and links."""
+    header = {"schema": fleet.SCHEMA, "expected": [f"node-{i:03}" for i in range(4)]}
+    lines = [FILE.header, FILE.records[0]]
+    runs = [fleet.HostRun(host, run, "ok", None, lines) for run in range(1, 6) for host in header["expected"]]
+    file = fleet.FleetFile(FILE.path, header, runs)
+    for a, b in itertools.combinations(header["expected"], 2):
+        file.links.append(((a, b), FILE.records[0]))
+    judged = judge(file)
+    tables = fleets.by_host(file, judged), fleets.by_kernel(file), fleets.by_link(judged)
+    return dict(zip(("hosts", "kernels of hosts", "links of hosts"), tables, strict=True))
+
+
 TABLES = {
+    "many libraries": lambda tmp_path: views.by_backend(of_many_libraries()),
+    "numbers of threads": lambda tmp_path: cases.library_table(of_threads(), limits.Limits(())),
+    "self-test": lambda tmp_path: self_test(),
+    **{
+        name: lambda tmp_path, name=name: fleet_tables()[name]
+        for name in ("hosts", "kernels of hosts", "links of hosts")
+    },
     "cases by library": lambda tmp_path: cases.library_table(SUMMARIES, limits.Limits(FILE.limits)),
     "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
     "applications": lambda tmp_path: views.by_application(in_suite()),
@@ -148,13 +204,90 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("width", [80, 100, 120, 200])
+WIDTHS = [60, 80, 100, 120, 200]
+
+# Headings that every width must show: what was measured, by which library, and the number that the table is for.
+ALWAYS = {
+    "cases by library": ("problem", "type", "library", "time", "±"),
+    "ranking": ("problem", "type", "library", "time"),
+    "backends": ("problem", "type", "MKL", "oneDNN", "OpenBLAS"),
+    "many libraries": ("problem", "type", *(f"Library{i}" for i in range(9))),
+    "numbers of threads": ("problem", "threads", "library", "time"),
+    "published machines": ("machine", "year", "results"),
+    "a published machine": ("problem", "direction", "type", "time", "TFLOP/s"),
+    "with a published machine": ("problem", "type", "library", "time", "published", "published is"),
+    "all published machines": ("machine", "cases"),
+    "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),
+    "predictions": ("library", "type", "bytes", "16 ranks", "8192 ranks"),
+    "self-test": ("case", "time", "detects"),
+    "hosts": ("host", "runs", "this host is", "verdict"),
+    "kernels of hosts": ("kernel", "time", "slowest"),
+    "links of hosts": ("link", "time", "verdict"),
+    "limits: compute": ("type", "1 thread", "2 threads"),
+    "limits: memory": ("working set", "1 thread", "level"),
+    "limits: calls": ("library", "call", "1 thread", "2 threads"),
+}
+
+
+def printed(table, width):
+    text = io.StringIO()
+    table.print(Console(file=text, width=width, force_terminal=True, color_system=None, highlight=False))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ALWAYS)
+def test_what_a_table_is_for_is_shown_at_every_width(name, width, tmp_path):
+    table = TABLES[name](tmp_path)
+    left_out = printed(table, width).partition("Not shown at this width: ")[2].replace(".", ",").split(", ")
+    headings = [column.heading for column in table.columns]
+
+    assert [] == [heading for heading in ALWAYS[name] if heading in left_out or heading not in headings]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_fits(name, width, tmp_path):
+    empty = replace(TABLES[name](tmp_path), rows=[])
+
+    assert max(map(len, printed(empty, width).splitlines())) <= width
+
+
+def test_a_table_that_is_too_wide_continues_below_with_the_rows_that_have_more():
+    columns = [Column("problem"), *(number(f"library {i}") for i in range(3)), Column("notes", whole=True)]
+    rows = [
+        {"problem": "first", "library 0": 1_000_000_001, "library 1": 1_000_000_002, "library 2": 1_000_000_003},
+        {"problem": "", "library 0": 1_000_000_004, "notes": "a note as long as this"},
+        {"problem": "other", "library 0": 1_000_000_005},
+    ]
+
+    assert [line.rstrip() for line in printed(Table(columns, rows), 43).splitlines()] == [
+        "problem   library 0   library 1   library 2",
+        "first    1000000001  1000000002  1000000003",
+        "         1000000004           –           –",
+        "other    1000000005           –           –",
+        "",
+        "problem  notes",
+        "first    a note as long as this",
+    ]
+
+
+def test_rates_are_in_a_unit_that_suits_the_largest():
+    seconds = {1e-2: "GFLOP/s", 1e-5: "TFLOP/s", 1.0: "MFLOP/s"}
+    text = "gemm m=640 n=128 k=640 a_t=0 b_t=0 forward f32 mkl threads=1"
+    tables = [
+        cases.library_table(summarize([samples.measured("mkl", s, text=text)]), limits.Limits(())) for s in seconds
+    ]
+
+    assert list(seconds.values()) == [next(c.heading for c in table.columns if c.name == "TFLOP/s") for table in tables]
+    assert [["10.5"], ["10.5"], ["105"]] == [re.findall(r" (10\.?5) ", printed(table, 200)) for table in tables]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_fits(name, width, tmp_path):
     table = TABLES[name](tmp_path)
-    text = io.StringIO()
-    table.print(Console(file=text, width=width, force_terminal=True, color_system=None, highlight=False))
-    lines = text.getvalue().splitlines()
+    lines = printed(table, width).splitlines()
 
     assert table.rows
     assert max(map(len, lines)) <= width

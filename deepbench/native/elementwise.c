@@ -249,10 +249,10 @@ int64_t deepbench_sgd(const float *g, float *p, float *v, int64_t n, const float
 }
 
 WIDEST static void adam_part(const float *restrict g, float *restrict p, float *restrict m, float *restrict v,
-                             int64_t n, float beta1, float beta2, float rate, float correction, float epsilon,
-                             float keep)
+                             int64_t n, const float *factors)
 {
-    const float rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+    const float beta1 = factors[0], rest1 = factors[1], beta2 = factors[2], rest2 = factors[3], rate = factors[4],
+                correction = factors[5], epsilon = factors[6], keep = factors[7];
     for (int64_t i = 0; i < n; i++) {
         m[i] = beta1 * m[i] + rest1 * g[i];
         v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
@@ -260,15 +260,14 @@ WIDEST static void adam_part(const float *restrict g, float *restrict p, float *
     }
 }
 
-/* `factors`: beta1, beta2, the rate over 1 - beta1^t, one over the root of 1 - beta2^t, epsilon, and what the decay of
- * the weights leaves */
+/* `factors`: beta1, 1 - beta1, beta2, 1 - beta2 (which is inexact if computed in f32), the rate over 1 - beta1^t, one over
+ * the root of 1 - beta2^t, epsilon, and what the decay of the weights leaves */
 int64_t deepbench_adam(const float *g, float *p, float *m, float *v, int64_t n, const float *factors)
 {
 #pragma omp parallel
     {
         int64_t begin, count = thread_part(n, &begin);
-        adam_part(g + begin, p + begin, m + begin, v + begin, count, factors[0], factors[1], factors[2], factors[3],
-                  factors[4], factors[5]);
+        adam_part(g + begin, p + begin, m + begin, v + begin, count, factors);
     }
     return 0;
 }

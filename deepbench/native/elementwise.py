@@ -58,7 +58,7 @@ def _optimizer(loops: Any, case: Case, arrays: Arrays) -> Kernel:
         rate, correction = op.RATE / (1 - op.BETA1**op.STEP), 1 / math.sqrt(1 - op.BETA2**op.STEP)
         keep = 1 - op.RATE * op.DECAY if kind == "adamw" else 1.0
         function, names = loops.deepbench_adam, "gpmv"
-        factors = (op.BETA1, op.BETA2, rate, correction, op.EPSILON, keep)
+        factors = (op.BETA1, 1 - op.BETA1, op.BETA2, 1 - op.BETA2, rate, correction, op.EPSILON, keep)
     call = Call(function, *(arrays[name] for name in names), n, (ctypes.c_float * len(factors))(*factors))
     return Kernel(calls=(call,))
 

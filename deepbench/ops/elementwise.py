@@ -306,7 +306,7 @@ def _silu_slope(a: Array) -> Array:
 
 
 def _silu_gradient(a: Array, dy: Array) -> Result:
-    return Result(dy * _silu_slope(a), abs(dy))
+    return Result(dy * _silu_slope(a), abs(dy) * (1 + abs(a)))
 
 
 def _elu_gradient(a: Array, dy: Array) -> Result:
@@ -331,7 +331,7 @@ def _multiply_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
 
 def _swiglu_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
     da, db = dy * b * _silu_slope(a), dy * a * _sigmoid(a)
-    return Result(da, abs(dy * b), da), Result(db, abs(db), db)
+    return Result(da, abs(dy * b) * (1 + abs(a)), da), Result(db, abs(db), db)
 
 
 BACKWARD: dict[str, Callable[..., Result | tuple[Result, Result]]] = {

@@ -153,7 +153,9 @@ class MKL(Backend):
         """Vector functions, in their most accurate mode (the default), one after the other where one is not enough."""
         steps = VECTOR_FUNCTIONS[case.direction].get(case.problem.kind)
         if steps is None:
-            raise Unsupported(f"MKL has no vector functions for {case.problem.kind} {case.direction} without other steps")
+            raise Unsupported(
+                f"MKL has no vector functions for {case.problem.kind} {case.direction} without other steps"
+            )
         calls = [
             Call(self._function(name), case.problem.n, *(arrays[operand] for operand in operands))
             for name, *operands in steps

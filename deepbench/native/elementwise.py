@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import find_op
 from deepbench.native import library
 
 if TYPE_CHECKING:
@@ -49,16 +50,16 @@ def _embedding_bag(loops: Any, case: Case, arrays: Arrays) -> Kernel:
 
 
 def _optimizer(loops: Any, case: Case, arrays: Arrays) -> Kernel:
-    from deepbench.ops import optimizer as op
-
-    kind, n = case.problem.kind, case.problem.n
+    kind, n, of = case.problem.kind, case.problem.n, find_op(case.op).facts(case)
+    factors: tuple[float, ...]
     if kind == "sgd":
-        function, factors, names = loops.deepbench_sgd, (op.RATE, op.MOMENTUM), "gpv"
+        function, factors, names = loops.deepbench_sgd, (of["rate"], of["momentum"]), "gpv"
     else:
-        rate, correction = op.RATE / (1 - op.BETA1**op.STEP), 1 / math.sqrt(1 - op.BETA2**op.STEP)
-        keep = 1 - op.RATE * op.DECAY if kind == "adamw" else 1.0
+        beta1, beta2, step = of["beta1"], of["beta2"], of["step"]
+        rate, correction = of["rate"] / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+        keep = 1 - of["rate"] * of["decay"]
         function, names = loops.deepbench_adam, "gpmv"
-        factors = (op.BETA1, 1 - op.BETA1, op.BETA2, 1 - op.BETA2, rate, correction, op.EPSILON, keep)
+        factors = (beta1, 1 - beta1, beta2, 1 - beta2, rate, correction, of["epsilon"], keep)
     call = Call(function, *(arrays[name] for name in names), n, (ctypes.c_float * len(factors))(*factors))
     return Kernel(calls=(call,))
 

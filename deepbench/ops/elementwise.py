@@ -11,8 +11,9 @@
 
 (Hendrycks and Gimpel, "Gaussian error linear units", 2016; Shazeer, "GLU variants improve transformer", 2020.)
 The backward pass has the gradient `dy` of y and what frameworks keep from the forward pass: for relu, sigmoid, tanh and
-add_relu its `result`, else the inputs. It computes the gradients `da` and `db` that differ from dy: `da` of add_relu is that of
-b, too, and the gradient of c is dy. `add` has no backward pass. Everything has the type of the data.
+add_relu its `result`, else the inputs. It computes the gradients `da` and `db` that differ from
+dy: `da` of add_relu is that of b, too, and the gradient of c is dy. `add` has no backward pass. Everything has the type
+of the data.
 """
 
 from __future__ import annotations
@@ -147,10 +148,10 @@ class ElementwiseOp(PartsOp):
         results = found if isinstance(found, tuple) else (found,)
         unit = TOLERANCE_UNITS * case.precision.roundoff
         for name, result in zip(("y",) if forward else kind.gradients, results, strict=True):
-            between = storage_error(self.result_type(case), result.between)
-            # Below 2⁻¹⁴, f16 has fewer bits.
-            between += F16_SMALL * (case.precision.name == "f16")
-            yield Expected(name, arrays[name][at], result.value, unit * result.scale + between)
+            tolerance = unit * result.scale + F16_SMALL * (case.precision.name == "f16")
+            if result.between is not None:
+                tolerance = tolerance + storage_error(self.result_type(case), result.between)
+            yield Expected(name, arrays[name][at], result.value, tolerance)
 
     def flop(self, case: Case) -> int:
         """See `KINDS`."""
@@ -159,7 +160,8 @@ class ElementwiseOp(PartsOp):
 
     def smallest(self, case: Case) -> BaseProblem:
         """One element."""
-        return replace(case.problem, n=1)
+        smallest: BaseProblem = replace(case.problem, n=1)
+        return smallest
 
     def title(self, problem: Any) -> str:
         """`gelu of 1048576`."""
@@ -173,7 +175,7 @@ class Result:
     value: Array
     scale: Array
     """The result is wrong by at most some roundoffs of this."""
-    between: Array | float = 0.0
+    between: Array | None = None
     """A value that a library may store in the type of the data before the result is computed from it."""
 
 
@@ -302,7 +304,8 @@ def _gelu_tanh_gradient(a: Array, dy: Array) -> Result:
 
 def _silu_slope(a: Array) -> Array:
     s = _sigmoid(a)
-    return s * (1 + a * (1 - s))
+    slope: Array = s * (1 + a * (1 - s))
+    return slope
 
 
 def _silu_gradient(a: Array, dy: Array) -> Result:

@@ -130,13 +130,21 @@ class OptimizerOp(PartsOp):
         written = sum(tensor.bytes for name, tensor in tensors.items() if name in self.outputs)
         return 0 if self.stays_in(case, capacity) else self.operand_bytes(case) + written
 
+    def facts(self, case: Case) -> dict[str, Any]:
+        """The numbers of the formulas."""
+        if case.problem.kind == "sgd":
+            return {"rate": RATE, "momentum": MOMENTUM}
+        decay = DECAY if case.problem.kind == "adamw" else 0.0
+        return {"rate": RATE, "beta1": BETA1, "beta2": BETA2, "epsilon": EPSILON, "step": STEP, "decay": decay}
+
     def workspace_bytes(self, case: Case) -> int:
         """The check needs the parameters and the state as they were before the step."""
         return self.operand_bytes(case)
 
     def smallest(self, case: Case) -> BaseProblem:
         """One parameter."""
-        return replace(case.problem, n=1)
+        smallest: BaseProblem = replace(case.problem, n=1)
+        return smallest
 
     def title(self, problem: Any) -> str:
         """`adam of 25557032`."""

@@ -209,9 +209,9 @@ class PoolingOp(PartsOp):
     def title(self, problem: Any) -> str:
         """`max 3 × 3 / 2 of 64 × 64 × 112 × 112`: window, stride, and n × c × h × w."""
         p, deep = problem, slice(3 - problem.dimensions, None)
-        window = " × ".join(map(str, p.window[deep]))
-        strides = set(p.stride[deep])
-        stride = "" if strides == {1} else f" / {' × '.join(map(str, p.stride[deep][: len(strides) > 1 and 3 or 1]))}"
+        window, strides = " × ".join(map(str, p.window[deep])), p.stride[deep]
+        text = str(strides[0]) if len(set(strides)) == 1 else " × ".join(map(str, strides))
+        stride = "" if set(strides) == {1} else f" / {text}"
         image = " × ".join(map(str, (p.n, p.c, *p.image[deep])))
         return f"{p.kind} {window}{stride} of {image}"
 

@@ -89,7 +89,8 @@ class ReductionOp(PartsOp):
     def smallest(self, case: Case) -> BaseProblem:
         """Two numbers: libraries refuse a reduction of one."""
         rows = 2 if case.problem.axis == "rows" else 1
-        return replace(case.problem, rows=rows, columns=3 - rows)
+        smallest: BaseProblem = replace(case.problem, rows=rows, columns=3 - rows)
+        return smallest
 
     def title(self, problem: Any) -> str:
         """`sum of 8192 × 1024`: of each row; `sum of 8192 × 1024 over rows`: of each column."""

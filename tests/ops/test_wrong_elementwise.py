@@ -90,16 +90,16 @@ def evaluated(function, direction):
 @pytest.mark.parametrize("n", SIZES[:2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_float32_passes(kind, n, precision):
-    assert is_right_with_room(
-        f"elementwise kind={kind} n={n} forward {precision}", evaluated(RIGHT[kind], "forward")
-    )
+    assert is_right_with_room(f"elementwise kind={kind} n={n} forward {precision}", evaluated(RIGHT[kind], "forward"))
     if kind in RIGHT_GRADIENT:
         text = f"elementwise kind={kind} n={n} backward {precision}"
         assert is_right_with_room(text, evaluated(RIGHT_GRADIENT[kind], "backward"))
 
 
 def test_float32_passes_on_a_sample():
-    assert is_right_with_room(f"elementwise kind=swiglu n={SIZES[2]} forward f32", evaluated(RIGHT["swiglu"], "forward"))
+    assert is_right_with_room(
+        f"elementwise kind=swiglu n={SIZES[2]} forward f32", evaluated(RIGHT["swiglu"], "forward")
+    )
 
 
 WRONG = {

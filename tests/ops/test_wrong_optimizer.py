@@ -29,7 +29,11 @@ def stepped(problem, arrays, **changes):
     old = arrays["m"] if c.get("old") else m
     if problem.kind == "adamw" and not c["coupled"]:
         p = p * f(1 - RATE * c["decay"])
-    return {"p": p - f(RATE) * (old / f(corrections[0])) / (np.sqrt(v / f(corrections[1])) + f(EPSILON)), "m": m, "v": v}
+    return {
+        "p": p - f(RATE) * (old / f(corrections[0])) / (np.sqrt(v / f(corrections[1])) + f(EPSILON)),
+        "m": m,
+        "v": v,
+    }
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])

@@ -47,7 +47,11 @@ def backward(p, arrays, last=False, add=True, divide=True):
     else:
         pairs, chosen = list(windows(p, shape, 0)), None
     for number, (at, _) in enumerate(pairs):
-        dy = arrays["dy"] / np.float32(len(pairs) if divide else 1) if chosen is None else arrays["dy"] * (chosen == number)
+        dy = (
+            arrays["dy"] / np.float32(len(pairs) if divide else 1)
+            if chosen is None
+            else arrays["dy"] * (chosen == number)
+        )
         if add:
             dx[at] += dy
         else:

@@ -58,7 +58,12 @@ def one_result_missing(problem, arrays):
     [
         *((without_the_last, "sum", p) for p in ("f32", "bf16")),
         (by_one_less, "mean", "f32"),
-        *((f, kind, p) for f in (of_sizes, one_result_missing) for kind in ("sum", "mean", "max") for p in ("f32", "bf16")),
+        *(
+            (f, kind, p)
+            for f in (of_sizes, one_result_missing)
+            for kind in ("sum", "mean", "max")
+            for p in ("f32", "bf16")
+        ),
     ],
 )
 @pytest.mark.parametrize("sizes", ["rows=17 columns=64", "rows=41 columns=67 axis=rows", *REALISTIC])

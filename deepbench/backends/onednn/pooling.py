@@ -1,4 +1,4 @@
-"""Pooling in oneDNN. With `layout=any` channels are in blocks, as after its convolutions; tensors are converted ahead."""
+"""Pooling in oneDNN. With `layout=any`, channels are in blocks, as its convolutions leave them."""
 
 from __future__ import annotations
 

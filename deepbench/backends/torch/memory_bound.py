@@ -10,6 +10,7 @@ from typing import Any
 
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
+from deepbench.core.op import find_op
 
 Tensors = dict[str, Any]
 Prepared = tuple[Callable[[], Any], list[Any], str]
@@ -124,24 +125,26 @@ def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
 
     In 16 bits the fused step of SGD stores a wrong v (PyTorch 2.13), so there it is the two steps of `torch.optim.SGD`.
     """
-    from deepbench.ops import optimizer as op
-
-    p, g, v = [t["p"]], [t["g"]], [t["v"]]
-    if case.problem.kind == "sgd" and case.precision.name != "f32":
-
-        def plain() -> None:
-            v[0].mul_(op.MOMENTUM).add_(g[0])
-            p[0].add_(v[0], alpha=-op.RATE)
-
-        return plain, [], "mul_, add_ and add_"
+    p, g, v, of = [t["p"]], [t["g"]], [t["v"]], find_op(case.op).facts(case)
     if case.problem.kind == "sgd":
-        step = torch._fused_sgd_
-        how = {"momentum": op.MOMENTUM, "dampening": 0.0, "nesterov": False, "is_first_step": False}
-        return lambda: step(p, g, v, weight_decay=0.0, lr=op.RATE, maximize=False, **how), [], "_fused_sgd_"
+        rate, momentum = of["rate"], of["momentum"]
+        if case.precision.name != "f32":
+
+            def plain() -> None:
+                v[0].mul_(momentum).add_(g[0])
+                p[0].add_(v[0], alpha=-rate)
+
+            return plain, [], "mul_, add_ and add_"
+        sgd, how = torch._fused_sgd_, {"dampening": 0.0, "nesterov": False, "is_first_step": False}
+        return (
+            lambda: sgd(p, g, v, weight_decay=0.0, momentum=momentum, lr=rate, maximize=False, **how),
+            [],
+            "_fused_sgd_",
+        )
     name = f"_fused_{case.problem.kind}_"
-    adam, m, steps = getattr(torch, name), [t["m"]], [torch.tensor(float(op.STEP))]
-    decay = op.DECAY if case.problem.kind == "adamw" else 0.0
-    rates = {"lr": op.RATE, "beta1": op.BETA1, "beta2": op.BETA2, "eps": op.EPSILON, "weight_decay": decay}
+    adam, m, steps = getattr(torch, name), [t["m"]], [torch.tensor(float(of["step"]))]
+    rates = {"lr": of["rate"], "beta1": of["beta1"], "beta2": of["beta2"], "eps": of["epsilon"]}
+    rates["weight_decay"] = of["decay"]
     return lambda: adam(p, g, m, v, [], steps, amsgrad=False, maximize=False, **rates), [], name
 
 

@@ -275,11 +275,14 @@ int64_t deepbench_adam(const float *g, float *p, float *m, float *v, int64_t n, 
 /* ---- connectionist temporal classification: see ops/ctc.py */
 
 #define IMPOSSIBLE (-1e30f)
+/* The exponentials of these would underflow, which is slow, or not change a sum. */
+#define NOTHING (-60.0f)
+#define NEGLIGIBLE (-20.0f)
 
 static inline float log_add(float a, float b)
 {
     const float large = a > b ? a : b, small = a > b ? b : a;
-    return small <= IMPOSSIBLE ? large : large + log1pf(expf(small - large));
+    return small < large + NEGLIGIBLE ? large : large + log1pf(expf(small - large));
 }
 
 static inline int32_t label(const int32_t *transcript, int64_t i) { return i % 2 ? transcript[i / 2] : 0; }
@@ -362,8 +365,9 @@ int64_t deepbench_ctc_backward(const float *log_y, const int32_t *transcripts, c
             for (int64_t i = 0; i < states; i++) {
                 const int32_t k = label(transcript, i);
                 after[i] = beta[i] <= IMPOSSIBLE ? IMPOSSIBLE : beta[i] + y[k];
-                if (alpha[i] > IMPOSSIBLE && beta[i] > IMPOSSIBLE)
-                    out[k] -= expf(alpha[i] + beta[i] + loss[b]);
+                const float share = alpha[i] + beta[i] + loss[b];
+                if (share > NOTHING)
+                    out[k] -= expf(share);
             }
             for (int64_t k = 0; k < classes; k++)
                 out[k] *= dloss[b];

@@ -38,5 +38,15 @@ class Loops(Backend):
         counts = [n // 2 if kind == "read" else n, *([case.problem.passes] if kind in REPEATABLE else [])]
         return Kernel(calls=(Call(self.library[f"deepbench_{kind}"], *(arrays[s] for s in streams), *counts),))
 
+    @kernel("elementwise", precisions=("f32",))
+    @kernel("reduction", precisions=("f32",))
+    @kernel("embedding_bag", precisions=("f32",))
+    @kernel("optimizer", precisions=("f32",))
+    @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
+    def memory_bound(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.native import elementwise
+
+        return elementwise.prepare(case, arrays)
+
 
 BACKEND = Loops()

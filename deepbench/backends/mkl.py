@@ -1,4 +1,5 @@
-"""Intel oneMKL through its single dynamic library: SGEMM, mixed-precision GEMM (plain and packed), sparse products.
+"""Intel oneMKL through its single dynamic library: SGEMM, mixed-precision GEMM (plain and packed), sparse products,
+vector functions.
 
 GEMM uses Fortran names with all arguments by address. `sgemm_64` and the like take 64-bit integers; releases without
 them read the same bytes, see `native/blas.py`.
@@ -32,6 +33,20 @@ SPARSE_STATUS = {
     3: "invalid value",
     4: "execution failed",
     5: "internal error",
+}
+# mkl_vml_functions.h: for each kind of the operation `elementwise` the functions with their arrays. gelu(a) = a · Φ(a).
+VECTOR_FUNCTIONS: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
+    "forward": {
+        "add": (("vsAdd", "a", "b", "y"),),
+        "multiply": (("vsMul", "a", "b", "y"),),
+        "multiply_add": (("vsMul", "a", "b", "y"), ("vsAdd", "y", "c", "y")),
+        "tanh": (("vsTanh", "a", "y"),),
+        "gelu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y")),
+    },
+    "backward": {
+        "multiply": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
+        "multiply_add": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
+    },
 }
 # The number of products that the inspector is told to expect: many, as in a server.
 EXPECTED_CALLS = 1000
@@ -132,6 +147,21 @@ class MKL(Backend):
             notes["implementation"], rest = "mkl_sparse_s_mm", [order, b, p.n, ldb, beta, c, ldc]
         call = Call(self.library[notes["implementation"]], *arguments, *rest, status=True)
         return Kernel(calls=(call,), keep=(arrays,), notes=notes)
+
+    @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
+    def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
+        """Vector functions, in their most accurate mode (the default), one after the other where one is not enough."""
+        steps = VECTOR_FUNCTIONS[case.direction].get(case.problem.kind)
+        if steps is None:
+            raise Unsupported(
+                f"MKL has no vector functions for {case.problem.kind} {case.direction} without other steps"
+            )
+        calls = [
+            Call(self._function(name), case.problem.n, *(arrays[operand] for operand in operands))
+            for name, *operands in steps
+        ]
+        names = " and ".join(dict.fromkeys(name for name, *_ in steps))
+        return Kernel(calls=tuple(calls), notes={"implementation": names})
 
     def _sparse(self, name: str, *arguments: Any, prefix: str = "mkl_sparse") -> None:
         status = self.library[f"{prefix}_{name}"](*arguments)

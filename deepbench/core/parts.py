@@ -29,6 +29,9 @@ LEAST_SAMPLED = 6
 # Elements that are looked at together: 8 MiB of them in float64.
 STRIP = 2**20
 
+# The part of a long vector: so many elements.
+BLOCK = 4096
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -121,18 +124,40 @@ class PartsOp(Op):
             if e.want.size < total:
                 yield _finite(arrays[e.output], e.output)
 
+    def check_work(self, case: Case) -> int:
+        """The work of checking every part: FLOP, or elements of the largest array if there are more."""
+        return max(self.flop(case), *(tensor.size for tensor in self.tensors(case).values()))
+
     def _sample(self, case: Case) -> Array:
         """The numbers of the parts to check, in ascending order."""
         import numpy as np
 
         from deepbench.core.operands import generator
 
-        count = self.parts(case)
-        work = max(self.flop(case), *(tensor.size for tensor in self.tensors(case).values()))
+        count, work = self.parts(case), self.check_work(case)
         if work <= FULL_CHECK_WORK:
             return np.arange(count)
         sampled = max(LEAST_SAMPLED, int(FULL_CHECK_WORK / work * count))
         return np.unique([0, count - 1, *generator(stream=99).integers(0, count, sampled)])
+
+
+def blocks(length: int) -> int:
+    """How many parts of `BLOCK` elements a vector of this length has; the last one may be shorter."""
+    return -(-length // BLOCK)
+
+
+def elements_of(parts: Array, length: int) -> Array:
+    """The positions of all elements of these blocks of a vector."""
+    import numpy as np
+
+    positions = (parts[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+    within: Array = positions[positions < length]
+    return within
+
+
+def expected_distinct(draws: int, choices: int) -> int:
+    """How many different ones of so many choices this many uniform draws hit, on average."""
+    return round(-choices * math.expm1(draws * math.log1p(-1 / choices))) if choices > 1 else min(draws, choices)
 
 
 def _finite(array: Array, output: str) -> Comparison:

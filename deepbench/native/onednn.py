@@ -34,10 +34,21 @@ OUT_OF_MEMORY, UNIMPLEMENTED = 1, 3
 
 DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
 FORMAT_ANY = 1  # dnnl_format_tag_any
+# dnnl_aBcd16b, dnnl_aBcde16b: images with channels in blocks of 16, by the number of axes
+FORMAT_BLOCKS_OF_16 = {4: 78, 5: 121}
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128  # dnnl_prop_kind_t
 CONVOLUTION_AUTO = 3  # dnnl_convolution_auto: the library chooses direct or Winograd
 ALGORITHM = {1: "direct", 2: "Winograd"}  # dnnl_convolution_direct, dnnl_convolution_winograd
 ELTWISE_RELU = 0x20  # dnnl_eltwise_relu
+# dnnl_eltwise_*; those of "result" compute the gradient from the result of the forward pass (use_dst_for_bwd)
+ELTWISE = {
+    **{"relu": ELTWISE_RELU, "tanh": 0x21, "elu": 0x22, "sigmoid": 0x29, "gelu_tanh": 0x2B, "silu": 0x2C},
+    **{"clip": 0x2F, "gelu": 0x31},
+}
+ELTWISE_OF_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
+POOLING = {"max": 0x1FF, "average": 0x2FF}  # dnnl_pooling_max, dnnl_pooling_avg_include_padding
+BINARY_ADD, BINARY_MULTIPLY = 0x1FFF0, 0x1FFF1  # dnnl_binary_add, dnnl_binary_mul
+REDUCTION = {"max": 0x2FFF2, "sum": 0x2FFF4, "mean": 0x2FFF6}  # dnnl_reduction_*
 LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
@@ -54,6 +65,7 @@ QUERY_AXES, QUERY_FORMAT_KIND, QUERY_BLOCKS, QUERY_BLOCK_SIZES, QUERY_BLOCK_AXES
 FORMAT_BLOCKED = 2  # dnnl_blocked
 # DNNL_ARG_*
 ARG_SRC, ARG_SRC_ITER, ARG_SRC_ITER_C = 1, 2, 3
+ARG_SRC_1 = 2  # the second operand of a binary operation
 ARG_DST = 17
 ARG_WEIGHTS, ARG_WEIGHTS_ITER = 33, 34
 ARG_BIAS = 41
@@ -63,6 +75,7 @@ ARG_DIFF_DST = 145
 ARG_DIFF_WEIGHTS, ARG_DIFF_WEIGHTS_ITER = 161, 162
 ARG_DIFF_BIAS = 169
 ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the number of the scaled argument
+ARG_POST_OP = 32768  # DNNL_ARG_ATTR_MULTIPLE_POST_OP(0), added to the number of an argument of the first post-op
 SEQUENTIAL, OPENMP = 1, 2
 ASYNCHRONOUS = (8, 512)  # threadpool, SYCL
 RUNTIME = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", 512: "SYCL"}  # DNNL_RUNTIME_*
@@ -129,10 +142,10 @@ class OneDNN:
         function = "dnnl_memory_desc_create_with_strides"
         return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], dims(strides))
 
-    def memory_desc_any(self, sizes: Sequence[int], type_name: str) -> Handle:
-        """A descriptor of a tensor in a format that the library chooses."""
+    def memory_desc_any(self, sizes: Sequence[int], type_name: str, tag: int = FORMAT_ANY) -> Handle:
+        """A descriptor of a tensor in a format that the library chooses, or in that of a `tag`."""
         function = "dnnl_memory_desc_create_with_tag"
-        return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], FORMAT_ANY)
+        return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], tag)
 
     def desc_of(self, view: Any) -> Handle:
         """The descriptor of a NumPy array with any strides."""
@@ -162,8 +175,12 @@ class OneDNN:
 
     def sum_post_op(self) -> Handle:
         """An attribute that adds the result to the destination: beta = 1."""
+        return self.attribute("sum", ctypes.c_float(1.0), 0, 0)
+
+    def attribute(self, post_op: str, *arguments: Any) -> Handle:
+        """An attribute with one post-operation: `post_op` is what follows `dnnl_post_ops_append_`."""
         operations = self.create("dnnl_post_ops_create")
-        self.call("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
+        self.call(f"dnnl_post_ops_append_{post_op}", operations, *arguments)
         attribute = self.create("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_post_ops", attribute, operations)
         return attribute

@@ -81,5 +81,23 @@ class OneDNNBackend(Backend):
 
         return sparse_gemm.prepare(self.dnn, case, arrays)
 
+    @kernel("elementwise", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import elementwise
+
+        return elementwise.prepare(self.dnn, case, arrays)
+
+    @kernel("reduction", precisions=("f32", "bf16", "f16"))
+    def reduction(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import reduction
+
+        return reduction.prepare(self.dnn, case, arrays)
+
+    @kernel("pooling", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def pooling(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import pooling
+
+        return pooling.prepare(self.dnn, case, arrays)
+
 
 BACKEND = OneDNNBackend()

@@ -30,7 +30,7 @@ STATUS = {
     9: "invalid shape",
     10: "invalid data type",
 }
-OUT_OF_MEMORY, UNIMPLEMENTED = 1, 3
+OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED = 1, 2, 3
 
 DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
 FORMAT_ANY = 1  # dnnl_format_tag_any
@@ -38,6 +38,9 @@ FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128  # dnnl_prop_kind_t
 CONVOLUTION_AUTO = 3  # dnnl_convolution_auto: the library chooses direct or Winograd
 ALGORITHM = {1: "direct", 2: "Winograd"}  # dnnl_convolution_direct, dnnl_convolution_winograd
 ELTWISE_RELU = 0x20  # dnnl_eltwise_relu
+SOFTMAX_ACCURATE = 0x30000  # dnnl_softmax_accurate
+# dnnl_normalization_flags_t; dnnl_rms_norm is not in version 3.2
+GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT, RMS_NORM = 0x1, 0x2, 0x4, 0x20
 LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
@@ -57,11 +60,14 @@ ARG_SRC, ARG_SRC_ITER, ARG_SRC_ITER_C = 1, 2, 3
 ARG_DST = 17
 ARG_WEIGHTS, ARG_WEIGHTS_ITER = 33, 34
 ARG_BIAS = 41
+ARG_MEAN, ARG_VARIANCE = 49, 50
+ARG_SCALE, ARG_SHIFT = 51, 52
 ARG_WORKSPACE = 64
 ARG_DIFF_SRC, ARG_DIFF_SRC_ITER, ARG_DIFF_SRC_ITER_C = 129, 130, 131
 ARG_DIFF_DST = 145
 ARG_DIFF_WEIGHTS, ARG_DIFF_WEIGHTS_ITER = 161, 162
 ARG_DIFF_BIAS = 169
+ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 255, 256
 ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the number of the scaled argument
 SEQUENTIAL, OPENMP = 1, 2
 ASYNCHRONOUS = (8, 512)  # threadpool, SYCL

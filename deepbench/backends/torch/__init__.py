@@ -7,6 +7,7 @@ Tensors share the memory of the arrays. Results of an operator are copied back a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -253,6 +254,27 @@ class Torch(Backend):
         notes = {"implementation": "addmm of CSR"}
         return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
 
+    @kernel("layer_norm", precisions=("f32", "bf16", "f16"))
+    @kernel("layer_norm", precisions=("f32",), directions=("backward",))
+    @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def normalization(self, case: Case, arrays: Arrays) -> Kernel:
+        """No gradient of layer normalization in 16 bits: PyTorch then adds those of scale and shift in 16 bits, too."""
+        from deepbench.backends.torch import normalization
+
+        channels_last = case.settings.get("layout") == "nhwc"
+        tensors = {n: self._channels_second(case, a) if channels_last else self._tensor(a) for n, a in arrays.items()}
+        prepare = getattr(normalization, case.op)
+        function, outputs, name = prepare(self.torch, case, tensors)
+        result: list[Any] = []
+
+        def run() -> None:
+            found = function()
+            result[:] = [found] if len(outputs) == 1 else found
+
+        return self._returning(run, result, dict(enumerate(outputs)), {"implementation": name})
+
     def _tensor(self, array: Any) -> Any:
         return tensor(self.torch, array)
 
@@ -263,7 +285,7 @@ class Torch(Backend):
             return view.movedim(-1, 1)
         return view
 
-    def _returning(self, run: Any, result: list[Any], outputs: dict[str, Any], notes: dict[str, Any]) -> Kernel:
+    def _returning(self, run: Any, result: list[Any], outputs: Mapping[Any, Any], notes: dict[str, Any]) -> Kernel:
         """A kernel whose function leaves its results in `result`, in the order of `outputs`."""
 
         def store() -> None:

@@ -26,6 +26,9 @@ EPSILON = 1e-5
 # Elements that are computed together in float64: 8 MiB.
 STRIP = 2**20
 
+# Numbers of a row that kernels add side by side, because they are next to each other in memory.
+LANES = 16
+
 # Of the sums over all rows of a large problem, so many columns are checked, or as many as have so many elements.
 LEAST_SAMPLED, SAMPLED_ELEMENTS = 16, 2**20
 
@@ -97,10 +100,12 @@ class Normalized:
     """Root mean square of x over `deviation`, shape (rows, 1)."""
     error: Array
     """Bound of the error of z, in units of the roundoff of a sum. docs/formulas.md derives it."""
+    growth: float
+    """See `growth_of_squares`."""
 
     @classmethod
-    def of(cls, rows: Array, centered: bool) -> Normalized:
-        """These rows, normalized with their own statistics."""
+    def of(cls, rows: Array, centered: bool, lanes: int = LANES) -> Normalized:
+        """These rows, normalized with their own statistics, in kernels that add so many numbers side by side."""
         import numpy as np
 
         x = rows.astype(np.float64)
@@ -108,7 +113,8 @@ class Normalized:
         mean = x.mean(axis=1, keepdims=True) if centered else 0.0
         deviation = np.sqrt((x.var(axis=1, keepdims=True) if centered else square) + EPSILON)
         z, size = (x - mean) / deviation, np.sqrt(square) / deviation
-        return cls(z, deviation, size, error_of_z(z, size**2, x.shape[1], centered))
+        growth = growth_of_squares(x.shape[1], lanes)
+        return cls(z, deviation, size, error_of_z(z, size**2, growth, centered), growth)
 
     def gradient(self, g: Array, centered: bool) -> tuple[Array, Array]:
         """The gradient of x from the gradient `g` of z, and the bound of its error in units of a sum's roundoff."""
@@ -117,22 +123,21 @@ class Normalized:
         mean = g.mean(axis=1, keepdims=True) if centered else 0.0
         product = (g * self.z).mean(axis=1, keepdims=True)
         size = np.sqrt((g**2).mean(axis=1, keepdims=True))
-        growth = growth_of_squares(g.shape[1])
-        error = (np.abs(g) + size * (1 + np.abs(self.z)) * (1 + growth * self.size**2)) / self.deviation
+        error = (np.abs(g) + size * (1 + np.abs(self.z)) * (1 + self.growth * self.size**2)) / self.deviation
         return (g - mean - self.z * product) / self.deviation, error
 
 
-def error_of_z(z: Array, size2: Array, count: int, centered: bool) -> Array:
+def error_of_z(z: Array, size2: Array, growth: float, centered: bool) -> Array:
     """Bound of the error of a normalized number in units of a sum's roundoff; `size2` is the row's `size` squared."""
     import numpy as np
 
-    error: Array = np.sqrt(size2) * centered + np.abs(z) * size2 * growth_of_squares(count)
+    error: Array = np.sqrt(size2) * centered + np.abs(z) * size2 * growth
     return error
 
 
-def growth_of_squares(count: int) -> float:
+def growth_of_squares(count: int, lanes: int = LANES) -> float:
     """How many times the tolerance of other sums a sum of so many positive numbers needs (docs/formulas.md)."""
-    return max(1.0, math.sqrt(count) / 64)
+    return max(1.0, math.sqrt(count) / (4 * lanes))
 
 
 def strips(array: Array) -> Iterator[slice]:
@@ -168,7 +173,7 @@ def gradients_of_parameters(arrays: Arrays, parts: Array, deviation: Array, unit
         dshift += dy.sum(axis=0)
         dy2 += (dy**2).sum(axis=0)
         z2 += (z**2).sum(axis=0)
-        error2 += (error_of_z(z, size2, columns, centered) ** 2).sum(axis=0)
+        error2 += (error_of_z(z, size2, growth_of_squares(columns), centered) ** 2).sum(axis=0)
     yield Expected("dscale", arrays["dscale"][chosen], dscale, unit * np.sqrt(dy2) * (np.sqrt(z2) + np.sqrt(error2)))
     if centered:
         yield Expected("dshift", arrays["dshift"][chosen], dshift, unit * np.sqrt(dy2 * rows))

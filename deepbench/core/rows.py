@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
 
-# Added to the variance or the mean square, so that a row of equal numbers is not divided by zero. The default of PyTorch
-# for layer and batch normalization, and that of Llama for RMS normalization.
+# Added to the variance or the mean square, so that a row of equal numbers is not divided by zero. It is the default of
+# PyTorch for layer and batch normalization, and that of Llama for RMS normalization.
 EPSILON = 1e-5
 
 # Elements that are computed together in float64: 8 MiB.

@@ -47,7 +47,7 @@ class BatchNorm(BaseProblem):
 class BatchNormOp(TwoPassOp):
     name = "batch_norm"
     Problem = BatchNorm
-    settings = {"mode": ("inference", "training"), "layout": ("nchw", "nhwc")}
+    settings = {"mode": ("inference", "training"), "layout": ("nchw", "nhwc")}  # noqa: RUF012  (ClassVar in Op)
     outputs = ("y", "batch_mean", "batch_variance", "dx", "dscale", "dshift")
     weights = ("scale", "shift")
     sweep_field = "n"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from deepbench.core import parts
 from deepbench.core.rows import EPSILON
 from deepbench.ops.batch_norm import channels, like_stored
 from tests.ops.norm_kernels import f32, gradient, normalized, solved, spoiled, without_last
@@ -74,3 +75,13 @@ def test_a_correct_kernel_passes_with_room(size, kind, direction, settings):
 )
 def test_a_mistake_is_found(size, direction, settings, kind, mistake):
     assert not solved(f"batch_norm {size} {direction} {kind} {settings}", kernel, mistake)[0].passed
+
+
+@pytest.mark.parametrize("settings", ["", "layout=nhwc"])
+@pytest.mark.parametrize("mistake", [None, "dscale zero", "last row not written", "mean of the gradient forgotten"])
+def test_a_sample_of_channels_finds_mistakes(monkeypatch, mistake, settings):
+    monkeypatch.setattr(parts, "FULL_CHECK_WORK", 0)
+    verdict, _ = solved(f"batch_norm n=3 c=90 h=5 w=7 backward f32 {settings}", kernel, mistake)
+
+    assert verdict.passed == (mistake is None)
+    assert mistake or " parts" in verdict.how

@@ -2,9 +2,10 @@
 
 import pytest
 
+from deepbench.core import parts, rows
 from tests.ops.norm_kernels import gradient, normalized, solved, spoiled, without_last
 
-SIZES = ["rows=3 columns=35", "rows=40 columns=129", "rows=600 columns=4096"]
+SIZES = ["rows=3 columns=35", "rows=40 columns=129", "rows=60 columns=4096"]
 FORWARD = ["mean not subtracted", "no scale", "no shift", "last row not written", "last row copied"]
 EXACT = ["biased variance", "no epsilon"]
 BACKWARD = [
@@ -50,3 +51,13 @@ def test_a_mistake_is_found(size, direction, kind, mistake):
 
 def test_a_biased_variance_of_few_columns_is_found_in_bf16():
     assert not solved("layer_norm rows=17 columns=64 forward bf16", kernel, "biased variance")[0].passed
+
+
+@pytest.mark.parametrize("mistake", [None, "dscale zero", "last row not written", "last row of the sums forgotten"])
+def test_a_sample_of_rows_and_columns_finds_mistakes(monkeypatch, mistake):
+    monkeypatch.setattr(parts, "FULL_CHECK_WORK", 0)
+    monkeypatch.setattr(rows, "SAMPLED_ELEMENTS", 0)
+    verdict, _ = solved("layer_norm rows=70 columns=999 backward f32", kernel, mistake)
+
+    assert verdict.passed == (mistake is None)
+    assert mistake or " parts" in verdict.how

@@ -2,9 +2,10 @@
 
 import pytest
 
+from deepbench.core import parts, rows
 from tests.ops.norm_kernels import gradient, normalized, solved, spoiled, without_last
 
-SIZES = ["rows=3 columns=35", "rows=40 columns=129", "rows=600 columns=4096"]
+SIZES = ["rows=3 columns=35", "rows=40 columns=129", "rows=60 columns=4096"]
 FORWARD = ["centered", "no scale", "one added to the scale", "last row not written", "last row copied"]
 EXACT = ["biased variance", "no epsilon"]
 BACKWARD = [
@@ -44,3 +45,13 @@ def test_a_correct_kernel_passes_with_room(size, kind, direction):
 )
 def test_a_mistake_is_found(size, direction, kind, mistake):
     assert not solved(f"rms_norm {size} {direction} {kind}", kernel, mistake)[0].passed
+
+
+@pytest.mark.parametrize("mistake", [None, "dscale zero", "last row not written", "last row of the sums forgotten"])
+def test_a_sample_of_rows_and_columns_finds_mistakes(monkeypatch, mistake):
+    monkeypatch.setattr(parts, "FULL_CHECK_WORK", 0)
+    monkeypatch.setattr(rows, "SAMPLED_ELEMENTS", 0)
+    verdict, _ = solved("rms_norm rows=70 columns=999 backward f32", kernel, mistake)
+
+    assert verdict.passed == (mistake is None)
+    assert mistake or " parts" in verdict.how

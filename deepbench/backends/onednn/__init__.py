@@ -1,4 +1,4 @@
-"""oneDNN through its C API: products, convolution, recurrent layers, normalization, softmax; a file each in this folder.
+"""oneDNN through its C API: products, convolution, recurrent layers, normalization, softmax; see the files here.
 
 PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
 names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl.

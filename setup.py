@@ -2,18 +2,24 @@
 
 from setuptools import Extension, setup
 
+# Loops for many threads, each in a library of its own.
+LOOPS = ("memory", "layers")
+
 setup(
     ext_modules=[
         # All are loaded with ctypes, so that no Python headers are needed.
         Extension(
             "deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True
         ),
-        Extension(
-            "deepbench.native._memory",
-            ["deepbench/native/memory.c"],
-            extra_compile_args=["-O3", "-fopenmp"],
-            extra_link_args=["-fopenmp"],
-            optional=True,
+        *(
+            Extension(
+                f"deepbench.native._{name}",
+                [f"deepbench/native/{name}.c"],
+                extra_compile_args=["-O3", "-fopenmp"],
+                extra_link_args=["-fopenmp"],
+                optional=True,
+            )
+            for name in LOOPS
         ),
         Extension(
             "deepbench.native._elementwise",

@@ -1,4 +1,4 @@
-"""DeepBench's own C loops: read, gather, copy and triad, on as many threads as the case says."""
+"""DeepBench's own C loops, on as many threads as the case says: memory, normalizations, softmax."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
+from deepbench.core.rows import EPSILON
 from deepbench.native import library
 from deepbench.ops.memory import REPEATABLE
 
@@ -19,24 +20,52 @@ class Loops(Backend):
     title = "C loops"
 
     def open(self) -> dict[str, Any]:
-        loops = library.compiled("memory")
+        loops = self._library("memory")
+        loops.deepbench_threads.restype = ctypes.c_int64
+        self.threads = int(loops.deepbench_threads())
+        return {"name": "deepbench's own loops", "version": None, "path": loops._name, "threading": "OpenMP"}
+
+    @kernel("memory", precisions=("f32",))
+    def memory(self, case: Case, arrays: Arrays) -> Kernel:
+        kind, n = case.problem.kind, case.problem.n
+        streams = {"read": ("a", "c"), "gather": ("a", "at", "c"), "copy": ("a", "c"), "triad": ("a", "b", "c")}[kind]
+        counts = [n // 2 if kind == "read" else n, *([case.problem.passes] if kind in REPEATABLE else [])]
+        return self._kernel(case, "memory", f"deepbench_{kind}", *(arrays[s] for s in streams), *counts)
+
+    @kernel("layer_norm", precisions=("f32", "bf16"))
+    def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        return self._rows(case, *(arrays[name] for name in ("x", "scale", "shift", "y")), after=(EPSILON,))
+
+    @kernel("rms_norm", precisions=("f32", "bf16"))
+    def rms_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        return self._rows(case, *(arrays[name] for name in ("x", "scale", "y")), after=(EPSILON,))
+
+    @kernel("softmax", precisions=("f32", "bf16"))
+    def softmax(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.core.operands import empty
+
+        return self._rows(case, arrays["x"], arrays["y"], empty((case.threads, case.problem.columns), "f32"))
+
+    def _rows(self, case: Case, *arrays: Any, after: tuple[float, ...] = ()) -> Kernel:
+        """A loop of `layers.c` over the rows of a matrix."""
+        p = case.problem
+        name = f"deepbench_{case.op}_{case.precision.data}"
+        return self._kernel(case, "layers", name, *arrays, p.rows, p.columns, *after)
+
+    def _kernel(self, case: Case, file: str, function: str, *arguments: Any) -> Kernel:
+        """A call of one function of one file in `native/`."""
+        if self.threads != case.threads:
+            raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
+        return Kernel(calls=(Call(self._library(file)[function], *arguments),))
+
+    def _library(self, name: str) -> ctypes.CDLL:
+        loops = library.compiled(name)
         if loops is None:
             raise Unavailable(
                 "the C loops are not built: there was no C compiler when DeepBench was installed",
                 "install gcc, then install DeepBench again",
             )
-        self.library = loops
-        loops.deepbench_threads.restype = ctypes.c_int64
-        return {"name": "deepbench's own loops", "version": None, "path": loops._name, "threading": "OpenMP"}
-
-    @kernel("memory", precisions=("f32",))
-    def memory(self, case: Case, arrays: Arrays) -> Kernel:
-        if self.library.deepbench_threads() != case.threads:
-            raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
-        kind, n = case.problem.kind, case.problem.n
-        streams = {"read": ("a", "c"), "gather": ("a", "at", "c"), "copy": ("a", "c"), "triad": ("a", "b", "c")}[kind]
-        counts = [n // 2 if kind == "read" else n, *([case.problem.passes] if kind in REPEATABLE else [])]
-        return Kernel(calls=(Call(self.library[f"deepbench_{kind}"], *(arrays[s] for s in streams), *counts),))
+        return loops
 
     @kernel("elementwise", precisions=("f32",))
     @kernel("reduction", precisions=("f32",))

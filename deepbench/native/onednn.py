@@ -30,7 +30,7 @@ STATUS = {
     9: "invalid shape",
     10: "invalid data type",
 }
-OUT_OF_MEMORY, UNIMPLEMENTED = 1, 3
+OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED = 1, 2, 3
 
 DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
 FORMAT_ANY = 1  # dnnl_format_tag_any
@@ -49,6 +49,9 @@ ELTWISE_OF_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
 POOLING = {"max": 0x1FF, "average": 0x2FF}  # dnnl_pooling_max, dnnl_pooling_avg_include_padding
 BINARY_ADD, BINARY_MULTIPLY = 0x1FFF0, 0x1FFF1  # dnnl_binary_add, dnnl_binary_mul
 REDUCTION = {"max": 0x2FFF2, "sum": 0x2FFF4, "mean": 0x2FFF6}  # dnnl_reduction_*
+SOFTMAX_ACCURATE = 0x30000  # dnnl_softmax_accurate
+# dnnl_normalization_flags_t; dnnl_rms_norm is not in version 3.2
+GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT, RMS_NORM = 0x1, 0x2, 0x4, 0x20
 LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
@@ -69,11 +72,14 @@ ARG_SRC_1 = 2  # the second operand of a binary operation
 ARG_DST = 17
 ARG_WEIGHTS, ARG_WEIGHTS_ITER = 33, 34
 ARG_BIAS = 41
+ARG_MEAN, ARG_VARIANCE = 49, 50
+ARG_SCALE, ARG_SHIFT = 51, 52
 ARG_WORKSPACE = 64
 ARG_DIFF_SRC, ARG_DIFF_SRC_ITER, ARG_DIFF_SRC_ITER_C = 129, 130, 131
 ARG_DIFF_DST = 145
 ARG_DIFF_WEIGHTS, ARG_DIFF_WEIGHTS_ITER = 161, 162
 ARG_DIFF_BIAS = 169
+ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 255, 256
 ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the number of the scaled argument
 ARG_POST_OP = 32768  # DNNL_ARG_ATTR_MULTIPLE_POST_OP(0), added to the number of an argument of the first post-op
 SEQUENTIAL, OPENMP = 1, 2

@@ -1,4 +1,4 @@
-"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul; one file each in this folder.
+"""oneDNN through its C API: products, convolution, recurrent layers, normalization, softmax; see the files here.
 
 PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
 names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl.
@@ -98,6 +98,30 @@ class OneDNNBackend(Backend):
         from deepbench.backends.onednn import pooling
 
         return pooling.prepare(self.dnn, case, arrays)
+
+    @kernel("layer_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import normalization
+
+        return normalization.layer_norm(self.dnn, case, arrays)
+
+    @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def rms_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import normalization
+
+        return normalization.rms_norm(self.dnn, case, arrays)
+
+    @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def batch_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import normalization
+
+        return normalization.batch_norm(self.dnn, case, arrays)
+
+    @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def softmax(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import softmax
+
+        return softmax.prepare(self.dnn, case, arrays)
 
 
 BACKEND = OneDNNBackend()

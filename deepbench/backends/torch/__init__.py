@@ -260,12 +260,18 @@ class Torch(Backend):
     @kernel("embedding_bag", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("optimizer", precisions=("f32", "bf16"))
     @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
-    def memory_bound(self, case: Case, arrays: Arrays) -> Kernel:
-        from deepbench.backends.torch import memory_bound
+    @kernel("layer_norm", precisions=("f32", "bf16", "f16"))
+    @kernel("layer_norm", precisions=("f32",), directions=("backward",))
+    @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def operator(self, case: Case, arrays: Arrays) -> Kernel:
+        """No gradient of layer normalization in 16 bits: PyTorch then adds those of scale and shift in 16 bits, too."""
+        from deepbench.backends.torch import memory_bound, normalization
 
         channels_last = case.settings.get("layout") == "nhwc"
         tensors = {n: self._channels_second(case, a) if channels_last else self._tensor(a) for n, a in arrays.items()}
-        prepare = getattr(memory_bound, case.op)
+        prepare = getattr(memory_bound, case.op, None) or getattr(normalization, case.op)
         function, outputs, name = prepare(self.torch, case, tensors)
         result: list[Any] = []
 

@@ -62,20 +62,12 @@ class Expected:
     """Absolute, without the rounding of storing the output."""
 
 
-class PartsOp(Op):
-    """An operation that lists its arrays (`tensors`) and can compute each of its parts (`expected`)."""
+class TensorsOp(Op):
+    """An operation that lists its arrays (`tensors`). The operands and their bytes follow."""
 
     @abstractmethod
     def tensors(self, case: Case) -> dict[str, Tensor]:
         """All arrays of this direction, inputs first. Those that `outputs` names are written."""
-
-    @abstractmethod
-    def parts(self, case: Case) -> int:
-        """How many parts the result has."""
-
-    @abstractmethod
-    def expected(self, case: Case, arrays: Arrays, parts: Array) -> Iterator[Expected]:
-        """What the parts with these numbers should be, for each output. Outputs without parts are computed whole."""
 
     def fill(self, case: Case, name: str, array: Array, stream: int) -> None:
         """Write the contents of an input: by default random numbers. `stream` differs between the inputs."""
@@ -100,6 +92,18 @@ class PartsOp(Op):
         self.reset(case, arrays)
         return arrays
 
+
+class PartsOp(TensorsOp):
+    """An operation that lists its arrays (`tensors`) and can compute each of its parts (`expected`)."""
+
+    @abstractmethod
+    def parts(self, case: Case) -> int:
+        """How many parts the result has."""
+
+    @abstractmethod
+    def expected(self, case: Case, arrays: Arrays, parts: Array) -> Iterator[Expected]:
+        """What the parts with these numbers should be, for each output. Outputs without parts are computed whole."""
+
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """All parts of all outputs."""
         import numpy as np
@@ -119,7 +123,7 @@ class PartsOp(Op):
             how = "every element" if e.want.size == total else f"{chosen.size} of {count} parts"
             yield Comparison(how, e.got.astype(np.float64), e.want, tolerance, e.want.size, total, e.output)
             if e.want.size < total:
-                yield _finite(arrays[e.output], e.output)
+                yield finite(arrays[e.output], e.output)
 
     def _sample(self, case: Case) -> Array:
         """The numbers of the parts to check, in ascending order."""
@@ -135,7 +139,7 @@ class PartsOp(Op):
         return np.unique([0, count - 1, *generator(stream=99).integers(0, count, sampled)])
 
 
-def _finite(array: Array, output: str) -> Comparison:
+def finite(array: Array, output: str) -> Comparison:
     """How many elements of each strip are not finite numbers: none should be."""
     import numpy as np
 

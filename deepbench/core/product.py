@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from deepbench.core.op import Comparison, Op
+from deepbench.core.op import Comparison, Op, find_op
 from deepbench.core.parts import TensorsOp, finite
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.traffic import product_bytes
@@ -93,8 +93,7 @@ class Product:
     @property
     def multiply_adds(self) -> int:
         """m·n·k."""
-        n, m = self.c.shape
-        return n * m * self.right.shape[1]
+        return int(self.c.size * self.right.shape[1])
 
     def wanted(self, j: Index, i: Index, unit: float) -> tuple[Array, Array]:
         """Rows `j` and columns `i` of C in float64, and their tolerance without the rounding of storing them."""
@@ -158,6 +157,13 @@ class ProductsOp(ProductOp, TensorsOp):
         if once <= capacity:
             return 0
         return max(once, product_bytes(self.flop(case) // 2, capacity, self.narrowest_bytes(case)))
+
+
+def products_of(case: Case, arrays: Arrays) -> list[Product]:
+    """The products of a case, for libraries that make a call for each."""
+    op = find_op(case.op)
+    assert isinstance(op, ProductsOp), "only libraries that serve products ask"
+    return op.products(case, arrays)
 
 
 def compare_products(products: Sequence[Product], roundoff: float, stored: str) -> Iterator[Comparison]:

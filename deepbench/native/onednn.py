@@ -32,12 +32,14 @@ STATUS = {
 }
 OUT_OF_MEMORY, UNIMPLEMENTED = 1, 3
 
-DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
+DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6, "s4": 11}  # dnnl_data_type_t
+FPMATH = {"f32": 0, "bf16": 1, "f16": 2}  # dnnl_fpmath_mode_t: the type to which weights are dequantized; 0 is strict
 FORMAT_ANY = 1  # dnnl_format_tag_any
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128  # dnnl_prop_kind_t
 CONVOLUTION_AUTO = 3  # dnnl_convolution_auto: the library chooses direct or Winograd
 ALGORITHM = {1: "direct", 2: "Winograd"}  # dnnl_convolution_direct, dnnl_convolution_winograd
 ELTWISE_RELU = 0x20  # dnnl_eltwise_relu
+ACTIVATION = {"relu": 0x20, "silu": 0x2C, "gelu": 0x31}  # dnnl_eltwise_relu, dnnl_eltwise_swish, dnnl_eltwise_gelu_erf
 LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
@@ -162,8 +164,16 @@ class OneDNN:
 
     def sum_post_op(self) -> Handle:
         """An attribute that adds the result to the destination: beta = 1."""
+        return self._post_op("sum", ctypes.c_float(1.0), 0, 0)
+
+    def eltwise_post_op(self, algorithm: int) -> Handle:
+        """An attribute that applies a function to each element of the result; SiLU is swish with alpha = 1."""
+        alpha = 1.0 if algorithm == ACTIVATION["silu"] else 0.0
+        return self._post_op("eltwise", algorithm, ctypes.c_float(alpha), ctypes.c_float(0.0))
+
+    def _post_op(self, kind: str, *arguments: Any) -> Handle:
         operations = self.create("dnnl_post_ops_create")
-        self.call("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
+        self.call(f"dnnl_post_ops_append_{kind}", operations, *arguments)
         attribute = self.create("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_post_ops", attribute, operations)
         return attribute
@@ -244,7 +254,13 @@ class Conversions:
 
     def add(self, argument: int, name: str, view: Any, output: bool = False, attribute: Any = None) -> None:
         """Add an argument of the primitive. `view` is its array with the axes in the library's order."""
-        plain, chosen = self.dnn.desc_of(view), self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
+        self.add_as(argument, name, self.dnn.desc_of(view), view, output, attribute)
+
+    def add_as(
+        self, argument: int, name: str, plain: Handle, view: Any, output: bool = False, attribute: Any = None
+    ) -> None:
+        """The same for an array whose descriptor does not follow from its shape and type."""
+        chosen = self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
         memory = self.dnn.memory(plain, view)
         self.keep.append(view)
         if not self.dnn.library.dnnl_memory_desc_equal(plain, chosen):

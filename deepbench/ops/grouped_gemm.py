@@ -104,7 +104,7 @@ class GroupedGemmOp(ProductsOp):
         """The weights of experts without rows are not read."""
         p = case.problem
         idle = p.groups - self._busy(p)
-        return self.operand_bytes(case) - idle * p.m * p.k * BITS[case.precision.weights] // 8
+        return int(self.operand_bytes(case) - idle * p.m * p.k * BITS[case.precision.weights] // 8)
 
     def facts(self, case: Case) -> dict[str, Any]:
         """How many experts have rows, and the most that one has."""

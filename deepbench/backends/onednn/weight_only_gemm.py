@@ -34,7 +34,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             raise Unsupported("oneDNN takes weights of 4 bits only with even m and k") from None
         raise
     if dnn.facts(primitive_desc)["implementation"].startswith("ref"):
-        raise Unsupported(f"this build of oneDNN has no fast {kind} kernel with weights of {p.bits} bits for this shape")
+        raise Unsupported(f"this build of oneDNN has only slow reference code for {kind} with weights of {p.bits} bits")
     conversions = c.Conversions(dnn, primitive_desc)
     conversions.add(c.ARG_SRC, "b", arrays["b"])
     conversions.add_as(c.ARG_WEIGHTS, "a", plain, arrays["a"])

@@ -10,7 +10,6 @@ from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
-from deepbench.core.operands import full
 from deepbench.native import library
 from deepbench.ops.memory import REPEATABLE
 
@@ -41,6 +40,8 @@ class Loops(Backend):
     @kernel("weight_only_gemm", precisions=("f32", "bf16"))
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """Made for few columns, where reading the weights takes longest: each weight is read once."""
+        from deepbench.core.operands import full
+
         self._refuse_other_threads(case)
         weight_only = library.compiled("weight_only")
         if weight_only is None:

@@ -47,10 +47,10 @@ class Loops(Backend):
         if weight_only is None:
             raise Unsupported("the C loop is not built: install gcc, then install DeepBench again")
         p, is_bf16 = case.problem, int(case.precision.name == "bf16")
-        unpacked = full((p.n, p.k), "f32", 0.0)
+        wide = full((p.n, p.k), "f32", 0.0), full((p.m, p.k // p.group), "f32", 0.0)
         operands = (arrays[name] for name in ("a", "scales", "b", "c"))
         function = weight_only.deepbench_weight_only_gemm
-        return Kernel(calls=(Call(function, *operands, unpacked, p.m, p.n, p.k, p.group, p.bits, is_bf16),))
+        return Kernel(calls=(Call(function, *operands, *wide, p.m, p.n, p.k, p.group, p.bits, is_bf16),))
 
     def _refuse_other_threads(self, case: Case) -> None:
         if self.library.deepbench_threads() != case.threads:

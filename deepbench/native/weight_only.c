@@ -8,16 +8,20 @@
 #include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
+#define WIDEST __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
 #else
 #define WIDEST
 #endif
 
-/* Weights that are widened together: a part of a group. Even, so that it starts with the lower half of a byte. */
+/* Weights that are widened together: a part of a group. Even, so that it starts with the lower half of a byte unless
+ * the group is odd. */
 #define PART 256
 
 /* Columns whose sums are kept while one row of weights is read; more columns read the row again. */
-#define COLUMNS 64
+#define COLUMNS 16
+
+/* Sums of each column, because each vector waits for the one before it in its own sum. */
+#define LANES 64
 
 static float from_bf16(uint16_t value)
 {
@@ -35,43 +39,59 @@ static uint16_t to_bf16(float value)
     return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-WIDEST static void widen_8(const int8_t *restrict a, float *restrict wide, int64_t n)
+/* Widen `n` integers and scale them. With 4 bits, `first` is 1 if the part begins in the upper half of a byte. Bytes come
+ * before floats, because compilers shuffle bytes well. */
+static inline __attribute__((always_inline)) void widen(
+    const uint8_t *restrict a, float *restrict wide, int64_t n, int64_t bits, int64_t first, float scale)
 {
-    for (int64_t i = 0; i < n; i++)
-        wide[i] = a[i];
-}
-
-/* `first` is 1 if the part begins in the upper half of a byte. */
-WIDEST static void widen_4(const uint8_t *restrict a, float *restrict wide, int64_t n, int64_t first)
-{
-    int64_t i = 0;
-    if (first && n > 0)
-        wide[i++] = (int8_t)*a++ >> 4;
-    const int64_t pairs = (n - i) / 2;
-    for (int64_t j = 0; j < pairs; j++) {
-        wide[i + 2 * j] = (int8_t)(uint8_t)(a[j] << 4) >> 4;
-        wide[i + 2 * j + 1] = (int8_t)a[j] >> 4;
+    int8_t bytes[PART + 2];
+    const int8_t *integers = (const int8_t *)a;
+    if (bits == 4) {
+        for (int64_t j = 0; j < (n + first + 1) / 2; j++) {
+            bytes[2 * j] = (int8_t)((a[j] & 15) ^ 8) - 8;
+            bytes[2 * j + 1] = (int8_t)((a[j] >> 4) ^ 8) - 8;
+        }
+        integers = bytes + first;
     }
-    i += 2 * pairs;
-    if (i < n)
-        wide[i] = (int8_t)(uint8_t)(a[pairs] << 4) >> 4;
-}
-
-WIDEST static float dot(const float *restrict a, const float *restrict b, int64_t n)
-{
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
-    return sum;
+        wide[i] = scale * integers[i];
 }
 
-/* c (n, m) = b (n, k) times the transpose of the weights (m, k). `wide_b` has room for b in f32, if b is bf16. */
-int64_t deepbench_weight_only_gemm(const void *a, const void *scales, const void *b, void *c, float *wide_b, int64_t m,
-    int64_t n, int64_t k, int64_t group, int64_t bits, int64_t is_bf16)
+/* One row of weights times `count` columns of k numbers each. `scales` has a number for each group. */
+WIDEST static void row_times_columns(const uint8_t *restrict weights, const float *restrict scales,
+    const float *restrict columns, float *restrict result, int64_t count, int64_t k, int64_t group, int64_t bits)
+{
+    float sums[COLUMNS][LANES] = {{0}}, wide[PART];
+    for (int64_t start = 0; start < k; start += group) {
+        for (int64_t part = start; part < start + group; part += PART) {
+            const int64_t length = start + group - part < PART ? start + group - part : PART;
+            widen(weights + part * bits / 8, wide, length, bits, bits == 4 ? part % 2 : 0, scales[start / group]);
+            for (int64_t j = 0; j < count; j++) {
+                const float *column = columns + j * k + part;
+                int64_t i = 0;
+                for (; i + LANES <= length; i += LANES)
+                    for (int l = 0; l < LANES; l++)
+                        sums[j][l] += wide[i + l] * column[i + l];
+                for (; i < length; i++)
+                    sums[j][0] += wide[i] * column[i];
+            }
+        }
+    }
+    for (int64_t j = 0; j < count; j++) {
+        float sum = 0;
+        for (int l = 0; l < LANES; l++)
+            sum += sums[j][l];
+        result[j] = sum;
+    }
+}
+
+/* c (n, m) = b (n, k) times the transpose of the weights (m, k). `wide_b` has room for b in f32, if b is bf16, and `wide_scales`
+ * for the scales in f32, by rows. */
+int64_t deepbench_weight_only_gemm(const void *a, const void *scales, const void *b, void *c, float *wide_b,
+    float *wide_scales, int64_t m, int64_t n, int64_t k, int64_t group, int64_t bits, int64_t is_bf16)
 {
     const float *columns = is_bf16 ? wide_b : b;
-    const int64_t row_bytes = k * bits / 8;
+    const int64_t row_bytes = k * bits / 8, groups = k / group;
 #pragma omp parallel
     {
         if (is_bf16) {
@@ -82,29 +102,19 @@ int64_t deepbench_weight_only_gemm(const void *a, const void *scales, const void
 #pragma omp for
         for (int64_t row = 0; row < m; row++) {
             const uint8_t *weights = (const uint8_t *)a + row * row_bytes;
+            float *row_scales = wide_scales + row * groups, results[COLUMNS];
+            for (int64_t i = 0; i < groups; i++)
+                row_scales[i] = is_bf16 ? from_bf16(((const uint16_t *)scales)[i * m + row])
+                                        : ((const float *)scales)[i * m + row];
             for (int64_t first = 0; first < n; first += COLUMNS) {
                 const int64_t count = n - first < COLUMNS ? n - first : COLUMNS;
-                float sums[COLUMNS] = {0}, wide[PART];
-                for (int64_t start = 0; start < k; start += group) {
-                    const int64_t at = start / group * m + row;
-                    const float scale
-                        = is_bf16 ? from_bf16(((const uint16_t *)scales)[at]) : ((const float *)scales)[at];
-                    for (int64_t part = start; part < start + group; part += PART) {
-                        const int64_t length = start + group - part < PART ? start + group - part : PART;
-                        if (bits == 8)
-                            widen_8((const int8_t *)weights + part, wide, length);
-                        else
-                            widen_4(weights + part / 2, wide, length, part % 2);
-                        for (int64_t j = 0; j < count; j++)
-                            sums[j] += scale * dot(wide, columns + (first + j) * k + part, length);
-                    }
-                }
+                row_times_columns(weights, row_scales, columns + first * k, results, count, k, group, bits);
                 for (int64_t j = 0; j < count; j++) {
                     const int64_t to = (first + j) * m + row;
                     if (is_bf16)
-                        ((uint16_t *)c)[to] = to_bf16(sums[j]);
+                        ((uint16_t *)c)[to] = to_bf16(results[j]);
                     else
-                        ((float *)c)[to] = sums[j];
+                        ((float *)c)[to] = results[j];
                 }
             }
         }

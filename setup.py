@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 # Loops for many threads, each in a library of its own.
-LOOPS = ("memory", "layers")
+LOOPS = ("memory", "layers", "elementwise", "weight_only")
 
 setup(
     ext_modules=[
@@ -20,13 +20,6 @@ setup(
                 optional=True,
             )
             for name in LOOPS
-        ),
-        Extension(
-            "deepbench.native._elementwise",
-            ["deepbench/native/elementwise.c"],
-            extra_compile_args=["-O3", "-fopenmp"],
-            extra_link_args=["-fopenmp"],
-            optional=True,
         ),
     ]
 )

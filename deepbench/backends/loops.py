@@ -1,4 +1,4 @@
-"""DeepBench's own C loops, on as many threads as the case says: memory, normalizations, softmax."""
+"""DeepBench's own C loops, on as many threads as the case says: the yardstick of operations that the memory limits."""
 
 from __future__ import annotations
 
@@ -76,6 +76,17 @@ class Loops(Backend):
         from deepbench.native import elementwise
 
         return elementwise.prepare(case, arrays)
+
+    @kernel("weight_only_gemm", precisions=("f32", "bf16"))
+    def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """Made for few columns, where reading the weights takes longest: each weight is read once."""
+        from deepbench.core.operands import full
+
+        p, is_bf16 = case.problem, int(case.precision.name == "bf16")
+        wide = full((p.n, p.k), "f32", 0.0), full((p.m, p.k // p.group), "f32", 0.0)
+        operands = (arrays[name] for name in ("a", "scales", "b", "c"))
+        sizes = (p.m, p.n, p.k, p.group, p.bits, is_bf16)
+        return self._kernel(case, "weight_only", "deepbench_weight_only_gemm", *operands, *wide, *sizes)
 
 
 BACKEND = Loops()

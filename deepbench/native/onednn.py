@@ -32,7 +32,8 @@ STATUS = {
 }
 OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED = 1, 2, 3
 
-DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
+DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6, "s4": 11}  # dnnl_data_type_t
+FPMATH = {"f32": 0, "bf16": 1, "f16": 2}  # dnnl_fpmath_mode_t: the type to which weights are dequantized; 0 is strict
 FORMAT_ANY = 1  # dnnl_format_tag_any
 # dnnl_aBcd16b, dnnl_aBcde16b: images with channels in blocks of 16, by the number of axes
 FORMAT_BLOCKS_OF_16 = {4: 78, 5: 121}
@@ -183,6 +184,11 @@ class OneDNN:
         """An attribute that adds the result to the destination: beta = 1."""
         return self.attribute("sum", ctypes.c_float(1.0), 0, 0)
 
+    def eltwise_post_op(self, kind: str) -> Handle:
+        """An attribute that applies a function of `ELTWISE` to each element of the result."""
+        alpha = 1.0 if kind == "silu" else 0.0  # SiLU is swish with alpha = 1
+        return self.attribute("eltwise", ELTWISE[kind], ctypes.c_float(alpha), ctypes.c_float(0.0))
+
     def attribute(self, post_op: str, *arguments: Any) -> Handle:
         """An attribute with one post-operation: `post_op` is what follows `dnnl_post_ops_append_`."""
         operations = self.create("dnnl_post_ops_create")
@@ -267,7 +273,13 @@ class Conversions:
 
     def add(self, argument: int, name: str, view: Any, output: bool = False, attribute: Any = None) -> None:
         """Add an argument of the primitive. `view` is its array with the axes in the library's order."""
-        plain, chosen = self.dnn.desc_of(view), self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
+        self.add_as(argument, name, self.dnn.desc_of(view), view, output, attribute)
+
+    def add_as(
+        self, argument: int, name: str, plain: Handle, view: Any, output: bool = False, attribute: Any = None
+    ) -> None:
+        """The same for an array whose descriptor does not follow from its shape and type."""
+        chosen = self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
         memory = self.dnn.memory(plain, view)
         self.keep.append(view)
         if not self.dnn.library.dnnl_memory_desc_equal(plain, chosen):

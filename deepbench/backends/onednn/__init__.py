@@ -60,6 +60,30 @@ class OneDNNBackend(Backend):
 
         return gemm.prepare(self.dnn, case, arrays)
 
+    @kernel("batched_gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare_batched(self.dnn, case, arrays)
+
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare_grouped(self.dnn, case, arrays)
+
+    @kernel("linear", precisions=("f32", "bf16", "f16"))
+    def linear(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare_linear(self.dnn, case, arrays)
+
+    @kernel("weight_only_gemm", precisions=("f32", "bf16", "f16"))
+    def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import weight_only_gemm
+
+        return weight_only_gemm.prepare(self.dnn, case, arrays)
+
     @kernel("conv", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_data", "backward_weights"))
     @kernel("conv", precisions=("i8u8",))
     def conv(self, case: Case, arrays: Arrays) -> Kernel:

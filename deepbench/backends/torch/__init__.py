@@ -284,6 +284,33 @@ class Torch(Backend):
             notes["sums"] = "16 bits over steps"
         return self._returning(run, result, dict(enumerate(outputs)), notes)
 
+    @kernel("batched_gemm", precisions=("f32", "bf16", "f16"))
+    def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.batched(self.torch, self._tensors(arrays), case)
+
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"))
+    def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.grouped(self.torch, self._tensors(arrays), case)
+
+    @kernel("linear", precisions=("f32", "bf16", "f16"))
+    def linear(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.linear(self.torch, self._tensors(arrays), case)
+
+    @kernel("weight_only_gemm", precisions=("f32", "bf16", "f16"))
+    def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.weight_only(self.torch, self._tensors(arrays), arrays, case)
+
+    def _tensors(self, arrays: Arrays) -> dict[str, Any]:
+        return {name: self._tensor(array) for name, array in arrays.items()}
+
     def _tensor(self, array: Any) -> Any:
         return tensor(self.torch, array)
 

@@ -1,16 +1,23 @@
-"""Builds two small C libraries, if a C compiler is there. pyproject.toml has no such optional parts."""
+"""Builds small C libraries, if a C compiler is there. pyproject.toml has no such optional parts."""
 
 from setuptools import Extension, setup
 
 setup(
     ext_modules=[
-        # Both are loaded with ctypes, so that no Python headers are needed.
+        # All are loaded with ctypes, so that no Python headers are needed.
         Extension(
             "deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True
         ),
         Extension(
             "deepbench.native._memory",
             ["deepbench/native/memory.c"],
+            extra_compile_args=["-O3", "-fopenmp"],
+            extra_link_args=["-fopenmp"],
+            optional=True,
+        ),
+        Extension(
+            "deepbench.native._attention",
+            ["deepbench/native/attention.c"],
             extra_compile_args=["-O3", "-fopenmp"],
             extra_link_args=["-fopenmp"],
             optional=True,

@@ -1,4 +1,4 @@
-"""DeepBench's own C loops: read, gather, copy and triad, on as many threads as the case says."""
+"""DeepBench's own C loops, on as many threads as the case says: read, gather, copy, triad, and attention with a cache."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
 from deepbench.ops.memory import REPEATABLE
+
+# With more queries, attention is limited by arithmetic, for which libraries have better kernels.
+MOST_QUERIES = 64
 
 
 class Loops(Backend):
@@ -37,6 +40,19 @@ class Loops(Backend):
         streams = {"read": ("a", "c"), "gather": ("a", "at", "c"), "copy": ("a", "c"), "triad": ("a", "b", "c")}[kind]
         counts = [n // 2 if kind == "read" else n, *([case.problem.passes] if kind in REPEATABLE else [])]
         return Kernel(calls=(Call(self.library[f"deepbench_{kind}"], *(arrays[s] for s in streams), *counts),))
+
+    @kernel("attention", precisions=("f32", "bf16"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        """Reads each key and value once, so it is limited by the memory's bandwidth if there are few queries."""
+        from deepbench.native import attention
+
+        if case.settings["algorithm"] != "default":
+            raise Unsupported("the C loop has one algorithm; choose algorithm=default")
+        if case.problem.queries > MOST_QUERIES:
+            raise Unsupported(f"the C loop is for a cache and few queries; choose at most {MOST_QUERIES}")
+        call, scratch = attention.decode(case, arrays)
+        notes = {"implementation": "own loop", "workspace_bytes": scratch.nbytes}
+        return Kernel(calls=(call,), keep=(arrays, scratch), notes=notes)
 
 
 BACKEND = Loops()

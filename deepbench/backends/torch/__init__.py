@@ -253,6 +253,12 @@ class Torch(Backend):
         notes = {"implementation": "addmm of CSR"}
         return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
 
+    @kernel("attention", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import attention
+
+        return attention.prepare(self.torch, case, arrays)
+
     def _tensor(self, array: Any) -> Any:
         return tensor(self.torch, array)
 

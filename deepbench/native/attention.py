@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
@@ -16,6 +18,48 @@ if TYPE_CHECKING:
 
 # As in `attention.c`.
 TILE = 64
+
+# Attention that is composed of products computes the scores of some queries and heads at a time, so that they stay in
+# the caches, and so that no scores are computed that a causal mask hides from all queries.
+BLOCK_QUERIES = 256
+BLOCK_SCORES = 2**21
+
+
+@dataclass(frozen=True)
+class Block:
+    """Scores that are computed together: of all heads of some key-value heads, some queries, and the keys they see."""
+
+    sequence: int
+    pair: int
+    """The first key-value head, counted over all sequences."""
+    pairs: int
+    queries: range
+    keys: range
+    shift: int
+    """Query i of the block sees the keys of the block up to i + shift, if the mask is causal."""
+    is_masked: bool
+    """Whether a query does not see some of the keys."""
+
+
+def blocks(problem: Any) -> Iterator[Block]:
+    """Blocks that cover all visible pairs of queries and keys."""
+    p = problem
+    equal = len(set(p.key_counts)) == 1
+    for sequence, keys in enumerate(p.key_counts[:1] if equal else p.key_counts):
+        count = p.query_count(keys)
+        step = count if p.group * count <= 2 * BLOCK_QUERIES else BLOCK_QUERIES
+        for start in range(0, count, step):
+            queries = range(start, min(start + step, count))
+            ends = [p.visible(query, keys) for query in (queries[0], queries[-1])]
+            visible = range(ends[0][0], ends[1][1])
+            heads = p.batch * p.kv_heads if equal else p.kv_heads
+            together = max(1, min(heads, BLOCK_SCORES // (p.group * len(queries) * len(visible))))
+            shift = keys - count + start - visible.start
+            for pair in range(0, heads, together):
+                yield Block(
+                    sequence, sequence * p.kv_heads + pair, min(together, heads - pair), queries, visible, shift,
+                    is_masked=ends[0] != ends[1],
+                )  # fmt: skip
 
 
 def _integers(names: str) -> tuple[tuple[str, Any], ...]:
@@ -83,3 +127,40 @@ def decode(case: Case, arrays: Arrays) -> tuple[Call, Any]:
         queries_are_keys=p.queries == p.keys, parts=parts, scale=p.scale,
     )  # fmt: skip
     return Call(loops[f"deepbench_attention_decode_{case.precision.name}"], description), scratch
+
+
+def softmax(case: Case, block: Block, rows: int, scores: int, lse: int | None = None) -> Call:
+    """Softmax of `rows` rows of scores of a block, in place; exponentials of scores less `lse` if that is given."""
+    p = case.problem
+    description = Softmax(
+        scores=scores, lse=lse, rows=rows, queries=len(block.queries), columns=len(block.keys), shift=block.shift,
+        window=p.window, is_causal=block.is_masked, scale=p.scale,
+    )  # fmt: skip
+    return Call(compiled().deepbench_attention_softmax, description)
+
+
+def gradient(case: Case, block: Block, rows: int, weights: int, ds: int, dy: int, y: int) -> Call:
+    """ds = scale · weights · (ds - sum of dy · y), for `rows` rows of a block."""
+    p = case.problem
+    description = Gradient(
+        weights=weights, ds=ds, dy=dy, y=y, rows=rows, columns=len(block.keys), width=p.width, scale=p.scale
+    )
+    return Call(compiled().deepbench_attention_gradient, description)
+
+
+def collected(case: Case, arrays: Arrays) -> tuple[list[Call], dict[str, Array]]:
+    """The calls that copy the pages of k and v in order, and the arrays (batch, kv_heads, keys, size) they copy to."""
+    p, calls, together = case.problem, [], dict[str, Any]()
+    table = arrays["page_table"]
+    for name in "kv":
+        cache = arrays[name]
+        width = cache.shape[-1]
+        together[name] = empty((p.batch, p.kv_heads, table.shape[1] * p.page, width), case.precision.data)
+        page_bytes = p.page * width * cache.itemsize
+        calls.append(
+            Call(
+                compiled().deepbench_attention_collect, cache, together[name], table, p.batch, p.kv_heads,
+                table.shape[1], page_bytes,
+            )  # fmt: skip
+        )
+    return calls, together

@@ -221,6 +221,14 @@ class AttentionOp(PartsOp):
             _forward(case.problem, arrays)
         return arrays
 
+    def reset(self, case: Case, arrays: Arrays) -> None:
+        """Poison, and zeros in the rows of padding, which a kernel need not write."""
+        super().reset(case, arrays)
+        p = case.problem
+        for name in set(self.outputs) & arrays.keys():
+            for rows, keys in zip(arrays[name], p.key_counts, strict=True):
+                rows[:, p.query_count(keys) if name in ("y", "dq") else keys :] = 0
+
     def parts(self, case: Case) -> int:
         """Queries of all heads."""
         return int(case.problem.batch * case.problem.heads * case.problem.queries)

@@ -63,13 +63,6 @@ class OpenBLAS(Backend):
         call = gemm_call(self._function(FORTRAN_SPELLINGS, routine), case.problem, case.settings, arrays)
         return Kernel(calls=(call,), notes={"implementation": routine})
 
-    @kernel("attention", precisions=("f32",), directions=("forward", "backward"))
-    def attention(self, case: Case, arrays: Arrays) -> Kernel:
-        """Batched SGEMM and our own softmax; OpenBLAS has no attention."""
-        from deepbench.native import blas_attention
-
-        return blas_attention.prepare(self._function(SPELLINGS, "cblas_sgemm_batch"), case, arrays)
-
     def _function(self, spellings: tuple[str, ...], routine: str) -> Any:
         function = library.first_symbol(self.library, [spelling.format(routine) for spelling in spellings])
         if function is None:

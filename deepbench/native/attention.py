@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
@@ -96,8 +99,15 @@ class Decode(ctypes.Structure):
     )
 
 
+@cache
 def compiled() -> ctypes.CDLL:
-    """The compiled code; `Unsupported` if it was not built."""
+    """The compiled code; `Unsupported` if it was not built.
+
+    It is not linked to an OpenMP runtime, but uses the one that the library of matrix products has loaded: the threads
+    of two runtimes would wait for each other on the same cores.
+    """
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(library.openmp_runtime() or "libgomp.so.1", mode=os.RTLD_GLOBAL)
     loops = library.compiled("attention")
     if loops is None:
         raise Unsupported("the C loops for attention are not built: install gcc, then install DeepBench again")

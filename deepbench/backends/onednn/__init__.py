@@ -81,5 +81,12 @@ class OneDNNBackend(Backend):
 
         return sparse_gemm.prepare(self.dnn, case, arrays)
 
+    @kernel("attention", precisions=("f32", "bf16", "f16"))
+    @kernel("attention", precisions=("f32", "bf16"), directions=("backward",))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import attention
+
+        return attention.prepare(self.dnn, case, arrays)
+
 
 BACKEND = OneDNNBackend()

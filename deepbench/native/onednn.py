@@ -122,6 +122,12 @@ class OneDNN:
         self.call(name, ctypes.byref(handle), *arguments)
         return handle
 
+    def create_last(self, name: str, *arguments: Any) -> Handle:
+        """The same for a function that returns the handle through its last argument."""
+        handle = Handle()
+        self.call(name, *arguments, ctypes.byref(handle))
+        return handle
+
     def threads(self) -> int | None:
         """Threads of a build with OpenMP or without threads; other builds do not report them."""
         runtime = self.library.dnnl_version().contents.cpu_runtime

@@ -8,6 +8,7 @@ post-operations; softmax; matmul with v. The backward pass has five products and
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
@@ -35,7 +36,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     most = max(block.pairs * p.group * len(block.queries) * len(block.keys) for block in blocks)
     names = {"s": "f32", "weights": case.precision.data}
     if case.direction == "backward":
-        names |= {"dw": "f32", "ds": case.precision.data}
+        names |= dict.fromkeys(("dw", "ds"), case.precision.data)  # the backward softmax takes one type only
     scratch = {name: empty((most,), kind) for name, kind in names.items()}
     composed = _Composed(dnn, case, {**arrays, **scratch})
     calls: list[Call] = []
@@ -79,11 +80,11 @@ class _Composed:
             dk, dv = (keys(name, self.sums[name]) for name in ("dk", "dv"))
             dw, ds = (self.arrays[name][: s.size].reshape(s.shape) for name in ("dw", "ds"))
             calls += self._weights(block, q, k, s, weights)
-            calls += self._product(weights.swapaxes(1, 2), dy, dv, add=True)
-            calls += self._product(dy, v.swapaxes(1, 2), dw)
+            calls += self._product(weights.swapaxes(-1, -2), dy, dv, add=True)
+            calls += self._product(dy, v.swapaxes(-1, -2), dw)
             calls += self._softmax_gradient(weights, dw, ds)
             calls += self._product(ds, k, dq, scale=self.case.problem.scale)
-            calls += self._product(ds.swapaxes(1, 2), q, dk, scale=self.case.problem.scale, add=True)
+            calls += self._product(ds.swapaxes(-1, -2), q, dk, scale=self.case.problem.scale, add=True)
         return calls
 
     def reorder(self, source: Array, target: Array) -> tuple[Call, ...]:
@@ -93,50 +94,54 @@ class _Composed:
         return self.dnn.conversion(descriptors[0], memories[0], descriptors[1], memories[1], None)
 
     def _matrices(self, block: Block) -> Any:
-        """For each set of matrices with equal distances: rows of queries and of keys, scores and weights.
+        """For each product of matrices: rows of queries and of keys by array, scores, and weights.
 
-        If a block has all queries, those of a group follow each other and are the rows of one matrix. Otherwise the
-        heads of a group take turns.
+        oneDNN 3.2 has fast kernels for a batch of matrices only if nothing lies between them and no mask is shared.
+        Otherwise the matrices take turns. If a block has all queries, those of a group are the rows of one matrix.
         """
         p = self.case.problem
         is_whole = len(block.queries) == p.queries
-        rows = slice(block.queries.start, block.queries.stop)
-        columns = slice(block.keys.start, block.keys.stop)
-        pairs = slice(block.pair, block.pair + block.pairs)
+        rows, columns = (slice(r.start, r.stop) for r in (block.queries, block.keys))
+        pairs = range(block.pair, block.pair + block.pairs)
+        if is_whole and len(block.keys) == p.keys and not block.is_masked:
+            chosen: list[tuple[Any, Any]] = [(slice(pairs.start, pairs.stop), slice(None))]
+        else:
+            chosen = [(pair, head) for pair in pairs for head in ([slice(None)] if is_whole else range(p.group))]
 
-        def keys(name: str, array: Array | None = None) -> Array:
-            array = self.arrays[name] if array is None else array
-            return array.reshape(-1, p.keys, array.shape[-1])[pairs, columns]
+        for pair, head in chosen:
 
-        for head in range(1 if is_whole else p.group):
+            def keys(name: str, array: Array | None = None, pair: Any = pair) -> Array:
+                array = self.arrays[name] if array is None else array
+                return array.reshape(-1, p.keys, array.shape[-1])[pair, columns]
 
-            def queries(name: str, head: int = head) -> Array:
+            def queries(name: str, pair: Any = pair, head: Any = head) -> Array:
                 array = self.arrays[name]
                 if is_whole:
-                    return array.reshape(p.batch * p.kv_heads, -1, array.shape[-1])[pairs]
-                return array.reshape(-1, p.group, p.queries, array.shape[-1])[pairs, head, rows]
+                    return array.reshape(p.batch * p.kv_heads, -1, array.shape[-1])[pair]
+                return array.reshape(-1, p.group, p.queries, array.shape[-1])[pair, head, rows]
 
-            shape = (block.pairs, (p.group if is_whole else 1) * len(block.queries), len(block.keys))
-            count = shape[0] * shape[1] * shape[2]
+            shape = (*queries("q").shape[:-1], len(block.keys))
+            count = math.prod(shape)
             yield queries, keys, *(self.arrays[name][:count].reshape(shape) for name in ("s", "weights"))
 
     def _weights(self, block: Block, q: Array, k: Array, s: Array, weights: Array) -> list[Call]:
         """Scores and their softmax."""
-        mask = self._mask(block, s.shape[1]) if block.is_masked else None
-        calls = self._product(q, k.swapaxes(1, 2), s, scale=self.case.problem.scale, mask=mask)
+        mask = self._mask(block, s.shape[0]) if block.is_masked else None
+        calls = self._product(q, k.swapaxes(-1, -2), s, scale=self.case.problem.scale, mask=mask)
         source, target = self.dnn.desc_of(s), self.dnn.desc_of(weights)
-        arguments = (c.FORWARD_INFERENCE, c.SOFTMAX_ACCURATE, source, target, 2, None)
+        arguments = (c.FORWARD_INFERENCE, c.SOFTMAX_ACCURATE, source, target, s.ndim - 1, None)
         primitive_desc = self.dnn.create("dnnl_softmax_forward_primitive_desc_create", self.dnn.engine, *arguments)
         return calls + self._execution(primitive_desc, {c.ARG_SRC: s, c.ARG_DST: weights})
 
     def _softmax_gradient(self, weights: Array, dw: Array, ds: Array) -> list[Call]:
+        axis = ds.ndim - 1
         kinds = [self.dnn.desc_of(array) for array in (ds, dw, weights)]
         hint = self.dnn.create(
             "dnnl_softmax_forward_primitive_desc_create", self.dnn.engine, c.FORWARD_TRAINING, c.SOFTMAX_ACCURATE,
-            kinds[2], kinds[2], 2, None,
+            kinds[2], kinds[2], axis, None,
         )  # fmt: skip
         primitive_desc = self.dnn.create(
-            "dnnl_softmax_backward_primitive_desc_create", self.dnn.engine, c.SOFTMAX_ACCURATE, *kinds, 2, hint, None
+            "dnnl_softmax_backward_primitive_desc_create", self.dnn.engine, c.SOFTMAX_ACCURATE, *kinds, axis, hint, None
         )
         arguments = {c.ARG_DST: weights, c.ARG_DIFF_DST: dw, c.ARG_DIFF_SRC: ds}
         return self._execution(primitive_desc, arguments)
@@ -189,7 +194,7 @@ class _Composed:
         if place not in self.masks:
             last = (np.arange(rows) % len(block.queries) + block.shift)[:, None]
             columns = np.arange(len(block.keys))
-            mask = empty((1, rows, columns.size), "f32")
-            mask[0] = np.where((columns <= last) & (columns > last - (p.window or p.keys)), 0, -np.inf)
+            mask = empty((rows, columns.size), "f32")
+            mask[...] = np.where((columns <= last) & (columns > last - (p.window or p.keys)), 0, -np.inf)
             self.masks[place] = mask
         return self.masks[place]

@@ -1,4 +1,4 @@
-"""DeepBench's own C loops, on as many threads as the case says: read, gather, copy, triad, and attention with a cache."""
+"""DeepBench's own C loops, on as many threads as the case says: read, gather, copy, triad; attention with a cache."""
 
 from __future__ import annotations
 

@@ -169,8 +169,14 @@ def collected(case: Case, arrays: Arrays) -> tuple[list[Call], dict[str, Array]]
         page_bytes = p.page * width * cache.itemsize
         calls.append(
             Call(
-                compiled().deepbench_attention_collect, cache, together[name], table, p.batch, p.kv_heads,
-                table.shape[1], page_bytes,
-            )  # fmt: skip
+                compiled().deepbench_attention_collect,
+                cache,
+                together[name],
+                table,
+                p.batch,
+                p.kv_heads,
+                table.shape[1],
+                page_bytes,
+            )
         )
     return calls, together

@@ -96,9 +96,9 @@ class _Composed:
         calls.append(self._product(self.rows, p.head_size, self.columns, ds, k, dq))
         for first in range(self.each):  # heads of a group add to the same gradients, so they take turns
             one = slice(first, None, self.each)
-            adding = {"first": TRANS, "beta": 1.0}
-            calls.append(self._product(self.columns, p.head_size, self.rows, ds[one], q[one], dk[one], **adding))
-            calls.append(self._product(self.columns, p.width, self.rows, s[one], dy[one], dv[one], **adding))
+            of_k = self.columns, p.head_size, self.rows, ds[one], q[one], dk[one]
+            of_v = self.columns, p.width, self.rows, s[one], dy[one], dv[one]
+            calls += [self._product(*sizes_and_matrices, first=TRANS, beta=1.0) for sizes_and_matrices in (of_k, of_v)]
         return calls
 
     def _scores(self, start: int) -> list[int]:

@@ -436,7 +436,8 @@ def _norm(values: Array, axis: int) -> Array:
     """Euclidean norms along an axis, which stays."""
     import numpy as np
 
-    return np.sqrt((values**2).sum(axis=axis, keepdims=True))
+    norms: Array = np.sqrt((values**2).sum(axis=axis, keepdims=True))
+    return norms
 
 
 def _forward(p: Attention, arrays: Arrays) -> None:

@@ -1,7 +1,8 @@
-"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul; one file each in this folder.
+"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul, attention; one file each here.
 
 PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
-names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl.
+names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl. After it comes
+the copy in PyPI's `paddlepaddle`, which is newer and has GNU OpenMP, too: see docs/adding-a-library.md.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class OneDNNBackend(Backend):
         loaded = library.load(
             self.title,
             self.path_variable,
-            ("libdnnl.so*",),
+            ("libdnnl.so*", "paddle/libs/libdnnl.so*"),
             needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
             remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
             accept=_no_sycl,

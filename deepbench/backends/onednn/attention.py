@@ -116,9 +116,11 @@ class _Composed:
 
             def queries(name: str, pair: Any = pair, head: Any = head) -> Array:
                 array = self.arrays[name]
+                whole: Array = array.reshape(p.batch * p.kv_heads, -1, array.shape[-1])[pair]
                 if is_whole:
-                    return array.reshape(p.batch * p.kv_heads, -1, array.shape[-1])[pair]
-                return array.reshape(-1, p.group, p.queries, array.shape[-1])[pair, head, rows]
+                    return whole
+                matrix: Array = whole.reshape(p.group, p.queries, -1)[head, rows]
+                return matrix
 
             shape = (*queries("q").shape[:-1], len(block.keys))
             count = math.prod(shape)

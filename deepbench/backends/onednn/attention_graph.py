@@ -82,7 +82,10 @@ class _Graph:
         for name, shape in shapes.items():
             self._tensor(name, shape, scores if name in self.constants else kind)
         self.graph = dnn.create("dnnl_graph_graph_create", c.ENGINE_CPU)
-        steps = [(MATMUL, ("q", "k"), "s", scores), (DIVIDE, ("s", "scale"), "scaled", scores)]
+        steps: list[tuple[int, tuple[str, ...], str, str]] = [
+            (MATMUL, ("q", "k"), "s", scores),
+            (DIVIDE, ("s", "scale"), "scaled", scores),
+        ]
         steps += [(ADD, ("scaled", "mask"), "masked", scores)] if mask is not None else []
         steps += [(SOFTMAX, (steps[-1][2],), "weights", kind), (MATMUL, ("weights", "v"), "y", kind)]
         for number, (operation, inputs, output, stored) in enumerate(steps):
@@ -150,9 +153,11 @@ class _Graph:
     def _memories(self, names: list[str]) -> Any:
         handles = [
             self.dnn.create(
-                "dnnl_graph_tensor_create", ctypes.byref(self.tensors[name]), self.dnn.engine,
+                "dnnl_graph_tensor_create",
+                ctypes.byref(self.tensors[name]),
+                self.dnn.engine,
                 ctypes.c_void_p(self.arrays[name].ctypes.data),
-            )  # fmt: skip
+            )
             for name in names
         ]
         return (ctypes.c_void_p * len(handles))(*(handle.value for handle in handles))

@@ -16,6 +16,9 @@ from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
 
+# Where it may be, in order of preference.
+FILES = ("libdnnl.so*", "paddle/libs/libdnnl.so*")
+
 
 def _no_sycl(path: str) -> bool:
     """Whether the file does not depend on a SYCL runtime."""
@@ -36,7 +39,7 @@ class OneDNNBackend(Backend):
         loaded = library.load(
             self.title,
             self.path_variable,
-            ("libdnnl.so*", "paddle/libs/libdnnl.so*"),
+            FILES,
             needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
             remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
             accept=_no_sycl,

@@ -257,7 +257,7 @@ class Torch(Backend):
     def attention(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.torch import attention
 
-        return attention.prepare(self.torch, case, arrays)
+        return attention.prepare(self.torch, self._tensor, case, arrays)
 
     def _tensor(self, array: Any) -> Any:
         return tensor(self.torch, array)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from deepbench.backends.torch import tensor
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
     from deepbench.core.op import Arrays
 
 
-def prepare(torch: Any, case: Case, arrays: Arrays) -> Kernel:
-    """A call, or the gradients that autograd computes from one."""
+def prepare(torch: Any, tensor: Callable[[Any], Any], case: Case, arrays: Arrays) -> Kernel:
+    """A call, or the gradients that autograd computes from one. `tensor` makes a tensor on the memory of an array."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     p, algorithm = case.problem, case.settings["algorithm"]
     if algorithm == "graph":
         raise Unsupported("PyTorch's eager mode has no graphs; choose algorithm=default or composed")
-    views = {name: tensor(torch, array) for name, array in arrays.items()}
+    views = {name: tensor(array) for name, array in arrays.items()}
     choices = [SDPBackend.MATH] if algorithm == "composed" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
     is_causal = p.mask == "causal" and p.queries == p.keys and not p.window and p.lengths == "equal"
-    mask = None if is_causal else _mask(torch, case)
+    mask = None if is_causal else _mask(torch, case, views["q"].dtype)
     options = {"attn_mask": mask, "is_causal": is_causal, "enable_gqa": p.group > 1}
     attend = torch.nn.functional.scaled_dot_product_attention
     notes = {"implementation": "scaled_dot_product_attention"}
@@ -84,7 +83,7 @@ def _keys_and_values(torch: Any, case: Case, views: dict[str, Any]) -> Callable[
     return lambda: (collected(views["k"]), collected(views["v"]))
 
 
-def _mask(torch: Any, case: Case) -> Any:
+def _mask(torch: Any, case: Case, kind: Any) -> Any:
     """An array (batch or 1, 1, queries, keys) of 0 where a query sees a key, else -inf; None if all see all."""
     p = case.problem
     lengths = p.key_counts if p.lengths == "spread" else (p.keys,)
@@ -96,12 +95,4 @@ def _mask(torch: Any, case: Case) -> Any:
             # Rows of padding see what the last query sees.
             first, end = p.visible(min(query, p.query_count(keys) - 1), keys)
             row[first:end] = True
-    kind = tensor(torch, _sample(case)).dtype
     return torch.zeros(seen.shape, dtype=kind).masked_fill_(~seen, float("-inf"))
-
-
-def _sample(case: Case) -> Any:
-    """An array of the data's type."""
-    from deepbench.core.operands import empty
-
-    return empty((1,), case.precision.data)

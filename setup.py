@@ -21,5 +21,12 @@ setup(
             )
             for name in LOOPS
         ),
+        Extension(
+            "deepbench.native._attention",
+            ["deepbench/native/attention.c"],
+            # Not linked to an OpenMP runtime: it uses the one of the library that it works with.
+            extra_compile_args=["-O3", "-fopenmp"],
+            optional=True,
+        ),
     ]
 )

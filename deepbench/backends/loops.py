@@ -14,6 +14,9 @@ from deepbench.core.rows import EPSILON
 from deepbench.native import library
 from deepbench.ops.memory import REPEATABLE
 
+# With more queries, attention is limited by arithmetic, for which libraries have better kernels.
+MOST_QUERIES = 64
+
 
 class Loops(Backend):
     name = "loops"
@@ -87,6 +90,19 @@ class Loops(Backend):
         operands = (arrays[name] for name in ("a", "scales", "b", "c"))
         sizes = (p.m, p.n, p.k, p.group, p.bits, is_bf16)
         return self._kernel(case, "weight_only", "deepbench_weight_only_gemm", *operands, *wide, *sizes)
+
+    @kernel("attention", precisions=("f32", "bf16"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        """Reads each key and value once, so it is limited by the memory's bandwidth if there are few queries."""
+        from deepbench.native import attention
+
+        if case.settings["algorithm"] != "default":
+            raise Unsupported("the C loop has one algorithm; choose algorithm=default")
+        if case.problem.queries > MOST_QUERIES:
+            raise Unsupported(f"the C loop is for a cache and few queries; choose at most {MOST_QUERIES}")
+        call, scratch = attention.decode(case, arrays)
+        notes = {"implementation": "own loop", "workspace_bytes": scratch.nbytes}
+        return Kernel(calls=(call,), keep=(arrays, scratch), notes=notes)
 
 
 BACKEND = Loops()

@@ -223,6 +223,13 @@ class MKL(Backend):
         names = " and ".join(dict.fromkeys(name for name, *_ in steps))
         return Kernel(calls=tuple(calls), notes={"implementation": names})
 
+    @kernel("attention", precisions=("f32",), directions=("forward", "backward"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        """Batched SGEMM and our own softmax; MKL has no attention."""
+        from deepbench.native import blas_attention
+
+        return blas_attention.prepare(self._function("cblas_sgemm_batch"), case, arrays)
+
     def _sparse(self, name: str, *arguments: Any, prefix: str = "mkl_sparse") -> None:
         status = self.library[f"{prefix}_{name}"](*arguments)
         if status == SPARSE_NOT_SUPPORTED:

@@ -40,7 +40,7 @@ FORMAT_BLOCKS_OF_16 = {4: 78, 5: 121}
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128  # dnnl_prop_kind_t
 CONVOLUTION_AUTO = 3  # dnnl_convolution_auto: the library chooses direct or Winograd
 ALGORITHM = {1: "direct", 2: "Winograd"}  # dnnl_convolution_direct, dnnl_convolution_winograd
-ELTWISE_RELU = 0x20  # dnnl_eltwise_relu
+ELTWISE_RELU, ELTWISE_LINEAR = 0x20, 0x26  # dnnl_eltwise_relu, dnnl_eltwise_linear
 # dnnl_eltwise_*; those of "result" compute the gradient from the result of the forward pass (use_dst_for_bwd)
 ELTWISE = {
     **{"relu": ELTWISE_RELU, "tanh": 0x21, "elu": 0x22, "sigmoid": 0x29, "gelu_tanh": 0x2B, "silu": 0x2C},
@@ -81,8 +81,9 @@ ARG_DIFF_DST = 145
 ARG_DIFF_WEIGHTS, ARG_DIFF_WEIGHTS_ITER = 161, 162
 ARG_DIFF_BIAS = 169
 ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 255, 256
+# DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE, which newer versions have doubled
+ARG_POST_OPS = (16384, 32768)
 ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the number of the scaled argument
-ARG_POST_OP = 32768  # DNNL_ARG_ATTR_MULTIPLE_POST_OP(0), added to the number of an argument of the first post-op
 SEQUENTIAL, OPENMP = 1, 2
 ASYNCHRONOUS = (8, 512)  # threadpool, SYCL
 RUNTIME = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", 512: "SYCL"}  # DNNL_RUNTIME_*
@@ -135,6 +136,12 @@ class OneDNN:
         """Call a function that returns the handle of a new object through its first argument."""
         handle = Handle()
         self.call(name, ctypes.byref(handle), *arguments)
+        return handle
+
+    def create_last(self, name: str, *arguments: Any) -> Handle:
+        """The same for a function that returns the handle through its last argument."""
+        handle = Handle()
+        self.call(name, *arguments, ctypes.byref(handle))
         return handle
 
     def threads(self) -> int | None:

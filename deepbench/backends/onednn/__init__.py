@@ -1,7 +1,8 @@
-"""oneDNN through its C API: products, convolution, recurrent layers, normalization, softmax; see the files here.
+"""oneDNN through its C API: products, convolution, recurrent layers, normalization, attention; see the files here.
 
 PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
-names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl.
+names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl. After it comes
+the copy in PyPI's `paddlepaddle`, which is newer and has GNU OpenMP, too: see docs/adding-a-library.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
+
+# Where it may be, in order of preference.
+FILES = ("libdnnl.so*", "paddle/libs/libdnnl.so*")
 
 
 def _no_sycl(path: str) -> bool:
@@ -35,7 +39,7 @@ class OneDNNBackend(Backend):
         loaded = library.load(
             self.title,
             self.path_variable,
-            ("libdnnl.so*",),
+            FILES,
             needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
             remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
             accept=_no_sycl,
@@ -146,6 +150,13 @@ class OneDNNBackend(Backend):
         from deepbench.backends.onednn import softmax
 
         return softmax.prepare(self.dnn, case, arrays)
+
+    @kernel("attention", precisions=("f32", "bf16", "f16"))
+    @kernel("attention", precisions=("f32", "bf16"), directions=("backward",))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import attention
+
+        return attention.prepare(self.dnn, case, arrays)
 
 
 BACKEND = OneDNNBackend()

@@ -87,7 +87,7 @@ class _Builder:
 
     def _add(self, primitive_desc: c.Handle, arguments: dict[int, str], extra: str | None) -> None:
         if extra is not None:
-            arguments = {**arguments, c.ARG_POST_OP + c.ARG_SRC_1: extra}
+            arguments |= {base + c.ARG_SRC_1: extra for base in c.ARG_POST_OPS}
         memories = {number: self.dnn.memory(self.desc, self.arrays[name]) for number, name in arguments.items()}
         primitive = self.dnn.create("dnnl_primitive_create", primitive_desc)
         self.calls += self.dnn.execution(primitive, memories)

@@ -311,6 +311,12 @@ class Torch(Backend):
     def _tensors(self, arrays: Arrays) -> dict[str, Any]:
         return {name: self._tensor(array) for name, array in arrays.items()}
 
+    @kernel("attention", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import attention
+
+        return attention.prepare(self.torch, self._tensor, case, arrays)
+
     def _tensor(self, array: Any) -> Any:
         return tensor(self.torch, array)
 

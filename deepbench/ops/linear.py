@@ -41,6 +41,7 @@ class Linear(BaseProblem):
 class LinearOp(ProductsOp):
     name = "linear"
     Problem = Linear
+    specializes = "gemm"
     settings = {  # noqa: RUF012  (ClassVar in Op)
         "activation": ("none", "relu", "gelu", "silu"),
         "bias": ("yes", "no"),

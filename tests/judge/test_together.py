@@ -85,7 +85,7 @@ def file_of(factors, version="1"):
     records = []
     for m, factor in enumerate(factors, 2):
         text = f"gemm m={m} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=1"
-        for number, noise in enumerate((1.0, 1.02, 0.98, 1.01, 0.99), 1):
+        for number, noise in enumerate((1.0, 1.03, 0.97, 1.015, 0.985), 1):
             records.append(samples.measured(seconds=1e-3 * factor * noise, round_number=number, text=text))
     return ResultFile(Path(f"{version}.jsonl"), samples.header([r["case"] for r in records]), records)
 
@@ -93,10 +93,10 @@ def file_of(factors, version="1"):
 @pytest.mark.parametrize(
     ("factors", "moved"),
     [
-        ([1.03] * 8, True),  # each of them is too close to the margin to be decided
-        ([1.03] * 2, False),  # fewer than three
+        ([1.036] * 8, True),  # each of them is too close to the margin to be decided
+        ([1.036] * 2, False),  # fewer than three
         ([1.5, 1.0, 1.0, 1.0], False),  # one case is slower, and not the group
-        ([1.1] * 3, False),  # each is decided: no news
+        ([1.3] * 3, False),  # each is decided: no news
     ],
 )
 def test_a_group_needs_several_cases_that_agree(factors, moved):
@@ -106,7 +106,7 @@ def test_a_group_needs_several_cases_that_agree(factors, moved):
 
 
 def test_times_that_other_programs_may_explain_belong_to_no_group():
-    sides = file_of([1.0] * 8), file_of([1.03] * 8, "2")
+    sides = file_of([1.0] * 8), file_of([1.036] * 8, "2")
     for file, cpus in zip(sides, (0.0, 1.0), strict=True):
         for record in file.records:
             record["measurement"]["other_cpus"] = cpus

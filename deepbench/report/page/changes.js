@@ -27,7 +27,7 @@ function showChange(pair, c) {
 function changeOf(pair, c, sides) {
   const columns = [
     column("file", "File"),
-    column("time_s", "Time per call", (r) => element("span", {}, format.seconds(r.time_s), small(timeRange(r)))),
+    column("time_s", "Time per call", (r) => element("span", {}, `${format.seconds(r.time_s)} `, small(timeRange(r)))),
     column("implementation", "Implementation", (r) => format.text(r.implementation)),
     column("library", "Library", (r) => `${r.library} ${r.version ?? ""}`),
   ];

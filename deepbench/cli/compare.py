@@ -26,7 +26,7 @@ DEFAULT_MARGIN = "2%"
 @click.option("--all", "among_all", is_flag=True, help="Instead of B: all published machines, one line each.")
 @click.option("--margin", metavar="P", default=DEFAULT_MARGIN, help="Ignore differences below P (default 2%).")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
-@click.option("--full", is_flag=True, help="List cases that are the same or undecided, too.")
+@click.option("--full", is_flag=True, help="List all cases, also those that are the same or undecided.")
 @skip_damaged_option
 @form_options
 def compare(
@@ -39,7 +39,7 @@ def compare(
     skip_damaged: bool,
     form: str | None,
 ) -> None:
-    """Say for each case in both files whether B is faster or slower than A, the same, or whether it cannot tell.
+    """Say for each case in both files whether B is faster or slower than A, the same, or undecided.
 
     B may be a machine whose results the original DeepBench published: see deepbench published list.
 

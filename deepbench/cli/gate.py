@@ -42,7 +42,7 @@ def gate(
     junit: str | None,
     markdown: str | None,
 ) -> int:
-    """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: cannot tell.
+    """Fail if any case is slower in B than in A. Exit code 0: no regression; 1: regression; 2: undecided.
 
     \b
     Examples:

@@ -99,6 +99,11 @@ def faster_or_slower(ratio: float | None) -> str:
     return "as fast" if factor == "1.00" else f"{factor}× {'faster' if ratio < 1 else 'slower'}"
 
 
+def by_factor(low: float, high: float) -> tuple[float, float]:
+    """An interval of ratios in the order of its factors: of `faster` ones the highest ratio is the smallest factor."""
+    return (high, low) if high < 1 else (low, high)
+
+
 def speed_sentence(subject: str, ratio: float, other: str) -> str:
     """`B is 3.33× slower than A`; the ratio is the time of the subject over that of the other."""
     words = faster_or_slower(ratio)

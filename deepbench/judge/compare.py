@@ -374,15 +374,22 @@ def mean_ratio(
 ) -> tuple[float, tuple[float, float] | None]:
     """The geometric mean of ratios, decided or not, and its 95 % confidence interval."""
     differences = [c.difference for c in cases if c.difference is not None]
-    center = mean(math.log(c.ratio) for c in cases)
     if len(differences) < len(cases):
-        return math.exp(center), None
-    # All ratios share the difference between the sessions: averaging over cases does not reduce it.
+        return math.exp(mean(math.log(c.ratio) for c in cases)), None
+    difference = mean_difference(differences, between_sessions)
+    low, high = difference.interval(LEVEL)
+    return math.exp(difference.mean), (math.exp(low), math.exp(high))
+
+
+def mean_difference(differences: Sequence[stats.Difference], between_sessions: float = 0.0) -> stats.Difference:
+    """The mean of the differences of several cases, whose standard errors include that of the sessions."""
+    count = len(differences)
+    # All cases share the difference between the sessions: averaging over cases does not reduce it.
     session_variance = 2 * between_sessions**2
     variances = [max(0.0, d.standard_error**2 - session_variance) for d in differences]
-    variance = sum(variances) / len(cases) ** 2
+    variance = sum(variances) / count**2
     # Degrees of freedom of a sum of variances by Welch and Satterthwaite.
-    terms = sum(v**2 / d.degrees_of_freedom for v, d in zip(variances, differences, strict=True)) / len(cases) ** 4
+    terms = sum(v**2 / d.degrees_of_freedom for v, d in zip(variances, differences, strict=True)) / count**4
     degrees_of_freedom = min(variance**2 / terms, 1e6) if terms else 1e6
-    half_width = stats.t_critical(degrees_of_freedom, LEVEL) * math.sqrt(variance + session_variance)
-    return math.exp(center), (math.exp(center - half_width), math.exp(center + half_width))
+    error = math.sqrt(variance + session_variance)
+    return stats.Difference(mean(d.mean for d in differences), error, degrees_of_freedom)

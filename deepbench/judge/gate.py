@@ -1,4 +1,4 @@
-"""Is anything slower than before? Yes (regression), no (passed), or cannot tell.
+"""Is anything slower than before? Yes (regression), no (passed), or undecided.
 
 A case is a regression if its ratio is beyond the margin and its one-sided p-value is below 5 %, corrected by Holm's
 method: 5 % of all comparisons of unchanged code report any regression. A case that was measured before and fails now is
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 passed, 1 regression, 2 cannot tell."""
+        """0 passed, 1 regression, 2 undecided."""
         return EXIT[self.verdict]
 
     def of(self, verdict: str) -> list[CaseOutcome]:
@@ -75,7 +75,7 @@ def _judge(c: ComparedCase, p: float | None, margin: float, reasons: Sequence[Re
         return CaseOutcome(c.case, CANNOT_TELL, "one process per side: significance unknown", c)
     low, high = c.interval
     words = units.faster_or_slower
-    ratio = f"{words(c.ratio)} (95 % interval: {words(low)} to {words(high)})"
+    ratio = f"{words(c.ratio)} (95 % interval: {' to '.join(map(words, units.by_factor(low, high)))})"
     load_a, load_b = c.other_load or (0.0, 0.0)
     load = f"but other programs used {load_a:.1f} CPUs during the first side and {load_b:.1f} during the second"
     if p < 1 - LEVEL and c.ratio > 1 + margin:
@@ -133,11 +133,12 @@ def sentences(outcome: Outcome, most: int = 20) -> list[str]:
     """The verdict, then the cases that did not pass, the worst first, `most` of each verdict."""
     named = {REGRESSION: "slower", CANNOT_TELL: "undecided", PASSED: "passed"}
     counts = [f"{len(outcome.of(v))} {name}" for v, name in named.items() if outcome.of(v)]
-    verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "cannot tell"}
+    verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "UNDECIDED"}
     lines = [f"{verdicts[outcome.verdict]}: {', '.join(counts)}"]
     for verdict in (REGRESSION, CANNOT_TELL):
         cases = sorted(outcome.of(verdict), key=lambda c: -(c.compared.ratio if c.compared else float("inf")))
-        lines += [f"{verdict}: {c.case}: {c.reason}" for c in cases[:most]]
+        word = "undecided" if verdict == CANNOT_TELL else verdict
+        lines += [f"{word}: {c.case}: {c.reason}" for c in cases[:most]]
         if len(cases) > most:
-            lines.append(f"{verdict}: {len(cases) - most} more")
+            lines.append(f"{word}: {len(cases) - most} more")
     return lines

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from statistics import median_high
 from typing import Any
 
 from deepbench.core import units
@@ -12,18 +15,26 @@ from deepbench.core.errors import shorten
 from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
 from deepbench.judge.gate import CANNOT_TELL, REGRESSION, Outcome
 from deepbench.judge.reasons import Reason, library_title
+from deepbench.judge.together import Group, moved_together
 from deepbench.report.notes import DISTURBED
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
+UNDECIDED = "cannot tell"
+"""The verdict of undecided cases in JSON, CSV and Python."""
+
 # Decided cases come first.
 DECIDED = ("slower", "faster")
-ORDER = (*DECIDED, "cannot tell", "same")
+ORDER = (*DECIDED, UNDECIDED, "same")
 
-# With more cases, a terminal lists the decided ones only.
-MOST_LISTED = 10
+# With more cases, a terminal lists the decided ones only. Machines differ in almost every case, so that of more than
+# this many decided cases only the largest changes of each verdict are listed.
+MOST_LISTED, MOST_OF_MACHINES, LARGEST_OF_MACHINES = 10, 100, 20
 
-# Of the reasons that a case shares with others, the heading has all, and the row of the case so many.
+# Of the reasons that a case shares with others of its library, the heading has all, and its row so many.
 MOST_SHARED = 2
+
+# Groups of cases that moved together: so many of each verdict in the answer, and above the table.
+MOST_GROUPS, MOST_GROUPS_ABOVE = 2, 10
 
 # The line about the slowest case stays within two lines of a terminal of 80 columns.
 LONGEST_ANSWER = 160
@@ -37,8 +48,16 @@ def ratio_columns(name: str, title: str) -> list[Column]:
     words = units.faster_or_slower
     return [
         *(number(name, words, title), number("±", units.plus_minus)),
-        *(number("low", words, narrow=5), number("high", words, narrow=5)),
+        *(replace(number(end, words, narrow=5), of=partial(_end, end)) for end in ("low", "high")),
     ]
+
+
+def _end(end: str, row: Mapping[str, Cell]) -> Cell:
+    """An end of the interval for people: the smaller factor comes first, which is the higher ratio if all is faster."""
+    low, high = row.get("low"), row.get("high")
+    if not isinstance(low, float) or not isinstance(high, float):
+        return None
+    return dict(zip(("low", "high"), units.by_factor(low, high), strict=True))[end]
 
 
 def ratio_cells(name: str, ratio: float | None, interval: tuple[float, float] | None) -> dict[str, Cell]:
@@ -82,6 +101,36 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
     lines += [f"differs: {text}" for text in comparison.differences]
     if not comparison.differences and not comparison.interleaved:
         lines.append("no recorded difference between the two sides")
+    return [*lines, *_together(moved_together(comparison), MOST_GROUPS_ABOVE)]
+
+
+def _group_row(g: Group) -> dict[str, Cell]:
+    kind: dict[str, Cell] = {"op": g.op, "direction": g.direction, "precision": g.precision, "library": g.library}
+    return {
+        **kind,
+        "cases": len(g.cases),
+        "decided": g.decided,
+        **ratio_cells(SECOND_OVER_FIRST, g.ratio, g.interval),
+        "p": g.p,
+        "verdict": g.verdict,
+    }
+
+
+def _together(groups: Sequence[Group], most: int) -> list[str]:
+    """One line per group of cases that moved together, `most` of each verdict; the others are counted."""
+    lines = []
+    for verdict in DECIDED:
+        of_verdict = [g for g in groups if g.verdict == verdict]
+        for g in of_verdict[:most]:
+            ratios = (g.ratio, *g.interval) if verdict == "slower" else (g.ratio, *reversed(g.interval))
+            factor, low, high = (units.significant(r if verdict == "slower" else 1 / r) for r in ratios)
+            kind = f"{g.op} {g.direction} {g.precision} {g.library}"
+            alone = f"{g.decided or 'none'} of which {'is' if g.decided == 1 else 'are'} decided alone"
+            lines.append(
+                f"Probably {verdict} together: {len(g.cases)} cases of {kind}, {factor}× ({low} to {high}×), {alone}."
+            )
+        if (more := len(of_verdict) - most) > 0:
+            lines.append(f"Probably {verdict} together: {more} more group{'s' * (more > 1)} of cases.")
     return lines
 
 
@@ -103,25 +152,56 @@ def cases(comparison: Comparison) -> Table:
         *(Column("case"), Column("precision", title="type", narrow=1), Column("library", narrow=1)),
         *(number("first", units.seconds, narrow=2), number("second", units.seconds, narrow=3)),
         *(replace(column, narrow=narrow) for column, narrow in zip(RATIO, (0, 4, 6, 6), strict=True)),
-        *(Column("processes", narrow=5), Column("verdict", whole=True), Column("to decide", narrow=2)),
+        *(Column("processes", narrow=5), Column("verdict", verdict_word, whole=True), Column("to decide", narrow=2)),
         *(Column("reason", narrow=1, least=24), Column("notes", style="yellow", narrow=4)),
     ]
     rows = [_row(c, comparison) for c in ordered(comparison)]
     notes = [DISTURBED.footnote] * any(c.is_disturbed for c in comparison.cases)
+    notes += ratio_note(comparison)
     notes += [REASON] * any(row["reason"] for row in rows)
     table = Table(columns, rows, notes)
     return table if any(row["notes"] for row in rows) else replace(table, columns=columns[:-1])
+
+
+def ratio_note(comparison: Comparison) -> list[str]:
+    """Why a ratio is not the quotient of the times beside it; empty where it is."""
+    if all(c.difference is None for c in comparison.cases):
+        return []
+    compared = "compares the faster halves of the processes of both sides"
+    if any(c.paired and c.a.record["heat"] for c in comparison.cases):
+        compared = "is the mean ratio of the heats in which both sides met"
+    elif any(c.paired for c in comparison.cases):
+        compared = "compares the sides pair by pair, or the faster halves of their processes"
+    return [f"The ratio {compared}; the times are the lower quartiles of all processes, so their quotient may differ."]
 
 
 REASON = "reason: what was recorded on both sides and differs; it may explain the ratio, but does not prove it."
 
 
 def listed(comparison: Comparison, full: bool) -> Table:
-    """The rows of a terminal: all of them where they are few or with `full`, else the decided ones."""
+    """The rows of a terminal: all of them where they are few or with `full`, else the decided ones.
+
+    Of many decided cases on different machines, only the largest changes.
+    """
     table = cases(comparison)
     if not full and len(table.rows) > MOST_LISTED:
-        table = replace(table, rows=[row for row in table.rows if row["verdict"] in DECIDED])
+        by_verdict = [[row for row in table.rows if row["verdict"] == verdict] for verdict in DECIDED]
+        if sum(map(len, by_verdict)) > MOST_OF_MACHINES and any(r.what == "CPU" for r in comparison.reasons.of_all):
+            by_verdict = [rows[:LARGEST_OF_MACHINES] for rows in by_verdict]
+        table = replace(table, rows=[row for rows in by_verdict for row in rows])
     return table.without_empty_columns()
+
+
+def _unlisted(comparison: Comparison, table: Table) -> list[str]:
+    """How many cases of each verdict are not in the table."""
+    rest = Counter(c.verdict for c in comparison.cases) - Counter(str(row["verdict"]) for row in table.rows)
+    counts = [f"{rest[verdict]} {verdict_word(verdict)}" for verdict in ORDER if rest[verdict]]
+    return [f"Not listed: {', '.join(counts)}; --full lists all cases."] if counts else []
+
+
+def verdict_word(verdict: str) -> str:
+    """A verdict as people read it."""
+    return "undecided" if verdict == UNDECIDED else verdict
 
 
 def ordered(comparison: Comparison) -> list[ComparedCase]:
@@ -132,7 +212,7 @@ def ordered(comparison: Comparison) -> list[ComparedCase]:
 def _row(c: ComparedCase, comparison: Comparison) -> dict[str, Cell]:
     sides = [name for name, s in (("first", c.a), ("second", c.b)) if s.is_disturbed]
     # A disturbed time supports no ratio by itself; several processes or heats may still decide.
-    withheld = c.is_disturbed and c.verdict == "cannot tell"
+    withheld = c.is_disturbed and c.verdict == UNDECIDED
     processes = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
         "case": c.a.problem_title,
@@ -159,13 +239,13 @@ def _to_decide(c: ComparedCase) -> str | None:
 
 
 def _reason(c: ComparedCase, comparison: Comparison) -> str | None:
-    """What is particular to the case and differs; for a decided case, what it shares with others if there is nothing.
+    """What is particular to the case and differs; for a decided case, what it shares with its library if nothing is.
 
-    None if nothing differs that was recorded.
+    What all cases share, such as the machine, is said once above the table.
     """
     if particular := comparison.reasons.of_case.get(c.case):
         return _text(particular)
-    shared = comparison.reasons_of(c) if c.verdict in DECIDED else []
+    shared = comparison.reasons.of_library.get(library_title(c.a, c.b), []) if c.verdict in DECIDED else []
     more = f"; {len(shared) - MOST_SHARED} more, see above" if len(shared) > MOST_SHARED else ""
     return f"{_text(shared[:MOST_SHARED])}{more}" if shared else None
 
@@ -200,6 +280,7 @@ def _answer(
         f"Faster: {_most(faster, None) if faster else 'none'}.",
     ]
     decided = [*slower, *faster]
+    lines += _together(moved_together(comparison), MOST_GROUPS)
     if unexplained := sum(not comparison.reasons_of(c) for c in decided):
         which = f"{unexplained} of them" if unexplained < len(decided) else "them" if len(decided) > 1 else "it"
         lines.append(f"No recorded difference explains {which}.")
@@ -234,11 +315,18 @@ def _needs(undecided: Sequence[ComparedCase]) -> list[str]:
     texts = {
         "one process": "several processes (--rounds 5)",
         "load": "an idle machine",
-        ROUNDS: f"more rounds ({total})",
+        ROUNDS: f"more rounds ({total}; {_rounds_command(by_need.get(ROUNDS, []))})",
         IN_TURN: "both sides in turn (run --against)",
         QUIET_MACHINE: "a quiet machine",
     }
     return [f"{len(by_need[need])} need {text}" for need, text in texts.items() if need in by_need]
+
+
+def _rounds_command(cases: Sequence[ComparedCase]) -> str:
+    """`run --rounds 9`; where cases need different numbers, the command that decides half of them."""
+    rounds = sorted(c.rounds_to_decide or 0 for c in cases) or [0]
+    enough = median_high(rounds)
+    return f"run --rounds {enough}{' decides half of them' if enough < rounds[-1] else ''}"
 
 
 def sentences(comparison: Comparison) -> list[str]:
@@ -266,10 +354,28 @@ def sentences(comparison: Comparison) -> list[str]:
             f"{len(loads)} cases cannot be decided: other programs used {first:.1f} CPUs during the first side and "
             f"{second:.1f} during the second; measure again on an idle machine."
         )
+    lines += _about_groups(comparison)
     lines += _slower_with_more_threads(comparison)
     if any(c.difference is None for c in comparison.cases):
         lines.append("One process per side: significance unknown; measure without --quick, or with --rounds 5.")
     return lines + _advice(comparison)
+
+
+def _about_groups(comparison: Comparison) -> list[str]:
+    """How sure it is that groups moved together."""
+    if not moved_together(comparison):
+        return []
+    margin = units.percent(comparison.cases[0].margin, 1)
+    line = (
+        f"together: the mean ratio of the cases of one operation, direction, precision and library is beyond {margin}, "
+        "at a false discovery rate of 5 % over such groups. It says nothing about a single case."
+    )
+    if not comparison.interleaved and not comparison.between_sessions:
+        line += (
+            " How much the machine changes between sessions is unknown (deepbench selftest measures it); such a change "
+            "moves cases together, too."
+        )
+    return [line]
 
 
 def _slower_with_more_threads(comparison: Comparison) -> list[str]:
@@ -323,9 +429,7 @@ def _cases(cases: Sequence[ComparedCase]) -> str:
 def parts(comparison: Comparison, names: tuple[str, str], table: Table) -> list[Part]:
     """Everything, for people, with this table of the cases; the answer comes last."""
     mean = [headline(comparison, names)] if comparison.cases else []
-    rest = len(comparison.cases) - len(table.rows)
-    unlisted = [f"Not listed: {rest} cases that are the same or undecided; --full lists them."] * (rest > 0)
-    below = [*unlisted, *sentences(comparison)]
+    below = [*_unlisted(comparison, table), *sentences(comparison)]
     return [[*mean, *heading(comparison, names)], means(comparison), table, below, answer(comparison)]
 
 
@@ -341,6 +445,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "interleaved": comparison.interleaved,
         "differs": comparison.differences,
         "means": means(comparison).rows,
+        "moved_together": [_group_row(g) for g in moved_together(comparison)],
         "cases": [{**_row(c, comparison), "case": c.case, "q": c.q} for c in ordered(comparison)],
         "not_compared": comparison.left_out,
     }

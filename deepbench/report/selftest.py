@@ -37,7 +37,7 @@ def _false_alarms(how: str, cases: list[Sensitivity]) -> list[str]:
     same = sum(c.rates.same for c in cases) / len(cases)
     lines = [
         f"False alarms, {how}, {selftest.PROCESSES} processes per side: unchanged code was called faster or slower in "
-        f"{units.percent(share, 1)} of comparisons, same in {units.percent(same)}, cannot tell in the rest.",
+        f"{units.percent(share, 1)} of comparisons, same in {units.percent(same)}, undecided in the rest.",
         f"Intervals of the ratio, {how}: {units.plus_minus(median(c.half_width for c in cases))} in the median case, "
         f"{units.plus_minus(max(c.half_width for c in cases))} in the worst.",
     ]
@@ -64,7 +64,7 @@ def _power(findings: Findings) -> list[str]:
         lines.append(
             "→ This machine is noisy: other programs or virtual machines use its cores. Stop them, measure at a "
             "quieter time, or measure both sides in turn. Half the detectable change needs four times the rounds and "
-            "minutes; compare prints the minutes for each case that it cannot tell."
+            "minutes; compare prints the minutes for each undecided case."
         )
     return lines
 

@@ -45,6 +45,8 @@ class Column:
     """Where it is above 0, a terminal that is too narrow shows no such column; the highest goes first."""
     whole: bool = False
     """Whether its text never wraps; numbers never do."""
+    of: Callable[[Mapping[str, Cell]], Cell] | None = None
+    """What people see of a row instead of the value of this name."""
     least: int = LEAST_TEXT_WIDTH
     """Where text wraps, this is the least width, if there is so much text."""
 
@@ -299,7 +301,7 @@ def markdown_list(lines: Iterable[str]) -> str:
 
 
 def _text(column: Column, row: Mapping[str, Cell]) -> str:
-    value = row.get(column.name)
+    value = row.get(column.name) if column.of is None else column.of(row)
     return "–" if value is None else column.show(value)
 
 

@@ -56,7 +56,7 @@ def test_compare_prints_differences_means_and_each_case(deepbench, file_of):
     [
         (STEADY, 0, "no regression: 1 passed"),
         ([t * 1.3 for t in STEADY], 1, "REGRESSION: 1 slower"),
-        ([0.8, 1.4, 0.9, 1.3, 1.0], 2, "cannot tell: 1 undecided"),
+        ([0.8, 1.4, 0.9, 1.3, 1.0], 2, "UNDECIDED: 1 undecided"),
     ],
 )
 def test_the_gate_has_three_verdicts(deepbench, file_of, tmp_path, second, code, words):

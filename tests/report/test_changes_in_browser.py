@@ -65,7 +65,36 @@ def test_did_my_new_library_build_make_anything_slower(visit, two):
 
     section.locator("tbody tr").first.get_by_role("button").click()
     assert "8 × 2 × 4 NN" in page.inner_text("#details-title")
-    assert "oneDNN 3.6" in page.inner_text("#details")
+    change = page.locator("#details .change")
+    assert "new.jsonl is 1.50× slower than old.jsonl (95 % confidence interval 1.50× to" in change.inner_text()
+    assert f"Verdict: slower. Reason: implementation: brg:avx512_core_amx → {HOSTILE}." in change.inner_text()
+    sides = [row.inner_text() for row in change.locator("tbody tr").all()]
+    assert all(text in sides[0] for text in ("old.jsonl", "999 µs", "brg:avx512_core_amx", "oneDNN 3.5"))
+    assert all(text in sides[1] for text in ("new.jsonl", "1.50 ms", HOSTILE, "oneDNN 3.6"))
+    assert "In new.jsonl" == change.locator("h3").inner_text()
+
+
+def test_every_dialog_names_its_file_and_a_point_of_the_chart_opens_both_sides(visit, two):
+    page = visit(two)
+    page.locator("#table tbody button").first.click()
+    assert "File\nold.jsonl" in page.inner_text("#details dl")
+    page.keyboard.press("Escape")
+
+    chart = page.locator("[data-pair='0'] .plot")
+    chart.scroll_into_view_if_needed()
+    chart.locator(".main-svg").first.wait_for()
+    names = chart.evaluate("(div) => div.data.map((trace) => trace.name)")
+    chart.evaluate("(div) => div.emit('plotly_click', { points: [{ customdata: div.data[0].customdata.at(-1) }] })")
+    assert "8 × 2 × 4 NN" in page.inner_text("#details-title")
+    assert "Both sides of this case" in page.locator("#details .change caption").inner_text()
+    assert "cannot tell" not in names
+
+
+def test_the_page_says_why_a_ratio_is_not_the_quotient_of_the_times(visit, two):
+    text = visit(two).inner_text(".changes")
+
+    assert "compares the faster halves of the processes of both sides; the times are the lower quartiles" in text
+    assert "Probably" not in text  # its cases moved in both directions
 
 
 def test_other_cases_name_what_all_share_and_a_button_shows_them_all(visit, two):

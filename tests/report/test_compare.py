@@ -124,7 +124,7 @@ def test_a_terminal_lists_only_decided_cases_where_there_are_many(tmp_path):
     below = [compare.parts(comparison, ("a", "b"), table)[3] for table in tables]
 
     assert ["slower"] * 3 + ["faster"] == [row["verdict"] for row in tables[0].rows]
-    assert "Not listed: 14 cases that are the same or undecided; --full lists them." == below[0][0]
+    assert "Not listed: 2 undecided, 12 same; --full lists all cases." == below[0][0]
     assert 18 == len(tables[1].rows) == len(compare.cases(comparison).rows)
     assert not [line for line in below[1] if "--full" in line]
 
@@ -133,3 +133,91 @@ def test_a_terminal_lists_every_one_of_few_cases(tmp_path):
     files = [many(tmp_path / name, [1.0] * 10) for name in ("a.jsonl", "b.jsonl")]
 
     assert ["same"] * 10 == [row["verdict"] for row in compare.listed(compare_files(*files), full=False).rows]
+
+
+def together(tmp_path, factor):
+    """Ten cases that are slower or faster by so little that none is decided."""
+    noisy = (1.0, 1.03, 0.97, 1.015, 0.985)
+    files = []
+    for name, by in (("a.jsonl", 1.0), ("b.jsonl", factor)):
+        store = Store.create(tmp_path / name, samples.header())
+        for m in range(2, 12):
+            for number, value in enumerate(noisy, 1):
+                store.append(samples.measured(seconds=1e-3 * by * value, round_number=number, text=TEXT.format(m)))
+        store.close()
+        files.append(read_results(tmp_path / name))
+    return compare_files(*files)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.036, "slower"), (1 / 1.036, "faster")])
+def test_cases_that_moved_together_are_named_above_the_table_and_in_the_answer(tmp_path, factor, verdict):
+    comparison = together(tmp_path, factor)
+    head, *_, below, answer = compare.parts(comparison, ("a", "b"), compare.listed(comparison, full=False))
+    line = f"Probably {verdict} together: 10 cases of gemm forward f32 MKL, 1.04× (1.03 to 1.05×), none of which are "
+
+    assert [f"{line}decided alone."] == [text for text in head if text.startswith("Probably")]
+    assert [f"{line}decided alone."] == [text for text in answer if text.startswith("Probably")]
+    assert any("deepbench selftest measures it" in text for text in below)
+    (group,) = compare.to_json(comparison)["moved_together"]
+    assert (10, 0, verdict) == (group["cases"], group["decided"], group["verdict"])
+    assert group["low"] < group["second_over_first"] < group["high"]
+
+
+def test_an_interval_in_words_begins_with_the_smaller_factor_and_csv_with_the_lower_ratio(tmp_path):
+    files = [many(tmp_path / name, [f]) for name, f in (("a.jsonl", 1.0), ("b.jsonl", 0.5))]
+    table = compare.means(compare_files(*files))
+    factors = [float(word.split("×")[0]) for word in table.markdown().splitlines()[2].split("|")[6:8]]
+    low, high = (float(value) for value in table.csv().splitlines()[1].split(",")[-2:])
+
+    assert factors[0] < 2.0 < factors[1]
+    assert low < 0.5 < high
+
+
+def test_undecided_is_the_word_for_people_and_programs_keep_theirs(tmp_path):
+    files = [many(tmp_path / name, [], loud=1) for name in ("a.jsonl", "b.jsonl")]
+    table = compare.cases(compare_files(*files))
+
+    assert "undecided" in str(table)
+    assert "undecided" in table.markdown()
+    assert "cannot tell" not in str(table) + table.markdown()
+    assert "cannot tell" in table.csv()
+    assert '"cannot tell"' in table.json()
+
+
+def machines(tmp_path, count):
+    """Two machines with so many cases: half of them slower on the second, half of them faster."""
+    factors = [1.5 + i / 100 if i % 2 else 0.5 - i / 1000 for i in range(count)]
+    files = [many(tmp_path / name, f) for name, f in (("a.jsonl", [1.0] * count), ("b.jsonl", factors))]
+    files[1].header["machine"]["cpu"] = "Another CPU"
+    return compare_files(*files)
+
+
+def test_of_many_changes_between_machines_the_largest_are_listed_and_the_machine_is_named_once(tmp_path):
+    comparison = machines(tmp_path, 104)
+    short, full = (compare.listed(comparison, full) for full in (False, True))
+    below = compare.parts(comparison, ("a", "b"), short)[3]
+
+    assert ["slower"] * 20 + ["faster"] * 20 == [row["verdict"] for row in short.rows]
+    assert 104 == len(full.rows) == len(compare.cases(comparison).rows)
+    assert "Not listed: 32 slower, 32 faster; --full lists all cases." == below[0]
+    assert "CPU: A CPU → Another CPU" in comparison.differences
+    assert "Another CPU" not in str(short)
+
+
+def test_a_hundred_changes_between_machines_are_all_listed(tmp_path):
+    assert 100 == len(compare.listed(machines(tmp_path, 100), full=False).rows)
+
+
+def test_more_rounds_come_with_their_command(tmp_path):
+    files = [many(tmp_path / name, [f], loud=0) for name, f in (("a.jsonl", 1.0), ("b.jsonl", 1.0185))]
+    for file in files:
+        for record in file.records:
+            record["process"]["duration_s"] = 20.0
+    comparison = compare_files(*files)
+    (case,) = comparison.cases
+
+    assert f"; run --rounds {case.rounds_to_decide})" in compare.answer(comparison)[-1]
+
+
+def test_the_table_says_why_a_ratio_is_not_the_quotient_of_the_times(tmp_path):
+    assert any("so their quotient may differ" in note for note in compare.cases(changed(tmp_path)).notes)

@@ -7,15 +7,52 @@ function intervalText({ ratio, low, high }) {
   if (low == null) return "";
   const words = (v) =>
     v > 1 === ratio > 1 ? `${format.significant(Math.max(v, 1 / v))}×` : format.fasterOrSlower(v);
-  /* Of a faster case the higher ratio is the smaller factor, which comes first. */
-  return (high < 1 ? [high, low] : [low, high]).map(words).join(" to ");
+  return format.byFactor(low, high).map(words).join(" to ");
 }
 
-/* The name of a case; a button that opens it in the second file. */
+/* The rows of a compared case in both files; a published machine has none. */
+function sidesOf(pair, c) {
+  const find = (file, text) => rows.find((r) => r.file === file && r.case === text);
+  return [find(pair.first, c.case), find(pair.second, c.second_case)];
+}
+
+/* The details of a compared case: those of the second file below what changed. */
+function showChange(pair, c) {
+  const [first, second] = sidesOf(pair, c);
+  if (first && second) showDetails(second, changeOf(pair, c, [first, second]));
+  else if (first ?? second) showDetails(first ?? second);
+}
+
+/* Both sides of a case, its ratio and what may explain it. */
+function changeOf(pair, c, sides) {
+  const columns = [
+    column("file", "File"),
+    column("time_s", "Time per call", (r) => element("span", {}, `${format.seconds(r.time_s)} `, small(timeRange(r)))),
+    column("implementation", "Implementation", (r) => format.text(r.implementation)),
+    column("library", "Library", (r) => `${r.library} ${r.version ?? ""}`),
+  ];
+  const range = intervalText(c);
+  const ratio =
+    c.ratio == null
+      ? "no ratio: a time is disturbed"
+      : format.speedSentence(pair.second, c.ratio, pair.first) + (range ? ` (95 % confidence interval ${range})` : "");
+  const shared = pair.differs.length ? `none of its own; all cases share: ${pair.differs.join("; ")}` : "none recorded";
+  return element(
+    "section",
+    { "aria-label": "What changed", class: "change" },
+    element("p", {}, `${ratio}. Verdict: ${format.verdict(c.verdict)}. Reason: ${c.reason ?? shared}.`),
+    cardTable("Both sides of this case", columns, sides),
+    element("p", { class: "note" }, pair.note),
+    element("h3", {}, `In ${pair.second}`),
+  );
+}
+
+const timeRange = (r) => (r.low_s == null ? "" : `${format.seconds(r.low_s)} to ${format.seconds(r.high_s)}`);
+
+/* The name of a case; a button that opens it. */
 function changedCase(pair, c) {
-  const row = rows.find((r) => r.file === pair.second && r.case === c.second_case);
-  const title = row
-    ? element("button", { type: "button", title: "Details of this case", onclick: () => showDetails(row) }, c.title)
+  const title = sidesOf(pair, c)[1]
+    ? element("button", { type: "button", title: "Details of this case", onclick: () => showChange(pair, c) }, c.title)
     : c.title;
   return element("span", {}, title, small(`${c.op}, ${c.precision}, ${c.library}`));
 }
@@ -31,15 +68,16 @@ function addChanges() {
         element("span", {}, format.fasterOrSlower(c.ratio), small(intervalText(c))),
       ),
       number("first", "Time", (c) => `${format.seconds(c.first)} → ${format.seconds(c.second)}`),
-      column("reason", "Reason"),
-    ];
+      decided.some((c) => c.reason) && column("reason", "Reason", (c) => c.reason ?? ""),
+    ].filter(Boolean);
     const caption = `Cases that are slower in ${pair.second}, then those that are faster, the largest change first`;
     const place = element("div", {});
     const show = (count) => place.replaceChildren(cardTable(caption, columns, decided.slice(0, count)));
     parent.append(place);
     show(MOST_CHANGES);
     const meaning = "what was recorded on both sides and differs; it may explain the ratio, but does not prove it.";
-    parent.append(element("p", { class: "note" }, `Reason: ${meaning}`));
+    const notes = [pair.note, decided.some((c) => c.reason) && `Reason: ${meaning}`].filter(Boolean);
+    parent.append(element("p", { class: "note" }, notes.join(" ")));
     if (decided.length <= MOST_CHANGES) return;
     const texts = { false: `Show all ${decided.length}`, true: `Show the first ${MOST_CHANGES}` };
     const button = element("button", { type: "button", "aria-expanded": "false" }, texts.false);

@@ -801,17 +801,18 @@ for (const chart of CHARTS) {
 /* The ratio of each case of a comparison with its interval, sorted. */
 function pairChart(pair) {
   const rows = thinned(pair.cases.filter((r) => r.ratio != null).sort((a, b) => a.ratio - b.ratio));
+  const placeOf = new Map(pair.cases.map((c, at) => [c, at]));
   const words = format.fasterOrSlower;
   /* Colors of libraries mean libraries, so verdicts have others, and symbols: faster is up. */
   const looks = {
     slower: { color: styleOf("--warn"), symbol: "triangle-down" },
     faster: { color: styleOf("--good"), symbol: "triangle-up" },
     same: { color: styleOf("--soft"), symbol: "circle" },
-    "cannot tell": { color: styleOf("--soft"), symbol: "circle-open" },
+    undecided: { color: styleOf("--soft"), symbol: "circle-open" },
   };
   const verdicts = pair.published
     ? [null]
-    : ["slower", "faster", "same", "cannot tell"].filter((v) => rows.some((r) => r.verdict === v));
+    : ["slower", "faster", "same", "undecided"].filter((v) => rows.some((r) => format.verdict(r.verdict) === v));
   const hover = (r) =>
     plainLines([
       r.title || r.case,
@@ -819,12 +820,12 @@ function pairChart(pair) {
       r.library,
       `${format.seconds(r.first)} and ${format.seconds(r.second)}`,
       format.speedSentence(pair.second, r.ratio, pair.first),
-      r.low != null && `95 % interval: ${words(r.low)} to ${words(r.high)}`,
-      r.verdict,
+      r.low != null && `95 % interval: ${format.byFactor(r.low, r.high).map(words).join(" to ")}`,
+      format.verdict(r.verdict),
       r.notes,
     ]);
   const points = verdicts.map((verdict) => {
-    const members = rows.map((r, at) => [r, at]).filter(([r]) => verdict === null || r.verdict === verdict);
+    const members = rows.map((r, at) => [r, at]).filter(([r]) => verdict === null || format.verdict(r.verdict) === verdict);
     return {
       type: "scatter",
       mode: "markers",
@@ -841,6 +842,7 @@ function pairChart(pair) {
       },
       x: members.map(([, at]) => at + 1),
       y: members.map(([r]) => r.ratio),
+      customdata: members.map(([r]) => placeOf.get(r)),
       marker: { ...(looks[verdict] ?? looks.same), size: 7 },
       hoverinfo: "text",
       text: members.map(([r]) => hover(r)),

@@ -108,7 +108,14 @@ def _rows(
             "ranks": s.record["problem"].get("ranks"),
             "bytes": float(s.record["traffic_bytes"]) if s.is_group else None,
             "notes": exported["notes"],
+            "implementation": _implementation(s),
         }
+
+
+def _implementation(s: Summary) -> str | None:
+    """What the library says about its kernel."""
+    named = (s.record["notes"].get(name) for name in ("implementation", "algorithm"))
+    return next((text for text in named if isinstance(text, str)), None)
 
 
 def _by_column(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -235,6 +242,7 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
             | {"case": c.case, "second_case": c.b.record["case"]}
             for row, c in rows
         ],
+        "note": " ".join(comparisons.ratio_note(comparison)),
         "sentences": comparisons.sentences(comparison),
     }
 

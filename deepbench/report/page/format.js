@@ -50,6 +50,9 @@ const format = {
     const factor = format.significant(Math.max(ratio, 1 / ratio));
     return factor === "1.00" ? "as fast" : `${factor}× ${ratio < 1 ? "faster" : "slower"}`;
   },
+  /* An interval of ratios in the order of its factors: of faster ones the highest ratio is the smallest factor. */
+  byFactor: (low, high) => (high < 1 ? [high, low] : [low, high]),
+  verdict: (name) => (name === "cannot tell" ? "undecided" : name),
   speedSentence(subject, ratio, other) {
     const words = format.fasterOrSlower(ratio);
     return `${subject} is ${words} ${words === "as fast" ? "as" : "than"} ${other}`;

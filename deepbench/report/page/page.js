@@ -248,6 +248,7 @@ function factsOf(row) {
   const flop = row.flop ? `${format.significant(row.flop / 1e9)} GFLOP, ` : "";
   const share = `${format.percent(row.share_of_limit)} of the nearest limit`;
   return [
+    ["File", severalFiles ? row.file : null],
     ["Status", statusText(row)],
     ["Time per call", timeText(row)],
     ["First call", row.first_call_s == null ? null : format.seconds(row.first_call_s)],
@@ -255,6 +256,7 @@ function factsOf(row) {
     ["Rate", rates.filter(Boolean).join(", ") || "–"],
     ["Limited by", row.limit ? `${row.limit}, ${share} (share of its time at each limit: ${row.limit_evidence})` : "–"],
     ["Library", `${row.library} ${row.version ?? ""}`],
+    ["Implementation", row.implementation],
     ["Energy", row.joules_per_call == null ? null : `${format.joules(row.joules_per_call)} per call`],
     ["Memory", row.peak_memory_bytes == null ? null : `${format.bytes(row.peak_memory_bytes)} peak of the process`],
     ["Applications", row.applications],
@@ -262,7 +264,8 @@ function factsOf(row) {
   ].filter(([, value]) => value);
 }
 
-function showDetails(row) {
+/* `change` comes first: what a comparison says about the case. */
+function showDetails(row, change) {
   const dialog = document.getElementById("details"),
     samples = content.files[row.fileIndex].samples[row.index] || [];
   const copyFailed = () => {
@@ -288,6 +291,7 @@ function showDetails(row) {
       element("h2", { id: "details-title", tabindex: -1 }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
       element("button", { type: "button", onclick: () => dialog.close() }, "Close"),
     ),
+    change ?? "",
     element("dl", {}, ...factsOf(row).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     row.command ? element("p", {}, "To measure it again: ", element("code", {}, row.command), " ", copy) : "",
   );
@@ -312,7 +316,8 @@ addFirstScreens();
 document.querySelectorAll("[data-pair]").forEach((parent) => {
   const pair = content.pairs[Number(parent.dataset.pair)];
   if (!pair.cases.length) return;
-  const interval = (m) => (m.low == null ? "–" : `${format.fasterOrSlower(m.low)} to ${format.fasterOrSlower(m.high)}`);
+  const interval = (m) =>
+    m.low == null ? "–" : format.byFactor(m.low, m.high).map(format.fasterOrSlower).join(" to ");
   parent.append(
     plainTable(
       `Geometric means: ${pair.first} and ${pair.second}`,
@@ -346,6 +351,7 @@ document.querySelectorAll("[data-pair]").forEach((parent) => {
     `Each case: how much faster or slower ${pair.second} is than ${pair.first}. The geometric means are in the table above.`,
     true,
     () => pairChart(pair),
+    (at) => at != null && showChange(pair, pair.cases[at]),
   );
 });
 content.files.forEach((_, fileIndex) => CHARTS.forEach((chart) => addChart(chart, fileIndex)));

@@ -150,14 +150,12 @@ def test_the_matrix_says_what_its_cells_are():
 
 
 def test_an_empty_matrix_says_why():
-    text = matrix_of(
-        machine("a", total(1.0, 0.01), price=1.0), machine("b", total(2.0, precision="bf16")), words=["i8"]
-    )
+    machines = machine("a", total(1.0, 0.01), price=1.0), machine("b", total(2.0, precision="bf16"))
+    text = matrix_of(*machines, words=["i8"])
 
     assert "No machine has a time in a precision that competes; --precision can be bf16, f32." in text
     assert "Cells:" not in text
-    some = matrix_of(machine("a", total(1.0)), machine("b", total(2.0, precision="bf16")), words=["f32"])
-    assert "–: no kernel of the application in a precision that competes." in some
+    assert "–: no kernel of the application in a precision that competes." in matrix_of(*machines, words=["f32"])
 
 
 def test_times_from_one_process_decide_only_from_ten_percent_on():

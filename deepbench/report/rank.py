@@ -124,14 +124,9 @@ class Ranking:
 
     @property
     def could_be_best(self) -> list[tuple[Place, Certainty]]:
-        """Machines after the second that could be the best, too, and why that is not excluded."""
-        kinds = [(place, self._compared(place)) for place in self.ranked[2:]]
+        """Machines after the first that could be the best, too, and why that is not excluded."""
+        kinds = [(place, self._compared(place)) for place in self.ranked[1:]]
         return [(place, kind) for place, kind in kinds if kind != "certain" and self._is_near(place)]
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether it is certain that the first one is the best of all."""
-        return self.certainty == "certain" and not self.could_be_best
 
     def _compared(self, other: Place) -> Certainty:
         best = self.ranked[0]
@@ -157,9 +152,9 @@ class Ranking:
         if len(ranked) > 1:
             order = order_sentence(ranked[0].machine.name, ranked[1].machine.name, self.over_best(ranked[1]), self.by)
             text = f"{order}; {self._certainty_text()}"
-            if self.could_be_best:
-                others = _listed([f"{p.machine.name} ({WHY_NEAR[kind]})" for p, kind in self.could_be_best])
-                more.append(f"Could also be the best: {others}.")
+            near = [f"{p.machine.name} ({WHY_NEAR[why]})" for p, why in self.could_be_best if p is not ranked[1]]
+            if near:
+                more.append(f"Could also be the best: {_listed(near)}.")
             if self._more_rounds_help:
                 more.append(MORE_ROUNDS)
         elif ranked:
@@ -187,7 +182,8 @@ class Ranking:
     def _more_rounds_help(self) -> bool:
         """Whether the order is uncertain and can be measured again. A published time stays without an interval."""
         near = [*self.ranked[:2], *(place for place, _ in self.could_be_best)]
-        return not self.is_certain and all(p.machine.kind == "measured" or p.interval(self.by) for p in near)
+        again = all(place.machine.kind == "measured" or place.interval(self.by) for place in near)
+        return again and (self.certainty != "certain" or bool(self.could_be_best))
 
     @property
     def composition(self) -> str | None:
@@ -403,7 +399,7 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
     rows: list[dict[str, Cell]] = []
     for ranking in found:
         ranked = ranking.ranked
-        doubt = "" if ranking.is_certain else "≈ "
+        doubt = "≈ " if ranking.could_be_best else ""
         row: dict[str, Cell] = {"application": ranking.title, "best": None}
         if len(ranked) > 1:
             row["best"] = f"{doubt}{ranked[0].machine.name}"
@@ -426,7 +422,7 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
         * any(text.startswith("– ") for text in texts),
         *["D: contains times that other programs disturbed; it does not count for the best."]
         * any(text.endswith(" D") for text in texts),
-        *["≈: the order is uncertain or unknown; with --application NAME the reason is shown."] * doubtful,
+        *["≈: another machine could be the best, too; with --application NAME the reason is shown."] * doubtful,
         *[UNCHECKED] * any(m.kind != "measured" for m in machines),
     ]
     return Table(columns, rows, notes)

@@ -80,16 +80,17 @@ const certaintyOf = ({ ranked }) => (ranked.length > 1 ? comparedWithBest(ranked
 /* Whether a machine could be the best. Without an interval that is so within 10 %, as with one process. */
 const isNear = (best, other) => (other.interval?.[0] ?? other.value) <= 1.1 * (best.interval?.[1] ?? best.value);
 const couldBeBest = ({ ranked }) =>
-  ranked.slice(2).filter((p) => comparedWithBest(ranked[0], p) !== "certain" && isNear(ranked[0], p));
-const isCertain = (ranking) => certaintyOf(ranking) === "certain" && !couldBeBest(ranking).length;
+  ranked.slice(1).filter((p) => comparedWithBest(ranked[0], p) !== "certain" && isNear(ranked[0], p));
+const bestText = (ranking) => (couldBeBest(ranking).length ? "best?" : "best");
 
 const WHY_NEAR = { overlap: "intervals overlap", "one process": "one process, near", "no interval": "no interval, near" };
 const MORE_ROUNDS = "More rounds may decide: deepbench run --rounds N, or --resume of a run with --budget.";
 
 /* Whether the order is uncertain and can be measured again. Published times and energies stay without an interval. */
 function moreRoundsHelp(ranking) {
-  const near = [...ranking.ranked.slice(0, 2), ...couldBeBest(ranking)];
-  return ranking.by !== "energy" && !isCertain(ranking) && near.every((p) => p.interval || p.machine.kind === "measured");
+  const near = couldBeBest(ranking),
+    again = [...ranking.ranked.slice(0, 2), ...near].every((p) => p.interval || p.machine.kind === "measured");
+  return ranking.by !== "energy" && again && (certaintyOf(ranking) !== "certain" || near.length > 0);
 }
 
 function listed(names) {
@@ -136,7 +137,8 @@ function answerOf(ranking) {
   const best = ranked[0].machine.name;
   if (ranked.length === 1) return `${title}: only ${best} can be ranked, so there is no order.${rest}`;
   const order = orderSentence(best, ranked[1].machine.name, ranked[1].ratio, by);
-  const near = couldBeBest(ranking).map((p) => `${p.machine.name} (${WHY_NEAR[comparedWithBest(ranked[0], p)]})`);
+  const third = couldBeBest(ranking).filter((p) => p !== ranked[1]);
+  const near = third.map((p) => `${p.machine.name} (${WHY_NEAR[comparedWithBest(ranked[0], p)]})`);
   const others = near.length ? ` Could also be the best: ${listed(near)}.` : "";
   const help = moreRoundsHelp(ranking) ? ` ${MORE_ROUNDS}` : "";
   return `${title}: ${order}; ${certaintyText(ranking)}.${others}${help}${rest}`;
@@ -188,7 +190,7 @@ function rankingTable(ranking) {
       const range = p.ratios && ` ${format.significant(p.ratios[0])} to ${format.significant(p.ratios[1])}×`;
       return element("span", {}, ratioText(p.ratio, by), range ? small(range) : null);
     }
-    if (p.rank && ranking.ranked.length > 1) return element("strong", {}, isCertain(ranking) ? "best" : "best?");
+    if (p.rank && ranking.ranked.length > 1) return element("strong", {}, bestText(ranking));
     const common = p.total.time_s == null ? commonText(p, title) : null;
     return common ? small(common) : "–";
   };
@@ -224,7 +226,7 @@ function matrixTable(machines, titles, competes, by) {
       isBest ? element("strong", {}, VALUES[by].show(p.value)) : VALUES[by].show(p.value),
       small(` ${p.total.precision}`),
       p.total.disturbed ? markText(` ${p.total.disturbed} disturbed`) : null,
-      isBest ? element("strong", {}, isCertain(ranking) ? " best" : " best?") : null,
+      isBest ? element("strong", {}, ` ${bestText(ranking)}`) : null,
     );
   };
   const columns = [
@@ -285,7 +287,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
       "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends (*: some come from one process).",
       "Totals with disturbed times have no rank.",
       place.textContent.includes("best?") &&
-        `best?: the ${VALUES[by].title} is the lowest, but the order is uncertain, or unknown for lack of intervals.`,
+        `best?: the ${VALUES[by].title} is the lowest, but another machine could be the best, too.`,
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
       shown.some((m) => m.kind !== "measured") && "Published and imported times are unchecked; published ones have no interval.",
       "Prices are neither stored nor sent.",

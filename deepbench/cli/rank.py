@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @cli.command(context_settings=HELP, short_help="Say which machine serves an application best.")
 @click.argument("names", metavar="FILE_OR_MACHINE...", nargs=-1, required=True)
-@click.option("--application", metavar="A", help='Rank by this application, such as "Speech Recognition".')
+@click.option("--application", metavar="A", help='Rank by this application: "Speech Recognition" or speech.')
 @click.option("--price", "prices", multiple=True, metavar="NAME=N/h", help="The price of a machine. Repeatable.")
 @click.option(
     "--precision",
@@ -76,17 +76,20 @@ def rank(
 
 
 def _machines(names: Sequence[str], skip_damaged: bool) -> list[Machine]:
-    """Files that exist, and published machines; each once."""
+    """Files that exist, and published machines. `BadInput` if one is named twice."""
     from deepbench.api import load
     from deepbench.report import totals
     from deepbench.report.rank import Machine
     from deepbench.results.file import GZIP, JSONL, title_of
 
-    paths = [name for name in dict.fromkeys(names) if os.path.exists(name) or name.endswith((JSONL, JSONL + GZIP))]
+    paths = [name for name in names if os.path.exists(name) or name.endswith((JSONL, JSONL + GZIP))]
     titles = [printable(title_of(Path(Path(path).name))) for path in paths]
+    files = [os.path.realpath(path) for path in paths]
+    if twice := [path for path, file in zip(paths, files, strict=True) if files.count(file) > 1]:
+        raise BadInput(f"a machine is named twice: {', '.join(map(shorten, twice))}; name each once")
     labels = titles if len(set(titles)) == len(titles) else [printable(path) for path in paths]
     found = []
-    for name in dict.fromkeys(names):
+    for name in names:
         if name in paths:
             results = load(name, skip_damaged=skip_damaged)
             warn_of_gaps(results.file)
@@ -141,8 +144,13 @@ def _named(machines: Sequence[Machine], text: str) -> str:
 
 
 def _of_application(found: Sequence[Ranking], name: str) -> list[Ranking]:
+    """The rankings of the application with this name, or of the only one whose title contains it, ignoring case."""
     wanted = name.strip().lower()
-    chosen = [r for r in found if wanted in (r.application.lower(), r.title.lower())]
+    exact = [r for r in found if wanted in (r.application.lower(), r.title.lower())]
+    chosen = exact or [r for r in found if wanted and wanted in r.title.lower()]
+    names = sorted({r.application for r in chosen})
+    if len(names) > 1:
+        raise BadInput(f"--application {shorten(name)!r} is part of several: {', '.join(names)}; name one")
     if not chosen:
         known = sorted({r.application for r in found})
         raise BadInput(

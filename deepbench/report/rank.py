@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 from deepbench.core import units
@@ -15,6 +14,7 @@ from deepbench.report.totals import Total
 from deepbench.results import published
 
 By = Literal["time", "cost"]
+Certainty = Literal["certain", "overlap", "one process", "no interval"]
 
 ALL = "all"
 WIDTHS = ("8", "16", "19", "32")
@@ -24,6 +24,15 @@ PASSES = 1e6
 
 # A sentence names so many machines at most.
 MOST_NAMES = 4
+
+# From this ratio of costs on, tables say how many times the cost, and not how many per cent more.
+DOUBLE = 2.0
+
+# Why a machine after the second could be the best, too.
+WHY_NEAR = {"overlap": "intervals overlap", "one process": "one process, near", "no interval": "no interval, near"}
+
+# A run with a budget goes on with another budget; others end when their plan is done.
+MORE_ROUNDS = "More rounds may decide: deepbench run --rounds N, or --resume of a run with --budget."
 
 # Columns of the matrix that every terminal shows, before machines that are rarely the best are left out.
 MOST_ALWAYS_SHOWN = 2
@@ -108,16 +117,18 @@ class Ranking:
             return None
         return ends[0][0] / ends[1][1], ends[0][1] / ends[1][0]
 
-    @cached_property
-    def certainty(self) -> Literal["certain", "overlap", "one process", "no interval"] | None:
-        """How certain it is that the first one is the best; None where there are not two to compare."""
-        ranked = self.ranked
-        if len(ranked) < 2:
-            return None
-        kinds = {self._compared(other) for other in ranked[1:]}
-        return next(kind for kind in ("overlap", "one process", "no interval", "certain") if kind in kinds)
+    @property
+    def certainty(self) -> Certainty | None:
+        """How certain it is that the first one is better than the second; None where there are not two to compare."""
+        return self._compared(self.ranked[1]) if len(self.ranked) > 1 else None
 
-    def _compared(self, other: Place) -> Literal["certain", "overlap", "one process", "no interval"]:
+    @property
+    def could_be_best(self) -> list[tuple[Place, Certainty]]:
+        """Machines after the first that could be the best, too, and why that is not excluded."""
+        kinds = [(place, self._compared(place)) for place in self.ranked[1:]]
+        return [(place, kind) for place, kind in kinds if kind != "certain" and self._is_near(place)]
+
+    def _compared(self, other: Place) -> Certainty:
         best = self.ranked[0]
         one, two = best.interval(self.by), other.interval(self.by)
         if one is None or two is None:
@@ -127,32 +138,62 @@ class Ranking:
         single = any(place.total is not None and place.total.single_process for place in (best, other))
         return "one process" if single and not heats.is_order(self.over_best(other) or 1.0) else "certain"
 
+    def _is_near(self, other: Place) -> bool:
+        """Whether a machine could be the best. Without an interval that is so within 10 %, as with one process."""
+        one, two = self.ranked[0].interval(self.by), other.interval(self.by)
+        high, low = one[1] if one else self.ranked[0].value(self.by), two[0] if two else other.value(self.by)
+        return high is not None and low is not None and low <= high * (1 + heats.ONE_PROCESS)
+
     @property
     def answer(self) -> str:
         """Which machine is the best, how certain that is, and which machines are not ranked."""
         ranked = self.ranked
+        more = []
         if len(ranked) > 1:
-            ratio = self.over_best(ranked[1]) or 1.0
-            order = less_sentence(ranked[0].machine.name, 1 / ratio, ranked[1].machine.name, self.by)
+            order = order_sentence(ranked[0].machine.name, ranked[1].machine.name, self.over_best(ranked[1]), self.by)
             text = f"{order}; {self._certainty_text()}"
+            near = [f"{p.machine.name} ({WHY_NEAR[why]})" for p, why in self.could_be_best if p is not ranked[1]]
+            if near:
+                more.append(f"Could also be the best: {_listed(near)}.")
+            if self._more_rounds_help:
+                more.append(MORE_ROUNDS)
         elif ranked:
             text = f"only {ranked[0].machine.name} can be ranked, so there is no order"
         else:
             text = "no machine can be ranked"
         left = [f"{p.machine.name} ({_why(p.total)})" for p in self.places if p.total and not p.is_ranked]
-        return f"{self.title}: {text}.{f' Not ranked: {_listed(left)}.' if left else ''}"
+        if left:
+            more.append(f"Not ranked: {_listed(left)}.")
+        return " ".join([f"{self.title}: {text}.", *more])
 
     def _certainty_text(self) -> str:
-        others = [p.machine.name for p in self.ranked[1:] if self._compared(p) == self.certainty]
-        both = _listed([self.ranked[0].machine.name, *others])
+        pair = self.ranked[:2]
+        both = _listed([p.machine.name for p in pair])
         if self.certainty == "overlap":
             return f"the intervals of {both} overlap: the order is uncertain"
         if self.certainty == "one process":
             return f"the times of {both} come from one process and differ by less than 10 %: the order is uncertain"
         if self.certainty == "no interval":
-            without = [p.machine.name for p in self.ranked if p.interval(self.by) is None]
+            without = [p.machine.name for p in pair if p.interval(self.by) is None]
             return f"{_listed(without)} {'has' if len(without) == 1 else 'have'} no interval: certainty unknown"
         return "the intervals do not overlap: certain at 95 %"
+
+    @property
+    def _more_rounds_help(self) -> bool:
+        """Whether the order is uncertain and can be measured again. A published time stays without an interval."""
+        near = [*self.ranked[:2], *(place for place, _ in self.could_be_best)]
+        again = all(place.machine.kind == "measured" or place.interval(self.by) for place in near)
+        return again and (self.certainty != "certain" or bool(self.could_be_best))
+
+    @property
+    def composition(self) -> str | None:
+        """`alder: sparse_gemm 94 %, gemm 6 % of the time.`: what the total of the best machine consists of."""
+        total = self.ranked[0].total if self.ranked else None
+        if total is None or not total.time_s:
+            return None
+        shares = {op: units.percent(s / total.time_s) for op, s in sorted(total.by_op_s.items(), key=lambda o: -o[1])}
+        listed = ", ".join(f"{op} {share}" for op, share in shares.items() if share != "0 %")
+        return f"{self.ranked[0].machine.name}: {listed} of the time." if listed else None
 
 
 def _why(total: Total) -> str:
@@ -162,12 +203,15 @@ def _why(total: Total) -> str:
     return f"{total.disturbed} time{'s' * (total.disturbed > 1)} disturbed"
 
 
-def less_sentence(subject: str, ratio: float, other: str, by: By) -> str:
-    """`X is 1.12× faster than Y`, or `X costs 12 % less than Y`; the ratio is X's value over Y's, at most 1."""
+def order_sentence(best: str, second: str, ratio: float | None, by: By) -> str:
+    """`X is 1.12× faster than Y`, or `Y costs 12 % more than X`, with the figure of the table: Y's value over X's."""
+    ratio = ratio or 1.0
     if by == "time":
-        return units.speed_sentence(subject, ratio, other)
-    share = units.percent(1 - ratio)
-    return f"{subject} costs as much as {other}" if share == "0 %" else f"{subject} costs {share} less than {other}"
+        return units.speed_sentence(best, 1 / ratio, second)
+    more = _dearer(ratio)
+    if more == "0 % more":
+        return f"{second} costs as much as {best}"
+    return f"{second} costs {more.replace('the cost', 'as much as') if ratio >= DOUBLE else f'{more} than'} {best}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -298,6 +342,7 @@ def to_json(found: Iterable[Ranking]) -> list[dict[str, Any]]:
             "ranked_by": r.by,
             "best": r.ranked[0].machine.name if r.ranked else None,
             "certainty": r.certainty,
+            "could_be_best": [place.machine.name for place, _ in r.could_be_best],
             "answer": r.answer,
             "machines": [{name: row[name] for name in FOR_PROGRAMS[2:]} for row in rows_of(r)],
         }
@@ -306,10 +351,10 @@ def to_json(found: Iterable[Ranking]) -> list[dict[str, Any]]:
 
 
 def parts(found: Sequence[Ranking]) -> list[Part]:
-    """A table for each ranking, and a sentence at its end."""
+    """A table for each ranking; then what the best total consists of, and which machine is the best."""
     made: list[Part] = []
     for ranking in found:
-        made += [[ranking.title], _table(ranking), [ranking.answer]]
+        made += [[ranking.title], _table(ranking), [*filter(None, (ranking.composition, ranking.answer))]]
     return made
 
 
@@ -341,7 +386,7 @@ def _table(ranking: Ranking) -> Table:
 
 def _dearer(ratio: float) -> str:
     """A ratio of costs in words: `12 % more`, or from twice as much `2.30× the cost`."""
-    return f"{units.significant(ratio)}× the cost" if ratio >= 2 else f"{units.percent(ratio - 1)} more"
+    return f"{units.significant(ratio)}× the cost" if ratio >= DOUBLE else f"{units.percent(ratio - 1)} more"
 
 
 def _prices(prices: Mapping[str, float]) -> str:
@@ -350,17 +395,16 @@ def _prices(prices: Mapping[str, float]) -> str:
 
 def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
     """One row per application, one column per machine; on a narrow terminal those that rarely win are left out."""
-    by_cost = all(r.by == "cost" for r in found if r.ranked)
     wins = {m.name: sum(bool(r.ranked) and r.ranked[0].machine is m for r in found) for m in machines}
     rows: list[dict[str, Cell]] = []
     for ranking in found:
         ranked = ranking.ranked
-        doubt = "≈ " if ranking.certainty not in (None, "certain") else ""
+        doubt = "≈ " if ranking.could_be_best else ""
         row: dict[str, Cell] = {"application": ranking.title, "best": None}
         if len(ranked) > 1:
             row["best"] = f"{doubt}{ranked[0].machine.name}"
         for place in ranking.places:
-            text = _matrix_text(place, "cost" if by_cost else "time")
+            text = _matrix_text(place, ranking.by)
             row[place.machine.name] = Strong(text) if len(ranked) > 1 and place is ranked[0] else text
         rows.append(row)
     often_first = sorted(machines, key=lambda m: -wins[m.name])
@@ -370,18 +414,36 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
         *(Column(m.name, narrow=max(0, often_first.index(m) + 1 - MOST_ALWAYS_SHOWN)) for m in machines),
     ]
     texts = [str(row[m.name]) for row in rows for m in machines]
-    what = "cost of a million passes" if by_cost else "time of one pass"
     doubtful = any(str(row["best"]).startswith("≈") for row in rows)
     notes = [
-        f"Cells: {what}, and the precision. A pass is one call of each kernel, with its fastest library.",
+        *_about_cells(machines, found),
+        *["–: no kernel of the application in a precision that competes."] * ("–" in texts and set(texts) != {"–"}),
         *["– 12 of 20: only so many of the kernels have a time, so there is no total."]
         * any(text.startswith("– ") for text in texts),
         *["D: contains times that other programs disturbed; it does not count for the best."]
         * any(text.endswith(" D") for text in texts),
-        *["≈: the order is uncertain or unknown; with --application NAME the reason is shown."] * doubtful,
+        *["≈: another machine could be the best, too; with --application NAME the reason is shown."] * doubtful,
         *[UNCHECKED] * any(m.kind != "measured" for m in machines),
     ]
     return Table(columns, rows, notes)
+
+
+def _about_cells(machines: Sequence[Machine], found: Sequence[Ranking]) -> list[str]:
+    """What the cells of the matrix contain, or why they contain nothing."""
+    if not any(place.total for ranking in found for place in ranking.places):
+        precisions = ", ".join(sorted({t.precision for m in machines for t in m.totals if t.measured}))
+        return [f"No machine has a time in a precision that competes; --precision can be {precisions}."]
+    kinds = {ranking.by for ranking in found if ranking.ranked}
+    prices = {m.name: m.price_per_h for m in machines if m.price_per_h is not None}
+    what = "cost of a million passes" if "cost" in kinds else "time of one pass"
+    if kinds == {"cost", "time"}:
+        what += ", or (with a unit) time of one pass where a machine has no price"
+    unpriced = {p.machine.name: None for r in found for p in r.ranked if p.cost is None} if prices else {}
+    return [
+        f"Cells: {what}, and the precision. A pass is one call of each kernel, with its fastest library.",
+        *[f"Prices: {_prices(prices)}."] * ("cost" in kinds),
+        *([f"Ranked by time: no price of {_listed([*unpriced])} (--price NAME=2.5/h)."] if unpriced else []),
+    ]
 
 
 def _matrix_text(place: Place, by: By) -> str:
@@ -390,6 +452,6 @@ def _matrix_text(place: Place, by: By) -> str:
         return "–"
     value = place.value(by)
     if value is None:
-        return f"– {total.measured} of {total.kernels}" if total.time_s is None else "–"
+        return f"– {total.measured} of {total.kernels}" if total.time_s is None else "no price"
     text = units.seconds(value) if by == "time" else units.significant(value)
     return f"{text} {total.precision}{' D' if total.disturbed else ''}"

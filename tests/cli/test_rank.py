@@ -25,7 +25,7 @@ def test_one_command_says_which_machine_is_cheapest_and_how_certain_that_is(deep
 
     assert 0 == done.returncode, done.stderr
     answer = done.stdout.splitlines()[-1]
-    assert "slow costs 60 % less than fast; the intervals do not overlap: certain at 95 %." in answer
+    assert "fast costs 2.50× as much as slow; the intervals do not overlap: certain at 95 %." in answer
     assert answer.endswith("Not ranked: part (3 of 4 kernels).")
     rows = [line.split() for line in done.stdout.splitlines() if " i8 " in line]
     assert [["1", "slow"], ["2", "fast"], ["–", "part"]] == [row[:2] for row in rows]
@@ -54,6 +54,14 @@ def test_without_an_application_there_is_a_matrix_and_csv_has_every_value(deepbe
     assert "| OCR (server) | fast |" in deepbench("rank", *three, "--markdown").stdout
 
 
+def test_part_of_the_name_of_one_application_is_enough(deepbench, three):
+    found = json.loads(deepbench("rank", *three, "T4", "--application", "SPEECH", "--json").stdout)
+
+    assert {"Speech Recognition"} == {r["application"] for r in found}
+    table = deepbench("rank", *three, "--application", "oc").stdout.splitlines()
+    assert "fast: conv 100 % of the time." == table[-2]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -68,6 +76,8 @@ def test_without_an_application_there_is_a_matrix_and_csv_has_every_value(deepbe
         (["rank", "fast.jsonl", "--price", "other=2/h"], "--price names none of fast: 'other'"),
         (["rank", "fast.jsonl", "--precision", "int4"], "unknown precision 'int4'"),
         (["rank", "T4", "NVIDIA T4"], "a machine is named twice"),
+        (["rank", "fast.jsonl", "slow.jsonl", "./fast.jsonl"], "a machine is named twice: fast.jsonl, ./fast.jsonl;"),
+        (["rank", "V100", "--application", "recognition"], "is part of several: Face Recognition, Speech Recognition;"),
         (["rank", "empty.jsonl"], "no case comes from a suite that names applications"),
         (["show", "fast.jsonl", "--by", "application", "--price", "2/h"], "another command now: deepbench rank"),
         (["show", "fast.jsonl", "--by", "application", "--against", "x"], "another command now: deepbench rank"),

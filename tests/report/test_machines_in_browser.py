@@ -20,6 +20,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe i
 if CHROMIUM is None:
     pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
 
+TABLE = ".answer + div table"
 HOSTILE = "<img src=x onerror=alert(1)>.jsonl"
 PRICES = {"fast.jsonl": 5.0, "near.jsonl": 2.0, "slow.jsonl": 1.99}
 
@@ -69,14 +70,11 @@ def price(page, machine):
     return page.get_by_label(f"Price per hour of {machine}", exact=True)
 
 
-# The table of machines: several files also have a table of what changed between them, which comes first.
-TABLE = "table.cards:not(.changes table)"
-
-
 def cells(page):
     """The rows of the table: cells by the heading of their column."""
-    titles = page.locator(TABLE).first.locator("thead th").all_inner_texts()
-    rows = page.locator(TABLE).first.locator("tbody tr").all()
+    table = page.locator(TABLE)
+    titles = table.locator("thead th").all_inner_texts()
+    rows = table.locator("tbody tr").all()
     return [dict(zip(titles, r.locator("th, td").all_inner_texts(), strict=True)) for r in rows]
 
 
@@ -106,7 +104,7 @@ def test_which_of_three_machines_is_the_cheapest_is_one_choice_and_three_prices_
     assert by_cost.answer == answer(page)
     assert "overlap: the order is uncertain" in answer(page)
     expected = [(p.machine.name, units.significant(p.cost)) for p in by_cost.places]
-    assert expected == [(row["Machine"], row["Cost of a million"]) for row in cells(page)]
+    assert expected == [(row["Machine"], row["Cost of a million passes"]) for row in cells(page)]
 
 
 @pytest.mark.parametrize(
@@ -140,14 +138,68 @@ def test_the_page_says_what_the_command_says(visit, three, files, prices):
 def test_prices_are_neither_stored_nor_kept(visit, three):
     page = visit(three)
     choose(page, "Application", "OCR (server)")
-    assert "Cost of a million" not in page.inner_text(f"{TABLE} >> nth=0")
+    assert "Cost of a million passes" not in page.inner_text(TABLE)
     price(page, "fast.jsonl").fill("3")
     assert "near.jsonl (no price)" in answer(page)
-    price(page, "fast.jsonl").fill("-1")
+    assert "no price" == next(row for row in cells(page) if row["Machine"] == "near.jsonl")["Cost of a million passes"]
+    for text in ("-1", "0"):
+        price(page, "fast.jsonl").fill(text)
+        assert page.get_by_text("A price must be greater than 0. Not used: fast.jsonl.").is_visible()
+    assert "true" == price(page, "fast.jsonl").get_attribute("aria-invalid")
+    price(page, "fast.jsonl").fill("")
+    assert not page.get_by_text("A price must be greater").count()
+    assert "Prices are neither stored nor sent." in page.inner_text("[data-machines]")
     assert "time" == select(page, "Rank by").input_value()
     page.reload()
     ready(page)
     assert "" == price(page, "fast.jsonl").input_value()
+
+
+def test_a_matrix_by_cost_says_what_its_cells_are_and_where_a_price_is_missing(visit, three):
+    page = visit(three)
+    assert "Cells: time of one pass, and the precision." in page.inner_text("[data-machines]")
+    price(page, "near.jsonl").fill("2")
+    price(page, "fast.jsonl").fill("3")
+    (row,) = cells(page)
+
+    assert "Cells: cost of a million passes, and the precision; in the currency of the prices." in (
+        page.inner_text("[data-machines]")
+    )
+    assert row["slow.jsonl"].startswith("no price")
+
+
+def test_best_with_a_question_mark_is_explained_wherever_it_occurs(visit, three):
+    page = visit(three)
+    explained = "best?: the time is the lowest, but another machine could be the best, too."
+    assert explained not in page.inner_text("[data-machines]")
+    page.get_by_role("checkbox", name="fast.jsonl").uncheck()
+    assert explained in page.inner_text("[data-machines]")
+    choose(page, "Application", "OCR (server)")
+    assert "best?" == cells(page)[0]["Than the best"]
+    assert explained in page.inner_text("[data-machines]")
+
+
+def test_a_machine_without_an_interval_changes_the_certainty_only_of_the_best_two(visit, files, tmp_path):
+    wide = [{**r, "round": n} for n, s in enumerate((1.6e-3, 4e-3, 1e-2), 1) for r in samples.ocr(seconds=s)]
+    for name, rounds in (("quick.jsonl", ocr(29e-3, rounds=1)), ("wide.jsonl", wide)):
+        files = [*files, read_results(samples.write(tmp_path / name, rounds))]
+    write_report(files, [], tmp_path / "five.html", None)
+    page = visit(tmp_path / "five.html")
+    choose(page, "Application", "OCR (server)")
+    (ranking,) = rank.rankings(machines_of(files, {}), rank.competing(()))
+
+    assert ranking.answer == answer(page)
+    assert "certain at 95 %. Could also be the best: wide.jsonl (intervals overlap). More rounds" in answer(page)
+    page.get_by_role("checkbox", name="wide.jsonl").uncheck()
+    assert answer(page).endswith("certain at 95 %.")
+
+
+def test_below_a_ranking_stands_what_the_best_total_consists_of(visit, three):
+    page = visit(three)
+    assert "of the time." not in page.inner_text("[data-machines]")
+    choose(page, "Application", "OCR (server)")
+
+    assert page.get_by_text("fast.jsonl: conv 100 % of the time.", exact=True).is_visible()
 
 
 def test_the_matrix_has_a_row_per_application_and_names_the_best(visit, three):
@@ -189,6 +241,20 @@ def test_one_file_stands_next_to_published_machines_in_the_same_table(visit, one
     assert "f16f16, 1 thread" == cells(page)[0]["Precision"]
 
 
+def test_a_page_of_one_file_ticks_a_published_machine_only_if_it_has_a_total(visit, tmp_path):
+    whole = read_results(samples.write(tmp_path / "whole.jsonl", ocr(1e-6)))
+    write_report([whole], [], tmp_path / "whole.html", None)
+    page = visit(tmp_path / "whole.html")
+    assert 2 == page.locator("[data-machines] input:checked").count()
+    # The published machine is far slower: it leaves no doubt which one is the best.
+    assert cells(page)[0]["whole.jsonl"].endswith("i8 best")
+    part = read_results(samples.write(tmp_path / "part.jsonl", ocr(1e-3)[:2]))
+    write_report([part], [], tmp_path / "part.html", None)
+    page = visit(tmp_path / "part.html")
+    assert ["part.jsonl"] == page.locator("[data-machines] label.box:has(input:checked)").all_inner_texts()
+    assert "best" not in page.inner_text(TABLE)
+
+
 def test_where_a_machine_lacks_kernels_the_ratio_over_the_common_ones_is_shown(visit, tmp_path):
     entries = [e for e in read_suite("deepbench/device") if e.source["application"] == "Keyword Spotting"]
     entry = next(e for e in entries if e.pattern.op == "gemm")
@@ -203,6 +269,7 @@ def test_where_a_machine_lacks_kernels_the_ratio_over_the_common_ones_is_shown(v
     expected = (
         f"{units.faster_or_slower(ratio)} than mine.jsonl over {compared} common kernel{'s' * (compared > 1)} (i8)"
     )
+    page.get_by_role("checkbox", name=name).check()
     assert expected in cells(page)[0][name]
     choose(page, "Application", "Keyword Spotting (device)")
     row = next(r for r in cells(page) if r["Machine"] == name)
@@ -211,7 +278,7 @@ def test_where_a_machine_lacks_kernels_the_ratio_over_the_common_ones_is_shown(v
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("view", ["all: matrix", "OCR (server)"])
+@pytest.mark.parametrize("view", ["all applications", "OCR (server)"])
 def test_the_section_fits_and_has_no_accessibility_problem(visit, three, width, scheme, view):
     page = visit(three, width=width, height=844, scheme=scheme)
     choose(page, "Application", view)
@@ -236,7 +303,7 @@ def test_a_site_ranks_all_machines_and_links_to_them(visit, tmp_path):
     page = visit(tmp_path / "public" / "index.html")
     rows = [[row[name] for name in ("Machine", "Rank", "Total time", "Kernels")] for row in cells(page)]
 
-    assert ["all: matrix", "OCR (server)"] == select(page, "Application").locator("option").all_inner_texts()
+    assert ["all applications", "OCR (server)"] == select(page, "Application").locator("option").all_inner_texts()
     assert ["fast", "1", "4.02 ms", "4 of 4"] == rows[0]
     assert ["slow", "2", "8.04 ms", "4 of 4"] == rows[1]
     assert ["noisy", "–", "4.00 ms", "4 of 4, 4 disturbed"] == rows[2]

@@ -46,7 +46,7 @@ def test_prices_turn_the_order_round_and_intervals_that_overlap_are_uncertain():
     ranking = ranked(machine("slow", total(1.2, 0.1), price=1.0), machine("fast", total(1.0, 0.1), price=1.3))
 
     assert ["slow", "fast"] == names(ranking)
-    assert "slow costs 8 % less than fast; the intervals of slow and fast overlap: the order is uncertain" in (
+    assert "fast costs 8 % more than slow; the intervals of slow and fast overlap: the order is uncertain" in (
         ranking.answer
     )
     assert 1e6 * 1.2 / 3600 == pytest.approx(ranking.ranked[0].cost)
@@ -70,12 +70,93 @@ def test_a_machine_without_an_interval_leaves_certainty_unknown():
     assert rank.rows_of(ranking)[1]["over_best_low"] is None
 
 
-def test_an_overlap_with_any_machine_makes_the_order_uncertain():
-    ranking = ranked(
-        machine("a", total(1.0, 0.01)), machine("b", total(1.1, 0.01)), machine("c", total(1.2, 0.5)),
-    )  # fmt: skip
+def test_only_the_best_two_decide_how_certain_the_order_is():
+    best, second = machine("a", total(1.0, 0.01)), machine("b", total(1.1, 0.01))
+    far = machine("far", total(29.0), kind="published")
+    ranking = ranked(best, second, far)
 
-    assert "the intervals of a and c overlap" in ranking.answer
+    assert ("certain", []) == (ranking.certainty, ranking.could_be_best)
+    assert ranked(best, second).answer == ranking.answer
+    assert "| OCR (server) | a |" in rank.matrix([best, second, far], [ranking]).markdown()
+
+
+def test_others_that_could_be_the_best_are_a_remark():
+    best, second = machine("a", total(1.0, 0.01)), machine("b", total(1.1, 0.01))
+    ranking = ranked(best, second, machine("c", total(1.2, 0.5)))
+
+    assert "the intervals do not overlap: certain at 95 %. Could also be the best: c (intervals overlap)." in (
+        ranking.answer
+    )
+    assert "certain" == ranking.certainty
+    assert "≈ a" in rank.matrix([p.machine for p in ranking.places], [ranking]).markdown()
+    (listed,) = rank.to_json([ranking])
+    assert ["c"] == listed["could_be_best"]
+    near = ranked(machine("a", total(1.0, 0.05)), machine("b", total(1.11, 0.001)), machine("V", total(1.14)))
+    assert "Could also be the best: V (no interval, near)." in near.answer
+
+
+def test_more_rounds_are_proposed_only_where_they_could_decide():
+    ours, near = machine("a", total(1.0, 0.1)), machine("b", total(1.1, 0.1))
+
+    assert ranked(ours, near).answer.endswith(rank.MORE_ROUNDS)
+    assert rank.MORE_ROUNDS not in ranked(ours, machine("b", total(1.5, 0.1))).answer
+    assert rank.MORE_ROUNDS not in ranked(ours, machine("V", total(1.1), kind="published")).answer
+    assert ranked(ours, machine("once", total(1.1))).answer.endswith(rank.MORE_ROUNDS)
+
+
+@pytest.mark.parametrize(
+    ("price", "sentence", "cell"),
+    [
+        (1.0, "b costs as much as a", "0 % more"),
+        (1.052, "b costs 5 % more than a", "5 % more"),
+        (2.5, "b costs 2.50× as much as a", "2.50× the cost"),
+    ],
+)
+def test_the_sentence_has_the_figure_of_the_table(price, sentence, cell):
+    ranking = ranked(machine("a", total(1.0, 0.01), price=1.0), machine("b", total(1.0, 0.01), price=price))
+
+    assert f"OCR (server): {sentence};" in ranking.answer
+    _, table, _ = rank.parts([ranking])
+    assert f"| {cell} |" in table.markdown()
+
+
+def test_below_a_ranking_stands_what_the_best_total_consists_of():
+    best = machine("a", total(1.0, by_op_s={"gemm": 0.058, "sparse_gemm": 0.94, "conv": 0.002}))
+    (_, _, (composition, answer)) = rank.parts([ranked(best, machine("b", total(2.0)))])
+
+    assert "a: sparse_gemm 94 %, gemm 6 % of the time." == composition
+    assert answer.startswith("OCR (server): a is 2.00× faster")
+
+
+def matrix_of(*machines, words=()):
+    return rank.matrix(machines, rank.rankings(machines, rank.competing(words))).markdown()
+
+
+def test_the_matrix_says_what_its_cells_are():
+    a, b = machine("a", total(1.0, 0.01), price=3.6), machine("b", total(2.0, 0.01), price=7.2)
+    noisy = machine("noisy", total(1.0, disturbed=1))
+    by_cost = matrix_of(a, b, noisy)
+
+    assert "| **1000 f32** | 4000 f32 | no price |" in by_cost
+    assert "Cells: cost of a million passes, and the precision" in by_cost
+    assert "Prices: 3.6/h (a), 7.2/h (b)." in by_cost
+    without = matrix_of(a, machine("b", total(2.0, 0.01)))
+    assert "Cells: time of one pass, and" in without
+    assert "Ranked by time: no price of b (--price NAME=2.5/h)." in without
+    # A row is by cost where each of its machines has a price.
+    mixed = matrix_of(a, b, machine("V", total(1.0, suite="deepbench/train")))
+    assert "Cells: cost of a million passes, or (with a unit) time of one pass where a machine has no price" in mixed
+    assert "**1000 f32**" in mixed
+    assert "1.00 s f32" in mixed
+
+
+def test_an_empty_matrix_says_why():
+    machines = machine("a", total(1.0, 0.01), price=1.0), machine("b", total(2.0, precision="bf16"))
+    text = matrix_of(*machines, words=["i8"])
+
+    assert "No machine has a time in a precision that competes; --precision can be bf16, f32." in text
+    assert "Cells:" not in text
+    assert "–: no kernel of the application in a precision that competes." in matrix_of(*machines, words=["f32"])
 
 
 def test_times_from_one_process_decide_only_from_ten_percent_on():
@@ -131,11 +212,13 @@ def test_the_matrix_marks_the_best_with_a_word_and_says_what_is_missing():
     text = rank.matrix(machines, rank.rankings(machines, rank.competing(()))).markdown()
 
     assert "| OCR (server) | ≈ a | **1.00 s f32** | 1.00 s f32 | – 3 of 4 |" in text.replace("1.01 s", "1.00 s")
-    assert "≈: the order is uncertain" in text
+    assert "≈: another machine could be the best, too" in text
     assert "only so many of the kernels have a time" in text
 
 
 def test_a_sentence_names_few_machines():
-    ranking = ranked(*(machine(f"m{i}", total(1.0 + i)) for i in range(9)))
+    ranking = ranked(*(machine(f"m{i}", total(1.0 + 0.01 * i)) for i in range(9)))
+    near = ", ".join(f"m{i} (no interval, near)" for i in (2, 3, 4))
 
-    assert "m0, m1, m2 and 6 others have no interval" in ranking.answer
+    assert f"Could also be the best: {near} and 4 others." in ranking.answer
+    assert "m0 and m1 have no interval: certainty unknown" in ranking.answer

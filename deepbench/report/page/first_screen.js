@@ -18,12 +18,16 @@ function machinesOfPage() {
   return [...files, ...published.values()];
 }
 
-/* A page of one file shows next to it the published machine that has the most kernels in common. */
+/* A page of one file shows next to it the published machine that has the most kernels in common, if that has a total of
+   an application of which the file has one. */
 function chosenAtFirst(machines) {
   const chosen = content.files.map((file) => file.name);
+  if (severalFiles) return chosen;
+  const totalsOf = (m) => m.applications.filter((a) => a.time_s != null).map(applicationTitle);
+  const here = new Set(content.files.flatMap(totalsOf));
   const count = (m) => (m.common ?? []).reduce((sum, { cell }) => sum + (cell ? cell[1] : 0), 0);
   const most = machines.reduce((best, m) => (count(m) > (best ? count(best) : 0) ? m : best), null);
-  return severalFiles || !most ? chosen : [...chosen, most.name];
+  return most && totalsOf(most).some((title) => here.has(title)) ? [...chosen, most.name] : chosen;
 }
 
 /* The kernels that use the least of the machine: five or ten of them, in the order that the reader chooses. */

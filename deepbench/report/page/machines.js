@@ -9,9 +9,24 @@ const markText = (text) => element("span", { class: "mark" }, text);
 const costOf = (place) =>
   place.total?.time_s == null || !place.machine.price ? null : ((1e6 * place.total.time_s) / 3600) * place.machine.price;
 const VALUES = {
-  time: { title: "time", of: (place) => place.total?.time_s ?? null, show: format.seconds },
-  cost: { title: "cost", of: costOf, show: (v) => (v == null ? "–" : format.significant(v)) },
-  energy: { title: "energy", of: (place) => place.total?.joules ?? null, show: format.joules },
+  time: {
+    title: "time",
+    cells: "time of one pass",
+    of: (place) => place.total?.time_s ?? null,
+    show: format.seconds,
+  },
+  cost: {
+    title: "cost",
+    cells: "cost of a million passes",
+    of: costOf,
+    show: (v) => (v == null ? "no price" : format.significant(v)),
+  },
+  energy: {
+    title: "energy",
+    cells: "energy of one pass",
+    of: (place) => place.total?.joules ?? null,
+    show: format.joules,
+  },
 };
 
 /* Totals that are trusted come first, then disturbed ones, then sums over some of the kernels, the most first. */
@@ -53,16 +68,29 @@ function rankingOf(machines, title, competes, by) {
   return { title, by, places, ranked };
 }
 
-const CERTAINTIES = ["overlap", "one process", "no interval", "certain"];
 function comparedWithBest(best, other) {
   if (!best.interval || !other.interval) return "no interval";
   if (other.interval[0] <= best.interval[1]) return "overlap";
   const single = best.total.single_process || other.total.single_process;
   return single && Math.abs(Math.log(other.ratio)) <= Math.log(1.1) ? "one process" : "certain";
 }
-function certaintyOf({ ranked }) {
-  const found = ranked.slice(1).map((p) => comparedWithBest(ranked[0], p));
-  return CERTAINTIES.find((kind) => found.includes(kind)) ?? null;
+/* How certain it is that the first one is better than the second. */
+const certaintyOf = ({ ranked }) => (ranked.length > 1 ? comparedWithBest(ranked[0], ranked[1]) : null);
+
+/* Whether a machine could be the best. Without an interval that is so within 10 %, as with one process. */
+const isNear = (best, other) => (other.interval?.[0] ?? other.value) <= 1.1 * (best.interval?.[1] ?? best.value);
+const couldBeBest = ({ ranked }) =>
+  ranked.slice(1).filter((p) => comparedWithBest(ranked[0], p) !== "certain" && isNear(ranked[0], p));
+const bestText = (ranking) => (couldBeBest(ranking).length ? "best?" : "best");
+
+const WHY_NEAR = { overlap: "intervals overlap", "one process": "one process, near", "no interval": "no interval, near" };
+const MORE_ROUNDS = "More rounds may decide: deepbench run --rounds N, or --resume of a run with --budget.";
+
+/* Whether the order is uncertain and can be measured again. Published times and energies stay without an interval. */
+function moreRoundsHelp(ranking) {
+  const near = couldBeBest(ranking),
+    again = [...ranking.ranked.slice(0, 2), ...near].every((p) => p.interval || p.machine.kind === "measured");
+  return ranking.by !== "energy" && again && (certaintyOf(ranking) !== "certain" || near.length > 0);
 }
 
 function listed(names) {
@@ -70,25 +98,26 @@ function listed(names) {
   return shown.length === 1 ? shown[0] : `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
 }
 
-/* The words of a ratio of at most 1: the first machine's value over that of the second. */
-function lessSentence(subject, ratio, other, by) {
-  if (by === "time") return format.speedSentence(subject, ratio, other);
-  const verb = by === "cost" ? "costs" : "needs",
-    what = by === "cost" ? "" : " energy",
-    share = format.percent(1 - ratio);
-  return share === "0 %" ? `${subject} ${verb} as much${what} as ${other}` : `${subject} ${verb} ${share} less${what} than ${other}`;
+/* The ratio is the value of the second machine over that of the best: the figure of the table. */
+function orderSentence(best, second, ratio, by) {
+  if (by === "time") return format.speedSentence(best, 1 / ratio, second);
+  const more = ratioText(ratio, by),
+    verb = by === "cost" ? "costs" : "needs";
+  if (more === "0 % more") return `${second} ${verb} as much${by === "cost" ? "" : " energy"} as ${best}`;
+  if (ratio < 2) return `${second} ${verb} ${more}${by === "cost" ? "" : " energy"} than ${best}`;
+  return `${second} ${verb} ${more.replace(`the ${by}`, `as much${by === "cost" ? "" : " energy"}`)} as ${best}`;
 }
 
 function certaintyText(ranking) {
-  const { ranked } = ranking,
+  const pair = ranking.ranked.slice(0, 2),
     kind = certaintyOf(ranking),
     nameOf = (p) => p.machine.name;
-  const both = listed([ranked[0], ...ranked.slice(1).filter((p) => comparedWithBest(ranked[0], p) === kind)].map(nameOf));
+  const both = listed(pair.map(nameOf));
   if (kind === "overlap") return `the intervals of ${both} overlap: the order is uncertain`;
   if (kind === "one process")
     return `the times of ${both} come from one process and differ by less than 10 %: the order is uncertain`;
   if (kind === "certain") return "the intervals do not overlap: certain at 95 %";
-  const without = ranked.filter((p) => !p.interval).map(nameOf);
+  const without = pair.filter((p) => !p.interval).map(nameOf);
   return `${listed(without)} ${without.length === 1 ? "has" : "have"} no interval: certainty unknown`;
 }
 
@@ -107,8 +136,23 @@ function answerOf(ranking) {
   if (!ranked.length) return `${title}: no machine can be ranked.${rest}`;
   const best = ranked[0].machine.name;
   if (ranked.length === 1) return `${title}: only ${best} can be ranked, so there is no order.${rest}`;
-  const order = lessSentence(best, 1 / ranked[1].ratio, ranked[1].machine.name, by);
-  return `${title}: ${order}; ${certaintyText(ranking)}.${rest}`;
+  const order = orderSentence(best, ranked[1].machine.name, ranked[1].ratio, by);
+  const third = couldBeBest(ranking).filter((p) => p !== ranked[1]);
+  const near = third.map((p) => `${p.machine.name} (${WHY_NEAR[comparedWithBest(ranked[0], p)]})`);
+  const others = near.length ? ` Could also be the best: ${listed(near)}.` : "";
+  const help = moreRoundsHelp(ranking) ? ` ${MORE_ROUNDS}` : "";
+  return `${title}: ${order}; ${certaintyText(ranking)}.${others}${help}${rest}`;
+}
+
+/* What the total of the best machine consists of. */
+function compositionOf({ ranked }) {
+  if (!ranked.length) return null;
+  const { machine, total } = ranked[0];
+  const shares = Object.entries(total.by_op_s ?? {})
+    .sort(([, s], [, t]) => t - s)
+    .map(([op, s]) => [op, format.percent(s / total.time_s)])
+    .filter(([, share]) => share !== "0 %");
+  return shares.length ? `${machine.name}: ${shares.map((words) => words.join(" ")).join(", ")} of the time.` : null;
 }
 
 /* A ratio to the best in words. */
@@ -146,7 +190,7 @@ function rankingTable(ranking) {
       const range = p.ratios && ` ${format.significant(p.ratios[0])} to ${format.significant(p.ratios[1])}×`;
       return element("span", {}, ratioText(p.ratio, by), range ? small(range) : null);
     }
-    if (p.rank && ranking.ranked.length > 1) return element("strong", {}, "best");
+    if (p.rank && ranking.ranked.length > 1) return element("strong", {}, bestText(ranking));
     const common = p.total.time_s == null ? commonText(p, title) : null;
     return common ? small(common) : "–";
   };
@@ -155,7 +199,7 @@ function rankingTable(ranking) {
     number("rank", "Rank", (p) => format.text(p.rank)),
     number("time_s", "Total time", (p) => format.seconds(p.total.time_s)),
     number("half", "±", (p) => format.plusMinus(half(p.total)) + (p.total.single_process && half(p.total) != null ? "*" : "")),
-    members.some((p) => costOf(p) != null) && number("cost", "Cost of a million", (p) => VALUES.cost.show(costOf(p))),
+    members.some((p) => costOf(p) != null) && number("cost", "Cost of a million passes", (p) => (p.total.time_s == null ? "–" : VALUES.cost.show(costOf(p)))),
     members.some((p) => p.total.joules != null) && number("joules", "Energy", (p) => format.joules(p.total.joules)),
     number("ratio", "Than the best", comparedCell),
     column("precision", "Precision", (p) => `${p.total.precision}${threadsOf(p.total)}`),
@@ -176,21 +220,20 @@ function matrixTable(machines, titles, competes, by) {
       return element("span", {}, "– ", markText(`${p.total.measured} of ${p.total.kernels}`), common ? small(` ${common}`) : null);
     }
     const isBest = ranking.ranked.length > 1 && p === ranking.ranked[0];
-    const certain = certaintyOf(ranking) === "certain";
     return element(
       "span",
       {},
       isBest ? element("strong", {}, VALUES[by].show(p.value)) : VALUES[by].show(p.value),
       small(` ${p.total.precision}`),
       p.total.disturbed ? markText(` ${p.total.disturbed} disturbed`) : null,
-      isBest ? element("strong", {}, certain ? " best" : " best?") : null,
+      isBest ? element("strong", {}, ` ${bestText(ranking)}`) : null,
     );
   };
   const columns = [
     column("title", "Application", (r) => r.title),
     ...machines.map((m, i) => number(`machine ${i}`, m.name, (r) => cell(r, m))),
   ];
-  return cardTable(`Applications: ${VALUES[by].title} on each machine`, columns, rows);
+  return cardTable(`Applications: ${VALUES[by].cells} on each machine`, columns, rows);
 }
 
 /* Precisions that compete: those that meet DeepBench's minimum, of any width or of one; or one that is named. */
@@ -219,22 +262,35 @@ function addMachines(parent, all, chosen, showsMatrix) {
     byIsChosen = false;
   const place = element("div", {}),
     answer = element("p", { class: "answer", role: "status" }),
-    hint = element("p", { class: "note" });
+    composition = element("p", { class: "note" }),
+    hint = element("p", { class: "note" }),
+    unusable = new Set(),
+    refusal = element("p", { class: "mark", role: "status" });
   const show = () => {
     const shown = machines.filter((m) => ticked.has(m));
     const ranking = title && rankingOf(shown, title, competes, by);
     place.replaceChildren(title ? rankingTable(ranking) : matrixTable(shown, titles, competes, by));
-    const text = !shown.length ? "Choose machines." : title ? answerOf(ranking) : "Choose an application to see how certain an order is.";
+    const isEmpty = !title && !place.querySelector("tbody tr");
+    const text = !shown.length
+      ? "Choose machines."
+      : isEmpty
+        ? "No ticked machine has a time in this precision."
+        : title
+          ? answerOf(ranking)
+          : "Choose an application to see how certain an order is.";
     const absent = title ? ranking.places.filter((p) => !p.total).map((p) => p.machine.name) : [];
     if (answer.textContent !== text) answer.textContent = text;
+    composition.textContent = (title && compositionOf(ranking)) || "";
     hint.textContent = [
+      !title && !isEmpty && `Cells: ${VALUES[by].cells}, and the precision${by === "cost" ? "; in the currency of the prices" : ""}.`,
       "Total time: one call of each kernel, with its fastest library; where a kernel has no time there is no total.",
       "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends (*: some come from one process).",
       "Totals with disturbed times have no rank.",
-      !title && "best?: the order is uncertain, or unknown for lack of intervals.",
+      place.textContent.includes("best?") &&
+        `best?: the ${VALUES[by].title} is the lowest, but another machine could be the best, too.`,
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
       shown.some((m) => m.kind !== "measured") && "Published and imported times are unchecked; published ones have no interval.",
-      "Prices stay in this page.",
+      "Prices are neither stored nor sent.",
     ]
       .filter(Boolean)
       .join(" ");
@@ -250,9 +306,14 @@ function addMachines(parent, all, chosen, showsMatrix) {
     by,
   );
   /* Prices mean that the reader asks for cost, unless another quantity was chosen. */
-  const onPrice = (machine, text) => {
-    const value = Number(text);
-    machine.price = Number.isFinite(value) && value > 0 ? value : null;
+  const onPrice = (machine, field) => {
+    const value = Number(field.value),
+      isUsable = Number.isFinite(value) && value > 0;
+    machine.price = isUsable ? value : null;
+    if (isUsable || (field.value === "" && !field.validity.badInput)) unusable.delete(machine.name);
+    else unusable.add(machine.name);
+    field.setAttribute("aria-invalid", unusable.has(machine.name));
+    refusal.textContent = unusable.size ? `A price must be greater than 0. Not used: ${[...unusable].join(", ")}.` : "";
     if (!byIsChosen) {
       by = machines.some((m) => m.price) ? "cost" : "time";
       byChoice.querySelector("select").value = by;
@@ -280,7 +341,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
       autocomplete: "off",
       placeholder: "price/h",
       "aria-label": `Price per hour of ${machine.name}`,
-      oninput: () => onPrice(machine, price.value),
+      oninput: () => onPrice(machine, price),
     });
     const about = machine.year ? ` (${machine.year})` : "";
     return element("div", {}, element("label", { class: "box" }, boxes[i], `${machine.name}${about}`), price);
@@ -307,7 +368,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
       { class: "choices" },
       choice(
         "Application",
-        [["", "all: matrix"], ...titles],
+        [["", "all applications"], ...titles],
         (v) => {
           title = v;
           show();
@@ -332,9 +393,11 @@ function addMachines(parent, all, chosen, showsMatrix) {
       { class: "machine-list" },
       element("legend", {}, "Machines, and the price of an hour"),
       element("div", { tabindex: 0, role: "group", "aria-label": "Machines and prices" }, ...rows),
+      refusal,
     ),
     answer,
     place,
+    composition,
     hint,
   );
   show();

@@ -363,7 +363,8 @@ function ofLibraries(rows, selected) {
 }
 /* One precision, that of most rows first, or all of them. */
 function onePrecision(rows) {
-  const names = [...groupBy(rows, (r) => r.precision)].sort(([, a], [, b]) => b.length - a.length).map(([name]) => name);
+  const groups = [...groupBy(rows, (r) => r.precision)].sort(([, a], [, b]) => b.length - a.length);
+  const names = groups.map(([name]) => name);
   return names.length > 1 ? [...names, "all"] : ["all"];
 }
 /* Cases with the same key differ in precision or library only. */
@@ -447,7 +448,7 @@ function timeTicks(most_s) {
   return { tickvals, ticktext: tickvals.map((v) => (v ? words(v) : "0")), tickangle: 0 };
 }
 /* A text in lines that fit above a chart on a phone. */
-const MOST_IN_LINE = 34;
+const MOST_IN_LINE = 38;
 function lineBroken(text) {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -547,7 +548,8 @@ const CHARTS = [
     id: "family",
     title: "Rate by problem size",
     text:
-      "Rate against the one size in which the problems of a family differ. Vertical bars are 95 % confidence intervals.",
+      "Rate against the one size in which the problems of a family differ. Vertical bars are 95 % confidence " +
+      "intervals.",
     choices: (rows) => {
       const sizes = new Map();
       computed(rows)
@@ -581,7 +583,8 @@ const CHARTS = [
     remarks(rows, selected) {
       const shown = this.rows(rows, selected);
       const series = groupBy(shown, (r) => JSON.stringify([r.library, r.precision, r.threads])).values();
-      return [unjoinedRemark([...series].map((members) => distinct(members.map((r) => r.size)))), disturbedRemark(shown)];
+      const sizes = [...series].map((members) => distinct(members.map((r) => r.size)));
+      return [unjoinedRemark(sizes), disturbedRemark(shown)];
     },
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size),
@@ -637,8 +640,8 @@ const CHARTS = [
     id: "precision",
     title: "Speed-up from lower precision",
     text:
-      "Speed of other precisions compared with f32, each with its fastest library. Colors and symbols are the library " +
-      "of the other precision.",
+      "Speed of other precisions compared with f32, each with its fastest library. Colors and symbols are the " +
+      "library of the other precision.",
     choices: (rows) => kindsOf(comparedWithF32(rows)),
     rows: (rows, selected) => ofKind(comparedWithF32(rows), selected).filter((r) => r.ratio != null),
     remarks: (rows, selected) =>

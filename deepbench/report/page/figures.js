@@ -371,7 +371,8 @@
         if (entry.index === null) return element("li", {}, element("span", {}, box(entry), entry.name));
         /* Series of one group have one entry. */
         const { legendgroup: group } = entry.trace;
-        const members = div.data.flatMap((trace, i) => (i === entry.index || (group && trace.legendgroup === group) ? [i] : []));
+        const isMember = (trace, i) => i === entry.index || (group && trace.legendgroup === group);
+        const members = div.data.flatMap((trace, i) => (isMember(trace, i) ? [i] : []));
         const toggle = () =>
           window.Plotly.restyle(div, { visible: isShown(div.data[entry.index]) ? "legendonly" : true }, members);
         const attributes = { type: "button", title: "Show or hide", "data-trace": entry.index, onclick: toggle };
@@ -388,7 +389,8 @@
         rest[0].querySelector("button")?.focus();
         all.remove();
       };
-      const all = element("button", { type: "button", class: "all", onclick: showRest }, `Show all ${items.length} entries`);
+      const words = `Show all ${items.length} entries`;
+      const all = element("button", { type: "button", class: "all", onclick: showRest }, words);
       div.legend = element(
         "details",
         { class: "legend", open: !narrow.matches },
@@ -441,7 +443,8 @@
     const right = meta?.longest ? 0.58 * font * meta.longest : 0;
     /* A chart with panels has further axes. */
     const panels = Object.keys(layout).filter((name) => /^[xy]axis\d+$/.test(name));
-    const axes = panels.map((name) => [name, axis(layout[name], name[0], name[0] === "x" ? 0.75 * width : 1.5 * height)]);
+    const lengths = { x: 0.75 * width, y: 1.5 * height };
+    const axes = panels.map((name) => [name, axis(layout[name], name[0], lengths[name[0]])]);
     return {
       ...layout,
       width,

@@ -273,7 +273,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     families: dict[str, dict[str, Any]] = {}
     for r in timed:
         # A disturbed time would bend the curve of its machine.
-        if r["family"] and r["size"] is not None and r["position"] == "fastest" and not r.get("disturbed"):
+        if r["family"] and r["size"] is not None and r["position"] in ("fastest", "only") and not r.get("disturbed"):
             family = families.setdefault(r["family"], {"sweep_field": r["sweep_field"], "rows": []})
             library = f"{r['library']}, {r['threads']} threads" if r.get("threads") else str(r["library"])
             family["rows"].append([r["precision"], library, r["size"], r["time_s"], r["flop_per_s"]])

@@ -71,7 +71,7 @@ def test_a_cpu_and_a_gpu_do_not_compete():
     data = content.of_file(file(records), "mine")
 
     assert ["cpu", "cuda"] == data["columns"]["device"]
-    assert ["fastest", "fastest"] == data["columns"]["position"]  # they do not compete
+    assert ["only", "only"] == data["columns"]["position"]  # they do not compete
     assert [("cpu", 1), ("cuda", 1)] == [(place["device"], place["threads"]) for place in data["limits"]]
     assert [{}, {}] == [place["peaks"] for place in data["limits"]]  # no probe, so no limit
     text = " ".join(data["sentences"])

@@ -269,6 +269,70 @@ def test_the_table_filters_searches_and_sorts(visit, report):
     assert "descending" == page.get_attribute("th:has-text('Time')", "aria-sort")
 
 
+def test_a_sorted_column_has_an_arrow(visit, report):
+    page = visit(report[0])
+    arrow = "getComputedStyle(document.querySelector('th[data-column=time_s] button'), '::after').content"
+
+    assert "none" == page.evaluate(arrow)
+    page.click("th:has-text('Time') button")
+    assert "▲" in page.evaluate(arrow)
+    page.click("th:has-text('Time') button")
+    assert "▼" in page.evaluate(arrow)
+
+
+def test_no_library_is_the_fastest_of_one(visit, report):
+    page = visit(report[0])
+    shown = page.evaluate(
+        "table.rows.map(r => [r.op, r.position, table.fixed.find(c => c.name === 'position').show(r)])"
+    )
+
+    assert ["sparse_gemm", "only", ""] in shown
+    assert ["gemm", "fastest", "fastest"] in shown
+    # A chart of the fastest libraries has both.
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+    cases = page.evaluate("document.querySelector('#roofline-0 .plot').data.flatMap(t => t.meta?.columns?.case ?? [])")
+    assert [case for case in cases if case.startswith("sparse_gemm")]
+
+
+def test_units_in_the_dialog_suit_the_values(visit, report):
+    page = visit(report[0])
+    page.click("#table tbody tr:first-child button")
+    text = page.inner_text("dialog dl")
+
+    assert "64.0 FLOP, " in text
+    assert " MFLOP/s" in text
+    assert "TFLOP/s" not in text
+
+
+def test_contents_at_the_top_lead_to_every_part(visit, report, tmp_path):
+    page = visit(report[0])
+    assert ["Details", "Charts", "All cases"] == page.locator(".contents a").all_inner_texts()
+    files = [result_file(tmp_path / f"{name}.jsonl", name) for name in ("mine", "yours")]
+    found = [content.of_file(file, file.path.stem) for file in files]
+    pair = content.of_pair(*files, ("mine", "yours"))
+    path = tmp_path / "two.html"
+    path.write_bytes(render.page({"files": found, "pairs": [pair]}, "Two"))
+    page = visit(path)
+    links = page.locator(".contents a")
+
+    names = ["What changed", "mine", "yours", "Details", "Charts", "All cases"]
+    assert names == links.all_inner_texts()
+    assert links.first.bounding_box()["y"] < 200
+    for link in links.all():
+        assert page.locator(f"[id='{link.get_attribute('href')[1:]}']").count() == 1
+
+
+def test_inputs_on_a_phone_have_room_for_a_finger(visit, glance):
+    page = visit(glance[0], width=390)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    small = page.evaluate(
+        """[...document.querySelectorAll('select, textarea, input:not([type=checkbox], [type=radio])')]
+        .filter(e => e.offsetParent && e.getBoundingClientRect().height < 36).map(e => e.outerHTML.slice(0, 80))"""
+    )
+
+    assert [] == small
+
+
 def test_people_sort_and_filter_by_the_fields_of_a_problem(visit, report):
     page = visit(report[0])
     assert "m" not in page.locator("#table thead th").all_inner_texts()  # several operations have other fields

@@ -128,6 +128,30 @@ function onPaper(layout, wide) {
 const log = (title, more = {}) => ({ title, type: "log", dtick: 1, ...more });
 /* Values that span less than two decades have ticks at 1, 2 and 5: one alone would not show the scale. */
 const ticksOf = (values) => (Math.max(...values) / Math.min(...values) < 100 ? { dtick: "D2" } : {});
+/* The decades that the values of a logarithmic axis span. */
+function decadesOf(traces, name) {
+  let low = Infinity,
+    high = 0;
+  for (const trace of traces)
+    for (const value of trace[name])
+      if (value > 0) {
+        low = Math.min(low, value);
+        high = Math.max(high, value);
+      }
+  return high > low ? Math.log10(high / low) : 1;
+}
+/* The distance of the ticks of a logarithmic axis, so that as many labels as fit are shown and none overlap. */
+function roomyTick({ type, dtick }, decades, length, font) {
+  const needed = decades * 3.5 * font;
+  if (type === "log" && dtick === "D2" && 3 * needed > length) dtick = 1;
+  return type === "log" && typeof dtick === "number" && needed > length ? Math.ceil(needed / length) : dtick;
+}
+/* The layout with ticks that fit the width of its chart. */
+function withRoom(layout, traces, width) {
+  const { xaxis, font } = layout;
+  const dtick = roomyTick(xaxis, decadesOf(traces, "x"), 0.75 * (layout.width ?? (width || 600)), font.size);
+  return { ...layout, xaxis: { ...xaxis, dtick } };
+}
 /* Ticks such as 0.01 instead of powers of ten. */
 const PLAIN = { tickformat: "~g" };
 const SIZES = { type: "log", dtick: "D2", ...PLAIN };
@@ -139,11 +163,32 @@ function rateUnit(rows) {
 }
 const INTENSITY = "arithmetic intensity (FLOP/byte)";
 const WORK = "work per call (FLOP)";
-/* The field in which the problems of a family differ, as the title of an axis. */
-function sweepTitle({ op, sweep_field: field }) {
-  if (field === "batch") return "batch size";
-  return (op === "conv" ? "batch size " : "") + (field?.length === 1 ? field.toUpperCase() : field);
+/* The letter of the size in which the problems of a family differ, and the title of its axis. */
+const sweepLetter = ({ sweep_field: field }) => (field.length === 1 ? field.toUpperCase() : "N");
+const sweepTitle = (row) =>
+  (row.op === "conv" || row.sweep_field === "batch" ? "batch size " : "") + sweepLetter(row);
+/* The title of the problems of a family, such as `1760 × N × 1760 NT`: the word in which they differ has the letter. */
+function familyTitle(members) {
+  const [first, ...others] = distinct(members.map((r) => r.title)).map((title) => title.split(" "));
+  if (!others.length) return first.join(" ");
+  if (others.some((words) => words.length !== first.length)) return members[0].family;
+  const isSame = (word, at) => others.every((words) => words[at] === word);
+  return first.map((word, at) => (isSame(word, at) ? word : word.replace(/\d+/, sweepLetter(members[0])))).join(" ");
 }
+/* Rows with the title of their family. */
+function withFamilies(rows) {
+  for (const members of groupBy(rows.filter((r) => r.family && r.sweep_field), (r) => r.family).values()) {
+    const title = familyTitle(members);
+    for (const row of members) row.familyTitle = title;
+  }
+  return rows;
+}
+/* A line through two points would suggest values that nobody measured. */
+const LEAST_JOINED = 3;
+const isJoined = (members, of) => distinct(members.map(of)).length >= LEAST_JOINED;
+const joined = (members, of) => ({ mode: isJoined(members, of) ? "lines+markers" : "markers" });
+const unjoinedRemark = (series) =>
+  series.every((sizes) => sizes.length >= LEAST_JOINED) ? "" : "Points of fewer than three sizes are not joined.";
 /* An axis of ratios of times, with its ticks in words. Faster is up on every chart. */
 const TICKS = [1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000];
 function ratioAxis(title, ratios) {
@@ -173,8 +218,7 @@ function hoverText(row) {
     `${row.library}, ${row.precision}${threadsOf(row)}`,
     row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}${row.disturbed ? ", disturbed" : ""}`,
     row.ratioText,
-    row.flop_per_s != null &&
-      (row.flop_per_s >= 1e12 ? `${format.tera(row.flop_per_s)} TFLOP/s` : `${format.giga(row.flop_per_s)} GFLOP/s`),
+    row.flop_per_s != null && format.flop(row.flop_per_s, "/s"),
     row.limit && `${row.limit}: ${format.percent(row.share_of_limit)} of the nearest limit`,
     row.command,
   ]);
@@ -263,7 +307,8 @@ const rateBars = (rows, { scale, of }) =>
 
 const timed = (rows) => rows.filter((r) => MEASURED.includes(r.status) && r.time_s != null);
 const computed = (rows) => timed(rows).filter((r) => r.flop_per_s && !r.ranks); // collectives have their own charts
-const isFastest = (row) => row.position === "fastest";
+/* Also where no other library has a time. */
+const isFastest = (row) => row.position === "fastest" || row.position === "only";
 /* The words of a title that are settings, such as place=in. */
 const settingsOf = (row) =>
   row.title
@@ -297,12 +342,31 @@ function librariesOf(rows) {
   const some = names.slice(0, MOST_IN_PAIRS);
   const pairs = some.flatMap((a, i) => some.slice(i + 1).map((b) => [a, b]));
   const option = (chosen) => [JSON.stringify(chosen), chosen.join(" and ")];
-  return names.length > 1 ? [["all", "all"], ...[...pairs, ...names.map((n) => [n])].map(option)] : [["all", "all"]];
+  const first = names.length > MOST_AT_FIRST ? [["fastest", "the three with the highest rates"]] : [];
+  return names.length > 1
+    ? [...first, ["all", "all"], ...[...pairs, ...names.map((n) => [n])].map(option)]
+    : [["all", "all"]];
 }
-const ofLibraries = (rows, selected) => {
-  const chosen = selected === "all" ? null : new Set(JSON.parse(selected));
-  return chosen ? rows.filter((r) => chosen.has(r.library)) : rows;
-};
+/* Libraries of a chart before anybody chooses: more series would hide each other. */
+const MOST_AT_FIRST = 3;
+function fastestLibraries(rows) {
+  const best = [...groupBy(rows, (r) => r.library)].map(([name, members]) => [
+    name,
+    Math.max(...members.map((r) => r.flop_per_s)),
+  ]);
+  return best.sort(([, a], [, b]) => b - a).map(([name]) => name).slice(0, MOST_AT_FIRST);
+}
+function ofLibraries(rows, selected) {
+  if (selected === "all") return rows;
+  const chosen = new Set(selected === "fastest" ? fastestLibraries(rows) : JSON.parse(selected));
+  return rows.filter((r) => chosen.has(r.library));
+}
+/* One precision, that of most rows first, or all of them. */
+function onePrecision(rows) {
+  const groups = [...groupBy(rows, (r) => r.precision)].sort(([, a], [, b]) => b.length - a.length);
+  const names = groups.map(([name]) => name);
+  return names.length > 1 ? [...names, "all"] : ["all"];
+}
 /* Cases with the same key differ in precision or library only. */
 const problemKey = (r) => `${r.op}|${r.title}|${r.device}|${r.threads}`;
 const thinned = (rows) => {
@@ -375,6 +439,25 @@ const comparedWithDense = (rows) =>
 const applicationName = (a, severalThreads = true) =>
   `${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${severalThreads ? threadsOf(a) : ""})`;
 const isWhole = (a) => a.time_s != null;
+/* Ticks of an axis of times from zero: two or three, with their units. */
+function timeTicks(most_s) {
+  const power = 10 ** Math.floor(Math.log10(most_s / 2));
+  const step = power * [5, 4, 3, 2, 1.5, 1].find((factor) => factor * power <= most_s / 2);
+  const tickvals = Array.from({ length: Math.floor(most_s / step) + 1 }, (_, i) => Number((i * step).toPrecision(3)));
+  const words = (v) => format.seconds(v).replace(/^[\d.]+/, (digits) => Number(digits));
+  return { tickvals, ticktext: tickvals.map((v) => (v ? words(v) : "0")), tickangle: 0 };
+}
+/* A text in lines that fit above a chart on a phone. */
+const MOST_IN_LINE = 38;
+function lineBroken(text) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = [lines.at(-1), word].filter(Boolean).join(" ");
+    if (longer.length <= MOST_IN_LINE || !lines.at(-1)) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
+}
 const byOperation = (a) =>
   Object.entries(a.by_op_s)
     .sort(([, s], [, t]) => t - s)
@@ -465,34 +548,44 @@ const CHARTS = [
     id: "family",
     title: "Rate by problem size",
     text:
-      "One family of problems, which differ in one size only, for the libraries that you choose. Vertical bars are " +
-      "95 % confidence intervals.",
+      "Rate against the one size in which the problems of a family differ. Vertical bars are 95 % confidence " +
+      "intervals.",
     choices: (rows) => {
       const sizes = new Map();
       computed(rows)
         .filter((r) => r.family)
         .forEach((r) => sizes.set(r.family, (sizes.get(r.family) || new Set()).add(r.size)));
-      /* Matrix products come first, because most readers look for them. */
+      /* Of families with as many sizes, matrix products come first, because most readers look for them. */
       const isProduct = (f) => f.startsWith("gemm ");
       const families = [...sizes]
         .filter(([, s]) => s.size > 1)
-        .sort(([f, a], [g, b]) => isProduct(g) - isProduct(f) || b.size - a.size)
+        .sort(([f, a], [g, b]) => b.size - a.size || isProduct(g) - isProduct(f))
         .map(([f]) => f)
         .slice(0, MOST_FAMILIES);
       const members = computed(rows).filter((r) => families.includes(r.family));
+      const titles = new Map(members.map((r) => [r.family, `${r.op} ${r.familyTitle}`]));
       return [
-        ["family", "Family", families],
+        ["family", "Family", families.map((f) => [f, titles.get(f)])],
         ["libraries", "Libraries", librariesOf(members)],
-        ["precision", "Precision", allOrOne(members.map((r) => r.precision))],
+        ["precision", "Precision", onePrecision(members)],
       ];
     },
     rows: (rows, selected) =>
-      ofLibraries(computed(rows), selected.libraries).filter(
-        (r) =>
-          r.family &&
-          r.family === selected.family &&
-          (selected.precision === "all" || r.precision === selected.precision),
+      ofLibraries(
+        computed(rows).filter(
+          (r) =>
+            r.family &&
+            r.family === selected.family &&
+            (selected.precision === "all" || r.precision === selected.precision),
+        ),
+        selected.libraries,
       ),
+    remarks(rows, selected) {
+      const shown = this.rows(rows, selected);
+      const series = groupBy(shown, (r) => JSON.stringify([r.library, r.precision, r.threads])).values();
+      const sizes = [...series].map((members) => distinct(members.map((r) => r.size)));
+      return [unjoinedRemark(sizes), disturbedRemark(shown)];
+    },
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size),
         unit = rateUnit(rows),
@@ -503,7 +596,7 @@ const CHARTS = [
           (r) => `${r.precision}${severalThreads ? threadsOf(r) : ""}`,
           (r) => r.size,
           unit.of,
-          (members) => ({ mode: "lines+markers", ...rateBars(members, unit) }),
+          (members) => ({ ...joined(members, (r) => r.size), ...rateBars(members, unit) }),
         ),
         layoutOf({ title: sweepTitle(rows[0]), ...SIZES }, { title: unit.title, rangemode: "tozero" }),
       ];
@@ -513,8 +606,8 @@ const CHARTS = [
     id: "fastest",
     title: "Fastest library by problem",
     text:
-      "Each point is a problem; its color and symbol show the fastest library. The table marks ties, where " +
-      "the difference is within the uncertainty.",
+      "Each point is a problem; its color and symbol show the fastest library, also where the difference from others " +
+      "is within the uncertainty.",
     choices(rows) {
       const winners = new Map(),
         competitors = new Map();
@@ -547,8 +640,8 @@ const CHARTS = [
     id: "precision",
     title: "Speed-up from lower precision",
     text:
-      "How much faster or slower another precision is than f32, each with its fastest library. Colors and symbols " +
-      "are the library of the other precision.",
+      "Speed of other precisions compared with f32, each with its fastest library. Colors and symbols are the " +
+      "library of the other precision.",
     choices: (rows) => kindsOf(comparedWithF32(rows)),
     rows: (rows, selected) => ofKind(comparedWithF32(rows), selected).filter((r) => r.ratio != null),
     remarks: (rows, selected) =>
@@ -579,17 +672,33 @@ const CHARTS = [
   {
     id: "sparse",
     title: "Sparse versus dense",
-    text: "How much faster or slower a sparse product is than the fastest dense product of the same shape.",
-    rows: (rows) => comparedWithDense(rows).filter((r) => r.ratio != null),
-    remarks: (rows) => [leftOut(comparedWithDense(rows).filter((r) => r.ratio == null).length)].filter(Boolean),
+    text: "Speed of sparse products compared with the fastest dense product of the same shape.",
+    choices(rows) {
+      const sizesOf = (members) => distinct(members.map((r) => (r.ratio == null ? null : r.size))).length;
+      const families = [...groupBy(comparedWithDense(rows), (r) => r.family)];
+      families.sort(([, a], [, b]) => sizesOf(b) - sizesOf(a));
+      return [["family", "Family", families.map(([family, members]) => [family, members[0].familyTitle])]];
+    },
+    rows: (rows, selected) =>
+      comparedWithDense(rows).filter((r) => r.ratio != null && r.family === selected.family),
+    remarks(rows, selected) {
+      const all = comparedWithDense(rows).filter((r) => r.family === selected.family),
+        known = all.filter((r) => r.ratio != null);
+      const series = groupBy(known, (r) => JSON.stringify([r.library, r.precision, r.threads])).values();
+      return [
+        unjoinedRemark([...series].map((members) => distinct(members.map((r) => r.size)))),
+        leftOut(all.length - known.length),
+      ];
+    },
     draw(rows) {
       const sorted = [...rows].sort((a, b) => a.size - b.size);
+      const severalThreads = distinct(rows.map((r) => r.threads)).length > 1;
       const points = traces(
         sorted,
-        (r) => `${r.precision}${threadsOf(r)} ${r.family.replace(/^sparse_gemm /, "")}`,
+        (r) => `${r.precision}${severalThreads ? threadsOf(r) : ""}`,
         (r) => r.size,
         (r) => r.ratio,
-        { mode: "lines+markers" },
+        (members) => joined(members, (r) => r.size),
       );
       const line = lineAtOne(
         rows.map((r) => r.size),
@@ -607,8 +716,7 @@ const CHARTS = [
   {
     id: "framework",
     title: "Framework overhead",
-    text:
-      "How much faster or slower a framework, such as PyTorch, is than the fastest library that is called directly.",
+    text: "Speed of a framework, such as PyTorch, compared with the fastest library that is called directly.",
     choices: (rows) => kindsOf(comparedWithDirect(rows)),
     rows: (rows, selected) => ofKind(comparedWithDirect(rows), selected).filter((r) => r.ratio != null),
     remarks: (rows, selected) =>
@@ -636,7 +744,7 @@ const CHARTS = [
     wide: true,
     text:
       "One call of each kernel that a suite lists for the application, each with its fastest library. This is a sum " +
-      "of kernels, not the time of a network.",
+      "of kernels, not the time of a network. Each application has its own axis.",
     choices: (_, file) => [
       [
         "suite",
@@ -661,12 +769,11 @@ const CHARTS = [
           "Hatched bars are sums over some of the kernels, because the others have no time: the whole takes longer.",
       ].filter(Boolean);
     },
+    /* A panel with its own axis per application, because one may take a thousand times as long as another. */
     draw(rows) {
       const severalThreads = distinct(rows.map((a) => a.threads)).length > 1;
       const nameOf = (a) => format.plain(applicationName(a, severalThreads));
-      /* Two short lines leave more room for the bars than a long one. */
-      const tickOf = (a) =>
-        `${format.plain(a.application)}<br>${format.plain(a.precision + (severalThreads ? threadsOf(a) : ""))}`;
+      const tickOf = (a) => format.plain(a.precision + (severalThreads ? threadsOf(a) : ""));
       const detailsOf = (a) =>
         format.plain(
           [`${a.application}: ${format.seconds(a.sum_s)}`, `${a.measured} of ${a.kernels} kernels`, ...byOperation(a)].join(", "),
@@ -685,54 +792,90 @@ const CHARTS = [
         ["all kernels, some times disturbed", ".", (a) => isWhole(a) && a.disturbed],
         ["a part of the kernels", "/", (a) => !isWhole(a)],
       ];
-      const bars = kinds.map(([name, shape, has]) => {
-        const members = rows.filter(has);
-        return {
-          type: "bar",
-          orientation: "h",
-          name,
-          y: members.map(nameOf),
-          x: members.map((a) => a.sum_s),
-          width: 0.6,
-          meta: {
-            columns: {
-              kernels: members.map((a) => a.kernels),
-              "kernels with a time": members.map((a) => a.measured),
-              "kernels with a disturbed time": members.map((a) => a.disturbed),
-            },
+      const barsOf = (members, [name, shape], axes) => ({
+        type: "bar",
+        orientation: "h",
+        name,
+        legendgroup: name,
+        ...axes,
+        y: members.map(nameOf),
+        x: members.map((a) => a.sum_s),
+        width: 0.6,
+        meta: {
+          columns: {
+            precision: members.map((a) => a.precision),
+            threads: members.map((a) => a.threads),
+            kernels: members.map((a) => a.kernels),
+            "kernels with a time": members.map((a) => a.measured),
+            "kernels with a disturbed time": members.map((a) => a.disturbed),
           },
-          marker: {
-            color,
-            line: { color, width: 1 },
-            pattern: { shape, fgcolor: color, bgcolor: back, size: 7, solidity: 0.35 },
+        },
+        marker: {
+          color,
+          line: { color, width: 1 },
+          pattern: { shape, fgcolor: color, bgcolor: back, size: 7, solidity: 0.35 },
+        },
+        hoverinfo: "text",
+        text: members.map(labelOf),
+        textposition: "outside",
+        constraintext: "none",
+        cliponaxis: false,
+        hovertext: members.map(detailsOf),
+      });
+      const panels = [...groupBy(rows, (a) => `${isWhole(a) ? "" : "part of "}${a.application}`).values()];
+      const titles = panels.map(([a]) => lineBroken(isWhole(a) ? a.application : `${a.application} (a part)`));
+      /* Heights in rows: a panel has its title, its bars and the labels of its axis. */
+      const heights = panels.map((members, i) => titles[i].length + members.length + 1.2);
+      const all = heights.reduce((sum, height) => sum + height, 0);
+      let top = 0;
+      const drawn = panels.map((members, i) => {
+        const number = i ? i + 1 : "",
+          upper = 1 - (top + titles[i].length) / all,
+          lower = 1 - (top + titles[i].length + members.length) / all;
+        top += heights[i];
+        const axes = { xaxis: `x${number}`, yaxis: `y${number}` };
+        const { xaxis, yaxis } = layoutOf(
+          {
+            title: i === panels.length - 1 ? "time of one call of each kernel" : "",
+            rangemode: "tozero",
+            anchor: axes.yaxis,
+            tickmode: "array",
+            ...timeTicks(Math.max(...members.map((a) => a.sum_s))),
           },
-          hoverinfo: "text",
-          text: members.map(labelOf),
-          textposition: "outside",
-          cliponaxis: false,
-          hovertext: members.map(detailsOf),
+          {
+            autorange: "reversed",
+            domain: [lower, upper],
+            anchor: axes.xaxis,
+            categoryorder: "array",
+            categoryarray: members.map(nameOf),
+            tickmode: "array",
+            tickvals: members.map(nameOf),
+            ticktext: members.map(tickOf),
+          },
+        );
+        const title = {
+          text: titles[i].map(format.plain).join("<br>"),
+          ...{ xref: "paper", yref: "paper", x: 0, y: upper, xanchor: "left", yanchor: "bottom" },
+          ...{ align: "left", showarrow: false },
         };
+        const bars = kinds.map((kind) => barsOf(members.filter(kind[2]), kind, axes)).filter((trace) => trace.x.length);
+        return { bars, title, axes: { [`xaxis${number}`]: xaxis, [`yaxis${number}`]: yaxis } };
+      });
+      /* One entry of the legend per kind. */
+      const bars = drawn.flatMap((panel) => panel.bars);
+      bars.forEach((trace, i) => {
+        trace.showlegend = bars.findIndex((other) => other.name === trace.name) === i;
       });
       return [
-        bars.filter((trace) => trace.x.length),
-        layoutOf(
-          { title: "time of all kernels, one call of each (s)", rangemode: "tozero" },
-          {
-            title: "",
-            autorange: "reversed",
-            categoryorder: "array",
-            categoryarray: rows.map(nameOf),
-            tickmode: "array",
-            tickvals: rows.map(nameOf),
-            ticktext: rows.map(tickOf),
-          },
-          {
-            barmode: "overlay",
-            height: 100 + 44 * rows.length,
-            margin: { l: 60, r: 20 + 7 * longest, t: 32, b: 50 },
-            meta: { y: "application", bars: rows.length, longest },
-          },
-        ),
+        bars,
+        layoutOf({}, {}, {
+          ...Object.assign({}, ...drawn.map((panel) => panel.axes)),
+          annotations: drawn.map((panel) => panel.title),
+          barmode: "overlay",
+          height: 70 + 36 * all,
+          margin: { l: 20, r: 20 + 7 * longest, t: 32, b: 50 },
+          meta: { x: "time of all kernels, one call of each (s)", y: "application", bars: 0.7 * all, longest },
+        }),
       ];
     },
   },
@@ -752,7 +895,7 @@ const CHARTS = [
         (r) => r.bytes,
         (r) => r.time_s * 1e6,
         (members) => ({
-          mode: "lines+markers",
+          ...joined(members, (r) => r.bytes),
           ...intervals(
             members,
             (r) => r.time_s * 1e6,
@@ -779,7 +922,7 @@ const CHARTS = [
         collectiveName,
         (r) => r.bytes,
         (r) => r.bus_bytes_per_s / 1e9,
-        { mode: "lines+markers" },
+        (members) => joined(members, (r) => r.bytes),
       ),
       layoutOf(log("size of the message (bytes)"), log("bus bandwidth (GB/s)", PLAIN)),
     ],
@@ -871,7 +1014,7 @@ function pairChart(pair) {
 }
 
 /* All samples of a case by process: several modes show as bands. */
-function samplesChart(processes) {
+function samplesChart(processes, { library, precision, threads }) {
   const points = processes.map((samples, i) => ({
     type: "scatter",
     mode: "markers",
@@ -882,6 +1025,13 @@ function samplesChart(processes) {
     y: samples.map((s) => s * 1e6),
     showlegend: false,
     marker: { color: styleOf("--soft"), size: 6 },
+    meta: {
+      columns: {
+        library: samples.map(() => library),
+        precision: samples.map(() => precision),
+        threads: samples.map(() => threads),
+      },
+    },
   }));
   return [
     points,

@@ -85,8 +85,8 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
 def _rows(
     summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> Iterator[dict[str, Any]]:
-    positions = {s.record["case"]: "tie" for group in groups for s in group.ties}
-    positions |= {group.ranked[0].record["case"]: "fastest" for group in groups if group.ranked}
+    positions: dict[str, str | None] = {s.record["case"]: "tie" for group in groups for s in group.ties}
+    positions |= {g.ranked[0].record["case"]: _position(True, len(g.ranked)) for g in groups if g.ranked}
     compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
     for s, limit in zip(summaries, nearest, strict=True):
         text = s.record["case"]
@@ -293,6 +293,7 @@ def of_machine(machine: str) -> dict[str, Any]:
     fastest: dict[tuple[str, str], float] = {}
     for r in results:
         fastest[_work_of(r)] = min(r.time_s, fastest.get(_work_of(r), r.time_s))
+    counts = Counter(map(_work_of, results))
     years = ", ".join(sorted({s.year for s in sheets}))
     facts = sheets[0].facts
     about = {
@@ -309,7 +310,10 @@ def of_machine(machine: str) -> dict[str, Any]:
         "first": {**first_screen.of_machine(about, software, results), "machines": applications.of_machine(machine)},
         "libraries": [{"name": text, "version": None, "build": None} for text in software],
         "sentences": _published_sentences(machine, results),
-        "columns": _by_column(_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results),
+        "columns": _by_column(
+            _published_row(r, sheets[0].vendor, _position(r.time_s == fastest[_work_of(r)], counts[_work_of(r)]))
+            for r in results
+        ),
         **_fields([(r.op, r.values.values) for r in results]),
         "samples": [[] for _ in results],
         "limits": [],
@@ -321,7 +325,12 @@ def _work_of(r: published.Result) -> tuple[str, str]:
     return " ".join([r.op, r.problem, *r.words]), r.precision
 
 
-def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[str, Any]:
+def _position(is_fastest: bool, count: int) -> str | None:
+    """Where no other library has a time, the word fastest would claim a comparison."""
+    return ("fastest" if count > 1 else "only") if is_fastest else None
+
+
+def _published_row(r: published.Result, vendor: str, position: str | None) -> dict[str, Any]:
     field, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
     fixed = [word for word in r.values.text.split() if not word.startswith(f"{field}=")]
     settings = [f"{name}={value}" for name, value in r.settings.items()]
@@ -336,7 +345,7 @@ def _published_row(r: published.Result, vendor: str, is_fastest: bool) -> dict[s
         "flop_per_s": flop_per_s,
         "title": r.title,
         "library": " ".join(filter(None, [vendor, r.how])),
-        "position": "fastest" if is_fastest else None,
+        "position": position,
         "family": " ".join([r.op, *fixed, *r.words]),
         "size": r.values.values.get(field) if field else None,
         "sweep_field": field,

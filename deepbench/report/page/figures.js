@@ -95,7 +95,7 @@
   const version = () => document.querySelector('meta[name="generator"]')?.content || "deepbench";
 
   /* Where and when the times of a file were measured, and with what. Of several files each has its name. */
-  function factsOfSource({ kind, machine, name, libraries = [], about, incomplete }, _, { length }) {
+  function factsOfSource({ kind, machine, name, libraries = [], about, incomplete }, length, drawn) {
     if (!machine) return [sentence(about ? `${name}: ${about}` : name)];
     const place = listed([
       machine.card,
@@ -109,13 +109,31 @@
       imported: "times imported from another program",
       published: `times published by Baidu's DeepBench${machine.date ? `, ${machine.date}` : ""}`,
     }[kind];
-    const versions = listed(libraries.map((l) => [l.name, l.version].filter(Boolean).join(" ")));
+    /* Published results name the software of a machine, and charts its vendor. */
+    const isDrawn = (l) => kind === "published" || !drawn.length || drawn.some((title) => isOf(title, l.name));
+    const versions = listed(libraries.filter(isDrawn).map((l) => [l.name, l.version].filter(Boolean).join(" ")));
     const whole = [place || name, when].filter(Boolean).join("; ");
     return [
       sentence(length > 1 ? `${name}: ${whole}` : whole),
       ...(incomplete ? [sentence(incomplete)] : []),
       ...(versions ? [sentence(`Libraries: ${versions}`)] : []),
     ];
+  }
+
+  /* Whether the title of a library, or of two that are compared, has this name: `MPICH ring`, `MKL, oneDNN`. */
+  const isOf = (title, name) => title.split(/ → |, /).some((part) => part === name || part.startsWith(`${name} `));
+  const valuesOf = (div, name) => distinct(shownTraces(div).flatMap((trace) => trace.meta?.columns?.[name] ?? []));
+  const factsOfSources = (div, sources) =>
+    sources.flatMap((source) => factsOfSource(source, sources.length, valuesOf(div, "library")));
+  /* In which precisions and with how many threads the times were measured that are drawn. */
+  function settingsOfTimes(div) {
+    const sorted = (name) => valuesOf(div, name).sort((a, b) => collator.compare(a, b)).join(", ");
+    const [precisions, threads] = [sorted("precision"), sorted("threads")];
+    const texts = [
+      precisions && `${precisions.includes(",") ? "Precisions" : "Precision"}: ${precisions}`,
+      threads && `${precisions ? "threads" : "Threads"}: ${threads}`,
+    ];
+    return texts.some(Boolean) ? [`${texts.filter(Boolean).join("; ")}.`] : [];
   }
 
   /* The lines of the caption; the first one is the title of an exported figure. */
@@ -134,7 +152,8 @@
     return [
       [choices ? `${titleOf(div)}: ${choices}` : titleOf(div), machines].filter(Boolean).join(" – "),
       text && sentence(text),
-      ...sources.flatMap(factsOfSource),
+      ...settingsOfTimes(div),
+      ...factsOfSources(div, sources),
       `Drawn by ${version()}${dateOf(sources) ? "" : ` on ${today()}`}.`,
     ]
       .filter(Boolean)
@@ -151,7 +170,7 @@
       title: "{DeepBench}: a benchmark of deep-learning kernels",
       year,
       howpublished: "Computer software",
-      note: latex(`${version()}. ${titleOf(div)}. ${sources.flatMap(factsOfSource).join(" ")}`),
+      note: latex(`${version()}. ${titleOf(div)}. ${factsOfSources(div, sources).join(" ")}`),
     };
     const lines = Object.entries(fields).map(([name, text]) => `  ${name} = {${printable(text)}},`);
     return `@misc{${nameOf(sources)}-${year},\n${lines.join("\n")}\n}\n`;
@@ -322,6 +341,8 @@
     return [...entries, { trace: mark, ...explanation }];
   }
 
+  /* A longer legend begins with so many entries, and a button shows the others. */
+  const MOST_ENTRIES = 16;
   /* On a phone legends are folded, because they would take more room than the chart. */
   const narrow = window.matchMedia("(max-width: 40rem)");
   narrow.addEventListener("change", () =>
@@ -348,20 +369,38 @@
       };
       const items = entries.map((entry) => {
         if (entry.index === null) return element("li", {}, element("span", {}, box(entry), entry.name));
+        /* Series of one group have one entry. */
+        const { legendgroup: group } = entry.trace;
+        const isMember = (trace, i) => i === entry.index || (group && trace.legendgroup === group);
+        const members = div.data.flatMap((trace, i) => (isMember(trace, i) ? [i] : []));
         const toggle = () =>
-          window.Plotly.restyle(div, { visible: isShown(div.data[entry.index]) ? "legendonly" : true }, [entry.index]);
+          window.Plotly.restyle(div, { visible: isShown(div.data[entry.index]) ? "legendonly" : true }, members);
         const attributes = { type: "button", title: "Show or hide", "data-trace": entry.index, onclick: toggle };
         return element("li", {}, element("button", attributes, box(entry), entry.name));
       });
+      const rest = items.slice(MOST_ENTRIES);
+      rest.forEach((item) => {
+        item.hidden = true;
+      });
+      const showRest = () => {
+        rest.forEach((item) => {
+          item.hidden = false;
+        });
+        rest[0].querySelector("button")?.focus();
+        all.remove();
+      };
+      const words = `Show all ${items.length} entries`;
+      const all = element("button", { type: "button", class: "all", onclick: showRest }, words);
       div.legend = element(
         "details",
         { class: "legend", open: !narrow.matches },
         element("summary", {}, `Legend (${items.length})`),
         element("ul", { "aria-label": `Legend: ${titleOf(div)}` }, ...items),
+        rest.length ? all : null,
       );
       div.before(div.legend);
     }
-    div.legend?.querySelectorAll("button").forEach((button) => {
+    div.legend?.querySelectorAll("[data-trace]").forEach((button) => {
       button.setAttribute("aria-pressed", isShown(div.data[Number(button.dataset.trace)]) ? "true" : "false");
     });
   }
@@ -390,19 +429,6 @@
     });
   }
 
-  /* The decades that the values of a logarithmic axis span. */
-  function decadesOf(traces, name) {
-    let low = Infinity,
-      high = 0;
-    for (const trace of traces)
-      for (const value of trace[name])
-        if (value > 0) {
-          low = Math.min(low, value);
-          high = Math.max(high, value);
-        }
-    return high > low ? Math.log10(high / low) : 1;
-  }
-
   function paperLayout(div, traces, width, height, font) {
     const colors = lightColors(),
       { meta, ...layout } = recolored(div.layout, colors);
@@ -411,14 +437,14 @@
       const zoomed = autorange === false && Array.isArray(range);
       const title = { text: rest.title?.text ?? "", font: { size: font }, standoff: 0.6 * font };
       const made = { ...rest, title, automargin: true, showline: true, linecolor: LIGHT["--front"], ticks: "outside" };
-      /* As many labels as fit. */
-      const needed = decadesOf(traces, name) * 3.5 * font;
-      if (rest.type === "log" && rest.dtick === "D2" && 3 * needed > length) made.dtick = 1;
-      if (rest.type === "log" && typeof made.dtick === "number" && needed > length)
-        made.dtick = Math.ceil(needed / length);
+      made.dtick = roomyTick(rest, decadesOf(traces, name), length, font);
       return { ...made, ...(zoomed ? { range } : { autorange: reversed ? "reversed" : true }) };
     };
     const right = meta?.longest ? 0.58 * font * meta.longest : 0;
+    /* A chart with panels has further axes. */
+    const panels = Object.keys(layout).filter((name) => /^[xy]axis\d+$/.test(name));
+    const lengths = { x: 0.75 * width, y: 1.5 * height };
+    const axes = panels.map((name) => [name, axis(layout[name], name[0], lengths[name[0]])]);
     return {
       ...layout,
       width,
@@ -430,6 +456,7 @@
       margin: { l: font, r: 1.5 * font + right, t: 0.5 * font, b: font, pad: 0 },
       xaxis: axis(layout.xaxis ?? {}, "x", 0.75 * width),
       yaxis: axis(layout.yaxis ?? {}, "y", 1.5 * height),
+      ...Object.fromEntries(axes),
     };
   }
 
@@ -685,6 +712,10 @@
       if (!div.refreshTools) addTools(div);
       if (!div.on || !div.data) continue;
       div.dataset.followed = "yes";
+      div.addEventListener("pointerdown", () => {
+        document.querySelectorAll(".plot.touched").forEach((other) => other.classList.remove("touched"));
+        div.classList.add("touched");
+      });
       const update = () => {
         showLegend(div);
         div.refreshTools();

@@ -41,6 +41,22 @@ const format = {
           [1e-6, "µJ"],
           [1e-9, "nJ"],
         ]),
+  /* Work, or with "/s" a rate. */
+  flop: (v, suffix = "") =>
+    format.scaled(v, [
+      [1e12, `TFLOP${suffix}`],
+      [1e9, `GFLOP${suffix}`],
+      [1e6, `MFLOP${suffix}`],
+      [1e3, `kFLOP${suffix}`],
+      [1, `FLOP${suffix}`],
+    ]),
+  bandwidth: (v) =>
+    format.scaled(v, [
+      [1e12, "TB/s"],
+      [1e9, "GB/s"],
+      [1e6, "MB/s"],
+      [1e3, "kB/s"],
+    ]),
   tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
   giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),

@@ -18,6 +18,7 @@ const rows = content.files.flatMap((file, fileIndex) => {
 rows.forEach((row, id) => {
   row.id = id;
 });
+groupBy(rows, (r) => r.fileIndex).forEach(withFamilies);
 const rowsOf = (fileIndex) => rows.filter((r) => r.fileIndex === fileIndex);
 const severalFiles = content.files.length > 1;
 
@@ -25,7 +26,7 @@ const severalFiles = content.files.length > 1;
 const drawn = new Set();
 function draw(div) {
   const [traces, made] = div.makeChart();
-  const layout = onPaper(made, div.closest(".wide"));
+  const layout = withRoom(onPaper(made, div.closest(".wide")), traces, div.clientWidth);
   div.style.height = layout.height ? `${layout.height}px` : null;
   drawn.add(div);
   window.Plotly.react(div, traces, layout, CONFIG);
@@ -133,7 +134,7 @@ function addChart(chart, fileIndex) {
 
 /* ---- table ---- */
 
-const POSITIONS = ["fastest", "tie", null];
+const POSITIONS = ["fastest", "tie", "only", null];
 /* Columns that only some files need. */
 const varies = (name) => distinct(rows.map((r) => r[name])).length > 1;
 const printed = true;
@@ -156,7 +157,8 @@ const COLUMNS = [
   ),
   column("limit", "Limited by"),
   number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit), null, { printed }),
-  column("position", "Fastest", (r) => r.position ?? "", {
+  /* Where only one library has a time, none is the fastest. */
+  column("position", "Fastest", (r) => (r.position === "only" ? "" : (r.position ?? "")), {
     value: (r) => POSITIONS.indexOf(r.position),
     shown: !severalFiles,
   }),
@@ -195,7 +197,7 @@ function addTable() {
       ["flop", "work (GFLOP)", (r) => (r.flop == null ? null : r.flop / 1e9)],
       ["traffic_bytes", "data (MiB)", (r) => (r.traffic_bytes == null ? null : r.traffic_bytes / 2 ** 20)],
     ],
-    isPrinted: (r) => r.position === "fastest",
+    isPrinted: isFastest,
     exported: ["file", ...names, ...fieldNames.filter((name) => !names.includes(name)).map(fieldKey)],
     fileName: "deepbench.csv",
     fieldsOf,
@@ -241,11 +243,11 @@ function statusText(row) {
 
 function factsOf(row) {
   const rates = [
-    row.flop_per_s && `${format.tera(row.flop_per_s)} TFLOP/s`,
-    row.bytes_per_s && `${format.giga(row.bytes_per_s)} GB/s`,
-    row.bus_bytes_per_s && `${format.giga(row.bus_bytes_per_s)} GB/s bus bandwidth`,
+    row.flop_per_s && format.flop(row.flop_per_s, "/s"),
+    row.bytes_per_s && format.bandwidth(row.bytes_per_s),
+    row.bus_bytes_per_s && `${format.bandwidth(row.bus_bytes_per_s)} bus bandwidth`,
   ];
-  const flop = row.flop ? `${format.significant(row.flop / 1e9)} GFLOP, ` : "";
+  const flop = row.flop ? `${format.flop(row.flop)}, ` : "";
   const share = `${format.percent(row.share_of_limit)} of the nearest limit`;
   return [
     ["File", severalFiles ? row.file : null],
@@ -300,7 +302,7 @@ function showDetails(row, change) {
   dialog.querySelector("h2").focus();
   if (samples.some((s) => s.length > 1)) {
     const div = element("div", { class: "plot", role: "group", "aria-label": "Samples of each process" });
-    div.makeChart = () => samplesChart(samples);
+    div.makeChart = () => samplesChart(samples, row);
     dialog.append(div);
     draw(div);
     dialog.addEventListener("close", () => drawn.delete(div), { once: true });
@@ -356,5 +358,6 @@ document.querySelectorAll("[data-pair]").forEach((parent) => {
 });
 content.files.forEach((_, fileIndex) => CHARTS.forEach((chart) => addChart(chart, fileIndex)));
 document.getElementById("sections").append(element("a", { href: "#cases" }, "All cases"));
+if (!document.querySelector("#charts figure")) document.querySelector(".contents [href='#charts']").remove();
 const table = addTable();
 document.documentElement.dataset.ready = "yes";

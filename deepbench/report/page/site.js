@@ -21,7 +21,7 @@ function addPlot(figure, label, makeChart) {
   figure.append(div);
   const draw = () => {
     const [traces, made] = makeChart();
-    const layout = onPaper(made, true);
+    const layout = withRoom(onPaper(made, true), traces, div.clientWidth);
     div.style.height = layout.height ? `${layout.height}px` : null;
     window.Plotly.react(div, traces, layout, CONFIG);
   };
@@ -146,7 +146,7 @@ function addFamilyChart(rows) {
         ]);
       return {
         type: "scatter",
-        mode: "lines+markers",
+        ...joined(members, (r) => r.size),
         name: format.plain(name),
         x: sorted.map((r) => r.size),
         y: sorted.map(value),

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run check test test-long test-wheel test-hosts test-torch test-browser gpu clean
+.PHONY: run check test test-long test-wheel test-hosts test-torch test-browser pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -45,6 +45,11 @@ test-browser: .venv/test
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
 	$(PIP) --editable '.[browser-test]'
 	$(BIN)/python -m pytest -m browser
+
+# Screenshots of terminals and pages in docs/pictures, from the files in results/. Needs what test-browser sets up.
+pictures: .venv/test
+	$(PIP) --editable '.[browser-test]'
+	$(BIN)/python docs/make_pictures.py
 
 # On a machine with an NVIDIA GPU, under eight minutes: checks and times every library. Results go to gpu-results.
 gpu: .venv/gpu

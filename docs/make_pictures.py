@@ -1,5 +1,10 @@
-"""Draw the pictures of reports.md from the files in results/. Needs Chromium and Playwright."""
+"""Draw the pictures of the documentation from the files in results/. Needs Chromium and Playwright.
 
+The terminals show what the command prints in a terminal of that width.
+"""
+
+import io
+import shlex
 import shutil
 import sys
 import tempfile
@@ -8,21 +13,44 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from playwright.sync_api import expect, sync_playwright
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
 
 from deepbench.report import site
 from deepbench.report.page import content, render
 from deepbench.results.file import read_results, title_of
+from tests.terminal import output_of
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+# Rows of a long output at its beginning, and at its end, which a person sees who has typed the command.
+FIRST_ROWS, LAST_ROWS = 18, 26
+
+TERMINAL = """<body style="margin: 0"><pre id="terminal" style="display: inline-block; margin: 0; padding: 12px 14px;
+background: {background}; color: {foreground}; font: 14px/1.25 'DejaVu Sans Mono', monospace">{code}</pre></body>"""
+
+
+def terminal_html(columns: int, words: list[str]) -> str:
+    """A page with what `deepbench` followed by these words shows in a terminal."""
+    printed = output_of(HERE.parent, columns, *words).splitlines()
+    if len(printed) > FIRST_ROWS + LAST_ROWS:
+        printed = [*printed[:FIRST_ROWS], "…", *printed[-LAST_ROWS:]]
+    lines = [f"$ {shlex.join(['deepbench', *words])}", *printed]
+    console = Console(file=io.StringIO(), width=columns, record=True, highlight=False)
+    console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
+    return console.export_html(theme=MONOKAI, inline_styles=True, code_format=TERMINAL)
+
+
 def main() -> None:
-    """Draw a report, the report in dark mode on a phone with a case open, the index of a site, and a comparison."""
+    """Draw terminals, the first screen of a report, one of its cases on a phone, a site, and a comparison."""
     files = sorted((HERE.parent / "results").glob("*.jsonl*"))
     largest = max(files, key=lambda path: path.stat().st_size)
     name = title_of(Path(largest.name))
+    file = str(largest.relative_to(HERE.parent))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         data = {"files": [content.of_file(read_results(largest), name)], "pairs": []}
         report = Path(folder) / "report.html"
@@ -44,8 +72,16 @@ def main() -> None:
             page.screenshot(path=PICTURES / picture)
             page.close()
 
-        screenshot("report.png", report, 1200, 1500)
-        screenshot("report-dark.png", report, 420, 900, "dark", "#table tbody button >> nth=2")
+        for columns in (80, 120):
+            for verb, words in {"show": [file], "compare": [file, "NVIDIA T4"], "info": []}.items():
+                page = browser.new_page(viewport={"width": 1400, "height": 800})
+                page.set_content(terminal_html(columns, [verb, *words]))
+                page.locator("#terminal").screenshot(path=PICTURES / f"terminal-{verb}-{columns}.png")
+                page.close()
+        screenshot("report.png", report, 1400, 1000)
+        screenshot("report-dark.png", report, 1400, 1000, "dark")
+        screenshot("report-phone.png", report, 390, 844)
+        screenshot("case-phone.png", report, 390, 844, "dark", "#table tbody button >> nth=2")
         screenshot("site.png", public / "index.html", 1300, 900)
         query = f"?a={name}&b=nvidia-gtx-1080-ti"
         screenshot("compare.png", public / "compare.html", 1200, 1100, query=query)

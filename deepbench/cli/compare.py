@@ -26,6 +26,7 @@ DEFAULT_MARGIN = "2%"
 @click.option("--all", "among_all", is_flag=True, help="Instead of B: all published machines, one line each.")
 @click.option("--margin", metavar="P", default=DEFAULT_MARGIN, help="Ignore differences below P (default 2%).")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
+@click.option("--full", is_flag=True, help="List cases that are the same or undecided, too.")
 @skip_damaged_option
 @form_options
 def compare(
@@ -34,6 +35,7 @@ def compare(
     among_all: bool,
     margin: str,
     unchecked: bool,
+    full: bool,
     skip_damaged: bool,
     form: str | None,
 ) -> None:
@@ -50,12 +52,12 @@ def compare(
       deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2
     """
     if second is None or among_all or not os.path.exists(second):
-        if unchecked or margin != DEFAULT_MARGIN:
-            raise BadInput("--margin and --unchecked are for two files: published times have no confidence interval")
+        if unchecked or full or margin != DEFAULT_MARGIN:
+            raise BadInput("--margin, --unchecked and --full are for two files, not for published times")
         _compare_published(first, second, among_all, form, skip_damaged)
         return
     comparison = compared(first, second, share("--margin", margin), unchecked, skip_damaged)
-    print_comparison(comparison, (printable(Path(first).name), printable(Path(second).name)), form)
+    print_comparison(comparison, (printable(Path(first).name), printable(Path(second).name)), form, full)
 
 
 def _compare_published(first: str, second: str | None, among_all: bool, form: str | None, skip_damaged: bool) -> None:
@@ -93,11 +95,12 @@ def compared(
     return comparison
 
 
-def print_comparison(comparison: Comparison, names: tuple[str, str], form: str | None) -> None:
-    """Differences of the sides, geometric means, cases and verdict; or one of the forms for programs."""
+def print_comparison(comparison: Comparison, names: tuple[str, str], form: str | None, full: bool) -> None:
+    """Differences of the sides, geometric means, cases and the answer; or one of the forms for programs."""
     from deepbench.report import compare as tables
 
     if form == "json":
         print_json(tables.to_json(comparison))
     else:
-        print_report(tables.parts(comparison, names), form)
+        table = tables.listed(comparison, full) if form is None else tables.cases(comparison)
+        print_report(tables.parts(comparison, names, table), form)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepbench.cli.streams import print_for_programs, printable_lines, warn
 from deepbench.core import units
 from deepbench.core.json_lines import sanitized
+from deepbench.machine import microarchitecture
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +33,9 @@ def make_console(quiet: bool = False) -> Console:
     # Piped output is plain and its lines are not wrapped.
     return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
 
+
+# The texts about a machine and its libraries begin in this column, after a label.
+INDENT = 11
 
 # Lines for people are not made longer than this, which is hard to read.
 WIDEST = 120
@@ -55,6 +59,13 @@ def fitted(label: str, text: str, width: int) -> str:
     return textwrap.fill(
         text, width, initial_indent=label, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+def print_labelled(console: Console, label: str, text: str, style: str | None = None) -> None:
+    """A label and a text, which a terminal breaks and indents as `fitted` does."""
+    label = f"{label:{INDENT - 1}} "
+    lines = fitted(label, text, min(console.width, WIDEST)) if console.is_terminal else label + text
+    console.print(lines, style=style, markup=False, soft_wrap=True)
 
 
 def warn_of_gaps(file: ResultFile | FleetFile) -> None:
@@ -90,15 +101,15 @@ def print_head(console: Console, file: ResultFile) -> None:
         how = f"{processes} process{'es' if processes != '1' else ''} per case, mode {plan['mode']}"
     count, measured = len(plan["cases"]), len({r["case"] for r in file.records})
     cases = f"{count}" if measured in (0, count) else f"{measured} of {count} measured"
-    console.print(f"cases      {cases}, {how}, file {file.path}", markup=False)
+    print_labelled(console, "cases", f"{cases}, {how}, file {file.path}")
     if file.damaged:
-        console.print(f"left out   {damage_text(file.damaged)}", markup=False)
+        print_labelled(console, "left out", damage_text(file.damaged))
 
 
 def print_load(console: Console, watch: LoadWatch) -> None:
     """One line if other programs use the CPUs."""
     if text := load_text(watch):
-        console.print(f"busy       {text}", style="bold yellow", markup=False)
+        print_labelled(console, "busy", text, style="bold yellow")
 
 
 def load_text(watch: LoadWatch) -> str | None:
@@ -109,19 +120,21 @@ def load_text(watch: LoadWatch) -> str | None:
 
 
 def print_machine(console: Console, machine: Mapping[str, Any]) -> None:
-    """CPU, cores, memory, system and instructions, on two lines."""
+    """CPU, cores, memory and system; then the instructions."""
     about, instructions = machine_texts(machine)
-    console.print(f"machine    {about}", markup=False)
+    print_labelled(console, "machine", about)
     if instructions:
-        console.print(f"           {instructions}", markup=False)
+        print_labelled(console, "", instructions)
 
 
 def machine_texts(machine: Mapping[str, Any]) -> tuple[str, str]:
     """CPU, cores, memory and system; and the instructions that decide which kernels libraries choose."""
-    cores = machine.get("cores_allowed")
+    cores, hypervisor = machine.get("cores_allowed"), machine.get("hypervisor")
     instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
     parts = [
         machine.get("cpu"),
+        microarchitecture.of_machine(machine),
+        {True: "virtual machine", False: "not virtual"}.get(hypervisor) if isinstance(hypervisor, bool) else None,
         f"{cores} core{'s' if cores != 1 else ''}" if cores else None,
         units.data_bytes(machine["memory_bytes"]) if machine.get("memory_bytes") else None,
         machine.get("system"),
@@ -133,17 +146,22 @@ def print_library(console: Console, title: str, answer: Mapping[str, Any]) -> No
     """One line: version and path, or why the library is missing and what to do."""
     if "library" in answer:
         library = answer["library"]
-        about = ", ".join(filter(None, (library["version"], library.get("threading"))))
-        text = f"{about}  {library['path'] or ''}".strip() or str(library["name"])
+        about = ", ".join(filter(None, (library["version"], threading_text(library))))
+        print_labelled(console, title, f"{about}  {library['path'] or ''}".strip() or str(library["name"]))
     else:
         missing = answer["unavailable"]
-        text = f"not found: {missing['reason']}\n{'':11}to fix: {missing['remedy']}"
-    console.print(f"{title:10} {text}", markup=False, soft_wrap=True)
+        print_labelled(console, title, f"not found: {missing['reason']}")
+        print_labelled(console, "", f"to fix: {missing['remedy']}")
+
+
+def threading_text(library: Mapping[str, Any]) -> str | None:
+    """How a library uses threads."""
+    return "one thread" if library.get("threading") == "none" else library.get("threading")
 
 
 def print_card(console: Console, card: dict[str, Any]) -> None:
     """One line about a GPU."""
-    console.print(f"GPU        {card_text(card)}", markup=False)
+    print_labelled(console, "GPU", card_text(card))
 
 
 def card_text(card: Mapping[str, Any]) -> str:

@@ -49,11 +49,12 @@ def gate(
       deepbench gate main.jsonl branch.jsonl --junit gate.xml
       deepbench gate main.jsonl branch.jsonl --rerun --trust main.jsonl
     """
-    from deepbench.cli.console import load_text
+    from deepbench.cli.console import load_text, make_console
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
     from deepbench.machine.doctor import LoadWatch
     from deepbench.report import compare as tables
+    from deepbench.report.table import print_parts
     from deepbench.results.file import read_results
 
     for output in filter(None, (junit, markdown)):
@@ -78,12 +79,13 @@ def gate(
     others = [text for text in comparison.left_out if not (broken and text.startswith(broken))]
     lines_below = [f"differs: {text}" for text in comparison.differences]
     lines_below += [f"not compared: {text}" for text in others[:5]]
-    say("\n".join([*lines, *lines_below]))
+    answer = tables.answer_of_gate(comparison, outcome)
+    print_parts([[*lines, *lines_below], answer], make_console())
     if junit is not None:
         _write(junit, gates.junit(outcome))
     if markdown is not None:
         names = printable(Path(first).name), printable(Path(second).name)
-        _write(markdown, tables.gate_markdown(comparison, names, lines))
+        _write(markdown, tables.gate_markdown(comparison, names, [*lines, *answer]))
     return outcome.exit_code
 
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import click
 
-from deepbench.cli.console import card_text, fitted, machine_texts, make_console, print_json, width_for_people
+from deepbench.cli.console import (
+    INDENT,
+    card_text,
+    fitted,
+    machine_texts,
+    make_console,
+    print_json,
+    threading_text,
+    width_for_people,
+)
 from deepbench.cli.options import one_of
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
@@ -25,9 +34,6 @@ OWN_BACKENDS = ("null", "reference")
 LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD libraries"}
 
 DETAILS = "deepbench info --verbose"
-
-# Texts begin in this column, after a label or, three columns to the right, after the name of a library.
-INDENT = 11
 
 
 @cli.command(context_settings=HELP, short_help="Show this machine, its libraries, and how to get missing ones.")
@@ -102,7 +108,7 @@ def _present(libraries: Mapping[str, Any], verbose: bool) -> Iterator[list[tuple
         for name in names:
             library = here[name]
             about = " ".join(filter(None, (find_backend(name).title, library["version"])))
-            lines.append((f"  {name:{INDENT}} ", ", ".join(filter(None, (about, library.get("threading"))))))
+            lines.append((f"  {name:{INDENT}} ", ", ".join(filter(None, (about, threading_text(library))))))
             if verbose and library["path"]:
                 lines.append((" " * (INDENT + 3), library["path"]))
         if lines:
@@ -240,24 +246,43 @@ def _matrix() -> list[dict[str, Any]]:
 
 
 def _print_matrix(rows: list[dict[str, Any]]) -> None:
-    from deepbench.core.backend import DEVICES, all_backends
+    from deepbench.core.backend import all_backends
     from deepbench.core.op import find_op
-    from deepbench.report.table import Column, Table
+    from deepbench.report.table import Column, Table, print_lines
 
     console = make_console()
-    for device, group in itertools.product(DEVICES, (False, True)):
-        of_kind = [r for r in rows if find_op(r["op"]).is_group == group]
-        serving = {name for r in of_kind for name in r["backends"]}
-        names = [n for n, b in all_backends().items() if b.device == device and n in serving]
-        table = [
-            {**row, **{name: "yes" if name in row["backends"] else None for name in names}}
-            for row in of_kind
-            if set(names) & set(row["backends"]) - set(OWN_BACKENDS)
-        ]
-        words = [f"--device {device}"] if device != DEFAULT_DEVICE else []
-        words += ["one process per rank"] if group else []
-        if words:
-            console.print(f"\n{', '.join(words)}", markup=False)
-        Table([Column(n) for n in ("op", "direction", "precision", *names)], table).print(console)
-    console.print("yes: the library has a kernel for it. Whether it runs on this machine shows when it is measured.")
-    console.print(_rule(), markup=False, soft_wrap=not console.is_terminal)
+    columns = [Column("library", whole=True), Column("operation", whole=True), Column("direction"), Column("precision")]
+    for device, group in itertools.product(LIBRARIES_OF, (False, True)):
+        names = [n for n, b in all_backends().items() if b.device == device and n not in OWN_BACKENDS]
+        of_kind = [row for row in rows if find_op(row["op"]).is_group == group]
+        table = [line for name in names for line in _supported(name, of_kind)]
+        if table:
+            words = f" (--device {device})" if device != DEFAULT_DEVICE else ""
+            more = ", one process per rank" if group else ""
+            console.print(f"{LIBRARIES_OF[device]}{words}{more}", style="bold", markup=False)
+            Table(columns, table).print(console)
+            console.print()
+    below = "The library has a kernel for it. Whether it runs on this machine shows when it is measured."
+    own = f"{' and '.join(OWN_BACKENDS)} are no libraries; they serve every operation that runs in one process."
+    print_lines([below, own, _rule()], console)
+
+
+def _supported(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """A row for each operation of a library; directions with the same precisions share one."""
+    precisions: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if name in row["backends"]:
+            precisions.setdefault((row["op"], row["direction"]), []).append(row["precision"])
+    directions: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (op, direction), words in precisions.items():
+        directions.setdefault((op, tuple(words)), []).append(direction)
+    found = [
+        {"library": name, "operation": op, "direction": ", ".join(names), "precision": " ".join(words)}
+        for (op, words), names in directions.items()
+    ]
+    for above, line in reversed(list(itertools.pairwise(found))):
+        # Each library and operation is named once.
+        if line["operation"] == above["operation"]:
+            line["operation"] = ""
+        line["library"] = ""
+    return found

@@ -117,7 +117,7 @@ def run(
     if ab or against:
         if (ab and against) or hostfile or budget or place is not None:
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
-        return _run_sides(words, filters, ab, against, trust, options, output, watch)
+        return _run_sides(words, filters, ab, against, trust, options, output, full, watch)
     if trust is not None:
         raise BadInput("--trust FILE belongs to --against FILE")
     if hostfile and place is not None:
@@ -184,6 +184,7 @@ def _run_sides(
     trust: str | None,
     options: Options,
     output: str | None,
+    full: bool,
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
@@ -223,7 +224,7 @@ def _run_sides(
             code = EXIT_INTERRUPTED
         comparison = compare_files(*turns.files)
         if comparison.cases:
-            print_comparison(comparison, (both[0].words, both[1].words), None)
+            print_comparison(comparison, (both[0].words, both[1].words), None, full)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")

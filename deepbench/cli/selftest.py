@@ -27,6 +27,7 @@ def selftest(quick: bool, as_json: bool) -> None:
     from deepbench.measure.selftest import measure_selftest
     from deepbench.report import selftest as tables
     from deepbench.report.progress import Bar
+    from deepbench.report.table import print_parts
 
     machine = describe.describe_machine()
     console = make_console(quiet=as_json)
@@ -48,9 +49,6 @@ def selftest(quick: bool, as_json: bool) -> None:
         print_json(content)
         return
     console.print()
-    for line in tables.page(findings):
-        console.print(line, markup=False, soft_wrap=True)
-    console.print()
-    table.print(console)
+    print_parts([tables.page(findings), table], console)
     where = f"saved in {path}" if path else "could not be saved; set DEEPBENCH_STATE to a folder that can be written"
     console.print(where, markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_of_gaps
-from deepbench.cli.options import form_options, number, require_suffix, skip_damaged_option
+from deepbench.cli.options import form_options, require_suffix, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say
 from deepbench.core.errors import BadInput
@@ -17,6 +17,13 @@ from deepbench.core.shell import command
 if TYPE_CHECKING:
     from deepbench.api import Results
     from deepbench.report.table import Table
+
+
+def _moved(value: str | None) -> None:
+    if value is not None:
+        raise BadInput(
+            "--against and --price are options of another command now: deepbench rank FILE OTHER --price FILE=2.5/h"
+        )
 
 
 @cli.command(context_settings=HELP)
@@ -33,8 +40,8 @@ if TYPE_CHECKING:
     help="application: total time per application; backend: one column per library; limit: the problems furthest from "
     "their limit, and why; ranks: collectives.",
 )
-@click.option("--against", metavar="FILE", help="With --by application: another file to compare with.")
-@click.option("--price", metavar="N/h", help="With --by application: the price of the machine, such as 2.5/h.")
+@click.option("--against", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
+@click.option("--price", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
 @click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
 @click.option(
     "--complete",
@@ -51,8 +58,6 @@ def show(
     plot: bool,
     full: bool,
     by: str | None,
-    against: str | None,
-    price: str | None,
     host: str | None,
     complete: bool,
     skip_damaged: bool,
@@ -62,7 +67,7 @@ def show(
     \b
     Examples:
       deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
-      deepbench show new.jsonl --by application --against old.jsonl
+      deepbench show new.jsonl --by application
       deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
     from deepbench.api import Results, load
@@ -71,7 +76,7 @@ def show(
 
     of_fleet = is_fleet(Path(file))
     if of_fleet and host is None:
-        if complete or xlsx or parquet or sqlite or plot or full or by is not None or against is not None:
+        if complete or xlsx or parquet or sqlite or plot or full or by is not None:
             raise BadInput(f"{file} is of a fleet; choose one of its hosts: {command('show', Path(file))} --host NAME")
         _show_fleet(file, form, skip_damaged)
         return None
@@ -88,8 +93,8 @@ def show(
         _write(results, xlsx, parquet, sqlite)
     elif plot:
         _plot(results)
-    elif by is not None or against is not None or price is not None:
-        print_table(_table_by(results, by, against, price, skip_damaged, form), form)
+    elif by is not None:
+        print_table(_table_by(results, by, form), form)
     elif form is not None:
         convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
         print_for_programs(convert(results.file, results.summaries))
@@ -139,22 +144,14 @@ def _plot(results: Results) -> None:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _table_by(
-    results: Results, by: str | None, against: str | None, price: str | None, skip_damaged: bool, form: str | None
-) -> Table:
-    from deepbench.api import load
+def _table_by(results: Results, by: str, form: str | None) -> Table:
     from deepbench.report import furthest, groups, views
     from deepbench.report.cases import rankings
 
-    if (against is not None or price is not None) and by != "application":
-        raise BadInput("--against and --price need --by application")
     if by not in ("application", "backend", "limit", "ranks"):
         raise BadInput(f"--by is application, backend, limit or ranks, found {by}")
     if by == "application":
-        other = load(against, skip_damaged=skip_damaged) if against is not None else None
-        if other is not None:
-            warn_of_gaps(other.file)
-        table = views.by_application(results.summaries, other.summaries if other else None, _price(price))
+        table = views.by_application(results.summaries)
         reason = "no case comes from a suite that names applications; run deepbench/server"
     elif by == "limit":
         nearest = [results.limits.nearest(s) for s in results.summaries]
@@ -170,16 +167,6 @@ def _table_by(
     if not table.rows:
         raise BadInput(f"{results.path}: {reason}")
     return table
-
-
-def _price(text: str | None) -> float | None:
-    """`2.5/h`, in any currency."""
-    if text is None:
-        return None
-    value = number(text.removesuffix("/h"))
-    if not 0 < value < 1e9:
-        raise BadInput(f"--price wants the price of an hour, such as 2.5/h, found {text[:60]!r}")
-    return value
 
 
 def _show_fleet(file: str, form: str | None, skip_damaged: bool) -> None:

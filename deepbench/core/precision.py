@@ -42,6 +42,12 @@ class Precision:
             return f"accumulates {accumulated} bits"
         return f"multiplies {multiplied} bits" if multiplied < LEAST_MULTIPLIED[is_training] else None
 
+    @property
+    def multiplied_bits(self) -> int:
+        """How many bits of an operand are multiplied; TF32 multiplies 19 of its 32."""
+        bits = min(BITS[self.weights], BITS[self.data])
+        return bits if not self.operand_roundoff else TF32_BITS
+
     def types(self) -> dict[str, str]:
         """The four types as a record has them."""
         return {"weights": self.weights, "data": self.data, "accumulate": self.accumulate, "result": self.result}
@@ -79,6 +85,7 @@ NUMPY_NAMES = {
     **{"s8": "int8", "u8": "uint8", "s32": "int32"},
 }
 
+TF32_BITS = 19
 BITS = {"f32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "s8": 8, "u8": 8, "s32": 32}
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+FLOP_UNITS = (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6))
 
 
 def scaled(value: float, units: tuple[tuple[float, str], ...], digits: int = 3) -> str:
@@ -45,6 +48,12 @@ def duration(value: float) -> str:
 def flop_per_s(value: float | None) -> str:
     """A rate in TFLOP/s, without the unit."""
     return "–" if value is None else significant(value / 1e12)
+
+
+def flop_unit(rates: Iterable[float | None]) -> tuple[str, float]:
+    """The unit in which a column of such rates is easy to read, and how many FLOP/s it is."""
+    largest = max((rate for rate in rates if rate is not None), default=0.0)
+    return next((unit for unit in FLOP_UNITS if largest >= 10 * unit[1]), FLOP_UNITS[-1])
 
 
 def bytes_per_s(value: float | None) -> str:

@@ -20,9 +20,8 @@ from statistics import correlation, mean, median
 from typing import Any
 
 from deepbench.core import stats
-from deepbench.core.variables import is_tuning, thread_variables
 from deepbench.judge import heats
-from deepbench.machine import describe
+from deepbench.judge.reasons import Reason, Reasons, library_title, reasons
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.record import MEASURED, Record
 from deepbench.results.summary import Summary, process_time_s, summarize
@@ -186,8 +185,10 @@ class Comparison:
     """The comparison of two files."""
 
     cases: list[ComparedCase]
+    reasons: Reasons
+    """What was recorded and differs between the sides, for each case, each library and all cases."""
     differences: list[str]
-    """Differences between machines, libraries and settings of the sides, in words."""
+    """What differs between machines, libraries and settings for more than a single case, in words."""
     left_out: list[str] = field(default_factory=list)
     """Cases without a ratio, each with its reason."""
     broken: dict[str, str] = field(default_factory=dict)
@@ -211,9 +212,13 @@ class Comparison:
                     groups.setdefault(f"application {application}", []).append(c)
         return [_mean(name, cases, self.between_sessions) for name, cases in groups.items() if cases]
 
-    def count(self, verdict: str) -> int:
-        """How many cases have this verdict."""
-        return sum(c.verdict == verdict for c in self.cases)
+    def of(self, verdict: str) -> list[ComparedCase]:
+        """The cases with this verdict."""
+        return [c for c in self.cases if c.verdict == verdict]
+
+    def reasons_of(self, c: ComparedCase) -> list[Reason]:
+        """What may explain the ratio of a case; empty if nothing that was recorded differs."""
+        return self.reasons.of(c.case, library_title(c.a, c.b))
 
 
 def compare_files(
@@ -225,7 +230,7 @@ def compare_files(
     `between_sessions` is the standard deviation of log times from one session on a machine to another.
     """
     interleaved = _same_run(a, b)
-    comparison = Comparison([], _differences(a, b), interleaved=interleaved)
+    comparison = Comparison([], Reasons([], {}, {}), [], interleaved=interleaved)
     comparison.between_sessions = 0.0 if interleaved else between_sessions
     rounds = a.header["plan"]["rounds"]
     comparison.looks = LOOKS if interleaved and rounds["least"] < rounds["most"] else 1.0
@@ -255,6 +260,8 @@ def compare_files(
         {c.case: min(1.0, comparison.looks * c.difference.p) for c in comparison.cases if c.difference is not None}
     )
     comparison.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in comparison.cases]
+    comparison.reasons = reasons(a, b, [(c.a, c.b) for c in comparison.cases])
+    comparison.differences = _differences(a, b, comparison.reasons)
     return comparison
 
 
@@ -329,17 +336,14 @@ def _summaries_by_work(file: ResultFile, other: ResultFile) -> dict[Work, Summar
     return {Work.on_library(s.record).without(*ignored): s for s in summarize(file.records, file.order)}
 
 
-# Facts about a machine and its settings that may explain any ratio.
-MACHINE = (*describe.IDENTITY[1:], "cpu_quota", "governor", "turbo_off", "huge_pages", "libc", "python")
-
-
-def _differences(a: ResultFile, b: ResultFile) -> list[str]:
-    """What differs between the sides: `cpu: Intel Xeon Gold 6148 and AMD EPYC 7763`."""
-    lacks = [f"{f.path.name}: {f.incomplete}" for f in (a, b) if f.incomplete]
-    machines = [f.header["machine"] for f in (a, b)]
-    facts = [(name.replace("_", " "), *(_words(m.get(name)) for m in machines)) for name in ("host", *MACHINE)]
-    for name in sorted({r["backend"] for f in (a, b) for r in f.records}):
-        facts.append((name, *(_library(f.header["libraries"].get(name)) for f in (a, b))))
+def _differences(a: ResultFile, b: ResultFile, found: Reasons) -> list[str]:
+    """What differs between the sides, one line per library: `cpu: Intel Xeon Gold 6148 → AMD EPYC 7763`."""
+    lines = [f"{f.path.name}: {f.incomplete}" for f in (a, b) if f.incomplete]
+    lines += [r.text for r in found.of_all]
+    lines += [f"{title}: {', '.join(r.change for r in rs)}" for title, rs in found.of_library.items() if rs]
+    compared = {name for title in found.of_library for name in title.split(", ")}
+    others = {r["backend"]: r["library_title"] for f in (a, b) for r in f.records if r["library_title"] not in compared}
+    facts = [(title, *(_version(f.header["libraries"].get(name)) for f in (a, b))) for name, title in others.items()]
     plans = [f.header["plan"] for f in (a, b)]
     facts.append(("mode", *(plan["mode"] for plan in plans)))
     rules = [dict[str, object](plan["rules"]) for plan in plans]
@@ -348,33 +352,13 @@ def _differences(a: ResultFile, b: ResultFile) -> list[str]:
         ("sampling rules", *(", ".join(f"{n} {r[n]}" for n in changed if n in r) or "not stated" for r in rules))
     )
     facts.append(("left out", *(damage_text(f.damaged) if f.damaged else "nothing" for f in (a, b))))
-    facts.append(("threads", *(_words(sorted({r["threads"] for r in f.records})) for f in (a, b))))
-    variables = [_environment(f) for f in (a, b)]
-    for name in sorted(set(variables[0]) | set(variables[1])):
-        facts.append((name, *(_words(v.get(name)) for v in variables)))
-    return lacks + [f"{name}: {of_a} and {of_b}" for name, of_a, of_b in facts if of_a != of_b]
+    return lines + [f"{name}: {of_a} → {of_b}" for name, of_a, of_b in facts if of_a != of_b]
 
 
-def _environment(file: ResultFile) -> Mapping[str, str]:
-    """Variables that change how libraries run, from the first record that has them."""
-    environment: object = next((r["process"].get("environment") for r in file.records if r["process"]), None)
-    known: Mapping[str, str] = environment if isinstance(environment, dict) else {}
-    return {name: value for name, value in known.items() if is_tuning(name) and name not in thread_variables()}
-
-
-def _library(answer: Mapping[str, Any] | None) -> str:
+def _version(answer: Mapping[str, Any] | None) -> str:
+    """The version of a library without a compared case."""
     library = (answer or {}).get("library")
-    if not library:
-        return "unavailable"
-    return " ".join(str(library[n]) for n in ("version", "cpu_kernels", "build", "path") if library.get(n))
-
-
-def _words(value: Any) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, list):
-        return " ".join(map(str, value)) or "none"
-    return str(value)
+    return str(library.get("version") or "available") if library else "unavailable"
 
 
 def _mean(name: str, cases: Sequence[ComparedCase], between_sessions: float) -> Mean:

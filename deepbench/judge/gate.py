@@ -8,14 +8,19 @@ a regression too. A case passes if the upper end of the 95 % confidence interval
 from __future__ import annotations
 
 import xml.etree.ElementTree as xml
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepbench.core import stats, units
 from deepbench.core.units import minutes
 from deepbench.judge.compare import IN_TURN, LEVEL, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
+from deepbench.judge.reasons import Reason
 
 # Larger than the margin of a comparison, because every commit passes the gate.
 MARGIN = 0.05
+
+# Of what differs, a line about a regression names so much.
+MOST_REASONS = 2
 
 PASSED, REGRESSION, CANNOT_TELL = "passed", "regression", "cannot tell"
 EXIT = {PASSED: 0, REGRESSION: 1, CANNOT_TELL: 2}
@@ -61,10 +66,11 @@ def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
     one_sided = {case: d.p / 2 if d.mean > 0 else 1 - d.p / 2 for case, d in differences.items()}
     p_values = stats.holm({case: min(1.0, comparison.looks * p) for case, p in one_sided.items()})
     broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
-    return Outcome(broken + [_judge(c, p_values.get(c.case), margin) for c in comparison.cases])
+    judged = [_judge(c, p_values.get(c.case), margin, comparison.reasons_of(c)) for c in comparison.cases]
+    return Outcome(broken + judged)
 
 
-def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
+def _judge(c: ComparedCase, p: float | None, margin: float, reasons: Sequence[Reason]) -> CaseOutcome:
     if c.interval is None or p is None:
         return CaseOutcome(c.case, CANNOT_TELL, "one process per side: significance unknown", c)
     low, high = c.interval
@@ -75,7 +81,8 @@ def _judge(c: ComparedCase, p: float | None, margin: float) -> CaseOutcome:
     if p < 1 - LEVEL and c.ratio > 1 + margin:
         if load_b > load_a:
             return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)
-        return CaseOutcome(c.case, REGRESSION, f"{ratio}, {'p < 1e-6' if p < 1e-6 else f'p = {p:.2g}'}", c)
+        texts = [f"{ratio}, {'p < 1e-6' if p < 1e-6 else f'p = {p:.2g}'}", *(r.text for r in reasons[:MOST_REASONS])]
+        return CaseOutcome(c.case, REGRESSION, "; ".join(texts), c)
     if high <= 1 + margin:
         if load_a > load_b:  # with less load the first side would have been faster
             return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)

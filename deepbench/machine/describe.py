@@ -17,6 +17,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from deepbench.machine import microarchitecture
+
 # Parts of a machine's description that must agree before `--resume` appends to a file.
 IDENTITY = ("host", "cpu", "instructions", "cpus_allowed", "memory_bytes", "kernel")
 
@@ -39,12 +41,13 @@ MULTIPLIES = {
 def describe_machine() -> dict[str, Any]:
     """The description in the header of a result file."""
     cpuinfo = read_text("/proc/cpuinfo") or ""
+    known = {"cpu_ids": cpu_ids(cpuinfo), "instructions": instructions(cpuinfo)}
     return {
         "host": socket.gethostname(),
         "cpu": _field(cpuinfo, "model name") or _field(cpuinfo, "Model") or platform.machine(),
-        "cpu_ids": {k: _field(cpuinfo, k) for k in ("cpu family", "model", "stepping", "microcode")},
+        **known,
+        "microarchitecture": microarchitecture.of_machine(known),
         "architecture": platform.machine(),
-        "instructions": instructions(cpuinfo),
         "cpus": os.cpu_count(),
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
         "cores_allowed": len(cores()),
@@ -55,13 +58,23 @@ def describe_machine() -> dict[str, Any]:
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "turbo_off": read_text("/sys/devices/system/cpu/intel_pstate/no_turbo"),
         "huge_pages": huge_pages(),
-        "hypervisor": "hypervisor" in cpuinfo,
+        # Only x86 tells programs.
+        "hypervisor": "hypervisor" in cpuinfo if _field(cpuinfo, "flags") else None,
         "load_1min": os.getloadavg()[0],
         "system": _os_name(),
         "kernel": platform.release(),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
+
+
+def cpu_ids(cpuinfo: str) -> dict[str, str | None]:
+    """The numbers by which CPUs of one name differ; those of Arm where the system tells them."""
+    ids = {name: _field(cpuinfo, name) for name in ("cpu family", "model", "stepping", "microcode")}
+    if implementer := _field(cpuinfo, "CPU implementer"):
+        parts = dict.fromkeys(re.findall(r"^CPU part\s*: (\S+)", cpuinfo, re.MULTILINE))
+        ids |= {"CPU implementer": implementer, "CPU part": " ".join(parts)}
+    return ids
 
 
 def instructions(cpuinfo: str | None = None) -> list[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 from statistics import median
+from textwrap import wrap
 
 from deepbench.core import units
 from deepbench.judge.limits import Limits, NearestLimit
@@ -16,9 +17,15 @@ from deepbench.report.notes import (
     SUMS_NOTE,
     SUMS_OF_16_BITS,
     below_minimum,
-    disturbed_sentences,
 )
+from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, faster_with_fewer_threads
+
+# Lines of a terminal that the summary of a run has at most.
+MOST_LINES = 8
+
+# Limits that this summary names, and the length of a reason that it has room for.
+MOST_LIMITS, LONGEST_REASON = 4, 120
 
 
 def of_file(
@@ -40,31 +47,67 @@ def of_file(
 
 
 def of_run(summaries: Sequence[Summary], known: Limits) -> list[str]:
-    """The same in few lines, for a terminal: what its table explains is left out. Disturbed problems do not count."""
+    """The same for a terminal, the most important first: peak rates, who wins, what has no time and why.
+
+    What the table explains is left out. Disturbed problems do not count.
+    """
     groups = [group for group in rankings(summaries) if not any(s.is_disturbed for s in group.ranked)]
-    of_fastest = [known.nearest(group.ranked[0]) for group in groups if group.ranked]
     ranked = [s for s in summaries if s.is_ranked]
-    sentences = [*_answers(ranked, groups, of_fastest, known), _more_threads_sentence(summaries)]
-    return [*filter(None, sentences), *disturbed_sentences(summaries), _counts(summaries)]
+    disturbed = sum(s.is_disturbed for s in ranked)
+    sentences = [
+        *_highest_rates(ranked, known),
+        _fastest_libraries(groups),
+        f"{_counts(summaries)}{_most_frequent_reason(summaries)}",
+        f"Disturbed times (flag D): {disturbed} of {len(ranked)}; run again on a quiet machine." if disturbed else None,
+        _limits_in_short([limit for group in groups if group.ranked and (limit := known.nearest(group.ranked[0]))]),
+        _more_threads_sentence(summaries),
+    ]
+    return list(filter(None, sentences))
+
+
+def shortened(sentences: Sequence[str], width: int, lines: int = MOST_LINES) -> list[str]:
+    """The sentences that fit lines of this width, the first ones first."""
+    kept = []
+    for sentence in sentences:
+        lines -= len(wrap(sentence, width))
+        if lines < 0:
+            break
+        kept.append(sentence)
+    return kept
 
 
 def _answers(
     ranked: Sequence[Summary], groups: Sequence[Ranking], of_fastest: Sequence[NearestLimit | None], known: Limits
 ) -> list[str | None]:
+    limits = _limits_reached([limit for limit in of_fastest if limit])
+    return [*_highest_rates(ranked, known), _fastest_libraries(groups), limits]
+
+
+def _highest_rates(ranked: Sequence[Summary], known: Limits) -> list[str | None]:
+    """A sentence per device."""
     devices = list(dict.fromkeys(s.record["device"] for s in ranked))
-    return [
-        *(_peak_rates(ranked, known, device, len(devices) > 1) for device in devices),
-        _fastest_libraries(groups),
-        _limits_reached([limit for limit in of_fastest if limit]),
-    ]
+    return [_peak_rates(ranked, known, device, len(devices) > 1) for device in devices]
 
 
 def _counts(summaries: Sequence[Summary]) -> str:
     """How many cases were checked, and what became of the others."""
     counts = Counter(s.status for s in summaries)
     others = [f"{count} {status.replace('_', ' ')}" for status, count in sorted(counts.items()) if status != "ok"]
-    checked = f"{counts['ok']} of {len(summaries)} cases were measured and checked"
+    verb = "was" if len(summaries) == 1 else "were"
+    checked = f"{counts['ok']} of {len(summaries)} case{'s' * (verb == 'were')} {verb} measured and checked"
     return f"{'; '.join([checked, ', '.join(others)] if others else [checked])}."
+
+
+def _most_frequent_reason(summaries: Sequence[Summary]) -> str:
+    """` Most frequent reason (16 cases): …`, why cases have no time; nothing where all have one or it is long."""
+    reasons = Counter(str(s.record["reason"]) for s in summaries if s.status not in MEASURED and s.record["reason"])
+    if not reasons:
+        return ""
+    reason, count = reasons.most_common(1)[0]
+    if len(reason) > LONGEST_REASON:
+        return " The reasons are above."
+    what = "The reason" if len(reasons) == 1 else f"Most frequent reason ({count} case{'s' * (count > 1)})"
+    return f" {what}: {reason.rstrip('.')}."
 
 
 def _more_threads_sentence(summaries: Sequence[Summary]) -> str | None:
@@ -74,7 +117,7 @@ def _more_threads_sentence(summaries: Sequence[Summary]) -> str | None:
     worst = max(found, key=lambda text: found[text].slowdown)
     cases = f"{len(found)} case{' is' if len(found) == 1 else 's are'}"
     return (
-        f"{cases} slower than with fewer threads, which the notes of each case say; the largest slowdown is "
+        f"{cases} slower than with fewer threads, the largest slowdown is "
         f"{units.significant(found[worst].slowdown)}×: {worst}."
     )
 
@@ -141,6 +184,16 @@ def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
         shares.setdefault(limit.name, []).append(limit.share)
     most_first = sorted(shares.items(), key=lambda item: -len(item[1]))
     parts = [f"{name} {len(found)} (median {units.percent(median(found))} of peak)" for name, found in most_first]
+    return f"What limits the fastest library, by number of problems: {', '.join(parts)}."
+
+
+def _limits_in_short(nearest: Sequence[NearestLimit]) -> str | None:
+    """The most frequent limits."""
+    counts = Counter(limit.name for limit in nearest).most_common()
+    if not counts:
+        return None
+    named, rest = counts[:MOST_LIMITS], sum(count for _, count in counts[MOST_LIMITS:])
+    parts = [f"{name} {count}" for name, count in named] + [f"others {rest}"] * bool(rest)
     return f"What limits the fastest library, by number of problems: {', '.join(parts)}."
 
 

@@ -19,7 +19,7 @@ from deepbench.report.notes import (
     note_texts,
     notes_of,
 )
-from deepbench.report.table import Cell, Column, Note, Strong, Table, footnotes, number
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Note, Strong, Table, flop_rates, footnotes, number
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads
 from deepbench.results.work import Work
@@ -65,6 +65,27 @@ def _is_slower(s: Summary, first: Summary) -> bool:
     return not overlap and (not is_single or heats.is_order(s.time_s / first.time_s))
 
 
+def differing_places(summaries: Sequence[Summary]) -> list[str]:
+    """What says where cases ran, as far as they differ in it: `device`, `threads`."""
+    places = [_place(s) for s in summaries]
+    return [name for name in ("device", "threads") if len({place[name] for place in places}) > 1]
+
+
+def place_cells(s: Summary, names: Iterable[str]) -> dict[str, Cell]:
+    """The cells of these columns."""
+    place = _place(s)
+    return {name: place[name] for name in names}
+
+
+def _place(s: Summary) -> dict[str, Cell]:
+    return {"device": s.record["device"], "threads": s.record["threads"]}
+
+
+def place_columns(names: Iterable[str]) -> list[Column]:
+    """The columns of what `differing_places` found."""
+    return [number(name) if name == "threads" else Column(name) for name in names]
+
+
 def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
     """Group by the work and rank each group by time."""
     groups: dict[Work, list[Summary]] = {}
@@ -100,6 +121,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     """One row per library. Without `repeat`, only the first row of a problem names it."""
     compared, notes = baselines(summaries), _notes_of_marks(summaries)
     fewer = faster_with_fewer_threads(summaries)
+    differing = differing_places(summaries)
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
         ratios = [*ranking.ratios, *[None] * len(ranking.unranked)]
@@ -115,6 +137,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                 {
                     "problem": s.problem_title if i == 0 or repeat else "",
                     "precision": s.record["precision"] if i == 0 or repeat else "",
+                    **(place_cells(s, differing) if i == 0 or repeat else dict.fromkeys(differing, "")),
                     "": "▶" if fastest else "",
                     "library": Strong(s.library_title) if fastest else s.library_title,
                     **_numbers(s, limits),
@@ -123,9 +146,11 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                 }
             )
             notes += case_notes + [OTHERS] * (i > 0 and s.is_ranked)
+    unit = units.flop_unit(s.flop_per_s for s in summaries)
     columns = [
-        *(Column("problem"), Column("precision", title="type"), *([] if repeat else [Column("")]), Column("library")),
-        *(number("time", units.seconds), number("±"), number("TFLOP/s", units.flop_per_s, narrow=3)),
+        *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
+        *([] if repeat else [Column("")]),
+        *(Column("library"), number("time", units.seconds), number("±"), flop_rates("TFLOP/s", unit, narrow=3)),
         number("GB/s", units.bytes_per_s, narrow=4),
         *(Column("than", title="than the fastest", narrow=1), Column("% of peak", narrow=2)),
         *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
@@ -148,7 +173,12 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             disturbed = "disturbed" if s.is_disturbed else None
             rows.append({**names, **times, "time_over_fastest": ratio, "notes": disturbed})
     columns = [
-        *(Column("problem"), Column("precision", title="type"), number("threads", narrow=3), Column("library")),
+        *(
+            Column("problem", least=LEAST_PROBLEM),
+            Column("precision", title="type"),
+            number("threads", narrow=3),
+            Column("library"),
+        ),
         *(number(name, units.seconds, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
         number("time_over_fastest", units.faster_or_slower, "than the fastest"),
         Column("notes", style="yellow"),

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
+from deepbench.core.errors import shorten
 from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
+from deepbench.judge.gate import CANNOT_TELL, REGRESSION, Outcome
+from deepbench.judge.reasons import Reason, library_title
 from deepbench.report.notes import DISTURBED
 from deepbench.report.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
 # Decided cases come first.
-ORDER = ("slower", "faster", "cannot tell", "same")
+DECIDED = ("slower", "faster")
+ORDER = (*DECIDED, "cannot tell", "same")
+
+# With more cases, a terminal lists the decided ones only.
+MOST_LISTED = 10
+
+# Of the reasons that a case shares with others, the heading has all, and the row of the case so many.
+MOST_SHARED = 2
+
+# The line about the slowest case stays within two lines of a terminal of 80 columns.
+LONGEST_ANSWER = 160
 
 # Cases without a ratio are named up to this number; the others are counted.
 MOST_NAMED = 5
@@ -86,15 +100,28 @@ def means(comparison: Comparison) -> Table:
 def cases(comparison: Comparison) -> Table:
     """One row per case."""
     columns = [
-        *(Column("case"), Column("precision", title="type"), Column("library")),
-        *(number("first", units.seconds), number("second", units.seconds, narrow=2), *RATIO),
-        *(Column("processes", narrow=4), Column("verdict", whole=True), Column("to decide", narrow=1)),
-        Column("notes", style="yellow", narrow=3),
+        *(Column("case"), Column("precision", title="type", narrow=1), Column("library", narrow=1)),
+        *(number("first", units.seconds, narrow=2), number("second", units.seconds, narrow=3)),
+        *(replace(column, narrow=narrow) for column, narrow in zip(RATIO, (0, 4, 6, 6), strict=True)),
+        *(Column("processes", narrow=5), Column("verdict", whole=True), Column("to decide", narrow=2)),
+        *(Column("reason", narrow=1, least=24), Column("notes", style="yellow", narrow=4)),
     ]
-    rows = list(map(_row, ordered(comparison)))
+    rows = [_row(c, comparison) for c in ordered(comparison)]
     notes = [DISTURBED.footnote] * any(c.is_disturbed for c in comparison.cases)
+    notes += [REASON] * any(row["reason"] for row in rows)
     table = Table(columns, rows, notes)
     return table if any(row["notes"] for row in rows) else replace(table, columns=columns[:-1])
+
+
+REASON = "reason: what was recorded on both sides and differs; it may explain the ratio, but does not prove it."
+
+
+def listed(comparison: Comparison, full: bool) -> Table:
+    """The rows of a terminal: all of them where they are few or with `full`, else the decided ones."""
+    table = cases(comparison)
+    if not full and len(table.rows) > MOST_LISTED:
+        table = replace(table, rows=[row for row in table.rows if row["verdict"] in DECIDED])
+    return table.without_empty_columns()
 
 
 def ordered(comparison: Comparison) -> list[ComparedCase]:
@@ -102,7 +129,7 @@ def ordered(comparison: Comparison) -> list[ComparedCase]:
     return sorted(comparison.cases, key=lambda c: (ORDER.index(c.verdict), -abs(c.ratio - 1)))
 
 
-def _row(c: ComparedCase) -> dict[str, Cell]:
+def _row(c: ComparedCase, comparison: Comparison) -> dict[str, Cell]:
     sides = [name for name, s in (("first", c.a), ("second", c.b)) if s.is_disturbed]
     # A disturbed time supports no ratio by itself; several processes or heats may still decide.
     withheld = c.is_disturbed and c.verdict == "cannot tell"
@@ -119,6 +146,7 @@ def _row(c: ComparedCase) -> dict[str, Cell]:
         "to decide": _to_decide(c),
         "rounds to decide": c.rounds_to_decide,
         "seconds to decide": c.seconds_to_decide,
+        "reason": _reason(c, comparison),
         "notes": f"{' and '.join(sides)} disturbed" if sides else "",
     }
 
@@ -130,11 +158,92 @@ def _to_decide(c: ComparedCase) -> str | None:
     return c.advice
 
 
+def _reason(c: ComparedCase, comparison: Comparison) -> str | None:
+    """What is particular to the case and differs; for a decided case, what it shares with others if there is nothing.
+
+    None if nothing differs that was recorded.
+    """
+    if particular := comparison.reasons.of_case.get(c.case):
+        return _text(particular)
+    shared = comparison.reasons_of(c) if c.verdict in DECIDED else []
+    more = f"; {len(shared) - MOST_SHARED} more, see above" if len(shared) > MOST_SHARED else ""
+    return f"{_text(shared[:MOST_SHARED])}{more}" if shared else None
+
+
+def _text(reasons: Sequence[Reason]) -> str:
+    return "; ".join(r.text for r in reasons)
+
+
+def answer(comparison: Comparison) -> list[str]:
+    """What changed, in a few lines: how many cases are slower, which one most, and why; and the others."""
+    slower, faster, undecided, same = map(comparison.of, ORDER)
+    return _answer(comparison, slower, faster, undecided, f"Same: {len(same)}")
+
+
+def answer_of_gate(comparison: Comparison, outcome: Outcome) -> list[str]:
+    """The same by the verdicts of the gate, whose margin is larger."""
+    slower, undecided = ([c.compared for c in outcome.of(v) if c.compared] for v in (REGRESSION, CANNOT_TELL))
+    others = [c.compared for c in outcome.cases if c.verdict not in (REGRESSION, CANNOT_TELL) and c.compared]
+    faster = [c for c in others if c.verdict == "faster"]
+    return _answer(comparison, slower, faster, undecided, f"Not slower: {len(others) - len(faster)}")
+
+
+def _answer(
+    comparison: Comparison,
+    slower: Sequence[ComparedCase],
+    faster: Sequence[ComparedCase],
+    undecided: Sequence[ComparedCase],
+    same: str,
+) -> list[str]:
+    lines = [
+        f"Slower: {_most(slower, comparison) if slower else f'none of {_cases(comparison.cases)}'}.",
+        f"Faster: {_most(faster, None) if faster else 'none'}.",
+    ]
+    decided = [*slower, *faster]
+    if unexplained := sum(not comparison.reasons_of(c) for c in decided):
+        which = f"{unexplained} of them" if unexplained < len(decided) else "them" if len(decided) > 1 else "it"
+        lines.append(f"No recorded difference explains {which}.")
+    to_decide = f". To decide: {', '.join(needs)}" if (needs := _needs(undecided)) else ""
+    lines.append(f"{same}. Undecided: {len(undecided)}{to_decide}.")
+    if count := len(comparison.left_out):
+        only = f"; for {len(comparison.broken)} of them only the first side has a time" if comparison.broken else ""
+        lines.append(f"Not compared: {count} case{'' if count == 1 else 's'}{only}.")
+    return lines
+
+
+def _most(changed: Sequence[ComparedCase], comparison: Comparison | None) -> str:
+    """How many, and the largest change; with the comparison, also of how many, which case that is, and why."""
+    c = max(changed, key=lambda c: abs(math.log(c.ratio)))
+    factor = f"{units.significant(max(c.ratio, 1 / c.ratio))}×"
+    if comparison is None:
+        return f"{_cases(changed)}, most {factor}"
+    head = f"{len(changed)} of {_cases(comparison.cases)}, most {factor}"
+    case = f"{c.a.record['op']} {c.a.problem_title} {c.a.record['precision']}, {library_title(c.a, c.b)}"
+    reason = f"; {found}" if (found := _reason(c, comparison) or _text(comparison.reasons_of(c))) else ""
+    return f"{head} ({shorten(case + reason, LONGEST_ANSWER - len(head))})"
+
+
+def _needs(undecided: Sequence[ComparedCase]) -> list[str]:
+    """What would decide so many cases."""
+    by_need: dict[str, list[ComparedCase]] = {}
+    for c in undecided:
+        need = "one process" if c.difference is None else "load" if c.other_load else c.advice
+        if need:
+            by_need.setdefault(need, []).append(c)
+    total = units.minutes(sum(c.seconds_to_decide or 0.0 for c in by_need.get(ROUNDS, [])))
+    texts = {
+        "one process": "several processes (--rounds 5)",
+        "load": "an idle machine",
+        ROUNDS: f"more rounds ({total})",
+        IN_TURN: "both sides in turn (run --against)",
+        QUIET_MACHINE: "a quiet machine",
+    }
+    return [f"{len(by_need[need])} need {text}" for need, text in texts.items() if need in by_need]
+
+
 def sentences(comparison: Comparison) -> list[str]:
-    """The verdict in a few lines."""
-    counts = [f"{comparison.count(v)} {v}" for v in ORDER if comparison.count(v)]
-    lines = [f"{len(comparison.cases)} cases compared: {', '.join(counts) or 'none'}"]
-    lines += [f"not compared: {text}" for text in comparison.left_out[:MOST_NAMED]]
+    """How to read the table, what was not compared, and what would decide the rest."""
+    lines = [f"not compared: {text}" for text in comparison.left_out[:MOST_NAMED]]
     if len(comparison.left_out) > MOST_NAMED:
         lines.append(f"not compared: {len(comparison.left_out) - MOST_NAMED} more")
     if comparison.unmeasured:
@@ -208,13 +317,16 @@ def _advice(comparison: Comparison) -> list[str]:
 
 
 def _cases(cases: Sequence[ComparedCase]) -> str:
-    return f"{len(cases)} case{'s' if len(cases) > 1 else ''}"
+    return f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
 
 
-def parts(comparison: Comparison, names: tuple[str, str]) -> list[Part]:
-    """Everything, for people."""
+def parts(comparison: Comparison, names: tuple[str, str], table: Table) -> list[Part]:
+    """Everything, for people, with this table of the cases; the answer comes last."""
     mean = [headline(comparison, names)] if comparison.cases else []
-    return [[*mean, *heading(comparison, names)], means(comparison), cases(comparison), sentences(comparison)]
+    rest = len(comparison.cases) - len(table.rows)
+    unlisted = [f"Not listed: {rest} cases that are the same or undecided; --full lists them."] * (rest > 0)
+    below = [*unlisted, *sentences(comparison)]
+    return [[*mean, *heading(comparison, names)], means(comparison), table, below, answer(comparison)]
 
 
 def gate_markdown(comparison: Comparison, names: tuple[str, str], lines: Sequence[str]) -> str:
@@ -229,6 +341,6 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "interleaved": comparison.interleaved,
         "differs": comparison.differences,
         "means": means(comparison).rows,
-        "cases": [{**_row(c), "case": c.case, "q": c.q} for c in ordered(comparison)],
+        "cases": [{**_row(c, comparison), "case": c.case, "q": c.q} for c in ordered(comparison)],
         "not_compared": comparison.left_out,
     }

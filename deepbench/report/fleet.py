@@ -9,7 +9,7 @@ from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.judge.fleet import HostVerdict, Judgement, differences, times
 from deepbench.judge.outliers import Deviation
-from deepbench.report.table import Cell, Column, Table, number
+from deepbench.report.table import Cell, Column, Table, number, print_lines
 from deepbench.results.file import damage_text
 from deepbench.results.fleet import FleetFile
 
@@ -29,8 +29,7 @@ MOST_CHARACTERS = 80
 def print_fleet(console: Console, file: FleetFile, judged: Judgement) -> None:
     """The verdict, then hosts, kernels and links."""
     console.print()
-    for sentence in sentences(file, judged):
-        console.print(f"• {sentence}", markup=False, soft_wrap=True)
+    print_lines([f"• {sentence}" for sentence in sentences(file, judged)], console)
     for table in (by_host(file, judged), by_kernel(file), by_link(judged)):
         if table.rows:
             console.print()

@@ -9,7 +9,7 @@ from deepbench.core import units
 from deepbench.core.backend import all_backends
 from deepbench.core.precision import MINIMUM, PRECISIONS
 from deepbench.judge.limits import FINE, Limits, best
-from deepbench.report.table import Cell, Column, Table, number
+from deepbench.report.table import Cell, Column, Table, flop_rates, number
 from deepbench.results.record import Limit
 
 OF_FEWER = "with fewer threads: fewer threads reached a higher rate, which is the limit of more threads too."
@@ -47,13 +47,14 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
             row[f"by, {_threads(count)}"] = f"{limit['library']}{fewer}" if limit else None
             of_fewer |= is_of_fewer
         rows.append(row)
+    unit = units.flop_unit(limit["flop_per_s"] for limit in peaks.values())
     columns = [Column("precision", title="type")]
     for count in threads:
         columns += [
-            number(_threads(count), units.flop_per_s),
+            flop_rates(_threads(count), unit, _threads(count)),
             Column(f"by, {_threads(count)}", title="library", narrow=1),
         ]
-    note = "TFLOP/s (8 bits: operations) of the fastest sample of any library; measured, not from a data sheet."
+    note = f"{unit[0]} (8 bits: operations) of the fastest sample of any library; measured, not from a data sheet."
     notes = [note, *[OF_FEWER] * of_fewer]
     if below := _below_minimum(rows):
         notes.append(f"below minimum precision: {', '.join(below)}. {RULE}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
 from deepbench.core.op import find_op
+from deepbench.report.cases import differing_places, place_cells, place_columns
 from deepbench.report.compare import ratio_cells, ratio_columns, ratio_line
 from deepbench.report.notes import disturbed_sentences
-from deepbench.report.table import Cell, Column, Part, Table, number
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Part, Table, flop_rates, number
 from deepbench.results import published
 from deepbench.results.published import Match, Result
 from deepbench.results.summary import Summary
@@ -19,8 +21,11 @@ PUBLISHED_OVER_OURS = "published_over_ours"
 
 RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
 
-SHEET_RATE = number("published", units.flop_per_s, "TFLOP/s in the sheet", narrow=6)
-"""The rate that a sheet states, where it does not follow from the time."""
+INTERVAL = [replace(column, narrow=max(1, column.narrow)) for column in RATIO[1:]]
+"""Its interval, which a narrow terminal can spare: of our times only, since published ones have none."""
+
+SHEET_RATE = "{} in the sheet"
+"""The heading of the rate that a sheet states, where it does not follow from the time."""
 
 
 def machines() -> Table:
@@ -77,23 +82,26 @@ def of_machine(machine: str, op: str | None = None, precision: str | None = None
         }
         for r in results
     ]
+    unit = units.flop_unit(r.flop_per_s for r in results)
     columns = [
         *(Column("suite", narrow=1), Column("op", title="operation", narrow=2)),
-        *(Column("problem"), Column("direction"), Column("precision", title="type")),
-        *(number("time", units.seconds), number("TFLOP/s", units.flop_per_s), SHEET_RATE),
+        *(Column("problem", least=LEAST_PROBLEM), Column("direction"), Column("precision", title="type")),
+        *(number("time", units.seconds), flop_rates("TFLOP/s", unit)),
+        flop_rates("published", unit, SHEET_RATE, narrow=6),
         number("GB/s published", units.bytes_per_s, "GB/s in the sheet", narrow=5),
         *(Column("how", title="algorithm", narrow=3), Column("notes", narrow=4)),
     ]
     sheets = [s for s in published.sheets() if s.machine == machine]
     notes = [f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}" for s in sheets]
     if wrong := sum(r.wrong_rate for r in results):
-        notes.append(f"{SHEET_RATE.title}: shown where it does not follow from the time ({wrong} rows).")
+        notes.append(f"{SHEET_RATE.format(unit[0])}: shown where it does not follow from the time ({wrong} rows).")
     notes.append("Times are means of back-to-back calls; no answer was checked.")
     return Table(columns, rows, notes).without_empty_columns()
 
 
 def matched(matches: Sequence[Match]) -> Table:
     """One row per case of the file that the machine has too."""
+    differing = differing_places([m.ours for m in matches])
     rows: list[dict[str, Cell]] = []
     for m in matches:
         disturbed = m.ours.is_disturbed
@@ -104,6 +112,7 @@ def matched(matches: Sequence[Match]) -> Table:
                 "op": m.ours.record["op"],
                 "problem": m.ours.problem_title,
                 "precision": f"{m.ours.record['precision']}, {m.theirs.precision}",
+                **place_cells(m.ours, differing),
                 "library": m.ours.library_title,
                 "ours": m.ours.time_s,
                 "TFLOP/s": m.ours.flop_per_s,
@@ -114,12 +123,17 @@ def matched(matches: Sequence[Match]) -> Table:
                 "notes": ", ".join(filter(None, notes)) or None,
             }
         )
+    unit = units.flop_unit(rate for m in matches for rate in (m.ours.flop_per_s, m.theirs.flop_per_s))
     columns = [
-        *(Column("op", title="operation", narrow=2), Column("problem"), Column("precision", title="type")),
-        *(Column("library", narrow=1), number("ours", units.seconds, "time")),
-        *(number("TFLOP/s", units.flop_per_s, narrow=5), number("theirs", units.seconds, "published")),
-        number("their TFLOP/s", units.flop_per_s, "published TFLOP/s", narrow=5),
-        *(SHEET_RATE, *RATIO, Column("notes", narrow=4)),
+        *(
+            Column("op", title="operation", narrow=2),
+            Column("problem", least=LEAST_PROBLEM),
+            Column("precision", title="type"),
+        ),
+        *(*place_columns(differing), Column("library"), number("ours", units.seconds, "time")),
+        *(flop_rates("TFLOP/s", unit, narrow=5), number("theirs", units.seconds, "published")),
+        flop_rates("their TFLOP/s", unit, "published {}", narrow=5),
+        *(flop_rates("published", unit, SHEET_RATE, narrow=6), RATIO[0], *INTERVAL, Column("notes", narrow=4)),
     ]
     return Table(columns, rows).without_empty_columns()
 

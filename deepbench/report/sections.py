@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING
 from deepbench.core import units
 from deepbench.judge.limits import Limits
 from deepbench.report import answers
-from deepbench.report.cases import INTERVAL, INTERVAL_OF_ONE, Ranking, rankings, reasons, status_text
+from deepbench.report.cases import (
+    INTERVAL,
+    INTERVAL_OF_ONE,
+    Ranking,
+    differing_places,
+    place_cells,
+    place_columns,
+    rankings,
+    reasons,
+    status_text,
+)
 from deepbench.report.notes import DISTURBED, ONE_PROCESS, notes_of
-from deepbench.report.table import Cell, Column, Note, Strong, Table, number, plain_text
+from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Note, Strong, Table, number, plain_text, print_lines
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
 
@@ -22,12 +32,6 @@ if TYPE_CHECKING:
 
 # Below so many FLOP per byte of minimum traffic, bytes per second say more about a kernel than FLOP per second.
 LEAST_INTENSITY = 1.0
-
-# Columns of a terminal that a problem has at least: `5124 × 700 × 2048 NN` is on one line.
-LEAST_PROBLEM = 20
-
-# Rates of a section are in TFLOP/s if the highest is at least this.
-LEAST_TERA = 1e13
 
 FAILED = Note("failed", "failed", "a library gave no result: the reason is below.", "X")
 HIDDEN = Note(
@@ -46,29 +50,37 @@ class Sections:
     """The tables of all operations, with what a reader needs to know below."""
 
     tables: Sequence[Table]
-    legend: Sequence[str]
-    """What the flags, marks and columns of these tables mean."""
+    explained: Sequence[tuple[str, str]]
+    """Columns, and what they, or flags and marks in them, mean."""
     reasons: Sequence[str]
     """Why cases have no time."""
     summary: Sequence[str]
-    """A few lines that come last, next to the prompt."""
+    """Sentences that come last, next to the prompt; the most important first."""
 
     @property
     def rows(self) -> list[Mapping[str, Cell]]:
         """The rows of all tables."""
         return [row for table in self.tables for row in table.rows]
 
+    @property
+    def legend(self) -> list[str]:
+        """What the flags, marks and columns of these tables mean."""
+        return list(dict.fromkeys(line for _, line in self.explained))
+
     def print(self, console: Console) -> None:
-        """Print the tables, then the legend, the reasons and the summary."""
+        """Print the tables, then what they need to be understood, the reasons and the summary."""
         left_out: dict[str, None] = {}
+        shown = set()
         for table in self.tables:
-            left_out |= dict.fromkeys(table.print_rows(console))
+            missing = table.print_rows(console)
+            left_out |= dict.fromkeys(missing)
+            shown |= {column.heading for column in table.columns} - set(missing)
             console.print()
-        below = [line for line in self.legend if line.partition(":")[0] not in left_out]
+        below = list(dict.fromkeys(line for heading, line in self.explained if heading in shown))
         if left_out:
             below.append(f"Not shown at this width: {', '.join(left_out)}. A wider terminal or --csv has them.")
-        for line in (*below, *self.reasons, "", *self.summary):
-            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        summary = answers.shortened(self.summary, console.width) if console.is_terminal else self.summary
+        print_lines([*below, *self.reasons, "", *summary], console)
 
     def __str__(self) -> str:
         return plain_text(self.print)
@@ -93,24 +105,27 @@ def sections(summaries: Sequence[Summary], limits: Limits) -> Sections:
         table, used = _section(op, found, limits, compared, fewer)
         tables.append(table)
         notes += used
-    return Sections(tables, _legend(summaries, tables, notes), reasons(summaries), answers.of_run(summaries, limits))
+    why = reasons(summaries)
+    return Sections(tables, _explained(summaries, tables, notes), why, answers.of_run(summaries, limits))
 
 
-def _legend(summaries: Sequence[Summary], tables: Sequence[Table], notes: Sequence[Note]) -> list[str]:
-    """What columns, marks and flags mean, as far as they occur."""
+def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Sequence[Note]) -> list[tuple[str, str]]:
+    """What columns, marks and flags mean, as far as they occur, each with the heading of its column."""
     ranked = [s for s in summaries if s.is_ranked]
     with_interval = [s for s in ranked if s.estimate and s.estimate.half_width is not None]
     rows = [row for table in tables for row in table.rows]
     seconds = [str(row.get("next best")) for row in rows]
-    notes = [*notes, *[HIDDEN] * any(text.endswith(f" {HIDDEN.flag}") for text in seconds)]
-    flags = sorted({(note.flag, note.footnote) for note in notes if note.flag})
+    flags = {("flags", note.flag, note.footnote) for note in notes if note.flag}
+    if any(text.endswith(f" {HIDDEN.flag}") for text in seconds):
+        flags.add(("next best", HIDDEN.flag, HIDDEN.footnote))
+    interval = INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE
     return [
-        *[INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE] * bool(with_interval),
-        *[ONE_PROCESS.footnote] * any(s.single_process for s in ranked),
-        *[f"{PEAK} {PEAK_MORE}"] * any(row.get("peak") is not None for row in rows),
-        *[UNCERTAIN] * any(text.startswith("≈") for text in seconds),
-        *(f"{flag}  {text}" for flag, text in flags),
-        *dict.fromkeys(note.footnote for note in notes if not note.flag and note.footnote),
+        *[("±", interval)] * bool(with_interval),
+        *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
+        *[("peak", f"{PEAK} {PEAK_MORE}")] * any(row.get("peak") is not None for row in rows),
+        *[("next best", UNCERTAIN)] * any(text.startswith("≈") for text in seconds),
+        *((heading, f"{flag}  {text}") for heading, flag, text in sorted(flags, key=lambda f: f[1:])),
+        *(("notes", note.footnote) for note in notes if not note.flag and note.footnote),
     ]
 
 
@@ -123,8 +138,7 @@ def _section(
 ) -> tuple[Table, list[Note]]:
     """The table of one operation, and the notes that its rows use."""
     firsts = [(r.ranked or r.unranked)[0] for r in found]
-    places = [_place(s) for s in firsts]
-    differing = [name for name in ("device", "threads") if len({place[name] for place in places}) > 1]
+    differing = differing_places(firsts)
     rate_name, rate_of = _rate_of([s for s in firsts if s.is_ranked])
     rows: list[dict[str, Cell]] = []
     used: list[Note] = []
@@ -134,7 +148,7 @@ def _section(
         notes = [HIDDEN if note is DISTURBED else note for note in notes]
         notes += [FAILED] * any(s.status not in MEASURED for s in ranking.unranked)
         row: dict[str, Cell] = {op: first.problem_title, "type": first.record["precision"]}
-        row |= {name: value for name, value in _place(first).items() if name in differing}
+        row |= place_cells(first, differing)
         if ranking.ranked:
             row |= {"best": Strong(first.library_title), "next best": _next_best(ranking)}
         else:
@@ -153,17 +167,16 @@ def _section(
         *(
             Column(op, least=LEAST_PROBLEM),
             Column("type"),
-            *(number(name) if name == "threads" else Column(name) for name in differing),
+            *place_columns(differing),
         ),
         *(Column("best", whole=True), number("time", units.seconds), number("±"), number(rate_name, units.significant)),
         *(number("peak", units.percent, narrow=1), Column("limit", narrow=3), Column("next best", narrow=2)),
         *(Column("flags", style="yellow"), Column("notes", style="yellow", narrow=4)),
     ]
-    return Table(columns, rows).without_empty_columns(), used
-
-
-def _place(s: Summary) -> dict[str, Cell]:
-    return {"device": s.record["device"], "threads": s.record["threads"]}
+    table = Table(columns, rows)
+    # The time stays where other programs disturbed all of them.
+    timed = any(ranking.ranked for ranking in found)
+    return table.without_empty_columns(*["time"] * timed), used
 
 
 def _rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float | None]]:
@@ -176,9 +189,8 @@ def _rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float 
     intensities = [s.record["flop"] / s.record["traffic_bytes"] for s in ranked if s.record["traffic_bytes"]]
     if not intensities or median(intensities) < LEAST_INTENSITY:
         return "GB/s", lambda s: _in(1e9, s.bytes_per_s)
-    if max((s.flop_per_s or 0.0 for s in ranked), default=0.0) >= LEAST_TERA:
-        return "TFLOP/s", lambda s: _in(1e12, s.flop_per_s)
-    return "GFLOP/s", lambda s: _in(1e9, s.flop_per_s)
+    unit, size = units.flop_unit(s.flop_per_s for s in ranked)
+    return unit, lambda s: _in(size, s.flop_per_s)
 
 
 def _in(unit: float, value: float | None) -> float | None:

@@ -28,7 +28,7 @@ STATE = ".state"
 MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
 TEMPLATES = ("head.html", "report.html", "index.html")
-SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "figures.js", "site.js")
+SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "figures.js", "machines.js", "site.js")
 
 KINDS = {
     "measured": "measured with deepbench",
@@ -39,8 +39,11 @@ KINDS = {
 # What the page that compares knows about a case.
 ROW = ("op", "title", "precision", "library", "threads", "time_s", "flop_per_s", "family", "size", "disturbed", "notes")
 
-# What the index knows about the total of an application; `time` is in seconds, of the kernels that have one.
-TOTAL = ("suite", "application", "precision", "threads", "kernels", "measured", "disturbed", "time")
+# What the index knows about the total of an application (`totals.Total`).
+TOTAL = (
+    *("suite", "application", "precision", "threads", "kernels", "measured", "disturbed", "single_process", "time_s"),
+    *("low_s", "high_s", "joules", "bits", "below_minimum"),
+)
 
 # What a family knows about each of its problems on a machine.
 MEMBER = ("precision", "library", "size", "time_s", "rate")
@@ -209,9 +212,10 @@ def _digest_check() -> Callable[[Any], Any]:
     known: dict[str, Any] = {"file": text, "title": text, "kind": kind, "cases": {"type": "integer"}}
     known |= {name: {"type": ["string", "null"]} for name in ("hardware", "date", "incomplete", "ops", "libraries")}
     known |= dict.fromkeys((*BY_BITS, "memory"), optional)
-    count = {"type": "integer"}
-    total = [text, text, text, {"type": ["integer", "null"]}, count, count, count, optional]
-    known["applications"] = {"type": "array", "items": {"type": "array", "items": total, "minItems": 8, "maxItems": 8}}
+    count, some = {"type": "integer"}, {"type": ["integer", "null"]}
+    total = [text, text, text, some, *[count] * 4, *[optional] * 4, some, {"type": ["string", "null"]}]
+    items = {"type": "array", "items": total, "minItems": len(TOTAL), "maxItems": len(TOTAL)}
+    known["applications"] = {"type": "array", "items": items}
     row = {"type": "array", "items": [text, text, number, number, optional], "minItems": 5, "maxItems": 5}
     family = _closed({"sweep_field": text, "rows": {"type": "array", "items": row}})
     families = {"type": "object", "additionalProperties": family}

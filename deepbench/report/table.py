@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
+from deepbench.core import units
 from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ Cell = str | int | float | None
 
 # Text columns wrap on a narrow terminal, but not to less than this, and words up to the second length stay whole.
 LEAST_TEXT_WIDTH = 12
+LEAST_PROBLEM = 20  # `5124 × 700 × 2048 NN` is on one line
 LONGEST_WORD = 20
+
+# The same where a table is still too wide without the columns that it can spare.
+LEAST_TIGHT_WIDTH = 8
+LONGEST_TIGHT_WORD = 16
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,11 @@ def number(name: str, show: Callable[[Any], str] = str, title: str = "", narrow:
     return Column(name, show, "right", title, narrow=narrow)
 
 
+def flop_rates(name: str, unit: tuple[str, float], title: str = "{}", narrow: int = 0) -> Column:
+    """A column of FLOP/s, shown in a unit of `units.flop_unit`, which takes the place of `{}` in the title."""
+    return number(name, lambda rate: units.significant(rate / unit[1]), title.format(unit[0]), narrow)
+
+
 class Strong(str):
     """Text to emphasize in a terminal and in Markdown, such as the fastest library."""
 
@@ -72,8 +83,8 @@ class Note:
 
 
 def footnotes(notes: Iterable[Note]) -> list[str]:
-    """The footnotes of all notes that occur, one per code."""
-    return list({note.code: note.footnote for note in notes if note.footnote}.values())
+    """The footnotes of all notes that occur, one per code, each once."""
+    return list(dict.fromkeys({note.code: note.footnote for note in notes if note.footnote}.values()))
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,10 +97,10 @@ class Table:
     more_for_programs: Sequence[str] = ()
     """Names of values that CSV has after the columns; JSON has every value of a row."""
 
-    def without_empty_columns(self) -> Table:
-        """The same table without columns that have no value in any row."""
-        columns = [c for c in self.columns if any(row.get(c.name) not in (None, "") for row in self.rows)]
-        return replace(self, columns=columns)
+    def without_empty_columns(self, *kept: str) -> Table:
+        """The same table without columns that have no value in any row, except those that are `kept`."""
+        filled = {name for row in self.rows for name, value in row.items() if value not in (None, "")}
+        return replace(self, columns=[c for c in self.columns if c.name in filled.union(kept)])
 
     def print(self, console: Console) -> None:
         """Print the table and its notes. On a narrow terminal text wraps and some columns are left out, with a note.
@@ -100,39 +111,78 @@ class Table:
         notes = [note for note in self.notes if note.partition(":")[0] not in left_out]
         if left_out:
             notes.append(f"Not shown at this width: {', '.join(dict.fromkeys(left_out))}.")
-        for line in notes:
-            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        print_lines(notes, console)
 
     def print_rows(self, console: Console) -> list[str]:
         """Print the table alone; the headings of columns that a narrow terminal has no room for."""
+        if not console.is_terminal:
+            self._print_block(console, self.columns, None)
+            return []
+        columns, left_out = list(self.columns), []
+        while self._needed(columns) > console.width and any(c.narrow for c in columns):
+            spare = max(columns, key=lambda c: c.narrow)
+            columns.remove(spare)
+            left_out.append(spare.heading)
+        tight = self._needed(columns) > console.width
+        first, *further = self._blocks(columns, console.width)
+        self._print_block(console, first, console.width, tight, bool(left_out))
+        for block in further:
+            console.print()
+            self._with_values(block)._print_block(console, block, console.width, tight, bool(left_out))
+        return left_out
+
+    def _blocks(self, columns: Sequence[Column], width: int) -> list[list[Column]]:
+        """The columns, in blocks that fit below each other; each begins with the columns that say what a row is."""
+        names, rest = self._names(columns), columns[len(self._names(columns)) :]
+        blocks = [names]
+        for column in rest:
+            if blocks[-1] != names and self._needed([*blocks[-1], column], tight=True) > width:
+                blocks.append(names)
+            blocks[-1] = [*blocks[-1], column]
+        return blocks
+
+    def _names(self, columns: Sequence[Column]) -> list[Column]:
+        """The first columns, which say what a row is: up to the first number, but not none."""
+        return list(columns[: next((i for i, c in enumerate(columns) if i and c.align == "right"), 1)])
+
+    def _with_values(self, block: Sequence[Column]) -> Table:
+        """The rows that have more in a block than their name. A name that is left out below an equal one is added."""
+        names = self._names(block)
+        rows, above = [], dict[str, Cell]()
+        for row in self.rows:
+            above |= {c.name: row.get(c.name) for c in names if row.get(c.name) != "" or not c.heading}
+            if any(row.get(c.name) not in (None, "") for c in block[len(names) :]):
+                rows.append({**row, **above})
+        return replace(self, rows=rows)
+
+    def _print_block(
+        self,
+        console: Console,
+        columns: Sequence[Column],
+        available: int | None,
+        tight: bool = False,
+        flush_left: bool = False,
+    ) -> None:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        columns = list(self.columns)
-        left_out = []
-        if console.is_terminal:
-            while self._needed(columns) > console.width and any(c.narrow for c in columns):
-                spare = max(columns, key=lambda c: c.narrow)
-                columns.remove(spare)
-                left_out.append(spare.heading)
-        cells = [[_text(column, row) for column in columns] for row in self.rows]
-        needed = self._needed(columns)
-        widths = self._widths(columns, max(needed, console.width) if console.is_terminal else None)
+        widths = self._widths(columns, available, tight)
+        total = sum(widths) + 2 * (len(widths) - 1)
         table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.width = sum(widths) + 2 * (len(widths) - 1)  # if more than fits, the terminal wraps entire lines
+        table.width = total  # if more than fits, the terminal wraps entire lines
         for column, width in zip(columns, widths, strict=True):
             table.add_column(Text(column.heading), justify=column.align, width=width, overflow="fold")
-        for row, texts in zip(self.rows, cells, strict=True):
+        for row in self.rows:
             styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
-            if left_out:  # spaces before a word would make it break where the text wraps
+            texts = [_text(column, row) for column in columns]
+            if flush_left:  # spaces before a word would make it break where the text wraps
                 texts = [text.lstrip() for text in texts]
             table.add_row(*map(Text, texts, styles))  # plain text: what files say is not markup
-        console.print(table, soft_wrap=not console.is_terminal or needed > console.width)
-        return left_out
+        console.print(table, soft_wrap=available is None or total > available)
 
-    def _widths(self, columns: Sequence[Column], available: int | None) -> list[int]:
+    def _widths(self, columns: Sequence[Column], available: int | None, tight: bool) -> list[int]:
         """The width of each column; where less is available than all need, the widest texts wrap first."""
-        widths, least = [self._width(c) for c in columns], [self._least_width(c) for c in columns]
+        widths, least = [self._width(c) for c in columns], [self._least_width(c, tight) for c in columns]
         excess = 0 if available is None else sum(widths) + 2 * (len(columns) - 1) - available
         for _ in range(excess):
             wrapping = [i for i, width in enumerate(widths) if width > least[i]]
@@ -146,19 +196,24 @@ class Table:
 
         return max(cell_len(text) for text in [column.heading, *(_text(column, row) for row in self.rows)])
 
-    def _least_width(self, column: Column) -> int:
+    def _least_width(self, column: Column, tight: bool = False) -> int:
         from rich.cells import cell_len
 
         texts = [column.heading, *(_text(column, row) for row in self.rows)]
         width = self._width(column)
-        if column.align == "right" or column.whole:
+        if column.whole:
             return width
         longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)
-        return min(width, max(column.least, min(longest_word, LONGEST_WORD)))
+        if column.align == "right":
+            # Numbers stay on one line; on a tight one, their heading may wrap.
+            longest_number = max((cell_len(text) for text in texts[1:]), default=0)
+            return max(longest_number, longest_word) if tight else width
+        least = min(column.least, LEAST_TIGHT_WIDTH) if tight else column.least
+        return min(width, max(least, min(longest_word, LONGEST_TIGHT_WORD if tight else LONGEST_WORD)))
 
-    def _needed(self, columns: Sequence[Column]) -> int:
+    def _needed(self, columns: Sequence[Column], tight: bool = False) -> int:
         """The width of a table of these columns, where text wraps as far as it may."""
-        return sum(map(self._least_width, columns)) + 2 * (len(columns) - 1)
+        return sum(self._least_width(c, tight) for c in columns) + 2 * (len(columns) - 1)
 
     def __str__(self) -> str:
         return plain_text(self.print)
@@ -223,8 +278,13 @@ def print_parts(parts: Iterable[Part], console: Console) -> None:
         if isinstance(part, Table):
             part.print(console)
         else:
-            for line in part:
-                console.print(line, markup=False, soft_wrap=True)
+            print_lines(part, console)
+
+
+def print_lines(lines: Iterable[str], console: Console) -> None:
+    """Print sentences. A terminal breaks them between words; elsewhere each is one line."""
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=not console.is_terminal)
 
 
 def markdown_of(parts: Iterable[Part]) -> str:

@@ -35,7 +35,19 @@ options = st.sampled_from(
     )
 )
 # Commands that only read. Those that measure or start processes have tests of their own.
-READING = ("list", "show", "compare", "gate", "published list", "published show", "scale", "--version", "--help", "")
+READING = (
+    "list",
+    "show",
+    "compare",
+    "rank",
+    "gate",
+    "published list",
+    "published show",
+    "scale",
+    "--version",
+    "--help",
+    "",
+)
 
 
 @pytest.fixture(scope="module")

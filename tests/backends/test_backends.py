@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_a_library_gives_the_right_answer(opened, name, op_name):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
     wanted = "ok" if find_backend(name).computes else "unchecked"
-    results = smoke_results(name, op_name)
+    results = smoke_results(name, uses_fake_gpu(name))[op_name]
 
     bad = [r for r in results if r[1] not in (wanted, "unsupported")]
     assert [] == bad[:5], f"{len(bad)} of {len(results)}"
@@ -117,22 +118,29 @@ def smoke_cases(name, op):
     return [(c, p) for c in combinations(name, op) for p in (op.smoke[half] if c[2] or fake else op.smoke)]
 
 
-def smoke_results(name, op_name):
-    """(case, status, reason) of every smoke problem in every combination.
+@cache
+def smoke_results(name, fake):  # (of a fake GPU there are other results)
+    """By operation: (case, status, reason) of every smoke problem in every combination.
 
-    All in one process, because starting hundreds takes minutes. If a case crashes, a new process continues after it.
+    All in one process, because starting one per operation takes minutes. If a case crashes, a new process continues
+    after it.
     """
-    results, count = [], len(smoke_cases(name, find_op(op_name)))
+    of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
+    results = []
     # Threads that spin while they wait take CPU time from those that compute; short kernels then take much longer.
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-    while len(results) < count:
-        code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {op_name!r}, {len(results)})"
+    while len(results) < len(of_ops):
+        code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {len(results)})"
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
         results += [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("> ")]
         if done.returncode:
-            results.append([f"{op_name} number {len(results)}", "crashed", f"{done.returncode}: {done.stderr[-500:]}"])
-    return results
+            op = of_ops[len(results)][0]
+            results.append([f"{op} after {len(results)} cases", "crashed", f"{done.returncode}: {done.stderr[-500:]}"])
+    by_op = {}
+    for (op, _), result in zip(of_ops, results, strict=True):
+        by_op.setdefault(op, []).append(result)
+    return by_op
 
 
 def loaded_once(load):
@@ -160,8 +168,8 @@ class Parent:
         return self.answers.pop(0)
 
 
-def smoke(name, op_name, start):
-    """Print the result of each smoke problem, beginning with number `start`."""
+def smoke(name, start):
+    """Print the result of each smoke problem of each operation, beginning with number `start`."""
     from deepbench.measure import worker
     from deepbench.measure.launch import Request
     from deepbench.native import library
@@ -173,9 +181,9 @@ def smoke(name, op_name, start):
     describe.LEAST_INTERVAL_S = -1.0  # no case waits until the load is known
     timing.FINALISTS = 1
 
-    for (direction, kind, chosen), problem in smoke_cases(name, find_op(op_name))[start:]:
-        settings = check_settings(op_name, chosen)
-        case = Case(op_name, problem, direction, find_precision(kind), name, 2, settings)
+    of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
+    for op, ((direction, kind, chosen), problem) in of_ops[start:]:
+        case = Case(op, problem, direction, find_precision(kind), name, 2, check_settings(op, chosen))
         record = worker.measure_alone(Request(case, 1, SHORT, 60.0), Parent())
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)
 

@@ -52,7 +52,7 @@ def test_a_damaged_file_is_refused_and_read_on_request(deepbench, files, words):
 def test_the_head_of_the_table_and_the_comparison_say_what_was_left_out(deepbench, files):
     assert "left out   1 damaged line (3)" in deepbench("show", "bad.jsonl", "--skip-damaged").stdout
     compared = deepbench("compare", "good.jsonl", "bad.jsonl", "--skip-damaged").stdout
-    assert "differs: left out: nothing and 1 damaged line (3)" in compared
+    assert "differs: left out: nothing → 1 damaged line (3)" in compared
     assert f"{TEXTS[1]}: not in bad.jsonl" in compared
 
 

@@ -171,7 +171,9 @@ def test_the_index_has_the_totals_of_applications(tmp_path):
     assert ("OCR", "i8", 1, 4, 4) == tuple(
         total[n] for n in ("application", "precision", "threads", "kernels", "measured")
     )
-    assert pytest.approx(4e-3, rel=0.01) == total["time"]
+    assert pytest.approx(4e-3, rel=0.01) == total["time_s"]
+    assert total["low_s"] < total["time_s"] < total["high_s"]
+    assert (8, None) == (total["bits"], total["below_minimum"])
     assert {"train", "server"} <= {t["suite"].partition("/")[2] for totals in machines.values() for t in totals}
     again = site.build(folder, out, with_published=True)
     assert [] == again.fresh

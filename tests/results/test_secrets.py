@@ -113,7 +113,7 @@ def test_a_comparison_names_neither_their_values_nor_the_variables(old, tmp_path
     other = samples.write(tmp_path / "new.jsonl", records, header)
     found = compare_files(read_results(old), read_results(other))
 
-    assert ["OMP_WAIT_POLICY: passive and active"] == [d for d in found.differences if d.isupper() or "_" in d]
+    assert ["OMP_WAIT_POLICY: passive → active"] == [d for d in found.differences if d.isupper() or "_" in d]
 
 
 def test_a_site_has_them_in_no_file_and_its_download_has_everything_else(old, tmp_path):

@@ -118,6 +118,13 @@ function layoutOf(x, y, more = {}) {
     ...more,
   };
 }
+/* The layout of a chart on paper, where two are in a row, or else one that is wide. Its size in pixels is given,
+   because a page is laid out for paper only after its charts were drawn. */
+function onPaper(layout, wide) {
+  if (!document.documentElement.dataset.paper) return layout;
+  const height = Math.min(560, 0.7 * (layout.height ?? 330));
+  return { ...layout, width: wide ? 680 : 325, height, font: { ...layout.font, size: 9 } };
+}
 const log = (title, more = {}) => ({ title, type: "log", dtick: 1, ...more });
 /* Values that span less than two decades have ticks at 1, 2 and 5: one alone would not show the scale. */
 const ticksOf = (values) => (Math.max(...values) / Math.min(...values) < 100 ? { dtick: "D2" } : {});
@@ -367,7 +374,11 @@ const comparedWithDense = (rows) =>
     }));
 const applicationName = (a, severalThreads = true) =>
   `${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${severalThreads ? threadsOf(a) : ""})`;
-const isWhole = (a) => a.time != null && a.measured === a.kernels;
+const isWhole = (a) => a.time_s != null;
+const byOperation = (a) =>
+  Object.entries(a.by_op_s)
+    .sort(([, s], [, t]) => t - s)
+    .map(([op, s]) => `${op} ${format.percent(s / a.sum_s)}`);
 
 /* `choices` are [name, label, options]; `rows` are those that a chart shows; `draw` returns traces and layout. */
 const CHARTS = [
@@ -630,7 +641,7 @@ const CHARTS = [
       [
         "suite",
         "Suite",
-        distinct(file.applications.filter((a) => a.time != null).map((a) => a.suite)).map((suite) => [
+        distinct(file.applications.filter((a) => a.sum_s != null).map((a) => a.suite)).map((suite) => [
           suite,
           suite.replace("deepbench/", ""),
         ]),
@@ -639,10 +650,10 @@ const CHARTS = [
     /* Sums over some of the kernels come last, because nobody should compare them with whole ones. */
     rows: (_, selected, file) =>
       file.applications
-        .filter((a) => a.time != null && a.suite === selected.suite)
+        .filter((a) => a.sum_s != null && a.suite === selected.suite)
         .sort((a, b) => isWhole(b) - isWhole(a)),
     remarks(_, selected, file) {
-      const ofSuite = file.applications.filter((a) => a.time != null && a.suite === selected.suite);
+      const ofSuite = file.applications.filter((a) => a.sum_s != null && a.suite === selected.suite);
       return [
         ofSuite.some((a) => isWhole(a) && a.disturbed) &&
           "Dotted bars contain times that other programs disturbed.",
@@ -657,10 +668,12 @@ const CHARTS = [
       const tickOf = (a) =>
         `${format.plain(a.application)}<br>${format.plain(a.precision + (severalThreads ? threadsOf(a) : ""))}`;
       const detailsOf = (a) =>
-        format.plain(`${a.application}: ${format.seconds(a.time)}, ${a.coverage}; ${a["of which"] || ""}`);
+        format.plain(
+          [`${a.application}: ${format.seconds(a.sum_s)}`, `${a.measured} of ${a.kernels} kernels`, ...byOperation(a)].join(", "),
+        );
       const labelOf = (a) =>
         (isWhole(a) ? "" : "≥ ") +
-        format.seconds(a.time) +
+        format.seconds(a.sum_s) +
         (isWhole(a) ? "" : `<br>${a.measured} of ${a.kernels} kernels`) +
         (a.disturbed ? `, ${a.disturbed} disturbed` : "");
       const labels = rows.flatMap((a) => labelOf(a).split("<br>"));
@@ -679,7 +692,7 @@ const CHARTS = [
           orientation: "h",
           name,
           y: members.map(nameOf),
-          x: members.map((a) => a.time),
+          x: members.map((a) => a.sum_s),
           width: 0.6,
           meta: {
             columns: {

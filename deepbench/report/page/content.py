@@ -16,7 +16,7 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.report import answers, export, views
+from deepbench.report import answers, export, totals
 from deepbench.report import compare as comparisons
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
@@ -58,7 +58,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
     processes = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, processes)))
     incomplete, about, places = file.incomplete, _machine(file, imported), _limits(known, summaries)
-    totals = views.by_application(summaries).rows
+    sums = totals.of_summaries(summaries)
     return {
         "name": printable(name),  # a file name may be any text
         "kind": "imported" if imported else "measured",
@@ -66,7 +66,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "machine": about,
         "first": {
             **first_screen.of_file(file, incomplete, about, summaries, every, nearest, known, places),
-            "machines": applications.of_file(summaries, totals),
+            "machines": applications.of_file(summaries, sums),
         },
         "libraries": _libraries(file),
         "sentences": [
@@ -78,7 +78,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         **_fields([(s.record["op"], s.record["problem"]) for s in summaries]),
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": places,
-        "applications": totals,
+        "applications": [total.values() for total in sums],
     }
 
 
@@ -207,10 +207,11 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
 # ---- two files, a file and a published machine
 
 
-def _no_pair(names: tuple[str, str], reasons: Sequence[str]) -> dict[str, Any]:
+def _no_pair(names: tuple[str, str], reasons: Sequence[str], published: bool) -> dict[str, Any]:
     text = f"{names[0]} and {names[1]} have no measured case in common"
-    heading = [f"{text} ({'; '.join(reasons)})" if reasons else text]
-    return {"first": names[0], "second": names[1], "heading": heading, "means": [], "cases": [], "sentences": []}
+    lines = [f"{text} ({'; '.join(reasons)})" if reasons else text]
+    about = {"first": names[0], "second": names[1], "published": published, "answer": lines, "heading": lines}
+    return {**about, "differs": [], "means": [], "cases": [], "sentences": []}
 
 
 def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, Any]:
@@ -219,15 +220,20 @@ def of_pair(a: ResultFile, b: ResultFile, names: tuple[str, str]) -> dict[str, A
     imported = any(f.header["plan"]["mode"] == "imported" for f in (a, b))
     comparison = compare.compare_files(a, b, unchecked=imported, between_sessions=selftest.between_files(a, b))
     if not comparison.cases:
-        return _no_pair(names, comparison.left_out[:3])
+        return _no_pair(names, comparison.left_out[:3], published=False)
     rows = zip(comparisons.cases(comparison).rows, comparisons.ordered(comparison), strict=True)
     return {
         "first": names[0],
         "second": names[1],
+        "published": False,
+        "answer": comparisons.answer(comparison),
+        "differs": comparison.differences,
         "heading": [comparisons.headline(comparison, names), *comparisons.heading(comparison, names)],
         "means": [_with_ratio(row, comparisons.SECOND_OVER_FIRST) for row in comparisons.means(comparison).rows],
         "cases": [
-            {**_with_ratio(row, comparisons.SECOND_OVER_FIRST), "title": row["case"], "case": c.case} for row, c in rows
+            {**_with_ratio(row, comparisons.SECOND_OVER_FIRST), "title": row["case"], "op": c.a.record["op"]}
+            | {"case": c.case, "second_case": c.b.record["case"]}
+            for row, c in rows
         ],
         "sentences": comparisons.sentences(comparison),
     }
@@ -243,7 +249,7 @@ def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
     names = printable(name), machine
     matches = published.match(summarize(file.records, file.order), machine)
     if not matches:
-        return _no_pair(names, [])
+        return _no_pair(names, [], published=True)
     rows = zip(published_tables.matched(matches).rows, matches, strict=True)
     same, ratio = ("precision", "library", "low", "high", "notes"), published_tables.PUBLISHED_OVER_OURS
     return {
@@ -287,20 +293,19 @@ def of_machine(machine: str) -> dict[str, Any]:
         **{"cpu": facts.get("cpu"), "card": facts.get("gpu")},
     }
     software = list(dict.fromkeys(s.software for s in sheets))
-    totals, others = applications.of_machine(machine)
     return {
         "name": machine,
         "kind": "published",
         "incomplete": None,
         "machine": about,
-        "first": {**first_screen.of_machine(about, software, results), "machines": others},
+        "first": {**first_screen.of_machine(about, software, results), "machines": applications.of_machine(machine)},
         "libraries": [{"name": text, "version": None, "build": None} for text in software],
         "sentences": _published_sentences(machine, results),
         "columns": _by_column(_published_row(r, sheets[0].vendor, r.time_s == fastest[_work_of(r)]) for r in results),
         **_fields([(r.op, r.values.values) for r in results]),
         "samples": [[] for _ in results],
         "limits": [],
-        "applications": totals,
+        "applications": [total.values() for total in totals.of_published(machine)],
     }
 
 

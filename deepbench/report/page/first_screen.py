@@ -14,6 +14,7 @@ from deepbench.core import units
 from deepbench.core.precision import PRECISIONS
 from deepbench.judge.levels import MEMORY
 from deepbench.judge.limits import Limits, NearestLimit, is_crowded
+from deepbench.machine import microarchitecture
 from deepbench.report import furthest
 from deepbench.report.cases import Ranking
 from deepbench.results import published
@@ -119,7 +120,7 @@ def _model(machine: Mapping[str, Any]) -> str | None:
     known: Mapping[str, Any] = ids if isinstance(ids, dict) else {}
     titles = {"cpu family": "family", "model": "model", "stepping": "stepping"}
     numbers = [f"{title} {known[name]}" for name, title in titles.items() if known.get(name)]
-    return _joined([machine.get("microarchitecture"), " ".join(numbers)])
+    return _joined([microarchitecture.of_machine(machine), " ".join(numbers)])
 
 
 def _moment(text: str) -> str:

@@ -24,8 +24,9 @@ const severalFiles = content.files.length > 1;
 /* Charts are drawn when they come into view, and again when the colors change. */
 const drawn = new Set();
 function draw(div) {
-  const [traces, layout] = div.makeChart();
-  if (layout.height) div.style.height = `${layout.height}px`;
+  const [traces, made] = div.makeChart();
+  const layout = onPaper(made, div.closest(".wide"));
+  div.style.height = layout.height ? `${layout.height}px` : null;
   drawn.add(div);
   window.Plotly.react(div, traces, layout, CONFIG);
   if (div.onPoint && !div.listens && div.on) {
@@ -48,7 +49,10 @@ window.addEventListener("beforeprint", () => {
 });
 window.addEventListener("afterprint", () => {
   delete document.documentElement.dataset.paper;
-  drawn.forEach(draw);
+  drawn.forEach((div) => {
+    draw(div);
+    window.Plotly.Plots.resize(div); // Plotly would keep the width of the paper
+  });
 });
 
 function addPlot(parent, label, wide, makeChart, onPoint) {
@@ -130,15 +134,20 @@ function addChart(chart, fileIndex) {
 /* ---- table ---- */
 
 const POSITIONS = ["fastest", "tie", null];
+/* Columns that only some files need. */
+const varies = (name) => distinct(rows.map((r) => r[name])).length > 1;
+const printed = true;
 const COLUMNS = [
-  ...(severalFiles ? [column("file", "File")] : []),
-  column("op", "Operation"),
-  column("title", "Problem"),
-  column("precision", "Precision"),
-  column("library", "Library"),
-  number("time_s", "Time", (r) => format.seconds(r.time_s)),
-  number("half", "±", format.interval, format.halfWidth),
-  number("flop_per_s", "TFLOP/s", (r) => format.tera(r.flop_per_s)),
+  column("op", "Operation", null, { key: true, printed }),
+  column("title", "Problem", null, { printed }),
+  column("library", "Library", null, { key: true, printed }),
+  ...(severalFiles ? [column("file", "File", null, { printed, full: (r) => r.file })] : []),
+  column("precision", "Precision", null, { printed }),
+  ...(varies("threads") ? [number("threads", "Threads", null, null, { printed })] : []),
+  ...(varies("device") ? [column("device", "Device", null, { printed })] : []),
+  number("time_s", "Time", (r) => format.seconds(r.time_s), null, { printed }),
+  number("half", "±", format.interval, format.halfWidth, { printed }),
+  number("flop_per_s", "TFLOP/s", (r) => format.tera(r.flop_per_s), null, { printed }),
   number(
     "bytes_per_s",
     "GB/s",
@@ -146,10 +155,15 @@ const COLUMNS = [
     (r) => r.bus_bytes_per_s ?? r.bytes_per_s,
   ),
   column("limit", "Limited by"),
-  number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit)),
-  column("position", "Fastest", (r) => r.position ?? "", { value: (r) => POSITIONS.indexOf(r.position) }),
-  column("status", "Status", (r) => statusText(r)),
-  column("notes", "Notes", (r) => r.notes ?? ""),
+  number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit), null, { printed }),
+  column("position", "Fastest", (r) => r.position ?? "", {
+    value: (r) => POSITIONS.indexOf(r.position),
+    shown: !severalFiles,
+  }),
+  column("status", "Status", flagsText, { printed, full: statusText }),
+  column("notes", "Notes", (r) => r.notes ?? "", { full: (r) => r.notes, shown: !severalFiles, wide: true }),
+  column("applications", "Applications", null, { shown: false, full: (r) => r.applications, wide: true }),
+  column("version", "Version", null, { shown: false }),
 ];
 
 /* The fields in which the problems of one operation differ; none while several operations are shown. */
@@ -171,19 +185,27 @@ function addTable() {
       ["op", "Operation"],
       ["precision", "Precision"],
       ["library", "Library"],
+      ["applications", "Application", (r) => r.applications?.split("; ") ?? []],
+      ["threads", "Threads"],
+      ["device", "Device"],
       ["limit", "Limited by"],
       ["status", "Status"],
     ],
+    sizes: [
+      ["flop", "work (GFLOP)", (r) => (r.flop == null ? null : r.flop / 1e9)],
+      ["traffic_bytes", "data (MiB)", (r) => (r.traffic_bytes == null ? null : r.traffic_bytes / 2 ** 20)],
+    ],
+    isPrinted: (r) => r.position === "fastest",
     exported: ["file", ...names, ...fieldNames.filter((name) => !names.includes(name)).map(fieldKey)],
     fileName: "deepbench.csv",
     fieldsOf,
     open: (row, text) =>
-      element("button", { type: "button", title: "Details of this case", onclick: () => showDetails(row) }, text),
+      element("button", { type: "button", title: `Details of ${row.title}`, onclick: () => showDetails(row) }, text),
     decorate(td, name, row) {
       if (name === "library" && row.position === "fastest") td.classList.add("first");
-      if (name === "status" && !MEASURED.includes(row.status)) td.classList.add("bad");
+      if (name === "status" && (row.disturbed || !MEASURED.includes(row.status))) td.classList.add("bad");
       if (name === "share_of_limit" && row.share_of_limit != null)
-        td.prepend(element("span", { class: "bar", style: `width:${Math.round(40 * Math.min(1, row.share_of_limit))}px` }));
+        td.prepend(element("span", { class: "bar", style: `width:${Math.round(30 * Math.min(1, row.share_of_limit))}px` }));
     },
   });
 }
@@ -202,6 +224,12 @@ function timeText(row) {
   if (row.disturbed) parts.push("disturbed by other programs: do not trust this time");
   if (row.clean_fraction != null) parts.push(`${format.percent(row.clean_fraction)} of samples undisturbed`);
   return [format.seconds(row.time_s), ...parts].join(", ");
+}
+
+/* The status in a word or two; `statusText` has the reason. */
+function flagsText(row) {
+  const status = row.status.replaceAll("_", " ");
+  return row.disturbed ? (row.status === "ok" ? "disturbed" : `${status}, disturbed`) : status;
 }
 
 function statusText(row) {
@@ -252,23 +280,31 @@ function showDetails(row) {
     "Copy",
   );
   dialog.replaceChildren(
-    element("h2", { id: "details-title" }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
+    element(
+      "div",
+      { class: "dialog-head" },
+      element("h2", { id: "details-title", tabindex: -1 }, `${row.op}: ${row.title}, ${row.precision}, ${row.library}`),
+      element("button", { type: "button", onclick: () => dialog.close() }, "Close"),
+    ),
     element("dl", {}, ...factsOf(row).flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
     row.command ? element("p", {}, "To measure it again: ", element("code", {}, row.command), " ", copy) : "",
   );
-  dialog.append(element("p", {}, element("button", { type: "button", onclick: () => dialog.close() }, "Close")));
   dialog.showModal();
+  /* The browser would choose the first button, which is at the end of a long text. */
+  dialog.querySelector("h2").focus();
   if (samples.some((s) => s.length > 1)) {
     const div = element("div", { class: "plot", role: "group", "aria-label": "Samples of each process" });
     div.makeChart = () => samplesChart(samples);
-    dialog.insertBefore(div, dialog.lastChild);
+    dialog.append(div);
     draw(div);
     dialog.addEventListener("close", () => drawn.delete(div), { once: true });
   }
+  dialog.scrollTop = 0;
 }
 
 /* ---- the page ---- */
 
+addChanges();
 addFirstScreens();
 
 document.querySelectorAll("[data-pair]").forEach((parent) => {

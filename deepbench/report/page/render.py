@@ -17,7 +17,10 @@ from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import to_bytes
 from deepbench.core.version import VERSION
 
-SCRIPTS = ("format.js", "table.js", "charts.js", "figures.js", "first_screen.js", "page.js")
+SCRIPTS = (
+    *("format.js", "table.js", "charts.js", "figures.js", "machines.js", "first_screen.js", "changes.js"),
+    "page.js",
+)
 
 REMEDY = "a page needs Jinja2 and Plotly: pip install jinja2 plotly"
 

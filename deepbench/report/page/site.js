@@ -12,6 +12,7 @@ window.addEventListener("beforeprint", () => {
 window.addEventListener("afterprint", () => {
   delete document.documentElement.dataset.paper;
   redrawAll();
+  document.querySelectorAll(".plot").forEach((div) => window.Plotly.Plots.resize(div));
 });
 
 /* Add a chart; returns the function that draws it again. */
@@ -19,7 +20,9 @@ function addPlot(figure, label, makeChart) {
   const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
   figure.append(div);
   const draw = () => {
-    const [traces, layout] = makeChart();
+    const [traces, made] = makeChart();
+    const layout = onPaper(made, true);
+    div.style.height = layout.height ? `${layout.height}px` : null;
     window.Plotly.react(div, traces, layout, CONFIG);
   };
   redraws.push(draw);
@@ -29,90 +32,41 @@ function addPlot(figure, label, makeChart) {
 const withIds = (rows) => rows.map((row, id) => ({ ...row, id }));
 const geometricMean = (ratios) => Math.exp(ratios.reduce((sum, r) => sum + Math.log(r), 0) / ratios.length);
 
-/* Machines by application. Totals are compared only where every kernel has a time that is trusted. */
-const bitsOf = (precision) => (BITS.has(precision) ? `${BITS.get(precision)} bits` : precision);
-const applicationTitle = (a) => `${a.application} (${a.suite.replace("deepbench/", "")}, ${bitsOf(a.precision)})`;
-/* 0: a total that is ranked; 1: one with disturbed times; 2: a sum over some of the kernels. */
-const standing = (a) => (isWhole(a) ? (a.disturbed ? 1 : 0) : 2);
-const byStanding = (a, b) =>
-  standing(a) - standing(b) || (isWhole(a) ? a.time - b.time : b.measured / b.kernels - a.measured / a.kernels);
-
-function rankingOf(members) {
-  /* Each machine with its best precision of these bits and its best number of threads. */
-  const best = [...groupBy(members, (a) => a.machine)].map(([, totals]) => totals.sort(byStanding)[0]);
-  best.sort(byStanding);
-  const fastest = best.find((a) => standing(a) === 0);
-  return best.map((a, i) => ({
-    ...a,
-    rank: standing(a) === 0 ? i + 1 : null,
-    ratio: standing(a) === 0 && a !== fastest ? a.time / fastest.time : null,
+/* Which machine? Totals are lists of values in the order of `content.total`. */
+function addMachinesOfSite(top) {
+  const machines = content.machines.map(({ title, file, kind, applications }) => ({
+    name: title,
+    kind,
+    href: `machines/${file}.html`,
+    applications: applications.map((values) => Object.fromEntries(content.total.map((name, i) => [name, values[i]]))),
   }));
-}
-
-function addRanking(top) {
-  const totals = content.machines.flatMap((machine) =>
-    machine.applications.map((values) => ({
-      ...Object.fromEntries(content.total.map((name, i) => [name, values[i]])),
-      machine,
-    })),
+  if (!machines.some((m) => m.applications.length)) return;
+  const section = element("section", {}, element("h2", {}, "Which machine?"));
+  top.append(section);
+  addMachines(
+    section,
+    machines,
+    machines.map((m) => m.name),
+    false,
   );
-  if (!totals.length) return;
-  const groups = [...groupBy(totals, applicationTitle)].sort(([a], [b]) => collator.compare(a, b));
-  const ranked = (members) => rankingOf(members).filter((a) => a.rank).length;
-  let shown = groups.reduce((best, group) => (ranked(group[1]) > ranked(best[1]) ? group : best));
-  const columns = [
-    column("title", "Machine", (a) => linkTo(`machines/${a.machine.file}.html`, a.machine.title)),
-    number("rank", "Rank"),
-    number("time", "Total time", (a) => (isWhole(a) ? format.seconds(a.time) : "–")),
-    number("ratio", "Compared with the fastest", (a) => format.fasterOrSlower(a.ratio)),
-    number("kernels", "Kernels", (a) => `${a.measured} of ${a.kernels}${a.disturbed ? `, ${a.disturbed} disturbed` : ""}`),
-    column("precision", "Precision", (a) => `${a.precision}${threadsOf(a)}`),
-    column("kind", "Source", (a) => a.machine.kind),
-  ];
-  const place = element("div", {});
-  const show = () => place.replaceChildren(cardTable(`Machines by ${shown[0]}`, columns, rankingOf(shown[1])));
-  top.append(
-    element("h2", {}, "Machines by application"),
-    element(
-      "div",
-      { class: "choices" },
-      choice(
-        "Application",
-        groups.map(([name], i) => [String(i), name]),
-        (v) => {
-          shown = groups[v];
-          show();
-        },
-        String(groups.indexOf(shown)),
-      ),
-    ),
-    place,
-    element(
-      "p",
-      { class: "note" },
-      "Total time: one call of each kernel, with the fastest library. Machines have a rank where every kernel has a " +
-        "time and none is disturbed. Published and imported times are unchecked.",
-    ),
-  );
-  show();
 }
 
 function indexPage() {
-  addRanking(document.getElementById("top"));
+  addMachinesOfSite(document.getElementById("top"));
   const rate = (name, title) => number(name, title, (r) => format.tera(r[name]));
   const columns = [
     column("title", "Machine"),
     column("kind", "Source"),
-    column("hardware", "Hardware"),
+    column("hardware", "Hardware", null, { full: (r) => r.hardware, wide: true }),
     column("date", "Measured"),
     number("cases", "Cases"),
-    column("incomplete", "Complete", (r) => r.incomplete ?? ""),
+    column("incomplete", "Complete", (r) => r.incomplete ?? "", { full: (r) => r.incomplete }),
     rate("f32", "TFLOP/s f32"),
     rate("bits16", "TFLOP/s 16 bits"),
     rate("bits8", "TFLOP/s 8 bits"),
     number("memory", "Memory GB/s", (r) => format.giga(r.memory)),
-    column("ops", "Operations", (r) => r.ops ?? ""),
-    column("libraries", "Libraries", (r) => r.libraries ?? ""),
+    column("ops", "Operations", (r) => r.ops ?? "", { shown: false, full: (r) => r.ops, wide: true }),
+    column("libraries", "Libraries", (r) => r.libraries ?? "", { shown: false, full: (r) => r.libraries, wide: true }),
   ];
   return new Table(withIds(content.machines), columns, {
     search: (r) => [r.title, r.kind, r.hardware, r.libraries, r.ops],
@@ -378,7 +332,7 @@ async function comparePage() {
     number("first", a.name, (r) => format.seconds(r.first)),
     number("second", b.name, (r) => format.seconds(r.second)),
     number("ratio", `${b.name} is`, (r) => format.fasterOrSlower(r.ratio)),
-    column("notes", "Notes"),
+    column("notes", "Notes", null, { full: (r) => r.notes, wide: true }),
   ];
   return new Table(rows, columns, {
     search: (r) => [r.title, r.library, r.notes],

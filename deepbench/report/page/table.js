@@ -1,20 +1,30 @@
 "use strict";
-/* A table that sorts, filters, searches and exports any number of rows. Only visible rows are in the document. */
-const ROW_HEIGHT = 34,
-  EXTRA_ROWS = 20,
+/* A table that sorts, filters, searches and exports any number of rows. Only visible rows are in the document. On a
+   narrow screen each row is a card. */
+const EXTRA_ROWS = 20,
+  /* Rows on paper: of a table that people have filtered, and of one that they have not, which fit on eight sheets. */
   MOST_PRINTED = 3000,
-  MOST_OPTIONS = 500;
+  MOST_CHOSEN = 600,
+  MOST_OPTIONS = 500,
+  /* Fields of problems that have a column without being asked for: a convolution has up to 19. */
+  MOST_FIELDS = 3;
 const collator = new Intl.Collator("en", { numeric: true });
+/* The style sheet makes cards of rows at the same width. */
+const phone = window.matchMedia("screen and (max-width: 40rem)");
 
-/* A column: `name` is the key of its values, `show` formats a row, `value` is what rows are sorted by. */
-const column = (name, title, show, { align = "left", value } = {}) => ({
+/* A column: `name` is the key of its values, `show` formats a row, and `value` is what rows are sorted by. `full` is
+   the whole text where `show` has a short one. A `key` identifies rows and stays visible. `shown` is false for columns
+   that people find in the menu; `printed` columns are on paper; a `wide` one has a line of its own on a card. */
+const column = (name, title, show, { align = "left", value, shown = true, ...others } = {}) => ({
   name,
   title,
   show: show ?? ((r) => format.text(r[name])),
   align,
   value: value ?? ((r) => r[name]),
+  shown,
+  ...others,
 });
-const number = (name, title, show, value) => column(name, title, show, { align: "right", value });
+const number = (name, title, show, value, others) => column(name, title, show, { align: "right", value, ...others });
 
 /* The key of a problem's field in a row: no other key has an equals sign. */
 const fieldKey = (name) => `${name}=`;
@@ -29,20 +39,47 @@ const COMPARE = {
   ">=": (a, b) => a >= b,
 };
 
+/* The columns that people chose on this page last time. Some browsers and settings forbid to store anything. */
+const CHOSEN = `columns of ${location.pathname}`;
+const storedChoices = {
+  read() {
+    try {
+      const stored = JSON.parse(sessionStorage.getItem(CHOSEN));
+      return new Map(Object.entries(stored ?? {}).filter(([, shown]) => typeof shown === "boolean"));
+    } catch {
+      return new Map();
+    }
+  },
+  write(chosen) {
+    try {
+      sessionStorage.setItem(CHOSEN, JSON.stringify(Object.fromEntries(chosen)));
+    } catch {
+      /* The choice then lasts until the page is closed. */
+    }
+  },
+};
+
 class Table {
-  /* `search` lists the texts of a row to search in. `filters` are pairs of key and label. `fieldsOf` returns the
-     fields of the problems that pass the filters: each gets a filter, and a column before the status. */
-  constructor(rows, columns, { search, filters, exported, fileName, open, decorate, fieldsOf = () => [] }) {
-    Object.assign(this, { rows, fixed: columns, search, exported, open, decorate, fileName, fieldsOf });
+  /* `search` lists the texts of a row to search in. `filters` are lists of key, label and, where a row may have several
+     values, a function that returns them. `sizes` are lists of key, label and value of what a range can be given for.
+     `fieldsOf` returns the fields of the problems that pass the filters: each has a filter, a range and a column before
+     the status. `isPrinted` are the rows on paper, unless people filter the table. */
+  constructor(rows, columns, options) {
+    Object.assign(this, { rows, fixed: columns, fieldsOf: () => [], sizes: [], ...options });
     this.scroller = document.getElementById("scroller");
     this.table = document.getElementById("table");
     this.body = this.table.tBodies[0];
+    this.chosen = storedChoices.read();
     this.selected = {};
+    this.valuesOf = new Map(this.filters.map(([name, , values]) => [name, values]));
+    this.range = { size: null, from: null, to: null };
     this.query = [];
     this.sort = null;
     this.descending = false;
     this.first = -1;
-    this.makeFilters(filters);
+    this.rowHeight = 34;
+    this.makeForm();
+    this.makeTools();
     let waiting = false;
     this.scroller.addEventListener("scroll", () => {
       if (waiting) return;
@@ -52,8 +89,17 @@ class Table {
         this.paint();
       });
     });
-    window.addEventListener("beforeprint", () => this.paint(true));
-    window.addEventListener("afterprint", () => {
+    for (const [name, onPaper] of [
+      ["beforeprint", true],
+      ["afterprint", false],
+    ])
+      window.addEventListener(name, () => {
+        this.onPaper = onPaper;
+        this.updateColumns();
+        this.refresh();
+      });
+    phone.addEventListener("change", () => {
+      this.fold.open = !phone.matches;
       this.first = -1;
       this.paint();
     });
@@ -61,14 +107,15 @@ class Table {
     this.refresh();
   }
 
-  makeFilters(filters) {
+  makeForm() {
     const form = document.getElementById("filters");
     form.addEventListener("submit", (event) => event.preventDefault());
     let timer;
+    const hasFields = this.rows.some((r) => Object.keys(r).some((name) => name.endsWith("=")));
     const input = element("input", {
       type: "search",
       size: 22,
-      placeholder: this.rows.some((r) => fieldKey("m") in r) ? "words, m=64, k>=1024" : "words",
+      "aria-describedby": hasFields ? "search-help" : null,
       oninput: () => {
         clearTimeout(timer);
         timer = setTimeout(() => {
@@ -77,25 +124,65 @@ class Table {
         }, 120);
       },
     });
-    form.append(element("label", {}, "Search", input));
-    for (const [name, label] of filters) {
-      const values = distinct(this.rows.map((r) => r[name])).map(String);
-      if (values.length > 1)
-        form.append(
-          this.filter(name, label, values, () => {
-            this.updateFields();
-            this.restart();
-          }),
-        );
-    }
+    const label = element("label", {}, "Search", input);
+    const help = hasFields && element("span", { class: "note", id: "search-help" }, "words, or sizes: m=64 k>=1024");
+    this.foldTitle = element("summary", {}, "Filters");
+    this.choices = element("span", { class: "place" });
+    const clear = element("button", { type: "reset" }, "Clear filters");
+    const folded = element("div", { class: "choices" }, this.choices, clear);
+    this.fold = element("details", { class: "filters", open: !phone.matches }, this.foldTitle, folded);
     this.fieldFilters = element(
       "fieldset",
       { id: "fields", hidden: true },
       element("legend", { class: "unseen" }, "Fields of the problem"),
     );
-    form.append(
+    form.addEventListener("reset", () => {
+      clearTimeout(timer);
+      this.query = [];
+      this.selected = {};
+      this.range = { size: null, from: null, to: null };
+      this.makeFilters();
+      this.updateFields();
+      this.restart();
+    });
+    form.append(element("div", { class: "search" }, label, help || null), this.fold);
+    this.makeFilters();
+  }
+
+  makeFilters() {
+    const filters = this.filters.map(([name, label, valuesOf]) => {
+      const all = valuesOf ? this.rows.flatMap(valuesOf) : this.rows.map((r) => r[name]);
+      const values = distinct(all).map(String);
+      const changed = () => {
+        this.updateFields();
+        this.restart();
+      };
+      return values.length > 1 ? this.filter(name, label, values, changed) : null;
+    });
+    const bound = (name, label) =>
+      element(
+        "label",
+        {},
+        label,
+        element("input", {
+          type: "number",
+          step: "any",
+          min: 0,
+          inputmode: "decimal",
+          class: "bound",
+          oninput: (event) => {
+            const { value } = event.target;
+            this.range[name] = value === "" ? null : Number(value);
+            this.restart();
+          },
+        }),
+      );
+    this.sizePlace = element("span", { class: "place" });
+    const range = element("div", { class: "range" }, this.sizePlace, bound("from", "from"), bound("to", "to"));
+    this.choices.replaceChildren(
+      ...filters.filter(Boolean),
+      ...(this.sizes.length ? [range] : []),
       this.fieldFilters,
-      element("button", { type: "button", id: "export", onclick: () => this.download() }, "Export CSV"),
     );
   }
 
@@ -111,9 +198,20 @@ class Table {
     );
   }
 
+  /* Which columns are shown, whether rows are exported, and on a phone, by what rows are sorted. */
+  makeTools() {
+    this.columnBoxes = element("fieldset", {}, element("legend", { class: "unseen" }, "Columns of the table"));
+    this.sortPlace = element("span", { class: "place sort" });
+    document.getElementById("count").parentElement.append(
+      this.sortPlace,
+      element("details", { class: "columns" }, element("summary", {}, "Columns"), this.columnBoxes),
+      element("button", { type: "button", id: "export", onclick: () => this.download() }, "Export CSV"),
+    );
+  }
+
   /* Columns and filters for the fields of the problems that are left. */
   updateFields() {
-    const rows = this.rows.filter((row) => this.isSelected(row, (name) => !name.endsWith("=")));
+    const rows = this.rows.filter(this.selection((name) => !name.endsWith("=")));
     const fields = this.fieldsOf(rows);
     for (const name of Object.keys(this.selected))
       if (name.endsWith("=") && !fields.includes(name.slice(0, -1))) delete this.selected[name];
@@ -129,48 +227,127 @@ class Table {
       ...few.map(([name, values]) => this.filter(fieldKey(name), name, values, () => this.restart())),
     );
     this.fieldFilters.hidden = !few.length;
+    const isText = (name) => rows.some((r) => typeof r[fieldKey(name)] === "string");
+    const numeric = fields.filter((name) => !isText(name));
+    this.updateSizes([...this.sizes, ...numeric.map((name) => [fieldKey(name), name, (r) => r[fieldKey(name)]])]);
     const at = this.fixed.findIndex((c) => c.name === "status");
-    const ofFields = fields.map((name) =>
-      (rows.some((r) => typeof r[fieldKey(name)] === "string") ? column : number)(fieldKey(name), name),
-    );
-    this.columns = fields.length ? [...this.fixed.slice(0, at), ...ofFields, ...this.fixed.slice(at)] : this.fixed;
-    if (!this.columns.some((c) => c.name === this.sort)) this.sort = null;
+    const ofFields = fields.map((name) => ({
+      ...(isText(name) ? column : number)(fieldKey(name), name),
+      shown: fields.length <= MOST_FIELDS,
+    }));
+    /* With fields, there is one operation: its column would say the same in every row. */
+    const fixed = this.fixed.map((c) => (c.name === "op" && fields.length ? { ...c, shown: false } : c));
+    this.known = fields.length ? [...fixed.slice(0, at), ...ofFields, ...fixed.slice(at)] : fixed;
+    this.updateColumns();
+    this.makeBoxes();
+  }
+
+  updateSizes(sizes) {
+    if (!sizes.length) return;
+    this.range.size = sizes.find(([name]) => name === this.range.size?.[0]) ?? sizes[0];
+    const names = sizes.map(([name, label]) => [name, label]);
+    const chosen = (value) => {
+      this.range.size = sizes.find(([name]) => name === value);
+      this.restart();
+    };
+    this.sizePlace.replaceChildren(choice("Size", names, chosen, this.range.size[0]));
+  }
+
+  isShown(c) {
+    return c.name === "title" || (this.chosen.get(c.name) ?? c.shown);
+  }
+
+  updateColumns() {
+    const hasPrinted = this.known.some((c) => c.printed);
+    this.columns = this.known.filter((c) => (this.onPaper && hasPrinted ? c.printed : this.isShown(c)));
+    /* Where each column that identifies rows stands among these, so that they stay side by side. */
+    const keys = this.columns.filter((c) => c.key || c.name === "title");
+    this.keyOf = new Map(keys.map((c, i) => [c.name, i]));
+    if (!this.known.some((c) => c.name === this.sort)) this.sort = null;
     this.makeHead();
+  }
+
+  makeBoxes() {
+    const changed = () => {
+      storedChoices.write(this.chosen);
+      this.updateColumns();
+      this.refresh();
+    };
+    const boxes = this.known
+      .filter((c) => c.name !== "title")
+      .map((c) => {
+        const box = element("input", {
+          type: "checkbox",
+          checked: this.isShown(c),
+          onchange: () => {
+            this.chosen.set(c.name, box.checked);
+            changed();
+          },
+        });
+        return element("label", { class: "box" }, box, c.title);
+      });
+    const standard = () => {
+      this.chosen.clear();
+      changed();
+      this.makeBoxes();
+      this.columnBoxes.lastChild.focus();
+    };
+    this.columnBoxes.replaceChildren(
+      this.columnBoxes.firstChild,
+      ...boxes,
+      element("button", { type: "button", onclick: standard }, "Standard columns"),
+    );
   }
 
   makeHead() {
     const tr = element("tr", { "aria-rowindex": 1 });
+    const sortBy = (name, descending) => {
+      this.sort = name;
+      this.descending = descending;
+      this.refresh();
+    };
     this.head = this.columns.map(({ name, title, align }) => {
+      const toggle = () => sortBy(name, this.sort === name && !this.descending);
       const th = element(
         "th",
-        { scope: "col", class: align, "aria-sort": "none" },
-        element(
-          "button",
-          {
-            type: "button",
-            onclick: () => {
-              this.descending = this.sort === name ? !this.descending : false;
-              this.sort = name;
-              this.refresh();
-            },
-          },
-          title,
-        ),
+        { scope: "col", class: align, "data-column": name, "data-key": this.keyOf.get(name), "aria-sort": "none" },
+        element("button", { type: "button", onclick: toggle }, title),
       );
       tr.append(th);
       return th;
     });
     this.table.tHead.replaceChildren(tr);
-  }
-
-  isSelected(row, counts = () => true) {
-    return Object.entries(this.selected).every(
-      ([name, value]) => !value || !counts(name) || String(row[name]) === value,
+    /* Cards have no head to click on. */
+    const orders = this.columns.flatMap(({ name, title }) => [
+      [`${name} 0`, `${title}, ascending`],
+      [`${name} 1`, `${title}, descending`],
+    ]);
+    const sorted = (value) => sortBy(value ? value.slice(0, -2) : null, value.endsWith("1"));
+    this.sortPlace.replaceChildren(
+      choice("Sort by", [["", "order of the file"], ...orders], sorted, `${this.sort} ${Number(this.descending)}`),
     );
   }
 
+  /* A function that tells whether a row passes the filters, of those that count. */
+  selection(counts = () => true) {
+    const set = Object.entries(this.selected)
+      .filter(([name, value]) => value && counts(name))
+      .map(([name, value]) => [name, value, this.valuesOf.get(name)]);
+    return (row) =>
+      set.every(([name, value, valuesOf]) =>
+        valuesOf ? valuesOf(row).includes(value) : String(row[name]) === value,
+      );
+  }
+
+  isInRange(row) {
+    const { size, from, to } = this.range;
+    if (from == null && to == null) return true;
+    const value = size[2](row);
+    return value != null && (from == null || value >= from) && (to == null || value <= to);
+  }
+
   matches(row) {
-    if (!this.isSelected(row)) return false;
+    if (!this.isInRange(row)) return false;
     return this.query.every((word) => {
       const [, name, operator, text] = COMPARISON.exec(word) ?? [];
       const value = name && row[fieldKey(name)];
@@ -197,11 +374,19 @@ class Table {
     this.refresh();
   }
 
+  /* How many filters are set, the search included. */
+  get active() {
+    const { from, to } = this.range;
+    return Object.values(this.selected).filter(Boolean).length + (from != null || to != null) + (this.query.length > 0);
+  }
+
   refresh() {
-    this.shown = this.rows.filter((row) => this.matches(row));
-    const sorted = this.columns.find((c) => c.name === this.sort);
+    const passes = this.selection();
+    this.shown = this.rows.filter((row) => passes(row) && this.matches(row));
+    const sorted = this.known.find((c) => c.name === this.sort);
     if (sorted) this.shown.sort((a, b) => this.compare(a, b, sorted.value) || a.id - b.id);
     document.getElementById("count").textContent = `${this.shown.length} of ${this.rows.length} rows`;
+    this.foldTitle.textContent = this.active ? `Filters (${this.active} set)` : "Filters";
     this.table.setAttribute("aria-rowcount", this.shown.length + 1);
     this.head.forEach((th, i) =>
       th.setAttribute(
@@ -213,51 +398,86 @@ class Table {
     this.paint();
   }
 
-  paint(everything = false) {
-    const visible = Math.ceil((this.scroller.clientHeight || 600) / ROW_HEIGHT),
+  /* An element that covers the whole width of the table. */
+  wideRow(attributes, ofCell, ...children) {
+    return element("tr", attributes, element("td", { colspan: this.columns.length, ...ofCell }, ...children));
+  }
+
+  rowOf(row, place) {
+    const tr = element("tr", { "aria-rowindex": place + 2, "data-id": row.id });
+    for (const { name, title, show, full, align, wide } of this.columns) {
+      const isTitle = name === "title";
+      const attributes = { class: align, "data-column": name, "data-key": this.keyOf.get(name), title: full?.(row) };
+      const ofCard = isTitle ? {} : { "data-label": title, "data-wide": wide ?? title.length > 12 };
+      const td = element("td", { ...attributes, ...ofCard });
+      td.append(this.open && isTitle ? this.open(row, show(row)) : show(row));
+      this.decorate?.(td, name, row);
+      tr.append(td);
+    }
+    return tr;
+  }
+
+  paint() {
+    if (this.onPaper) this.paintPaper();
+    else if (this.paintScreen()) this.measure();
+  }
+
+  /* The rows that can be seen, and some before and after them. Returns whether there was anything to do. */
+  paintScreen() {
+    const visible = Math.ceil((this.scroller.clientHeight || 600) / this.rowHeight),
       count = this.shown.length;
     const top = Math.max(
       0,
-      Math.min(Math.floor(this.scroller.scrollTop / ROW_HEIGHT) - EXTRA_ROWS, count - visible - 2 * EXTRA_ROWS),
+      Math.min(Math.floor(this.scroller.scrollTop / this.rowHeight) - EXTRA_ROWS, count - visible - 2 * EXTRA_ROWS),
     );
-    const start = everything ? 0 : top - (top % 10);
-    if (start === this.first && !everything) return;
+    const start = top - (top % 10);
+    if (start === this.first) return false;
     this.first = start;
     /* A button keeps the keyboard focus when its row is painted again. */
     const focused = document.activeElement?.closest?.("#table tbody tr")?.dataset.id;
-    const end = everything ? Math.min(count, MOST_PRINTED) : Math.min(count, start + visible + 2 * EXTRA_ROWS + 10);
-    const gap = (height) =>
-      element(
-        "tr",
-        { "aria-hidden": "true" },
-        element("td", { colspan: this.columns.length, style: `height:${height}px;border:0;padding:0` }),
-      );
-    const painted = this.shown.slice(start, end).map((row, i) => {
-      const tr = element("tr", { "aria-rowindex": start + i + 2, "data-id": row.id });
-      for (const { name, show, align } of this.columns) {
-        const td = element("td", { class: align });
-        td.append(this.open && name === "title" ? this.open(row, show(row)) : show(row));
-        this.decorate?.(td, name, row);
-        tr.append(td);
-      }
-      return tr;
-    });
-    const rest = everything
-      ? [
-          element(
-            "tr",
-            {},
-            element(
-              "td",
-              { colspan: this.columns.length },
-              `${count - end} more rows are not printed; Export CSV has all.`,
-            ),
-          ),
-        ]
-      : [gap((count - end) * ROW_HEIGHT)];
-    this.body.replaceChildren(...(start ? [gap(start * ROW_HEIGHT)] : []), ...painted, ...(end < count ? rest : []));
+    const end = Math.min(count, start + visible + 2 * EXTRA_ROWS + 10);
+    const gap = (rows) => {
+      const style = `height:${rows * this.rowHeight}px`;
+      return rows ? [this.wideRow({ class: "gap", "aria-hidden": "true" }, { style })] : [];
+    };
+    const painted = this.shown.slice(start, end).map((row, i) => this.rowOf(row, start + i));
+    this.body.replaceChildren(...gap(start), ...painted, ...gap(count - end));
     if (focused != null)
       this.body.querySelector(`tr[data-id="${focused}"] :is(button, a)`)?.focus({ preventScroll: true });
+    return true;
+  }
+
+  /* Columns that stay visible stand side by side. Rows and cards are as high as the font and the columns make them. */
+  measure() {
+    let left = 0;
+    for (const th of this.head.filter((th) => th.dataset.key)) {
+      const name = `--left-${th.dataset.key}`;
+      /* A change makes the browser lay the table out again. */
+      if (this.table.style.getPropertyValue(name) !== `${left}px`) this.table.style.setProperty(name, `${left}px`);
+      left += th.getBoundingClientRect().width;
+    }
+    const row = this.body.querySelector("tr[data-id]");
+    const height = row?.getBoundingClientRect().height;
+    if (!height || Math.abs(height - this.rowHeight) < 0.5) return;
+    this.rowHeight = height;
+    this.first = -1;
+    this.paintScreen();
+  }
+
+  paintPaper() {
+    const isChosen = this.isPrinted && !this.active && this.shown.some(this.isPrinted);
+    const rows = isChosen ? this.shown.filter(this.isPrinted) : this.shown;
+    const printed = rows.slice(0, isChosen ? MOST_CHOSEN : MOST_PRINTED);
+    const what = [
+      `Printed: ${printed.length} of ${this.shown.length} rows`,
+      isChosen && ", of each problem the fastest library",
+      printed.length < rows.length && `, the first ${printed.length} of them; filters choose others`,
+      ". The page and its CSV export have all.",
+    ];
+    this.body.replaceChildren(
+      ...(printed.length < this.shown.length ? [this.wideRow({}, {}, what.filter(Boolean).join(""))] : []),
+      ...printed.map((row, i) => this.rowOf(row, i)),
+    );
   }
 
   /* The visible rows for spreadsheets: plain values, and no text that a spreadsheet would run as a formula. */

@@ -1,0 +1,318 @@
+"""Totals by application: one call of each kernel that a suite lists for it, on one machine, in one precision.
+
+A kernel is a row of a suite in one direction. Each counts with its fastest library. Totals are computed from summaries
+alone, or from the results of a published machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any
+
+from deepbench.core.op import find_op
+from deepbench.core.precision import PRECISIONS
+from deepbench.plan.suites import read_suite, suite_files
+from deepbench.results import published
+from deepbench.results.published import Result
+from deepbench.results.summary import Summary
+
+Row = tuple[str, str, int, str]
+"""Suite, operation, row of the suite and direction."""
+
+Kind = tuple[str, str, str, int | None]
+"""Suite, application, precision and number of threads; published results state no number."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """The kernels of an application on one machine. Missing values are None, never 0."""
+
+    application: str
+    suite: str
+    precision: str
+    threads: int | None
+    kernels: int
+    """How many the application has: those that its suite lists, or that the file has in any precision."""
+    measured: int
+    """How many of them have a time."""
+    disturbed: int
+    """How many of these times other programs disturbed."""
+    single_process: int
+    """How many of these times have an interval that comes from one process, and so is too narrow."""
+    sum_s: float | None
+    """The sum over the kernels that have a time. Sums over different kernels cannot be compared."""
+    time_s: float | None
+    """The same where every kernel has a time: the total."""
+    low_s: float | None
+    """The sum of the lower ends of the 95 % intervals of all kernels, where each has one.
+
+    The errors of one run may all go in the same direction, and then they add up like this. If they go in different
+    directions, part of them cancels out. So this is at least a 95 % interval, whatever the correlation of the errors,
+    as long as each is about normally distributed.
+    """
+    high_s: float | None
+    """The sum of the upper ends."""
+    joules: float | None
+    """Energy of one call of each kernel, where the energy of every kernel was measured."""
+    by_op_s: Mapping[str, float]
+    """The sum by operation."""
+
+    @property
+    def kind(self) -> Kind:
+        """What makes it another total of the same machine."""
+        return self.suite, self.application, self.precision, self.threads
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it is compared with other machines: every kernel has a time that is trusted."""
+        return self.time_s is not None and not self.disturbed
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval relative to the time; None without an interval."""
+        if self.time_s is None or self.low_s is None or self.high_s is None:
+            return None
+        return (self.high_s - self.low_s) / 2 / self.time_s
+
+    @property
+    def coverage(self) -> str:
+        """`38 of 88 kernels, 3 disturbed`."""
+        disturbed = f", {self.disturbed} disturbed" if self.disturbed else ""
+        return f"{self.measured} of {self.kernels} kernels{disturbed}"
+
+    @property
+    def bits(self) -> int | None:
+        """How many bits are multiplied; None for a precision of another program that is unknown here."""
+        precision = PRECISIONS.get(_ours(self.precision))
+        return precision.multiplied_bits if precision else None
+
+    @property
+    def below_minimum(self) -> str | None:
+        """Why the precision does not meet DeepBench's minimum for the suite; None if it does, or if it is unknown."""
+        precision = PRECISIONS.get(_ours(self.precision))
+        return precision.below_minimum("train" in self.suite.split("/")) if precision else None
+
+    def values(self) -> dict[str, Any]:
+        """All of it as plain values, for pages and programs."""
+        return {**asdict(self), "bits": self.bits, "below_minimum": self.below_minimum}
+
+
+def _ours(precision: str) -> str:
+    """Our precision that multiplies and accumulates as many bits as a published one."""
+    return published.PRECISIONS.get(precision, (precision,))[0]
+
+
+# ---- of a file
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A row of a suite in one direction, precision and number of threads."""
+
+    application: str
+    precision: str
+    threads: int
+    suite: str
+    row: int
+    op: str
+    direction: str
+
+    @property
+    def kind(self) -> Kind:
+        """The total that it belongs to."""
+        return self.suite, self.application, self.precision, self.threads
+
+
+def of_summaries(summaries: Sequence[Summary]) -> list[Total]:
+    """By suite, precision and threads: the application with the longest sum first.
+
+    A row that a suite lists twice counts twice. Gradients that training does not need do not count.
+    """
+    kinds: dict[Kind, dict[Kernel, Summary | None]] = {}
+    for kernel, s in kernel_times(summaries).items():
+        kinds.setdefault(kernel.kind, {})[kernel] = s
+    missing = _missing_kernels(kinds)
+    found = [_total(kind, kernels, missing[kind]) for kind, kernels in kinds.items()]
+    return sorted(found, key=lambda t: (t.suite, t.precision, t.threads or 0, -(t.sum_s or 0.0)))
+
+
+def _total(kind: Kind, kernels: Mapping[Kernel, Summary | None], missing: int) -> Total:
+    suite, application, precision, threads = kind
+    timed = {kernel: s for kernel, s in kernels.items() if s is not None}
+    by_op: dict[str, float] = {}
+    for kernel, s in timed.items():
+        by_op[kernel.op] = by_op.get(kernel.op, 0.0) + s.time_s
+    whole = not missing and len(timed) == len(kernels)
+    sum_s = sum(s.time_s for s in timed.values()) if timed else None
+    estimates = [s.estimate for s in timed.values()]
+    return Total(
+        application,
+        suite,
+        precision,
+        threads,
+        kernels=len(kernels) + missing,
+        measured=len(timed),
+        disturbed=sum(s.is_disturbed for s in timed.values()),
+        single_process=sum(s.single_process for s in timed.values()),
+        sum_s=sum_s,
+        time_s=sum_s if whole else None,
+        low_s=_sum(e.low_s if e else None for e in estimates) if whole else None,
+        high_s=_sum(e.high_s if e else None for e in estimates) if whole else None,
+        joules=_sum(s.joules_per_call for s in timed.values()) if whole else None,
+        by_op_s=by_op,
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """None where a value is missing, or where there is none."""
+    listed = list(values)
+    known = [v for v in listed if v is not None]
+    return sum(known) if known and len(known) == len(listed) else None
+
+
+_Pass = tuple[str, int, bool]
+"""Operation, row of the suite, and whether it is the forward pass."""
+
+
+def _missing_kernels(kinds: Mapping[Kind, Iterable[Kernel]]) -> dict[Kind, int]:
+    """How many kernels a kind lacks that its suite lists, or that the file has in another precision.
+
+    No library may offer an operation in 8 bits, or the run was of one operation only. Then the file has no case of
+    the others, and the sum would look whole.
+    """
+    # By suite and application: the kernels of each pass over a row. One call for both gradients may stand for two.
+    passes: dict[tuple[str, str], dict[_Pass, int]] = {}
+    of_kind: dict[Kind, Counter[_Pass]] = {}
+    for kind, kernels in kinds.items():
+        of_kind[kind] = counts = Counter((k.op, k.row, k.direction == "forward") for k in kernels)
+        known = passes.setdefault(kind[:2], dict.fromkeys(_passes_of_suite(kind[0]).get(kind[1], ()), 1))
+        for key, count in counts.items():
+            known[key] = min(count, known.get(key, count))
+    return {
+        kind: sum(count for key, count in passes[kind[:2]].items() if key not in counts)
+        for kind, counts in of_kind.items()
+    }
+
+
+@cache
+def _passes_of_suite(name: str) -> dict[str, set[_Pass]]:
+    """By application: what training or inference needs of a suite of this version; nothing of other suites."""
+    passes: dict[str, set[_Pass]] = {}
+    for (op, row, direction), application in kernels_of(name).items() if name in suite_files() else ():
+        passes.setdefault(application, set()).add((op, row, direction == "forward"))
+    return passes
+
+
+@cache
+def kernels_of(suite: str) -> dict[tuple[str, int, str], str]:
+    """The application of each kernel of a suite that counts, by operation, row and direction."""
+    kernels: dict[tuple[str, int, str], str] = {}
+    for entry in read_suite(suite):
+        op, source = find_op(entry.pattern.op), entry.source
+        if source and source["application"] and source.get("needed", True) and not op.is_group:
+            kernels[op.name, source["row"], entry.pattern.direction or "forward"] = source["application"]
+    return kernels
+
+
+def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
+    """The fastest case of each kernel over libraries and settings; None if no library has a time."""
+    fastest: dict[Kernel, Summary | None] = {}
+    for s in summaries:
+        if s.is_group:  # how often a model calls it depends on the number of machines
+            continue
+        timed = s if s.is_ranked else None
+        for source in s.record["sources"]:
+            if not source["application"] or not source.get("needed", True):
+                continue
+            kernel = Kernel(
+                source["application"],
+                s.record["precision"],
+                s.record["threads"],
+                source["suite"],
+                source["row"],
+                s.record["op"],
+                s.record["direction"],
+            )
+            known = fastest.get(kernel)
+            fastest[kernel] = timed if known is None or (timed and timed.time_s < known.time_s) else known
+    return _gradients_once(fastest)
+
+
+GRADIENTS = ("backward_data", "backward_weights")
+
+
+def _gradients_once(fastest: dict[Kernel, Summary | None]) -> dict[Kernel, Summary | None]:
+    """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
+    counted = dict(fastest)
+    for kernel, both in fastest.items():
+        parts = [replace(kernel, direction=d) for d in GRADIENTS]
+        if kernel.direction == "backward" and all(part in fastest for part in parts):
+            known = [s for part in parts if (s := fastest[part]) is not None]
+            separate_s = sum(s.time_s for s in known) if len(known) == len(parts) else None
+            separate = both is None or (separate_s is not None and separate_s < both.time_s)
+            for dropped in [kernel] if separate else parts:
+                del counted[dropped]
+    return counted
+
+
+# ---- of a published machine
+
+
+@cache
+def of_published(machine: str) -> tuple[Total, ...]:
+    """The totals of a published machine, without intervals.
+
+    Gradients of a recurrent layer count as one kernel, and only where both were published.
+    """
+    found = []
+    for (suite, application, precision, threads), results in published_kernels(machine).items():
+        count = Counter(kernels_of(suite).values())[application]
+        sum_s = sum(r.time_s for r in results.values())
+        by_op: dict[str, float] = {}
+        for r in results.values():
+            by_op[r.op] = by_op.get(r.op, 0.0) + r.time_s
+        found.append(
+            Total(
+                application,
+                suite,
+                precision,
+                threads,
+                kernels=count,
+                measured=len(results),
+                disturbed=0,
+                single_process=0,
+                sum_s=sum_s,
+                time_s=sum_s if len(results) == count else None,
+                low_s=None,
+                high_s=None,
+                joules=None,
+                by_op_s=by_op,
+            )
+        )
+    return tuple(sorted(found, key=lambda t: (t.suite, t.precision, -(t.sum_s or 0.0))))
+
+
+@cache
+def published_kernels(machine: str) -> dict[Kind, dict[Row, Result]]:
+    """The results of a published machine that belong to an application."""
+    kernels: dict[Kind, dict[Row, Result]] = {}
+    for (row, precision), result in published_results(machine).items():
+        suite, op, number, direction = row
+        application = kernels_of(suite).get((op, number, direction))
+        if application:
+            kernels.setdefault((suite, application, precision, None), {})[row] = result
+    return kernels
+
+
+@cache
+def published_results(machine: str) -> dict[tuple[Row, str], Result]:
+    """The fastest result of a published machine for each row of a suite and precision."""
+    results: dict[tuple[Row, str], Result] = {}
+    for r in published.of_machine(machine):
+        key = (r.suite, r.op, r.row, r.direction), r.precision
+        if r.direction != published.TOTAL and (key not in results or r.time_s < results[key].time_s):
+            results[key] = r
+    return results

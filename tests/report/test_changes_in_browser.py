@@ -1,0 +1,120 @@
+"""What changed between two files, in a real browser: read as an engineer with a new library build would.
+
+Wants Chromium, and playwright and axe from PyPI: make test-browser.
+"""
+
+import pytest
+
+from deepbench.report.page import report
+from deepbench.results.file import read_results
+from tests import samples
+from tests.report.conftest import CHROMIUM
+
+pytestmark = pytest.mark.browser
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
+if CHROMIUM is None:
+    pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
+
+HOSTILE = "</script><img src=x onerror=alert(1)>{{7*7}}"
+SLOWER, FASTER, SAME = 25, 5, 6
+
+
+def file_of(path, version, factor, implementation):
+    """36 cases; `factor` is the time of the first 30 by their number, from 0."""
+    records = []
+    for i in range(SLOWER + FASTER + SAME):
+        text = f"gemm m={i + 1} n=2 k=4 a_t=0 b_t=0 forward f32 onednn threads=1"
+        for number, noise in enumerate((1.0, 1.001, 0.999, 1.002, 0.998), 1):
+            record = samples.measured(seconds=1e-3 * factor(i) * noise, round_number=number, text=text)
+            record["library"]["version"] = version
+            record["notes"]["implementation"] = implementation if i == 7 else "brg:avx512_core"
+            records.append(record)
+    return read_results(samples.write(path, records))
+
+
+def factor(i):
+    return 1.5 if i == 7 else 1.1 + i / 1000 if i < SLOWER else 0.8 if i < SLOWER + FASTER else 1.0
+
+
+@pytest.fixture(scope="session")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    old = file_of(folder / "old.jsonl", "3.5", lambda i: 1.0, "brg:avx512_core_amx")
+    new = file_of(folder / "new.jsonl", "3.6", factor, HOSTILE)
+    report.write_report([old, new], ["V100"], folder / "two.html", None)
+    return folder / "two.html"
+
+
+def test_did_my_new_library_build_make_anything_slower(visit, two):
+    """The answer needs no click, and its evidence one."""
+    page = visit(two)
+    section = page.locator(".changes")
+    headings = page.locator("main h2").all_inner_texts()
+    first, *_ = section.locator(".verdict li").all_inner_texts()
+
+    assert ["What changed: old.jsonl → new.jsonl", "old.jsonl"] == headings[:2]
+    assert first.startswith("Slower: 25 of 36 cases, most 1.50× (gemm 8 × 2 × 4 NN f32, oneDNN; implementation: brg")
+    assert "oneDNN: version 3.5 → 3.6" in section.inner_text()
+    assert section.locator("tbody tr").first.bounding_box()["y"] < 900  # on the first screen
+    cells = section.locator("tbody tr").first.locator("th, td").all_inner_texts()
+    assert "8 × 2 × 4 NN" in cells[0]
+    assert cells[1].startswith("1.50× slower")
+    assert "999 µs → 1.50 ms" == cells[2]
+    assert f"implementation: brg:avx512_core_amx → {HOSTILE}" == cells[3]
+
+    section.locator("tbody tr").first.get_by_role("button").click()
+    assert "8 × 2 × 4 NN" in page.inner_text("#details-title")
+    assert "oneDNN 3.6" in page.inner_text("#details")
+
+
+def test_other_cases_name_what_all_share_and_a_button_shows_them_all(visit, two):
+    page = visit(two)
+    section = page.locator(".changes")
+
+    def ratios():
+        return [cell.split("\n")[0] for cell in section.locator("tbody td:nth-child(2)").all_inner_texts()]
+
+    assert 20 == len(ratios())
+    assert "oneDNN 3.5 → 3.6" == section.locator("tbody tr").nth(1).locator("td").last.inner_text()
+    button = section.get_by_role("button", name="Show all 30")
+    button.focus()
+    page.keyboard.press("Enter")
+    assert [25, 5] == [sum(word in ratio for ratio in ratios()) for word in ("slower", "faster")]
+    assert "1.25× faster" == ratios()[-1]
+    page.keyboard.press("Enter")  # the button keeps the focus
+    assert 20 == len(ratios())
+
+
+def test_links_lead_to_means_chart_and_all_cases(visit, two):
+    page = visit(two)
+    links = page.locator(".changes nav a")
+    targets = [link.get_attribute("href") for link in links.all()]
+
+    assert ["#pair-1", "#cases"] == targets
+    assert all(page.locator(target).count() == 1 for target in targets)
+    assert 1 == page.locator(".changes").count()  # not for the published machine
+    assert page.locator("[data-pair='0'] figure").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1300, 390])
+def test_it_fits_the_window_and_is_accessible(visit, two, scheme, width):
+    page = visit(two, width=width, scheme=scheme)
+    # Preloading would fetch our styles, which the page forbids.
+    found = axe.Axe().run(page, options={"preload": False}).response["violations"]
+
+    assert [] == [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    is_card = page.evaluate("getComputedStyle(document.querySelector('.changes tbody td')).display") == "flex"
+    assert is_card == (width == 390)
+
+
+def test_two_files_without_a_common_case_say_so_first(visit, tmp_path):
+    files = [
+        read_results(samples.write(tmp_path / f"{backend}.jsonl", [samples.measured(backend)]))
+        for backend in ("mkl", "openblas")
+    ]
+    report.write_report(files, [], tmp_path / "none.html", None)
+
+    assert "no measured case in common" in visit(tmp_path / "none.html").inner_text(".changes .verdict")

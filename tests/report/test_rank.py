@@ -1,0 +1,141 @@
+"""Machines ranked by application, by time or cost, and how certain the order is."""
+
+import pytest
+
+from deepbench.core.errors import BadInput
+from deepbench.report import rank
+from deepbench.report.rank import Machine
+from deepbench.report.totals import Total
+
+
+def total(time_s, half=None, precision="f32", suite="deepbench/server", threads=1, **more):
+    values = {"kernels": 4, "measured": 4, "disturbed": 0, "single_process": 0, "joules": None, "by_op_s": {}}
+    ends = (None, None) if half is None else (time_s * (1 - half), time_s * (1 + half))
+    values |= {"low_s": ends[0], "high_s": ends[1], "sum_s": time_s, "time_s": time_s}
+    return Total(application="OCR", suite=suite, precision=precision, threads=threads, **{**values, **more})
+
+
+def machine(name, *totals, price=None, kind="measured"):
+    return Machine(name, kind, totals, price)
+
+
+def ranked(*machines, words=()):
+    (ranking,) = rank.rankings(machines, rank.competing(words))
+    return ranking
+
+
+def names(ranking):
+    return [p.machine.name for p in ranking.ranked]
+
+
+def test_machines_are_ranked_by_time_and_intervals_apart_are_certain():
+    ranking = ranked(machine("slow", total(1.2, 0.02)), machine("fast", total(1.0, 0.02)))
+
+    assert ["fast", "slow"] == names(ranking)
+    expected = "OCR (server): fast is 1.20× faster than slow; the intervals do not overlap: certain at 95 %."
+    assert expected == ranking.answer
+    rows = rank.rows_of(ranking)
+    assert (1, None) == (rows[0]["rank"], rows[0]["over_best"])
+    assert (2, pytest.approx(1.2)) == (rows[1]["rank"], rows[1]["over_best"])
+    assert (1.2 * 0.98 / 1.02, 1.2 * 1.02 / 0.98) == pytest.approx(
+        (rows[1]["over_best_low"], rows[1]["over_best_high"])
+    )
+
+
+def test_prices_turn_the_order_round_and_intervals_that_overlap_are_uncertain():
+    ranking = ranked(machine("slow", total(1.2, 0.1), price=1.0), machine("fast", total(1.0, 0.1), price=1.3))
+
+    assert ["slow", "fast"] == names(ranking)
+    assert "slow costs 8 % less than fast; the intervals of slow and fast overlap: the order is uncertain" in (
+        ranking.answer
+    )
+    assert 1e6 * 1.2 / 3600 == pytest.approx(ranking.ranked[0].cost)
+
+
+def test_without_the_price_of_every_ranked_machine_times_decide():
+    part = machine("part", total(None, measured=3, sum_s=1.0))
+    cheap, dear = machine("cheap", total(2.0), price=0.1), machine("dear", total(1.0))
+
+    assert ("time", ["dear", "cheap"]) == (ranked(cheap, dear, part).by, names(ranked(cheap, dear, part)))
+    # A machine that is not ranked needs no price.
+    priced = machine("dear", total(1.0), price=9.0)
+    assert ("cost", ["cheap", "dear"]) == (ranked(cheap, priced, part).by, names(ranked(cheap, priced, part)))
+
+
+def test_a_machine_without_an_interval_leaves_certainty_unknown():
+    ranking = ranked(machine("ours", total(1.0, 0.02)), machine("V100", total(3.0), kind="published"))
+
+    assert "V100 has no interval: certainty unknown" in ranking.answer
+    assert "no interval" == ranking.certainty
+    assert rank.rows_of(ranking)[1]["over_best_low"] is None
+
+
+def test_an_overlap_with_any_machine_makes_the_order_uncertain():
+    ranking = ranked(
+        machine("a", total(1.0, 0.01)), machine("b", total(1.1, 0.01)), machine("c", total(1.2, 0.5)),
+    )  # fmt: skip
+
+    assert "the intervals of a and c overlap" in ranking.answer
+
+
+def test_times_from_one_process_decide_only_from_ten_percent_on():
+    def certainty(ratio):
+        single = total(1.0, 0.001, single_process=4)
+        return ranked(machine("a", single), machine("b", total(ratio, 0.001))).certainty
+
+    assert ["one process", "certain"] == [certainty(1.09), certainty(1.2)]
+
+
+def test_disturbed_and_partial_totals_are_shown_and_never_ranked():
+    noisy = machine("noisy", total(0.1, disturbed=2))
+    part = machine("part", total(None, measured=3, sum_s=0.01))
+    ranking = ranked(part, noisy, machine("only", total(1.0, 0.02)))
+
+    assert ["only", "noisy", "part"] == [p.machine.name for p in ranking.places]
+    assert [1, None, None] == [row["rank"] for row in rank.rows_of(ranking)]
+    expected = "only only can be ranked, so there is no order. Not ranked: noisy (2 times disturbed) and part (3 of 4"
+    assert expected in ranking.answer
+    assert [0.1, None] == [row["time"] for row in rank.rows_of(ranking)[1:]]
+
+
+def test_each_machine_counts_with_its_best_precision_and_threads_that_compete():
+    of_machine = machine(
+        "m", total(4.0), total(3.0, threads=2), total(2.0, precision="bf16"), total(1.0, precision="f16f16"),
+        total(0.5, precision="i8", disturbed=1),
+    )  # fmt: skip
+
+    def best(*words):
+        (place,) = ranked(of_machine, words=words).places
+        return place.total.precision, place.total.threads
+
+    assert ("bf16", 1) == best()
+    assert ("f32", 2) == best("32") == best("f32")
+    assert ("bf16", 1) == best("16")  # f16f16 adds in 16 bits, below the minimum
+    assert ("f16f16", 1) == best("f16f16") == best("all")
+    assert ("float16_mixed", 1) == (
+        ranked(machine("V", total(1.0, precision="float16_mixed")), words=("f16",)).places[0].total.precision, 1,
+    )  # fmt: skip
+    with pytest.raises(BadInput, match=r"unknown precision 'fp32'.*did you mean f32"):
+        rank.competing(["fp32"])
+
+
+def test_eight_bits_do_not_compete_in_training():
+    trained = machine("m", total(2.0, suite="deepbench/train"), total(1.0, precision="i8", suite="deepbench/train"))
+
+    assert "f32" == ranked(trained).places[0].total.precision
+    assert "i8" == ranked(trained, words=("i8",)).places[0].total.precision
+
+
+def test_the_matrix_marks_the_best_with_a_word_and_says_what_is_missing():
+    machines = [machine("a", total(1.0, 0.01)), machine("b", total(1.005, 0.01)), machine("c", total(None, measured=3))]
+    text = rank.matrix(machines, rank.rankings(machines, rank.competing(()))).markdown()
+
+    assert "| OCR (server) | ≈ a | **1.00 s f32** | 1.00 s f32 | – 3 of 4 |" in text.replace("1.01 s", "1.00 s")
+    assert "≈: the order is uncertain" in text
+    assert "only so many of the kernels have a time" in text
+
+
+def test_a_sentence_names_few_machines():
+    ranking = ranked(*(machine(f"m{i}", total(1.0 + i)) for i in range(9)))
+
+    assert "m0, m1, m2 and 6 others have no interval" in ranking.answer

@@ -122,7 +122,7 @@ def weights_of(row: Row) -> int:
     """The parameters of the model that belong to a kernel, over all its calls; biases are not counted."""
     if row.weights is not None or row.is_gradient:
         return row.weights or 0
-    v: dict[str, Any] = {"input": row.values.get("hidden"), "groups": 1, "t": 1, **row.values}
+    v: dict[str, Any] = {"input_size": row.values.get("hidden"), "groups": 1, "t": 1, **row.values}
     per_call = {
         "gemm": lambda: v["m"] * v["k"],
         "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
@@ -133,7 +133,7 @@ def weights_of(row: Row) -> int:
         "batch_norm": lambda: 2 * v["c"],
         "group_norm": lambda: 2 * v["c"],
         "lstm_recurrent_only": lambda: 4 * v["hidden"] ** 2,
-        "recurrent": lambda: GATES[v["cell"]] * v["hidden"] * (v["hidden"] + v["input"]),
+        "recurrent": lambda: GATES[v["cell"]] * v["hidden"] * (v["hidden"] + v["input_size"]),
     }
     return row.count * int(per_call[row.op]()) if row.op in per_call else 0
 

@@ -114,6 +114,15 @@ def suite_files() -> dict[str, list[Path]]:
     return found
 
 
+def suite_groups() -> dict[str, list[str]]:
+    """The names of suites by their first word; those of DeepBench and single files come first."""
+    groups: dict[str, list[str]] = {"deepbench": [], "other": []}
+    for name in suite_files():
+        group, slash, _ = name.partition("/")
+        groups.setdefault(group if slash else "other", []).append(name)
+    return groups
+
+
 def is_suite(name: str) -> bool:
     """Whether this is the name of a suite of the package, with or without parameters."""
     return split_name(name)[0] in suite_files()
@@ -210,11 +219,13 @@ def _unknown(name: str) -> str:
                 f"for suites and files use --{kind} {name}"
             )
     kinds: dict[str, Collection[str]] = {"suites": suite_files(), "operations": all_ops()}
+    shown = {"suites": [f"{group}/… ({len(names)})" if len(names) > 5 else ", ".join(names) for group, names in
+                        suite_groups().items()]}  # fmt: skip
     kinds |= {f"{kind}s": words for kind, words in following.items()}
     known = [word for words in kinds.values() for word in words]
     found = set(meant(name, known))
     likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]
-    wanted = "; ".join(f"{kind} are {', '.join(kinds[kind])}" for kind in likely)
+    wanted = "; ".join(f"{kind} are {', '.join(shown.get(kind, kinds[kind]))}" for kind in likely)
     hint = did_you_mean(name, known) or "; a file ends in .csv or .txt"
     return f"unknown suite, operation or file {shorten(name)!r}; {wanted}{hint}"
 

@@ -1,18 +1,31 @@
-"""Builds two small C libraries, if a C compiler is there. pyproject.toml has no such optional parts."""
+"""Builds small C libraries, if a C compiler is there. pyproject.toml has no such optional parts."""
 
 from setuptools import Extension, setup
 
+# Loops for many threads, each in a library of its own.
+LOOPS = ("memory", "layers", "elementwise", "weight_only")
+
 setup(
     ext_modules=[
-        # Both are loaded with ctypes, so that no Python headers are needed.
+        # All are loaded with ctypes, so that no Python headers are needed.
         Extension(
             "deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True
         ),
+        *(
+            Extension(
+                f"deepbench.native._{name}",
+                [f"deepbench/native/{name}.c"],
+                extra_compile_args=["-O3", "-fopenmp"],
+                extra_link_args=["-fopenmp"],
+                optional=True,
+            )
+            for name in LOOPS
+        ),
         Extension(
-            "deepbench.native._memory",
-            ["deepbench/native/memory.c"],
+            "deepbench.native._attention",
+            ["deepbench/native/attention.c"],
+            # Not linked to an OpenMP runtime: it uses the one of the library that it works with.
             extra_compile_args=["-O3", "-fopenmp"],
-            extra_link_args=["-fopenmp"],
             optional=True,
         ),
     ]

@@ -1,4 +1,4 @@
-"""Intel oneMKL through its single dynamic library: SGEMM, mixed-precision GEMM (plain and packed), sparse products.
+"""Intel oneMKL through its single dynamic library: GEMM (plain, packed, batched), sparse products, vector functions.
 
 GEMM uses Fortran names with all arguments by address. `sgemm_64` and the like take 64-bit integers; releases without
 them read the same bytes, see `native/blas.py`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -17,7 +17,10 @@ from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
+from deepbench.core.precision import SIXTEEN_BITS
+from deepbench.core.product import Product, products_of
 from deepbench.native import blas, library
+from deepbench.ops.gemm import Gemm
 
 ROUTINES = {"f32": "sgemm", "bf16": "gemm_bf16bf16f32", "f16": "gemm_f16f16f32", "i8u8": "gemm_s8u8s32"}
 
@@ -32,6 +35,20 @@ SPARSE_STATUS = {
     3: "invalid value",
     4: "execution failed",
     5: "internal error",
+}
+# mkl_vml_functions.h: for each kind of the operation `elementwise` the functions with their arrays. gelu(a) = a · Φ(a).
+VECTOR_FUNCTIONS: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
+    "forward": {
+        "add": (("vsAdd", "a", "b", "y"),),
+        "multiply": (("vsMul", "a", "b", "y"),),
+        "multiply_add": (("vsMul", "a", "b", "y"), ("vsAdd", "y", "c", "y")),
+        "tanh": (("vsTanh", "a", "y"),),
+        "gelu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y")),
+    },
+    "backward": {
+        "multiply": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
+        "multiply_add": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
+    },
 }
 # The number of products that the inspector is told to expect: many, as in a server.
 EXPECTED_CALLS = 1000
@@ -87,22 +104,80 @@ class MKL(Backend):
     @kernel("gemm", precisions=("f32", "bf16", "f16", "i8u8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """With `i8u8`, A is s8, B is u8, sums are s32; the offsets of A, B and C are zero."""
-        p, kind, routine = case.problem, case.precision.name, ROUTINES[case.precision.name]
-        if case.settings["result"] == "narrow" and kind in ("bf16", "f16"):
-            raise Unsupported(f"MKL's {routine} stores f32; choose result=wide")
+        self._refuse_narrow(case)
+        call, notes = self._product(case, case.problem, arrays, case.settings["beta"])
+        return Kernel(calls=(call,), notes=notes)
+
+    @kernel("batched_gemm", precisions=("f32", "bf16", "f16"))
+    def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`sgemm_batch_strided`; MKL has no batched GEMM for 16 bits, so there it is one call after another."""
+        products = products_of(case, arrays)
+        if case.precision.name != "f32":
+            return self._one_by_one(case, products)
+        call = blas.strided_call(self._function("sgemm_batch_strided"), products, arrays)
+        return Kernel(calls=(call,), notes={"implementation": "sgemm_batch_strided"})
+
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"))
+    def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`sgemm_batch` with a group for each expert; in 16 bits one call after another."""
+        products = products_of(case, arrays)
+        if case.precision.name != "f32":
+            return self._one_by_one(case, products)
+        call = blas.batch_call(self._function("sgemm_batch"), products)
+        return Kernel(calls=(call,), keep=(arrays,), notes={"implementation": "sgemm_batch"})
+
+    @kernel("linear", precisions=("f32",))
+    def linear(self, case: Case, arrays: Arrays) -> Kernel:
+        """Three steps: C = bias · 1ᵀ, C = A·B + C, and the activation by vector functions: Φ is `vsCdfNorm`."""
+        from deepbench.core.operands import full
+
+        p, activation, c = case.problem, case.settings["activation"], arrays["c"]
+        if activation == "silu":
+            raise Unsupported("MKL has no function for SiLU; choose activation=none, relu or gelu")
+        calls, has_bias = [], case.settings["bias"] == "yes"
+        call, notes = self._product(case, Gemm(p.m, p.n, p.k, a_t=1), arrays, "1" if has_bias else "0")
+        if has_bias:
+            outer = {"a": arrays["bias"], "b": full((p.n,), "f32", 1.0), "c": c}
+            calls = [blas.gemm_call(self._function("sgemm"), Gemm(p.m, p.n, 1), {"beta": "0"}, outer)]
+        calls.append(call)
+        if activation == "relu":
+            calls.append(Call(self._function("vsFmax"), c.size, c, full(c.shape, "f32", 0.0), c))
+        if activation == "gelu":
+            phi = full(c.shape, "f32", 0.0)
+            calls += [
+                Call(self._function("vsCdfNorm"), c.size, c, phi),
+                Call(self._function("vsMul"), c.size, c, phi, c),
+            ]
+        notes["implementation"] = ", ".join(call.function.__name__ for call in calls)
+        return Kernel(calls=tuple(calls), notes=notes)
+
+    def _refuse_narrow(self, case: Case) -> None:
+        if case.settings["result"] == "narrow" and case.precision.name in SIXTEEN_BITS:
+            raise Unsupported(f"MKL's {ROUTINES[case.precision.name]} stores f32; choose result=wide")
+
+    def _one_by_one(self, case: Case, products: Sequence[Product]) -> Kernel:
+        """A call for each product."""
+        self._refuse_narrow(case)
+        routine = ROUTINES[case.precision.name]
+        calls = tuple(blas.product_call(self._function(routine), product) for product in products)
+        return Kernel(calls=calls, notes={"implementation": f"{routine}, {len(calls)} calls"})
+
+    def _product(self, case: Case, p: Any, arrays: Arrays, beta: str) -> tuple[Call, dict[str, Any]]:
+        """The call for one product, with plain or packed weights, and notes."""
+        kind, routine = case.precision.name, ROUTINES[case.precision.name]
         a, a_letter, alpha, notes = arrays["a"], blas.letter(p.a_t), [ctypes.c_float(1.0)], dict[str, Any]()
         if case.settings["weights"] == "packed":
             in_pack, alpha = (alpha, []) if kind == "f32" else ([], alpha)  # only SGEMM applies alpha when it packs
-            a, notes = self._pack(routine, case, arrays, in_pack)
+            a, notes = self._pack(routine, p, a, in_pack)
             a_letter, routine = b"P", f"{routine}_compute"
         # "F": one offset for all of C.
         one_offset, zero, zeros = ([b"F"], [ctypes.c_int8(0)], [ctypes.c_int32(0)]) if kind == "i8u8" else ([], [], [])
         lda, ldb, ldc = blas.leading_dimensions(p)
         call = Call(
             self._function(routine), a_letter, blas.letter(p.b_t), *one_offset, *blas.sizes(p), *alpha, a, lda, *zero,
-            arrays["b"], ldb, *zero, blas.beta_of(case.settings), arrays["c"], ldc, *zeros,
+            arrays["b"], ldb, *zero, blas.beta_of({"beta": beta}), arrays["c"], ldc, *zeros,
         )  # fmt: skip
-        return Kernel(calls=(call,), notes={"implementation": routine, **notes})
+        return call, {"implementation": routine, **notes}
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
@@ -133,6 +208,28 @@ class MKL(Backend):
         call = Call(self.library[notes["implementation"]], *arguments, *rest, status=True)
         return Kernel(calls=(call,), keep=(arrays,), notes=notes)
 
+    @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
+    def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
+        """Vector functions, in their most accurate mode (the default), one after the other where one is not enough."""
+        steps = VECTOR_FUNCTIONS[case.direction].get(case.problem.kind)
+        if steps is None:
+            raise Unsupported(
+                f"MKL has no vector functions for {case.problem.kind} {case.direction} without other steps"
+            )
+        calls = [
+            Call(self._function(name), case.problem.n, *(arrays[operand] for operand in operands))
+            for name, *operands in steps
+        ]
+        names = " and ".join(dict.fromkeys(name for name, *_ in steps))
+        return Kernel(calls=tuple(calls), notes={"implementation": names})
+
+    @kernel("attention", precisions=("f32",), directions=("forward", "backward"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        """Batched SGEMM and our own softmax; MKL has no attention."""
+        from deepbench.native import blas_attention
+
+        return blas_attention.prepare(self._function("cblas_sgemm_batch"), case, arrays)
+
     def _sparse(self, name: str, *arguments: Any, prefix: str = "mkl_sparse") -> None:
         status = self.library[f"{prefix}_{name}"](*arguments)
         if status == SPARSE_NOT_SUPPORTED:
@@ -140,20 +237,17 @@ class MKL(Backend):
         if status:
             raise LibraryError(self.title, f"{prefix}_{name}", status, SPARSE_STATUS.get(status, "unknown status"))
 
-    def _pack(self, routine: str, case: Case, arrays: Arrays, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
+    def _pack(self, routine: str, p: Any, a: Any, alpha: list[Any]) -> tuple[Any, dict[str, Any]]:
         """A in MKL's own format; and the seconds and bytes of packing, for the notes."""
         from deepbench.core.operands import empty
 
-        p = case.problem
         sizes = blas.sizes(p)
         get_size = self._function(f"{routine}_pack_get_size")
         get_size.restype = ctypes.c_size_t
         packed_bytes = get_size(ctypes.c_char_p(b"A"), *map(ctypes.byref, sizes))
         packed = empty((packed_bytes,), "u8")
         lda = blas.leading_dimensions(p)[0]
-        pack = Call(
-            self._function(f"{routine}_pack"), b"A", blas.letter(p.a_t), *sizes, *alpha, arrays["a"], lda, packed
-        )
+        pack = Call(self._function(f"{routine}_pack"), b"A", blas.letter(p.a_t), *sizes, *alpha, a, lda, packed)
         start = perf_counter()
         pack.function(*map(ctypes.c_void_p, pack.words))
         return packed, {"pack_s": perf_counter() - start, "converted_bytes": packed_bytes}

@@ -62,6 +62,8 @@ class Op(ABC):
     variants: ClassVar[tuple[str, ...]] = ()
     """Settings that choose how a library does the same work, such as its algorithm. Cases that differ only in these
     compete; the fastest is the library's result."""
+    specializes: ClassVar[str | None] = None
+    """An operation with the same fields, which a list of problems means unless it is named after this one."""
     sweep_field: ClassVar[str | None] = None
     """The size in which problems of one family differ, such as the batch size: the x-axis of charts."""
     is_group: ClassVar[bool] = False

@@ -51,12 +51,16 @@ def random(shape: tuple[int, ...], type_name: str, stream: int) -> Array:
     The arrays of one case use different streams.
     """
     array = empty(shape, type_name)
-    values = draw(min(array.size, TILE), type_name, stream)
+    repeat(draw(min(array.size, TILE), type_name, stream), array)
+    return array
+
+
+def repeat(values: Array, array: Array) -> None:
+    """Fill an array with these values, over and over."""
     flat = array.reshape(-1)
     full_tiles = flat.size // values.size * values.size
     flat[:full_tiles].reshape(-1, values.size)[:] = values
     flat[full_tiles:] = values[: flat.size - full_tiles]
-    return array
 
 
 def draw(count: int, type_name: str, stream: int) -> Array:

@@ -29,6 +29,9 @@ LEAST_SAMPLED = 6
 # Elements that are looked at together: 8 MiB of them in float64.
 STRIP = 2**20
 
+# The part of a long vector: so many elements.
+BLOCK = 4096
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -62,20 +65,12 @@ class Expected:
     """Absolute, without the rounding of storing the output."""
 
 
-class PartsOp(Op):
-    """An operation that lists its arrays (`tensors`) and can compute each of its parts (`expected`)."""
+class TensorsOp(Op):
+    """An operation that lists its arrays (`tensors`). The operands and their bytes follow."""
 
     @abstractmethod
     def tensors(self, case: Case) -> dict[str, Tensor]:
         """All arrays of this direction, inputs first. Those that `outputs` names are written."""
-
-    @abstractmethod
-    def parts(self, case: Case) -> int:
-        """How many parts the result has."""
-
-    @abstractmethod
-    def expected(self, case: Case, arrays: Arrays, parts: Array) -> Iterator[Expected]:
-        """What the parts with these numbers should be, for each output. Outputs without parts are computed whole."""
 
     def fill(self, case: Case, name: str, array: Array, stream: int) -> None:
         """Write the contents of an input: by default random numbers. `stream` differs between the inputs."""
@@ -100,6 +95,18 @@ class PartsOp(Op):
         self.reset(case, arrays)
         return arrays
 
+
+class PartsOp(TensorsOp):
+    """An operation that lists its arrays (`tensors`) and can compute each of its parts (`expected`)."""
+
+    @abstractmethod
+    def parts(self, case: Case) -> int:
+        """How many parts the result has."""
+
+    @abstractmethod
+    def expected(self, case: Case, arrays: Arrays, parts: Array) -> Iterator[Expected]:
+        """What the parts with these numbers should be, for each output. Outputs without parts are computed whole."""
+
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """All parts of all outputs."""
         import numpy as np
@@ -119,7 +126,11 @@ class PartsOp(Op):
             how = "every element" if e.want.size == total else f"{chosen.size} of {count} parts"
             yield Comparison(how, e.got.astype(np.float64), e.want, tolerance, e.want.size, total, e.output)
             if e.want.size < total:
-                yield _finite(arrays[e.output], e.output)
+                yield finite(arrays[e.output], e.output)
+
+    def check_work(self, case: Case) -> int:
+        """The work of checking every part: FLOP, or elements of the largest array if there are more."""
+        return max(self.flop(case), *(tensor.size for tensor in self.tensors(case).values()))
 
     def _sample(self, case: Case) -> Array:
         """The numbers of the parts to check, in ascending order."""
@@ -127,15 +138,33 @@ class PartsOp(Op):
 
         from deepbench.core.operands import generator
 
-        count = self.parts(case)
-        work = max(self.flop(case), *(tensor.size for tensor in self.tensors(case).values()))
+        count, work = self.parts(case), self.check_work(case)
         if work <= FULL_CHECK_WORK:
             return np.arange(count)
         sampled = max(LEAST_SAMPLED, int(FULL_CHECK_WORK / work * count))
         return np.unique([0, count - 1, *generator(stream=99).integers(0, count, sampled)])
 
 
-def _finite(array: Array, output: str) -> Comparison:
+def blocks(length: int) -> int:
+    """How many parts of `BLOCK` elements a vector of this length has; the last one may be shorter."""
+    return -(-length // BLOCK)
+
+
+def elements_of(parts: Array, length: int) -> Array:
+    """The positions of all elements of these blocks of a vector."""
+    import numpy as np
+
+    positions = (parts[:, None] * BLOCK + np.arange(BLOCK)).reshape(-1)
+    within: Array = positions[positions < length]
+    return within
+
+
+def expected_distinct(draws: int, choices: int) -> int:
+    """How many different ones of so many choices this many uniform draws hit, on average."""
+    return round(-choices * math.expm1(draws * math.log1p(-1 / choices))) if choices > 1 else min(draws, choices)
+
+
+def finite(array: Array, output: str) -> Comparison:
     """How many elements of each strip are not finite numbers: none should be."""
     import numpy as np
 
@@ -143,4 +172,4 @@ def _finite(array: Array, output: str) -> Comparison:
     starts = range(0, flat.size, STRIP)
     found = np.array([np.count_nonzero(~np.isfinite(flat[i : i + STRIP].astype(np.float32))) for i in starts], float)
     nothing = np.zeros_like(found)
-    return Comparison("every element is finite", found, nothing, nothing + 0.5, array.size, array.size, output)
+    return Comparison("every element is finite", found, nothing, nothing + 0.5, 0, array.size, output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -43,7 +44,18 @@ def storage_error(type_name: str, values: Array) -> Array | float:
     return roundoff * np.abs(values) if roundoff else 0.0  # 0 times infinity would be NaN
 
 
-def project(left: Array, matrix: Array) -> tuple[Array, Array]:
+class Matrix(Protocol):
+    """A two-dimensional array, or what computes its elements when they are needed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    def __getitem__(self, index: Any) -> Array:
+        """A block: a slice of the rows, or slices of the rows and the columns."""
+
+
+def project(left: Array, matrix: Matrix) -> tuple[Array, Array]:
     """`left @ matrix` and the sum of squares of each column, in float64; works in strips that fit a cache."""
     total, squares = np.zeros((2, matrix.shape[1]))
     step = max(1, 2**17 // matrix.shape[1])  # 1 MiB of float64

@@ -9,10 +9,12 @@ number on little-endian machines (all that these libraries run on).
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from deepbench.core.kernel import Call, NativeFunction
 from deepbench.core.op import Arrays
+from deepbench.core.product import Product
 
 
 def letter(transposed: int) -> bytes:
@@ -43,3 +45,48 @@ def gemm_call(function: NativeFunction, problem: Any, settings: dict[str, str], 
         function, letter(problem.a_t), letter(problem.b_t), *sizes(problem), ctypes.c_float(1.0), arrays["a"], lda,
         arrays["b"], ldb, beta_of(settings), arrays["c"], ldc,
     )  # fmt: skip
+
+
+def product_call(function: NativeFunction, product: Product) -> Call:
+    """A call of SGEMM or a variant for one of many products: alpha = 1, beta = 0."""
+    transposed, (m, n, k, lda, ldb) = _layout(product)
+    return Call(
+        function, letter(transposed[0]), letter(transposed[1]), *map(ctypes.c_int64, (m, n, k)), ctypes.c_float(1.0),
+        product.left, ctypes.c_int64(lda), product.right, ctypes.c_int64(ldb), ctypes.c_float(0.0), product.c,
+        ctypes.c_int64(m),
+    )  # fmt: skip
+
+
+def strided_call(function: NativeFunction, products: Sequence[Product], arrays: Arrays) -> Call:
+    """A call of SGEMM_BATCH_STRIDED for products of equal size without gaps between them: alpha = 1, beta = 0."""
+    transposed, (m, n, k, lda, ldb) = _layout(products[0])
+    return Call(
+        function, letter(transposed[0]), letter(transposed[1]), *map(ctypes.c_int64, (m, n, k)), ctypes.c_float(1.0),
+        arrays["a"], ctypes.c_int64(lda), ctypes.c_int64(m * k), arrays["b"], ctypes.c_int64(ldb),
+        ctypes.c_int64(k * n), ctypes.c_float(0.0), arrays["c"], ctypes.c_int64(m), ctypes.c_int64(m * n),
+        ctypes.c_int64(len(products)),
+    )  # fmt: skip
+
+
+def batch_call(function: NativeFunction, products: Sequence[Product]) -> Call:
+    """A call of SGEMM_BATCH with a group of one product for each: alpha = 1, beta = 0.
+
+    It takes arrays of integers, so here their width matters: names with `64` take 64 bits.
+    """
+    count, layouts = len(products), [_layout(p) for p in products]
+    integer = ctypes.c_int64 if "64" in function.__name__ else ctypes.c_int32
+    m, n, k, lda, ldb = ((integer * count)(*column) for column in zip(*(sizes for _, sizes in layouts), strict=True))
+    matrices = zip(*((p.left, p.right, p.c) for p in products), strict=True)
+    a, b, c = ((ctypes.c_void_p * count)(*(x.ctypes.data for x in column)) for column in matrices)
+    letters = [b"".join(letter(transposed[i]) for transposed, _ in layouts) for i in (0, 1)]
+    alpha, beta = (ctypes.c_float * count)(*[1.0] * count), (ctypes.c_float * count)()
+    each = (integer * count)(*[1] * count)
+    return Call(function, *letters, m, n, k, alpha, a, lda, b, ldb, beta, c, m, integer(count), each)
+
+
+def _layout(product: Product) -> tuple[tuple[int, int], tuple[int, int, int, int, int]]:
+    """Whether A and B are stored transposed, and m, n, k, lda, ldb. A vector may count as either."""
+    (n, m), k = product.c.shape, product.right.shape[1]
+    views: tuple[Any, Any] = product.left, product.right
+    a_t, b_t = (int(not view.flags.c_contiguous) for view in views)
+    return (a_t, b_t), (m, n, k, k if a_t else m, n if b_t else k)

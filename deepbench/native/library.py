@@ -109,6 +109,13 @@ def openmp_threads(library: ctypes.CDLL) -> int | None:
     return None if threads is None else int(threads())
 
 
+def openmp_runtime() -> str | None:
+    """The file of an OpenMP runtime that this process has loaded; None if there is none."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        found = re.search(r" (/.*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[.0-9]*)$", maps.read(), re.MULTILINE)
+    return found[1] if found else None
+
+
 def version_text(number: int, unit: int = 10000) -> str:
     """A version in one number: 130100 → 13.1.0, or with `unit` 1000, 12601 → 12.6.1."""
     return f"{number // unit}.{number // 100 % (unit // 100)}.{number % 100}"

@@ -30,14 +30,29 @@ STATUS = {
     9: "invalid shape",
     10: "invalid data type",
 }
-OUT_OF_MEMORY, UNIMPLEMENTED = 1, 3
+OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED = 1, 2, 3
 
-DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6}  # dnnl_data_type_t
+DATA_TYPE = {"f16": 1, "bf16": 2, "f32": 3, "s32": 4, "s8": 5, "u8": 6, "s4": 11}  # dnnl_data_type_t
+FPMATH = {"f32": 0, "bf16": 1, "f16": 2}  # dnnl_fpmath_mode_t: the type to which weights are dequantized; 0 is strict
 FORMAT_ANY = 1  # dnnl_format_tag_any
+# dnnl_aBcd16b, dnnl_aBcde16b: images with channels in blocks of 16, by the number of axes
+FORMAT_BLOCKS_OF_16 = {4: 78, 5: 121}
 FORWARD_TRAINING, FORWARD_INFERENCE, BACKWARD = 64, 96, 128  # dnnl_prop_kind_t
 CONVOLUTION_AUTO = 3  # dnnl_convolution_auto: the library chooses direct or Winograd
 ALGORITHM = {1: "direct", 2: "Winograd"}  # dnnl_convolution_direct, dnnl_convolution_winograd
-ELTWISE_RELU = 0x20  # dnnl_eltwise_relu
+ELTWISE_RELU, ELTWISE_LINEAR = 0x20, 0x26  # dnnl_eltwise_relu, dnnl_eltwise_linear
+# dnnl_eltwise_*; those of "result" compute the gradient from the result of the forward pass (use_dst_for_bwd)
+ELTWISE = {
+    **{"relu": ELTWISE_RELU, "tanh": 0x21, "elu": 0x22, "sigmoid": 0x29, "gelu_tanh": 0x2B, "silu": 0x2C},
+    **{"clip": 0x2F, "gelu": 0x31},
+}
+ELTWISE_OF_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
+POOLING = {"max": 0x1FF, "average": 0x2FF}  # dnnl_pooling_max, dnnl_pooling_avg_include_padding
+BINARY_ADD, BINARY_MULTIPLY = 0x1FFF0, 0x1FFF1  # dnnl_binary_add, dnnl_binary_mul
+REDUCTION = {"max": 0x2FFF2, "sum": 0x2FFF4, "mean": 0x2FFF6}  # dnnl_reduction_*
+SOFTMAX_ACCURATE = 0x30000  # dnnl_softmax_accurate
+# dnnl_normalization_flags_t; dnnl_rms_norm is not in version 3.2
+GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT, RMS_NORM = 0x1, 0x2, 0x4, 0x20
 LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
@@ -54,14 +69,20 @@ QUERY_AXES, QUERY_FORMAT_KIND, QUERY_BLOCKS, QUERY_BLOCK_SIZES, QUERY_BLOCK_AXES
 FORMAT_BLOCKED = 2  # dnnl_blocked
 # DNNL_ARG_*
 ARG_SRC, ARG_SRC_ITER, ARG_SRC_ITER_C = 1, 2, 3
+ARG_SRC_1 = 2  # the second operand of a binary operation
 ARG_DST = 17
 ARG_WEIGHTS, ARG_WEIGHTS_ITER = 33, 34
 ARG_BIAS = 41
+ARG_MEAN, ARG_VARIANCE = 49, 50
+ARG_SCALE, ARG_SHIFT = 51, 52
 ARG_WORKSPACE = 64
 ARG_DIFF_SRC, ARG_DIFF_SRC_ITER, ARG_DIFF_SRC_ITER_C = 129, 130, 131
 ARG_DIFF_DST = 145
 ARG_DIFF_WEIGHTS, ARG_DIFF_WEIGHTS_ITER = 161, 162
 ARG_DIFF_BIAS = 169
+ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 255, 256
+# DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE, which newer versions have doubled
+ARG_POST_OPS = (16384, 32768)
 ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the number of the scaled argument
 SEQUENTIAL, OPENMP = 1, 2
 ASYNCHRONOUS = (8, 512)  # threadpool, SYCL
@@ -117,6 +138,12 @@ class OneDNN:
         self.call(name, ctypes.byref(handle), *arguments)
         return handle
 
+    def create_last(self, name: str, *arguments: Any) -> Handle:
+        """The same for a function that returns the handle through its last argument."""
+        handle = Handle()
+        self.call(name, *arguments, ctypes.byref(handle))
+        return handle
+
     def threads(self) -> int | None:
         """Threads of a build with OpenMP or without threads; other builds do not report them."""
         runtime = self.library.dnnl_version().contents.cpu_runtime
@@ -129,10 +156,10 @@ class OneDNN:
         function = "dnnl_memory_desc_create_with_strides"
         return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], dims(strides))
 
-    def memory_desc_any(self, sizes: Sequence[int], type_name: str) -> Handle:
-        """A descriptor of a tensor in a format that the library chooses."""
+    def memory_desc_any(self, sizes: Sequence[int], type_name: str, tag: int = FORMAT_ANY) -> Handle:
+        """A descriptor of a tensor in a format that the library chooses, or in that of a `tag`."""
         function = "dnnl_memory_desc_create_with_tag"
-        return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], FORMAT_ANY)
+        return self.create(function, len(sizes), dims(sizes), DATA_TYPE[type_name], tag)
 
     def desc_of(self, view: Any) -> Handle:
         """The descriptor of a NumPy array with any strides."""
@@ -162,8 +189,17 @@ class OneDNN:
 
     def sum_post_op(self) -> Handle:
         """An attribute that adds the result to the destination: beta = 1."""
+        return self.attribute("sum", ctypes.c_float(1.0), 0, 0)
+
+    def eltwise_post_op(self, kind: str) -> Handle:
+        """An attribute that applies a function of `ELTWISE` to each element of the result."""
+        alpha = 1.0 if kind == "silu" else 0.0  # SiLU is swish with alpha = 1
+        return self.attribute("eltwise", ELTWISE[kind], ctypes.c_float(alpha), ctypes.c_float(0.0))
+
+    def attribute(self, post_op: str, *arguments: Any) -> Handle:
+        """An attribute with one post-operation: `post_op` is what follows `dnnl_post_ops_append_`."""
         operations = self.create("dnnl_post_ops_create")
-        self.call("dnnl_post_ops_append_sum", operations, ctypes.c_float(1.0), 0, 0)
+        self.call(f"dnnl_post_ops_append_{post_op}", operations, *arguments)
         attribute = self.create("dnnl_primitive_attr_create")
         self.call("dnnl_primitive_attr_set_post_ops", attribute, operations)
         return attribute
@@ -244,7 +280,13 @@ class Conversions:
 
     def add(self, argument: int, name: str, view: Any, output: bool = False, attribute: Any = None) -> None:
         """Add an argument of the primitive. `view` is its array with the axes in the library's order."""
-        plain, chosen = self.dnn.desc_of(view), self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
+        self.add_as(argument, name, self.dnn.desc_of(view), view, output, attribute)
+
+    def add_as(
+        self, argument: int, name: str, plain: Handle, view: Any, output: bool = False, attribute: Any = None
+    ) -> None:
+        """The same for an array whose descriptor does not follow from its shape and type."""
+        chosen = self.dnn.query_desc(self.primitive_desc, QUERY_ARGUMENT, argument)
         memory = self.dnn.memory(plain, view)
         self.keep.append(view)
         if not self.dnn.library.dnnl_memory_desc_equal(plain, chosen):

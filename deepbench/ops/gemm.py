@@ -12,23 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.op import Comparison
 from deepbench.core.precision import BITS
 from deepbench.core.problem import BaseProblem, size
-from deepbench.core.product import ProductOp
+from deepbench.core.product import AddingProductOp, Product, compare_products
 from deepbench.core.traffic import product_bytes
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from deepbench.core.case import Case
-    from deepbench.core.op import Array, Arrays
+    from deepbench.core.op import Arrays, Comparison
     from deepbench.core.precision import Precision
-
-# Up to this many multiply-adds, and elements of one operand, the full product is computed in float64 (milliseconds).
-# Beyond, individual elements are sampled, and a random projection covers all elements.
-FULL_CHECK_MULTIPLY_ADDS = 2**27
-FULL_CHECK_ELEMENTS = 2**20
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class Gemm(BaseProblem):
     b_t: int = size(default=0, least=0, most=1)
 
 
-class GemmOp(ProductOp):
+class GemmOp(AddingProductOp):
     name = "gemm"
     Problem = Gemm
     settings = {  # noqa: RUF012  (ClassVar in Op)
@@ -85,32 +77,14 @@ class GemmOp(ProductOp):
 
     def reference(self, case: Case, arrays: Arrays) -> Arrays:
         """The full C, shape (n, m)."""
-        import numpy as np
-
-        a, b = self._left(case, arrays), self._right(case, arrays)
-        return {"c": b.astype(np.float64) @ a.astype(np.float64) + self.initial_c(case).full()}
+        return {"c": self._product(case, arrays).wanted(slice(None), slice(None), 0.0)[0]}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of a small product; a sample and a projection of a large one."""
-        import numpy as np
+        from deepbench.core.tolerance import sum_roundoff
 
-        from deepbench.core.operands import generator
-        from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error, sum_roundoff
-
-        p, c = case.problem, arrays["c"]
-        a, b = self._left(case, arrays), self._right(case, arrays)
-        unit = TOLERANCE_UNITS * sum_roundoff(case.precision, p.k)
-        largest = max(a.size, b.size, c.size)
-        if p.m * p.n * p.k <= FULL_CHECK_MULTIPLY_ADDS and largest <= FULL_CHECK_ELEMENTS:
-            a_norm = np.linalg.norm(a.astype(np.float64), axis=0)
-            b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
-            want = self.reference(case, arrays)["c"]
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(self.result_type(case), want)
-            yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
-            return
-        choices = generator(stream=2)
-        yield self._sampled(case, arrays, choices, unit)
-        yield self._projected(case, arrays, choices, unit)
+        product = self._product(case, arrays)
+        yield from compare_products([product], sum_roundoff(case.precision, case.problem.k), self.result_type(case))
 
     def flop(self, case: Case) -> int:
         """2·m·n·k: one multiplication and one addition per product, as the original counts."""
@@ -138,55 +112,9 @@ class GemmOp(ProductOp):
             p.m * p.n * BITS[self.result_type(case)] // 8,
         )
 
-    def _left(self, case: Case, arrays: Arrays) -> Array:
-        """Aᵀ as a (k, m) view."""
-        return arrays["a"].T if case.problem.a_t else arrays["a"]
-
-    def _right(self, case: Case, arrays: Arrays) -> Array:
-        """Bᵀ as an (n, k) view."""
-        return arrays["b"].T if case.problem.b_t else arrays["b"]
-
-    def _sampled(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
-        """The four corners and random elements, each recomputed in float64."""
-        import numpy as np
-
-        from deepbench.core.tolerance import sampled_elements, storage_error
-
-        p, c = case.problem, arrays["c"]
-        corners = [(0, 0), (0, p.m - 1), (p.n - 1, 0), (p.n - 1, p.m - 1)]
-        count = sampled_elements(p.k)
-        j = np.r_[[x for x, _ in corners], choices.integers(0, p.n, count)]
-        i = np.r_[[y for _, y in corners], choices.integers(0, p.m, count)]
-        a, b = self._left(case, arrays), self._right(case, arrays)
-        got, want, tolerance = np.empty((3, j.size))
-        for e in range(j.size):
-            column, row = a[:, i[e]].astype(np.float64), b[j[e]].astype(np.float64)
-            want[e] = row @ column
-            tolerance[e] = unit * (np.linalg.norm(row) * np.linalg.norm(column) + 1)
-            got[e] = c[j[e], i[e]]
-        want += self.initial_c(case).elements(i, j)
-        tolerance += storage_error(self.result_type(case), want)
-        return Comparison(f"{j.size} elements", got, want, tolerance, min(j.size, c.size), c.size)
-
-    def _projected(self, case: Case, arrays: Arrays, choices: np.random.Generator, unit: float) -> Comparison:
-        """C·x against A·(B·x) + C₀·x for random signs x: covers every element at the cost of reading C once.
-
-        Freivalds' algorithm (1977), with a tolerance for rounded sums.
-        """
-        import numpy as np
-
-        from deepbench.core.tolerance import PROJECTION_SAFETY, project, storage_error
-
-        p, c = case.problem, arrays["c"]
-        signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
-        a, b = self._left(case, arrays), self._right(case, arrays)
-        inner, b_squares = project(signs, b)
-        want, a_squares = project(inner, a)
-        want += self.initial_c(case).projection(signs)
-        got, squares = project(signs, c)
-        magnitude = np.sqrt(a_squares * b_squares.sum() + p.n)
-        tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(self.result_type(case), np.sqrt(squares)))
-        return Comparison("projection of every element", got, want, tolerance, c.size, c.size)
+    def _product(self, case: Case, arrays: Arrays) -> Product:
+        p, a, b = case.problem, arrays["a"], arrays["b"]
+        return Product(a.T if p.a_t else a, b.T if p.b_t else b, arrays["c"], self.initial_c(case))
 
 
 OP = GemmOp()

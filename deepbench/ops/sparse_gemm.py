@@ -19,7 +19,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.op import Comparison
 from deepbench.core.precision import BITS
 from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
-from deepbench.core.product import ProductOp
+from deepbench.core.product import AddingProductOp
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -64,7 +64,7 @@ class SparseGemm(BaseProblem):
         return self.m * self.row_non_zeros
 
 
-class SparseGemmOp(ProductOp):
+class SparseGemmOp(AddingProductOp):
     name = "sparse_gemm"
     Problem = SparseGemm
     settings = {  # noqa: RUF012  (ClassVar in Op)

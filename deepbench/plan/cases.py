@@ -134,7 +134,10 @@ def _check(choices: Choices) -> None:
         if name not in DIRECTIONS:
             there_are = f"there are {', '.join(DIRECTIONS)}{did_you_mean(name, DIRECTIONS)}"
             raise BadInput(f"unknown direction {shorten(name)!r}; {there_are}")
-    known = {n: v for op in all_ops() for n, v in known_settings(op).items()}
+    known: dict[str, dict[str, None]] = {}  # operations may have settings of one name with different values
+    for op in all_ops():
+        for name, values in known_settings(op).items():
+            known.setdefault(name, {}).update(dict.fromkeys(values))
     for name, values in choices.settings.items():
         if name not in known:
             there_are = f"there are {', '.join(known)}{did_you_mean(name, known)}"
@@ -183,7 +186,8 @@ def _settings(op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...])
     combinations: list[dict[str, str]] = [dict(pattern.settings)]
     for name, values in choices.settings.items():
         if name in known_settings(op.name) and name not in dict(pattern.settings):
-            combinations = [{**c, name: value} for c in combinations for value in values]
+            own = [value for value in values if value in known_settings(op.name)[name]]
+            combinations = [{**c, name: value} for c in combinations for value in own]
     made = [check_settings(op.name, c) for c in combinations]
     return [tuple((n, v) for n, v in chosen if n not in idle) for chosen in made]
 

@@ -284,7 +284,7 @@ def _require_few(entries: Sequence[Entry], path: Path) -> None:
 
 
 def _op_of(header: list[str], path: Path) -> Op:
-    """The op whose fields the header names; where several have them, the one the file is called after.
+    """The op whose fields the header names; where several have them, the one the file is called after, or the most general.
 
     `BadInput` says what was wanted.
     """
@@ -305,7 +305,8 @@ def _op_of(header: list[str], path: Path) -> Op:
         reasons.append(f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {shorten(','.join(unknown)) or '-'})")
     if not fitting:
         raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
-    named = [op for op in fitting if op.name == path.stem] or fitting
+    general = [op for op in fitting if op.specializes not in [other.name for other in fitting]]
+    named = [op for op in fitting if op.name == path.stem] or general
     if len(named) > 1:
         names = ", ".join(op.name for op in fitting)
         raise BadInput(f"{path}: the header fits {names}; call it after one, such as {fitting[0].name}.csv")

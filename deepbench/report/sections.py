@@ -30,8 +30,10 @@ from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Below so many FLOP per byte of minimum traffic, bytes per second say more about a kernel than FLOP per second.
-LEAST_INTENSITY = 1.0
+# If half of the problems compute less than this for each byte of minimum traffic, or all of them less than the second
+# number, bytes per second say more than FLOP per second. Cores compute 10 to 100 FLOP in the time in which they read a
+# byte from memory; normalizations in 16 bits need up to 3.
+LEAST_MEDIAN_INTENSITY, LEAST_INTENSITY = 1.0, 4.0
 
 FAILED = Note("failed", "failed", "a library gave no result: the reason is below.", "X")
 HIDDEN = Note(
@@ -187,7 +189,7 @@ def _rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float 
     if any(s.is_group for s in ranked):
         return "bus GB/s", lambda s: _in(1e9, s.bus_bytes_per_s)
     intensities = [s.record["flop"] / s.record["traffic_bytes"] for s in ranked if s.record["traffic_bytes"]]
-    if not intensities or median(intensities) < LEAST_INTENSITY:
+    if not intensities or median(intensities) < LEAST_MEDIAN_INTENSITY or max(intensities) < LEAST_INTENSITY:
         return "GB/s", lambda s: _in(1e9, s.bytes_per_s)
     unit, size = units.flop_unit(s.flop_per_s for s in ranked)
     return unit, lambda s: _in(size, s.flop_per_s)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from deepbench.core.op import all_ops
 from tests import samples
 from tests.conftest import ROOT, lines_of, records_of
 
@@ -26,8 +27,7 @@ def refused(done, expected):
         (["run", "nosuch"], "unknown suite, operation or file 'nosuch'; suites are"),
         (
             ["run", "--op", "nosuch"],
-            "unknown operation 'nosuch'; choose one of all_gather, all_reduce, all_to_all, broadcast, "
-            "conv, gemm, memory, recurrent, reduce_scatter, send_receive, sparse_gemm",
+            f"unknown operation 'nosuch'; choose one of {', '.join(sorted(all_ops()))}",
         ),
         (["run", "--precision", "f33"], "unknown precision 'f33'; choose one of f32"),
         (["run", "--backend", "nosuch"], "unknown backend 'nosuch'; choose one of cublas"),

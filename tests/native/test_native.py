@@ -1,6 +1,7 @@
 """C declarations compared with the real libraries, the loader's messages, and the timing loop in C and in Python."""
 
 import ctypes
+import ctypes.util
 import inspect
 import itertools
 import re
@@ -160,3 +161,27 @@ def test_mkl_has_every_routine_we_call():
     for routine in ROUTINES.values():
         for suffix in ("", "_pack_get_size", "_pack", "_compute"):
             assert BACKEND._function(routine + suffix)
+
+
+def test_the_newer_onednn_of_a_framework_is_found_after_a_library_of_its_own(tmp_path, monkeypatch):
+    from deepbench.backends.onednn import FILES
+
+    packages = tmp_path / "site-packages"
+    for path in ("paddle/libs/libdnnl.so.3", "libdnnl.so.3.2"):
+        (packages / path).parent.mkdir(parents=True, exist_ok=True)
+        (packages / path).touch()
+    monkeypatch.setattr(library, "roots", lambda: [str(packages)])
+    monkeypatch.delenv("DEEPBENCH_ONEDNN_PATH", raising=False)
+
+    found = [Path(path).name for path in library.candidates("DEEPBENCH_ONEDNN_PATH", FILES)]
+
+    assert ["libdnnl.so.3.2", "libdnnl.so.3"] == found
+
+
+def test_an_openmp_runtime_of_this_process_is_found():
+    runtime = ctypes.util.find_library("gomp")
+    if runtime is None:
+        pytest.skip("needs libgomp")
+    ctypes.CDLL(runtime)
+
+    assert re.search(r"/lib(gomp|iomp5|omp)", library.openmp_runtime())

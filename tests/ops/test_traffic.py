@@ -14,6 +14,12 @@ LSTM = "recurrent cell=lstm hidden=512 batch=4 timesteps=25 {} f32 onednn thread
 SPARSE = "sparse_gemm m=1024 n=4 k=512 sparsity=90 forward f32 mkl threads=1"
 
 
+LAYER_NORM = "layer_norm rows=64 columns=4096 {} f32 onednn threads=1"
+BATCH_NORM = "batch_norm n=8 c=16 h=28 w=28 forward f32 onednn threads=1 mode={}"
+
+NORMS = [LAYER_NORM.format("forward"), LAYER_NORM.format("backward"), BATCH_NORM.format("training")]
+
+
 def traffic(text, capacity=None):
     case = parse_case(text)
     return find_op(case.op).traffic_bytes(case, capacity)
@@ -24,7 +30,7 @@ def operands(text):
     return find_op(case.op).operand_bytes(case)
 
 
-@pytest.mark.parametrize("text", [GEMM, CONV, LSTM.format("forward"), LSTM.format("backward"), SPARSE])
+@pytest.mark.parametrize("text", [GEMM, CONV, LSTM.format("forward"), LSTM.format("backward"), SPARSE, *NORMS])
 def test_nothing_crosses_if_everything_stays_and_less_never_crosses_a_smaller_level(text):
     size = operands(text)
     crossing = [traffic(text, capacity) for capacity in (2**11, 2**14, 2**17, size - 1)]
@@ -106,3 +112,23 @@ def test_memory_counts_every_pass():
     text = "memory kind=read n=1024 passes=10 forward f32 loops threads=1"
 
     assert [40960, 0, 40960] == [traffic(text), traffic(text, 4096), traffic(text, 4095)]
+
+
+def test_what_does_not_fit_of_a_row_crosses_twice():
+    row, level = 4 * 4096, 2**13
+    once = traffic(LAYER_NORM.format("forward"))
+
+    assert 4 * (2 * 64 * 4096 + 2 * 4096) == once == traffic(LAYER_NORM.format("forward"), row)
+    assert once + 64 * (row - level) == traffic(LAYER_NORM.format("forward"), level)
+    assert traffic(LAYER_NORM.format("backward")) + 64 * (2 * row - level) == traffic(
+        LAYER_NORM.format("backward"), level
+    )
+
+
+def test_channels_with_given_statistics_cross_once():
+    channel = 4 * 8 * 28 * 28
+
+    assert traffic(BATCH_NORM.format("inference")) == traffic(BATCH_NORM.format("inference"), 2**13)
+    assert traffic(BATCH_NORM.format("training")) + 16 * (channel - 2**13) == traffic(
+        BATCH_NORM.format("training"), 2**13
+    )

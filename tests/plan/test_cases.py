@@ -298,6 +298,13 @@ def test_a_choice_said_twice_counts_once():
     assert {1} == {len(p.sources) for p in found}
 
 
+def test_a_setting_may_have_other_values_in_other_operations():
+    attention = "attention batch=1 heads=1 kv_heads=1 queries=4 keys=4 head_size=8"
+    found = planned([attention], backends=("onednn",), settings={"algorithm": ("default", "graph", "ring")})
+
+    assert ["default", "graph"] == [p.case.settings["algorithm"] for p in found]
+
+
 def test_applications_filter_by_name():
     found = planned(["deepbench/server"], backends=("mkl",), applications=("language modelling",))
 

@@ -70,6 +70,7 @@ def test_numbers_of_threads_are_shown_where_they_differ():
         (GEMM.format("mkl", 1), 1e-5, "TFLOP/s", 79.3),
         ("memory kind=triad n=1000000 forward f32 loops threads=1", 1e-3, "GB/s", 12.0),
         ("sparse_gemm m=512 n=1 k=512 sparsity=90 forward f32 mkl threads=1", 1e-5, "GB/s", None),
+        ("layer_norm rows=512 columns=1024 forward bf16 onednn threads=1", 1e-4, "GB/s", 21.05),
     ],
 )
 def test_the_unit_of_the_rate_suits_the_operation(text, seconds, heading, rate):

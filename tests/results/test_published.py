@@ -149,5 +149,5 @@ def test_the_table_of_machines_lists_every_machine():
 
     assert 14 == len(names) == len(set(names))
     text = report.of_machine("Raspberry Pi 3").markdown()
-    assert "TFLOP/s in the sheet" in text
+    assert "| GFLOP/s | GFLOP/s in the sheet |" in text
     assert "gemmlowp" in text

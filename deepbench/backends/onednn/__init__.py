@@ -1,7 +1,8 @@
-"""oneDNN through its C API: matmul, convolution, recurrent layers, sparse matmul; one file each in this folder.
+"""oneDNN through its C API: products, convolution, recurrent layers, normalization, attention; see the files here.
 
 PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
-names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl.
+names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl. After it comes
+the copy in PyPI's `paddlepaddle`, which is newer and has GNU OpenMP, too: see docs/adding-a-library.md.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
+
+# Where it may be, in order of preference.
+FILES = ("libdnnl.so*", "paddle/libs/libdnnl.so*")
 
 
 def _no_sycl(path: str) -> bool:
@@ -35,7 +39,7 @@ class OneDNNBackend(Backend):
         loaded = library.load(
             self.title,
             self.path_variable,
-            ("libdnnl.so*",),
+            FILES,
             needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
             remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
             accept=_no_sycl,
@@ -60,6 +64,30 @@ class OneDNNBackend(Backend):
 
         return gemm.prepare(self.dnn, case, arrays)
 
+    @kernel("batched_gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare_batched(self.dnn, case, arrays)
+
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare_grouped(self.dnn, case, arrays)
+
+    @kernel("linear", precisions=("f32", "bf16", "f16"))
+    def linear(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import gemm
+
+        return gemm.prepare_linear(self.dnn, case, arrays)
+
+    @kernel("weight_only_gemm", precisions=("f32", "bf16", "f16"))
+    def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import weight_only_gemm
+
+        return weight_only_gemm.prepare(self.dnn, case, arrays)
+
     @kernel("conv", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_data", "backward_weights"))
     @kernel("conv", precisions=("i8u8",))
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
@@ -80,6 +108,55 @@ class OneDNNBackend(Backend):
         from deepbench.backends.onednn import sparse_gemm
 
         return sparse_gemm.prepare(self.dnn, case, arrays)
+
+    @kernel("elementwise", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import elementwise
+
+        return elementwise.prepare(self.dnn, case, arrays)
+
+    @kernel("reduction", precisions=("f32", "bf16", "f16"))
+    def reduction(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import reduction
+
+        return reduction.prepare(self.dnn, case, arrays)
+
+    @kernel("pooling", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def pooling(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import pooling
+
+        return pooling.prepare(self.dnn, case, arrays)
+
+    @kernel("layer_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import normalization
+
+        return normalization.layer_norm(self.dnn, case, arrays)
+
+    @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def rms_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import normalization
+
+        return normalization.rms_norm(self.dnn, case, arrays)
+
+    @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def batch_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import normalization
+
+        return normalization.batch_norm(self.dnn, case, arrays)
+
+    @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def softmax(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import softmax
+
+        return softmax.prepare(self.dnn, case, arrays)
+
+    @kernel("attention", precisions=("f32", "bf16", "f16"))
+    @kernel("attention", precisions=("f32", "bf16"), directions=("backward",))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import attention
+
+        return attention.prepare(self.dnn, case, arrays)
 
 
 BACKEND = OneDNNBackend()

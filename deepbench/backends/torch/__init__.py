@@ -7,6 +7,7 @@ Tensors share the memory of the arrays. Results of an operator are copied back a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -253,6 +254,69 @@ class Torch(Backend):
         notes = {"implementation": "addmm of CSR"}
         return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
 
+    @kernel("elementwise", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("reduction", precisions=("f32", "bf16", "f16"))
+    @kernel("pooling", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("embedding_bag", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("optimizer", precisions=("f32", "bf16"))
+    @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
+    @kernel("layer_norm", precisions=("f32", "bf16", "f16"))
+    @kernel("layer_norm", precisions=("f32",), directions=("backward",))
+    @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def operator(self, case: Case, arrays: Arrays) -> Kernel:
+        """No gradient of layer normalization in 16 bits: PyTorch then adds those of scale and shift in 16 bits, too."""
+        from deepbench.backends.torch import memory_bound, normalization
+
+        channels_last = case.settings.get("layout") == "nhwc"
+        tensors = {n: self._channels_second(case, a) if channels_last else self._tensor(a) for n, a in arrays.items()}
+        prepare = getattr(memory_bound, case.op, None) or getattr(normalization, case.op)
+        function, outputs, name = prepare(self.torch, case, tensors)
+        result: list[Any] = []
+
+        def run() -> None:
+            found = function()
+            result[:] = [found] if len(outputs) == 1 else found or ()
+
+        notes = {"implementation": name}
+        if case.op == "embedding_bag" and case.direction == "backward" and case.precision.name != "f32":
+            notes["sums"] = "16 bits over steps"
+        return self._returning(run, result, dict(enumerate(outputs)), notes)
+
+    @kernel("batched_gemm", precisions=("f32", "bf16", "f16"))
+    def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.batched(self.torch, self._tensors(arrays), case)
+
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"))
+    def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.grouped(self.torch, self._tensors(arrays), case)
+
+    @kernel("linear", precisions=("f32", "bf16", "f16"))
+    def linear(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.linear(self.torch, self._tensors(arrays), case)
+
+    @kernel("weight_only_gemm", precisions=("f32", "bf16", "f16"))
+    def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import products
+
+        return products.weight_only(self.torch, self._tensors(arrays), arrays, case)
+
+    def _tensors(self, arrays: Arrays) -> dict[str, Any]:
+        return {name: self._tensor(array) for name, array in arrays.items()}
+
+    @kernel("attention", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.torch import attention
+
+        return attention.prepare(self.torch, self._tensor, case, arrays)
+
     def _tensor(self, array: Any) -> Any:
         return tensor(self.torch, array)
 
@@ -263,7 +327,7 @@ class Torch(Backend):
             return view.movedim(-1, 1)
         return view
 
-    def _returning(self, run: Any, result: list[Any], outputs: dict[str, Any], notes: dict[str, Any]) -> Kernel:
+    def _returning(self, run: Any, result: list[Any], outputs: Mapping[Any, Any], notes: dict[str, Any]) -> Kernel:
         """A kernel whose function leaves its results in `result`, in the order of `outputs`."""
 
         def store() -> None:

@@ -7,7 +7,8 @@ function intervalText({ ratio, low, high }) {
   if (low == null) return "";
   const words = (v) =>
     v > 1 === ratio > 1 ? `${format.significant(Math.max(v, 1 / v))}×` : format.fasterOrSlower(v);
-  return `${words(low)} to ${words(high)}`;
+  /* Of a faster case the higher ratio is the smaller factor, which comes first. */
+  return (high < 1 ? [high, low] : [low, high]).map(words).join(" to ");
 }
 
 /* The name of a case; a button that opens it in the second file. */

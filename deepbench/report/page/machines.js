@@ -231,6 +231,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
       "Total time: one call of each kernel, with its fastest library; where a kernel has no time there is no total.",
       "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends (*: some come from one process).",
       "Totals with disturbed times have no rank.",
+      !title && "best?: the order is uncertain, or unknown for lack of intervals.",
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
       shown.some((m) => m.kind !== "measured") && "Published and imported times are unchecked; published ones have no interval.",
       "Prices stay in this page.",

@@ -24,16 +24,16 @@ class WrongNumPy32(Backend):
 
         return {"name": self.title, "version": numpy.__version__, "path": numpy.__file__}
 
-    @kernel("layer_norm", precisions=("f32",))
-    def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:
+    @kernel("standardize", precisions=("f32",))
+    def standardize(self, case: Case, arrays: Arrays) -> Kernel:
         import numpy as np
 
-        x, scale, shift, y = (arrays[name] for name in ("x", "scale", "shift", "y"))
+        x, y = arrays["x"], arrays["y"]
 
         def run() -> None:
             mean = x.mean(axis=1, keepdims=True)
             variance = x.var(axis=1, keepdims=True, ddof=1)
-            y[...] = (x - mean) / np.sqrt(variance + np.float32(EPSILON)) * scale + shift
+            y[...] = (x - mean) / np.sqrt(variance + np.float32(EPSILON))
 
         return Kernel(run=run)
 

@@ -1,0 +1,73 @@
+"""Layer, RMS and batch normalization in oneDNN, in the format of the arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from deepbench.core.case import Case
+from deepbench.core.errors import LibraryError, Unsupported
+from deepbench.core.kernel import Kernel
+from deepbench.core.op import Arrays, find_op
+from deepbench.core.rows import EPSILON
+from deepbench.native import onednn as c
+
+# The arguments of all arrays. oneDNN keeps a mean square where it keeps a variance.
+ARGUMENTS = {
+    **{"x": c.ARG_SRC, "y": c.ARG_DST, "dy": c.ARG_DIFF_DST, "dx": c.ARG_DIFF_SRC},
+    **{"scale": c.ARG_SCALE, "shift": c.ARG_SHIFT, "dscale": c.ARG_DIFF_SCALE, "dshift": c.ARG_DIFF_SHIFT},
+    **{"mean": c.ARG_MEAN, "variance": c.ARG_VARIANCE, "mean_square": c.ARG_VARIANCE},
+    **{"batch_mean": c.ARG_MEAN, "batch_variance": c.ARG_VARIANCE},
+}
+
+
+def layer_norm(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
+    """The primitive normalizes the last axis, as the operation does."""
+    return _kernel(dnn, case, arrays, "layer", c.USE_SCALE | c.USE_SHIFT)
+
+
+def rms_norm(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
+    """Layer normalization with a flag that older versions refuse as invalid."""
+    try:
+        return _kernel(dnn, case, arrays, "layer", c.USE_SCALE | c.RMS_NORM)
+    except LibraryError as error:
+        if error.status != c.INVALID_ARGUMENTS:
+            raise
+        raise Unsupported("this build of oneDNN has no RMS normalization; newer versions have") from None
+
+
+def batch_norm(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
+    """The axes are (n, c, …) for oneDNN, whatever the layout."""
+    given = "mean" in arrays and case.direction == "forward"
+    views = {n: _channels_second(case, a) for n, a in arrays.items()}
+    return _kernel(dnn, case, views, "batch", c.USE_SCALE | c.USE_SHIFT | c.GLOBAL_STATISTICS * given)
+
+
+def _kernel(dnn: c.OneDNN, case: Case, views: dict[str, Any], family: str, flags: int) -> Kernel:
+    """One primitive on these views. A backward primitive takes the forward primitive as a hint."""
+    descs = {name: dnn.desc_of(view) for name, view in views.items()}
+    # Batch normalization has no descriptor of the statistics.
+    statistics = [] if family == "batch" else [descs.get("mean") or descs.get("mean_square")]
+    last = (*statistics, ctypes.c_float(EPSILON), flags)
+    name, x = f"dnnl_{family}_normalization_{{}}_primitive_desc_create", descs["x"]
+    if case.direction == "forward":
+        kind = c.FORWARD_TRAINING if "batch_mean" in views else c.FORWARD_INFERENCE
+        primitive_desc = dnn.create(name.format("forward"), dnn.engine, kind, x, descs["y"], *last, None)
+    else:
+        hint = dnn.create(name.format("forward"), dnn.engine, c.FORWARD_TRAINING, x, descs["dy"], *last, None)
+        gradients = (descs["dx"], descs["dy"], x)
+        primitive_desc = dnn.create(name.format("backward"), dnn.engine, c.BACKWARD, *gradients, *last, hint, None)
+    conversions = c.Conversions(dnn, primitive_desc)
+    outputs = find_op(case.op).outputs
+    for array, view in views.items():
+        conversions.add(ARGUMENTS[array], array, view, output=array in outputs)
+    if "dshift" in views and family == "layer":
+        # The primitive asks for the shift, too, and does not read it.
+        conversions.add(c.ARG_SHIFT, "shift", np.zeros_like(views["scale"]))
+    return conversions.kernel(ahead=None)
+
+
+def _channels_second(case: Case, array: Any) -> Any:
+    return np.moveaxis(array, -1, 1) if case.settings["layout"] == "nhwc" and array.ndim > 1 else array

@@ -1,0 +1,163 @@
+"""Operations in PyTorch that are limited by the memory: elementwise, reduction, pooling, embedding bag, optimizer, CTC.
+
+Each function returns what to call, and where its results belong. Backward passes are the operators that autograd calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from deepbench.core.case import Case
+from deepbench.core.errors import Unsupported
+from deepbench.core.op import find_op
+
+Tensors = dict[str, Any]
+Prepared = tuple[Callable[[], Any], list[Any], str]
+"""The function, the tensors that its results are copied to, in their order, and the operator's name."""
+
+
+def elementwise(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """One operator; chains of functions that PyTorch does not fuse are several."""
+    f, aten, kind = torch.nn.functional, torch.ops.aten, case.problem.kind
+    a, b, dy, kept = t.get("a"), t.get("b"), t.get("dy"), t.get("result")
+    if case.direction == "forward":
+        function, name = {
+            "relu": (lambda: torch.relu(a), "relu"),
+            "relu6": (lambda: f.relu6(a), "relu6"),
+            "gelu": (lambda: f.gelu(a), "gelu"),
+            "gelu_tanh": (lambda: f.gelu(a, approximate="tanh"), "gelu"),
+            "silu": (lambda: f.silu(a), "silu"),
+            "elu": (lambda: f.elu(a), "elu"),
+            "sigmoid": (lambda: torch.sigmoid(a), "sigmoid"),
+            "tanh": (lambda: torch.tanh(a), "tanh"),
+            "add": (lambda: torch.add(a, b), "add"),
+            "multiply": (lambda: torch.mul(a, b), "mul"),
+            "multiply_add": (lambda: torch.addcmul(t["c"], a, b), "addcmul"),
+            "add_relu": (lambda: torch.relu(torch.add(a, b)), "add and relu"),
+            "swiglu": (lambda: torch.mul(f.silu(a), b), "silu and mul"),
+        }[kind]
+        return function, [t["y"]], name
+    if kind in ("multiply", "multiply_add"):
+        return lambda: (torch.mul(dy, b), torch.mul(dy, a)), [t["da"], t["db"]], "mul and mul"
+    if kind == "swiglu":
+
+        def swiglu() -> Any:
+            return aten.silu_backward(torch.mul(dy, b), a), torch.mul(dy, f.silu(a))
+
+        return swiglu, [t["da"], t["db"]], "mul, silu_backward, silu and mul"
+    function, name = {
+        "relu": (lambda: aten.threshold_backward(dy, kept, 0), "threshold_backward"),
+        "add_relu": (lambda: aten.threshold_backward(dy, kept, 0), "threshold_backward"),
+        "relu6": (lambda: aten.hardtanh_backward(dy, a, 0.0, 6.0), "hardtanh_backward"),
+        "gelu": (lambda: aten.gelu_backward(dy, a), "gelu_backward"),
+        "gelu_tanh": (lambda: aten.gelu_backward(dy, a, approximate="tanh"), "gelu_backward"),
+        "silu": (lambda: aten.silu_backward(dy, a), "silu_backward"),
+        "elu": (lambda: aten.elu_backward(dy, 1.0, 1.0, 1.0, False, a), "elu_backward"),
+        "sigmoid": (lambda: aten.sigmoid_backward(dy, kept), "sigmoid_backward"),
+        "tanh": (lambda: aten.tanh_backward(dy, kept), "tanh_backward"),
+    }[kind]
+    return function, [t["da"]], name
+
+
+def reduction(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`sum`, `mean` or `amax`."""
+    axis = 1 if case.problem.axis == "columns" else 0
+    name = {"sum": "sum", "mean": "mean", "max": "amax"}[case.problem.kind]
+    function, x = getattr(torch, name), t["x"]
+    return lambda: function(x, axis), [t["y"]], name
+
+
+def pooling(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`max_pool` and `avg_pool`; for the gradient of `max`, the positions are those of a forward pass before."""
+    if case.settings["layout"] == "any":
+        raise Unsupported("PyTorch has no layout of its own; choose layout=nchw or nhwc")
+    p, aten = case.problem, torch.ops.aten
+    if p.dimensions == 3 and p.kind == "average" and case.precision.name != "f32":
+        raise Unsupported("PyTorch has no average in three dimensions in 16 bits on CPUs; choose f32")
+    deep = slice(3 - p.dimensions, None)
+    window, stride, pad = list(p.window[deep]), list(p.stride[deep]), list(p.pad[deep])
+    kind = "max" if p.kind == "max" else "avg"
+    name = f"{kind}_pool{p.dimensions}d"
+    if case.direction == "forward":
+        function, x = getattr(torch.nn.functional, name), t["x"]
+        return lambda: function(x, window, stride, pad), [t["y"]], name
+    dy = t["dy"]
+    if kind == "avg":
+        average, like = getattr(aten, f"{name}_backward"), torch.empty_like(t["dx"])
+        return lambda: average(dy, like, window, stride, pad, False, True, None), [t["dx"]], f"{name}_backward"
+    x, ones = t["x"], [1] * p.dimensions
+    _, positions = getattr(aten, f"{name}_with_indices")(x, window, stride, pad)
+    largest = getattr(aten, f"{name}_with_indices_backward")
+    shape = (window, stride, pad, ones, False)
+    return lambda: largest(dy, x, *shape, positions), [t["dx"]], f"{name}_with_indices_backward"
+
+
+def embedding_bag(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`embedding_bag`, or `embedding` for single rows. Gradients are those of the whole table, PyTorch's default."""
+    f, aten, p, indices, offsets = torch.nn.functional, torch.ops.aten, case.problem, t["indices"], t["offsets"]
+    if case.direction == "forward":
+        table = t["table"]
+        if p.bag == 1:
+            return lambda: f.embedding(indices, table), [t["y"]], "embedding"
+        return lambda: f.embedding_bag(indices, table, offsets, mode="sum"), [t["y"]], "embedding_bag"
+    dy = t["dy"]
+    if p.bag == 1:
+
+        def backward_of_rows() -> Any:
+            return aten.embedding_dense_backward(dy, indices, p.rows, -1, False)
+
+        return backward_of_rows, [t["dtable"]], "embedding_dense_backward"
+    # What a forward pass keeps: the bag of each index, and the sizes of the bags.
+    narrow = torch.zeros(p.rows, 1)
+    _, bag_of, sizes, most = aten._embedding_bag(narrow, indices, offsets)
+
+    def backward() -> Any:
+        return aten._embedding_bag_backward(
+            dy, indices, offsets, bag_of, sizes, most, p.rows, False, 0, False, None, -1
+        )
+
+    return backward, [t["dtable"]], "_embedding_bag_backward"
+
+
+def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """PyTorch's fused steps, which update parameters and state in place.
+
+    In 16 bits the fused step of SGD stores a wrong v (PyTorch 2.13), so there it is the two steps of `torch.optim.SGD`.
+    """
+    p, g, v, of = [t["p"]], [t["g"]], [t["v"]], find_op(case.op).facts(case)
+    if case.problem.kind == "sgd":
+        rate, momentum = of["rate"], of["momentum"]
+        if case.precision.name != "f32":
+
+            def plain() -> None:
+                v[0].mul_(momentum).add_(g[0])
+                p[0].add_(v[0], alpha=-rate)
+
+            return plain, [], "mul_, add_ and add_"
+        sgd, how = torch._fused_sgd_, {"dampening": 0.0, "nesterov": False, "is_first_step": False}
+        return (
+            lambda: sgd(p, g, v, weight_decay=0.0, momentum=momentum, lr=rate, maximize=False, **how),
+            [],
+            "_fused_sgd_",
+        )
+    name = f"_fused_{case.problem.kind}_"
+    adam, m, steps = getattr(torch, name), [t["m"]], [torch.tensor(float(of["step"]))]
+    rates = {"lr": of["rate"], "beta1": of["beta1"], "beta2": of["beta2"], "eps": of["epsilon"]}
+    rates["weight_decay"] = of["decay"]
+    return lambda: adam(p, g, m, v, [], steps, amsgrad=False, maximize=False, **rates), [], name
+
+
+def ctc(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`ctc_loss`; the backward pass has what a forward pass before has kept."""
+    aten, labels = torch.ops.aten, t["transcripts"]
+    log_y, steps, lengths = t["log_probabilities"], t["steps"].tolist(), t["lengths"].tolist()
+    if case.direction == "forward":
+        return lambda: torch.ctc_loss(log_y, labels, steps, lengths, 0, 0, False), [t["loss"]], "ctc_loss"
+    loss, alpha = aten._ctc_loss(log_y, labels, steps, lengths, 0, False)
+    backward, dloss = aten._ctc_loss_backward, t["dloss"]
+
+    def run() -> Any:
+        return backward(dloss, log_y, labels, steps, lengths, loss, alpha, 0, False)
+
+    return run, [t["gradient"]], "_ctc_loss_backward"

@@ -1,0 +1,91 @@
+"""Calls of our own loops in `elementwise.c`: operations that the memory limits, in f32."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import find_op
+from deepbench.native import library
+
+if TYPE_CHECKING:
+    from deepbench.core.case import Case
+    from deepbench.core.op import Arrays
+
+
+def prepare(case: Case, arrays: Arrays) -> Kernel:
+    """The kernel of any of these operations."""
+    loops = library.compiled("elementwise")
+    if loops is None:
+        raise Unavailable("the C loops are not built", "install gcc, then install DeepBench again")
+    loops.deepbench_threads.restype = ctypes.c_int64
+    if loops.deepbench_threads() != case.threads:
+        raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
+    return OPERATIONS[case.op](loops, case, arrays)
+
+
+def _elementwise(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    a = arrays["a"]
+    call = Call(
+        loops[f"deepbench_{case.problem.kind}"], a, arrays.get("b", a), arrays.get("c", a), arrays["y"], case.problem.n
+    )
+    return Kernel(calls=(call,))
+
+
+def _reduction(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    p = case.problem
+    if p.kind != "sum":
+        raise Unsupported("the C loops have sums only; choose kind=sum")
+    return Kernel(calls=(Call(loops[f"deepbench_sum_{p.axis}"], arrays["x"], arrays["y"], p.rows, p.columns),))
+
+
+def _embedding_bag(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    p = case.problem
+    named = (arrays[name] for name in ("table", "indices", "offsets", "y"))
+    return Kernel(calls=(Call(loops.deepbench_embedding_bag, *named, p.bags, p.bag, p.dim),))
+
+
+def _optimizer(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    kind, n, of = case.problem.kind, case.problem.n, find_op(case.op).facts(case)
+    factors: tuple[float, ...]
+    if kind == "sgd":
+        function, factors, names = loops.deepbench_sgd, (of["rate"], of["momentum"]), "gpv"
+    else:
+        beta1, beta2, step = of["beta1"], of["beta2"], of["step"]
+        rate, correction = of["rate"] / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+        keep = 1 - of["rate"] * of["decay"]
+        function, names = loops.deepbench_adam, "gpmv"
+        factors = (beta1, 1 - beta1, beta2, 1 - beta2, rate, correction, of["epsilon"], keep)
+    call = Call(function, *(arrays[name] for name in names), n, (ctypes.c_float * len(factors))(*factors))
+    return Kernel(calls=(call,))
+
+
+def _ctc(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    from deepbench.core.operands import empty
+
+    p = case.problem
+    states = 2 * p.labels + 1
+    alpha, sizes = empty((p.batch, p.time, states), "f32"), (ctypes.c_int64 * 4)(p.batch, p.time, p.labels, p.classes)
+    inputs = [arrays[name] for name in ("log_probabilities", "transcripts", "steps", "lengths")]
+    loss = arrays["loss"] if case.direction == "forward" else empty((p.batch,), "f32")
+    forward = Call(loops.deepbench_ctc, *inputs, loss, alpha, sizes)
+    if case.direction == "forward":
+        return Kernel(calls=(forward,), notes={"workspace_bytes": alpha.nbytes})
+    loops.deepbench_ctc(*map(ctypes.c_void_p, forward.words))  # the backward pass has what a forward pass leaves
+    row = empty((p.batch, 2, states), "f32")
+    gradients = (arrays["dloss"], arrays["gradient"])
+    call = Call(loops.deepbench_ctc_backward, *inputs, loss, alpha, *gradients, row, sizes)
+    return Kernel(calls=(call,), notes={"workspace_bytes": alpha.nbytes + row.nbytes})
+
+
+OPERATIONS: dict[str, Callable[[Any, Case, Arrays], Kernel]] = {
+    "elementwise": _elementwise,
+    "reduction": _reduction,
+    "embedding_bag": _embedding_bag,
+    "optimizer": _optimizer,
+    "ctc": _ctc,
+}

@@ -1,0 +1,123 @@
+"""Fully connected layer: C = f(A·B + bias), a GEMM with what follows it.
+
+A (m × k) holds the weights of m outputs, B (k × n) has a column of k inputs for each of n tokens. `bias` has one
+number for each output, and f is the setting `activation`:
+
+    none: z      relu: max(z, 0)      gelu: z · Φ(z), with the distribution function Φ      silu: z / (1 + exp(-z))
+
+Arrays as frameworks store them: `a` (m, k), `b` (n, k), `bias` (m), `c` (n, m). `bias` and `c` have the type of the
+data. GELU is the exact one (Hendrycks, Gimpel, "Gaussian error linear units", 2016), not the approximation by tanh.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbench.core.parts import Tensor
+from deepbench.core.precision import Precision
+from deepbench.core.problem import BaseProblem, size
+from deepbench.core.product import Product, ProductsOp
+
+if TYPE_CHECKING:
+    from deepbench.core.case import Case
+    from deepbench.core.op import Array, Arrays
+
+# The largest slope of each activation: an error of its argument grows by at most this factor.
+SLOPE = {"none": 1.0, "relu": 1.0, "gelu": 1.13, "silu": 1.1}
+
+
+@dataclass(frozen=True)
+class Linear(BaseProblem):
+    """m outputs, n tokens, k inputs."""
+
+    m: int = size()
+    n: int = size()
+    k: int = size()
+
+
+class LinearOp(ProductsOp):
+    name = "linear"
+    Problem = Linear
+    specializes = "gemm"
+    settings = {  # noqa: RUF012  (ClassVar in Op)
+        "activation": ("none", "relu", "gelu", "silu"),
+        "bias": ("yes", "no"),
+        "weights": ("plain", "packed"),
+    }
+    weights = ("a", "bias")
+    smoke = (Linear(1, 1, 1), Linear(7, 3, 9), Linear(35, 1, 64), Linear(48, 33, 65))
+
+    def allows(self, direction: str, precision: Precision) -> bool:
+        """Floats that are summed in f32."""
+        return precision.name in ("f32", "bf16", "f16")
+
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """None: results have the type of the data."""
+        return ()
+
+    def result_type(self, case: Case) -> str:
+        """The type of the data."""
+        return case.precision.data
+
+    def tensors(self, case: Case) -> dict[str, Tensor]:
+        """The arrays listed at the top of this file."""
+        p, kind = case.problem, case.precision.data
+        bias = {"bias": Tensor((p.m,), kind)} if case.settings["bias"] == "yes" else {}
+        return {"a": Tensor((p.m, p.k), kind), "b": Tensor((p.n, p.k), kind), **bias, "c": Tensor((p.n, p.m), kind)}
+
+    def products(self, case: Case, arrays: Arrays) -> list[Product]:
+        """One product, to which the bias is added."""
+        import numpy as np
+
+        from deepbench.core.tolerance import InitialC
+
+        initial = None
+        if "bias" in arrays:
+            initial = InitialC(arrays["bias"].astype(np.float64), np.zeros(case.problem.n), is_added=True)
+        return [Product(arrays["a"].T, arrays["b"], arrays["c"], initial, self._activated(case))]
+
+    def _activated(self, case: Case) -> Callable[[Array, Array], tuple[Array, Array]] | None:
+        """The activation of values and of their tolerance; a library may store the sums in the type of the data."""
+        name, kind = case.settings["activation"], case.precision.data
+        if name == "none":
+            return None
+
+        def activated(z: Array, tolerance: Array) -> tuple[Array, Array]:
+            import numpy as np
+
+            from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error
+
+            values = activate(name, z)
+            # Computing the activation in f32 rounds it, too.
+            computed = TOLERANCE_UNITS * case.precision.roundoff * np.abs(z) * (name != "relu")
+            return values, SLOPE[name] * (tolerance + storage_error(kind, z)) + computed
+
+        return activated
+
+    def flop(self, case: Case) -> int:
+        """2·m·n·k: the product. Bias and activation are not counted."""
+        p = case.problem
+        return int(2 * p.m * p.n * p.k)
+
+    def title(self, problem: Any) -> str:
+        """`4096 × 128 × 1024`: outputs × tokens × inputs."""
+        return f"{problem.m} × {problem.n} × {problem.k}"
+
+
+def activate(name: str, z: Array) -> Array:
+    """The activation of each element, in float64."""
+    import numpy as np
+
+    if name == "relu":
+        return np.maximum(z, 0)
+    if name == "gelu":
+        result: Array = z * 0.5 * np.vectorize(math.erfc, otypes=[float])(-z / math.sqrt(2))
+        return result
+    with np.errstate(over="ignore"):  # exp(-z) may be infinite: then the result is 0, as it should be
+        return z / (1 + np.exp(-z)) if name == "silu" else z
+
+
+OP = LinearOp()

@@ -1,0 +1,158 @@
+"""GEMM with quantized weights: C = A·B, where A holds integers of 4 or 8 bits and a scale for each `group` of them.
+
+A is m × k. Its element in row i and column j is q[i, j] · scale[j / group, i], with integers q from -8 to 7 or from
+-127 to 127: symmetric quantization with the groups along k, as in GPTQ and AWQ without zero points. `group=k` is one
+scale for each output. B (k × n), C (m × n) and the scales have the type of the data. A library may multiply the
+integers first or round q · scale to the type of the data; sums are f32.
+
+Arrays as frameworks store them: `a` (m, k) of s8, or (m, k / 2) of bytes with two integers of 4 bits in two's
+complement, the lower half first; `scales` (k / group, m), `b` (n, k), `c` (n, m).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbench.core.errors import BadInput
+from deepbench.core.parts import Tensor
+from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
+from deepbench.core.problem import BaseProblem, size
+from deepbench.core.product import Product, ProductsOp
+
+if TYPE_CHECKING:
+    from deepbench.core.case import Case
+    from deepbench.core.op import Array, Arrays
+
+
+@dataclass(frozen=True)
+class WeightOnlyGemm(BaseProblem):
+    """Sizes of the product, the number of weights with a common scale, and bits per weight."""
+
+    m: int = size()
+    n: int = size()
+    k: int = size()
+    group: int = size()
+    bits: int = size(default=4, least=4, most=8)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bits not in (4, 8):
+            raise BadInput(f"bits must be 4 or 8, found {self.bits}")
+        if self.k % self.group:
+            raise BadInput(f"group must divide k, found group={self.group} and k={self.k}")
+        if self.bits == 4 and self.k % 2:
+            raise BadInput(f"with bits=4, k must be even, because two weights share a byte; found k={self.k}")
+
+
+@dataclass(frozen=True)
+class Dequantized:
+    """Aᵀ (k × m) in float64, a block at a time: the whole may be much larger than the stored weights."""
+
+    a: Array
+    scales: Array
+    p: WeightOnlyGemm
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """k and m."""
+        return self.p.k, self.p.m
+
+    def __getitem__(self, index: Any) -> Array:
+        import numpy as np
+
+        rows, columns = index if isinstance(index, tuple) else (index, slice(None))
+        start, stop, _ = rows.indices(self.p.k)
+        if self.p.bits == 8:
+            integers = self.a[columns, start:stop]
+        else:
+            integers = unpack(self.a[columns, start // 2 : (stop + 1) // 2])[:, start % 2 :][:, : stop - start]
+        scales = self.scales[np.arange(start, stop) // self.p.group][:, columns].astype(np.float64)
+        result: Array = integers.T * scales
+        return result
+
+
+def unpack(a: Array) -> Array:
+    """The signed integers of 4 bits in bytes, the lower half of a byte first."""
+    import numpy as np
+
+    pairs = np.stack([a << 4, a], axis=-1).view(np.int8) >> 4
+    return pairs.reshape(a.shape[0], -1)
+
+
+class WeightOnlyGemmOp(ProductsOp):
+    name = "weight_only_gemm"
+    Problem = WeightOnlyGemm
+    settings = {}  # noqa: RUF012  (ClassVar in Op)
+    weights = ("a", "scales")
+    smoke = (
+        WeightOnlyGemm(1, 1, 2, 2),
+        WeightOnlyGemm(35, 1, 96, 32, bits=8),
+        WeightOnlyGemm(7, 3, 18, 6),
+        WeightOnlyGemm(19, 5, 33, 33, bits=8),
+        WeightOnlyGemm(48, 3, 128, 64),
+        WeightOnlyGemm(32, 17, 64, 64, bits=8),
+    )
+
+    def allows(self, direction: str, precision: Precision) -> bool:
+        """Floats that are summed in f32."""
+        return precision.name in ("f32", "bf16", "f16")
+
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """None: results have the type of the data."""
+        return ()
+
+    def result_type(self, case: Case) -> str:
+        """The type of the data."""
+        return case.precision.data
+
+    def tensors(self, case: Case) -> dict[str, Tensor]:
+        """The arrays listed at the top of this file."""
+        p, kind = case.problem, case.precision.data
+        return {
+            "a": Tensor((p.m, p.k), "s8") if p.bits == 8 else Tensor((p.m, p.k // 2), "u8"),
+            "scales": Tensor((p.k // p.group, p.m), kind),
+            "b": Tensor((p.n, p.k), kind),
+            "c": Tensor((p.n, p.m), kind),
+        }
+
+    def fill(self, case: Case, name: str, array: Array, stream: int) -> None:
+        """Integers of the full range; scales that bring weights to [-1, 1]."""
+        from deepbench.core import operands
+
+        choices, count = operands.generator(stream), min(array.size, operands.TILE)
+        bits = case.problem.bits
+        if name == "a":
+            low, high = (-127, 128) if bits == 8 else (0, 256)
+            operands.repeat(choices.integers(low, high, count).astype(array.dtype), array)
+        elif name == "scales":
+            operands.repeat(((0.25 + 0.75 * choices.random(count)) / 2 ** (bits - 1)).astype(array.dtype), array)
+        else:
+            super().fill(case, name, array, stream)
+
+    def products(self, case: Case, arrays: Arrays) -> list[Product]:
+        """One product, whose weights are dequantized when they are needed."""
+        left = Dequantized(arrays["a"], arrays["scales"], case.problem)
+        return [Product(left, arrays["b"], arrays["c"])]
+
+    def roundoff(self, case: Case) -> float:
+        """Weights may be rounded to the type of the data, which adds errors with random signs; see `sum_roundoff`."""
+        rounded = STORAGE_ROUNDOFF[case.precision.data]
+        return super().roundoff(case) + float(rounded / case.problem.k**0.5)
+
+    def narrowest_bytes(self, case: Case) -> float:
+        """Half a byte, or one."""
+        return float(case.problem.bits / 8)
+
+    def flop(self, case: Case) -> int:
+        """2·m·n·k. Dequantizing is not counted."""
+        p = case.problem
+        return int(2 * p.m * p.n * p.k)
+
+    def title(self, problem: Any) -> str:
+        """`4096 × 1 × 4096, 4 bits, groups of 128`."""
+        p = problem
+        return f"{p.m} × {p.n} × {p.k}, {p.bits} bits, groups of {p.group}"
+
+
+OP = WeightOnlyGemmOp()

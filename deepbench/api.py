@@ -72,7 +72,8 @@ def cases(
         device: `cpu`, `cuda` or `hip`.
         settings: settings of cases, such as `{"weights": ["plain", "packed"]}`, and parameters of models, such as
             `{"phase": "decode", "batch": "8"}`.
-        fit: replace problems of suites that need more memory than this, such as `4GiB`, by smaller ones of their kind.
+        fit: replace problems of suites that need more than this, such as `4GiB` or `4GiB+20GFLOP`, by smaller ones of
+            their kind.
 
     Raises `BadInput` for a word that is unknown, and where no case is left.
     """

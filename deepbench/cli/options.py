@@ -41,7 +41,9 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--set", "NAME=VALUE", "A setting of cases, such as beta=0, or a parameter of a model, such as batch=8."),
     )
     command = click.option(
-        "--fit", metavar="SIZE", help="Replace problems of suites that need more memory, such as 4GiB, by smaller ones."
+        "--fit",
+        metavar="SIZE",
+        help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones.",
     )(command)
     command = click.option("--device", metavar="DEVICE", help="Use libraries of cpu (default), cuda or hip.")(command)
     for name, metavar, text in reversed(options):

@@ -56,7 +56,7 @@ class Choices:
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Settings of cases, and parameters of suites."""
     fit: str | None = None
-    """Memory that a case of a suite may need, such as `4GiB`; larger ones are replaced by smaller twins."""
+    """What a case of a suite may need, such as `4GiB` or `4GiB+20GFLOP`; larger ones are replaced by smaller twins."""
 
 
 def read_chosen(words: Sequence[str], choices: Choices) -> tuple[list[Entry], Choices]:

@@ -154,6 +154,13 @@ def _named(base: str, parameters: Mapping[str, str | int]) -> str:
     return f"{base}:{','.join(f'{n}={v}' for n, v in parameters.items())}" if parameters else base
 
 
+def phases_of(name: str) -> tuple[str, ...]:
+    """The phases of a model; none of other suites."""
+    path = _path_of(split_name(name)[0])
+    is_model = path is not None and path.suffix.lower() == ".toml" and not _members(path)
+    return tuple(_model(path).phases) if path is not None and is_model else ()
+
+
 def parameters_of(name: str) -> tuple[str, ...]:
     """The parameters that a suite or file has, beside `fit`."""
     base, _ = split_name(name)
@@ -177,14 +184,21 @@ def _path_of(base: str) -> Path | None:
 
 
 def _with_parameters(token: str, parameters: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """The suite with each combination of those values that belong to its parameters."""
+    """The suite with each combination of those values that belong to its parameters; what its name says stays."""
     base, own = split_name(token)
-    if not suite_files().get(base) and not _is_list(base):
+    if base not in suite_files() and not _is_list(base):
         yield token
         return
-    chosen = {n: values for n, values in parameters.items() if n == FIT or n in parameters_of(base)}
+    known = (FIT, *parameters_of(base))
+    chosen = {n: values for n, values in parameters.items() if n in known and n not in own}
     for values in itertools.product(*chosen.values()):
         yield _named(base, {**own, **dict(zip(chosen, values, strict=True))})
+
+
+def _with(member: str, parameters: Mapping[str, str]) -> str:
+    """A listed suite with those of the parameters that it has, in place of what the list says."""
+    base, own = split_name(member)
+    return _named(base, {**own, **{n: v for n, v in parameters.items() if n in (FIT, *parameters_of(base))}})
 
 
 def read_suite(name: str) -> list[Entry]:
@@ -349,17 +363,16 @@ def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
 def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[list[Entry], list[LeftOut]]:
     """The kernels of a model, or of the models that a file lists, and those that cannot be measured."""
     if members := _members(path):
-        many = {n: (v,) for n, v in parameters.items()}
         known = (FIT, *parameters_of(base))
         if unknown := [n for n in parameters if n not in known]:
             there_are = f"it has {', '.join(known)}{did_you_mean(unknown[0], known)}"
             raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; {there_are}")
-        names = [name for member in members for name in _with_parameters(member, many)]
-        read = [_read_toml(_model_path(name, base), *split_name(name)) for name in dict.fromkeys(names)]
+        names = dict.fromkeys(_with(member, parameters) for member in members)
+        read = [_read_toml(_model_path(name, base), *split_name(name)) for name in names]
         return [e for entries, _ in read for e in entries], [o for _, out in read for o in out]
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in parameters.items() if n != FIT})
-    limit = _limit_bytes(parameters[FIT]) if FIT in parameters else None
+    limit = fit.Limit.parse(parameters[FIT]) if FIT in parameters else None
     changed: dict[str, str | int] = {n: v for n, v in values.items() if v != model.parameters(phase)[n]}
     suite = _named(
         base,
@@ -391,7 +404,7 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
     return entries, out
 
 
-def _row_entries(row: Row, source: Source, limit: int | None) -> list[Entry]:
+def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entry]:
     """An entry for each direction of a kernel; `BadInput` says why this version cannot measure it."""
     op = all_ops().get(row.op)
     if op is None:
@@ -443,18 +456,9 @@ def _model_path(name: str, of: str) -> Path:
     return path
 
 
-def _limit_bytes(text: str) -> int:
-    """`4GiB` in bytes."""
-    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(MiB|GiB|TiB|MB|GB|TB)", text)
-    if match is None or float(match[1]) <= 0:
-        raise BadInput(f"{FIT} wants an amount of memory such as 4GiB or 512MiB, found {shorten(text)!r}")
-    units = {"MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-    return int(float(match[1]) * units[match[2]])
-
-
 def _fitted(entries: Iterable[Entry], base: str, text: str) -> list[Entry]:
     """The lines of a suite with smaller twins of the problems that need more memory."""
-    limit = _limit_bytes(text)
+    limit = fit.Limit.parse(text)
     # All directions of a row have the same problem.
     ways: dict[tuple[str, object], dict[str, None]] = {}
     listed = list(entries)

@@ -61,4 +61,6 @@ def _print_suites() -> None:
             entries = [e for phase in phases or [None] for e in read_suite(f"{name}:phase={phase}" if phase else name)]
             problems = {(e.pattern.op, e.pattern.problem) for e in entries}
             print(f"  {name:29} {len(problems):4} problems  {', '.join(phases)}".rstrip())
-    print("\nTo print the cases of one phase:\n  deepbench list mlperf/llama31_8b --set phase=decode,batch=8,context=4096")
+    print(
+        "\nTo print the cases of one phase:\n  deepbench list mlperf/llama31_8b --set phase=decode,batch=8,context=4096"
+    )

@@ -114,9 +114,7 @@ def _stages(op: Op, problem: Any) -> tuple[Stage, ...]:
     return STAGES.get(op.name, ((integers, 1),))
 
 
-def _needs_more(
-    op: Op, problem: Any, directions: tuple[str, ...], settings: Mapping[str, str], limit: Limit
-) -> bool:
+def _needs_more(op: Op, problem: Any, directions: tuple[str, ...], settings: Mapping[str, str], limit: Limit) -> bool:
     """Whether one of the directions needs more than the limit in f32; all ranks of a group share the memory."""
     chosen = check_settings(op.name, dict(settings))
     cases = [Case(op.name, problem, d, find_precision("f32"), "reference", 1, chosen) for d in directions]
@@ -142,4 +140,3 @@ def changes(before: Mapping[str, int | str], after: Any) -> str | None:
     now = after.values
     changed = [f"{name} {value} → {now[name]}" for name, value in before.items() if now.get(name, value) != value]
     return f"smaller than in the model, to fit: {', '.join(changed)}" if changed else None
-

@@ -35,7 +35,7 @@ GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 MOST_LINES = 5000
 
 TABLES = ("sizes", "phases", "kernels")
-TEXTS = ("title", "task", "source", "architecture", "unit", "note")
+TEXTS = ("title", "task", "source", "architecture", "unit")
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,9 @@ def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Mo
     lines = []
     for key, kernels in table["kernels"].items():
         chosen = frozenset() if key == "all" else frozenset(key.split())
-        lines += [(chosen, line.strip()) for line in _text(kernels, key, named).splitlines() if line.split("#")[0].strip()]
+        lines += [
+            (chosen, line.strip()) for line in _text(kernels, key, named).splitlines() if line.split("#")[0].strip()
+        ]
     if len(lines) > MOST_LINES:
         raise BadInput(f"{named} has {len(lines)} kernels; a model has at most {MOST_LINES}")
     texts = {key: _text(table.get(key, ""), key, named) for key in TEXTS}

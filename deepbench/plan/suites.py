@@ -298,7 +298,7 @@ def _require_few(entries: Sequence[Entry], path: Path) -> None:
 
 
 def _op_of(header: list[str], path: Path) -> Op:
-    """The op whose fields the header names; where several have them, the one the file is called after, or the most general.
+    """The op whose fields the header names; of several, the one the file is called after, or the most general.
 
     `BadInput` says what was wanted.
     """

@@ -1,8 +1,7 @@
 """Totals by application: one call of each kernel that a suite lists for it, on one machine, in one precision.
 
-A kernel is a row of a suite in one direction. Each counts with its fastest library, and in a suite of a model as often as
-one pass calls it. Totals are computed from summaries
-alone, or from the results of a published machine.
+A kernel is a row of a suite in one direction. Each counts with its fastest library, and in a suite of a model as often
+as one pass calls it. Totals are computed from summaries alone, or from the results of a published machine.
 """
 
 from __future__ import annotations
@@ -163,8 +162,8 @@ def _total(kind: Kind, kernels: Mapping[Kernel, Summary | None], missing: int) -
         single_process=sum(s.single_process for s in timed.values()),
         sum_s=sum_s,
         time_s=sum_s if whole else None,
-        low_s=_sum(count * e.low_s if e else None for count, e in estimates) if whole else None,
-        high_s=_sum(count * e.high_s if e else None for count, e in estimates) if whole else None,
+        low_s=_sum(_times(count, e.low_s if e else None) for count, e in estimates) if whole else None,
+        high_s=_sum(_times(count, e.high_s if e else None) for count, e in estimates) if whole else None,
         joules=_sum(_times(kernel.count, s.joules_per_call) for kernel, s in timed.items()) if whole else None,
         by_op_s=by_op,
     )

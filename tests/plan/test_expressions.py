@@ -35,7 +35,18 @@ def test_products_bind_more_than_sums_and_quotients_are_rounded_down(text, value
     "text",
     [
         *("", "batch*", "*batch", "(batch", "batch)", "batch heads", "2batch)", "batch**2", "batch//2", "-batch"),
-        *("1.5", "0x10", "batch;1", "__import__('os')", "batch.real", "batch[0]", "batch(1)", "é", "9" * 19 + "*", "1" * 201),
+        *(
+            "1.5",
+            "0x10",
+            "batch;1",
+            "__import__('os')",
+            "batch.real",
+            "batch[0]",
+            "batch(1)",
+            "é",
+            "9" * 19 + "*",
+            "1" * 201,
+        ),
     ],
 )
 def test_anything_else_is_refused(text):

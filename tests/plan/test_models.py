@@ -162,10 +162,18 @@ def _choices(settings, **more):
     ("words", "settings", "sentence"),
     [
         (["mlperf/llama31_8b"], {"phase": ("decod",)}, "has no phase 'decod'; it has train, prefill, decode; did you"),
-        (["mlperf/llama31_8b"], {"batc": ("8",)}, "unknown parameter or setting 'batc'; parameters of these suites are"),
+        (
+            ["mlperf/llama31_8b"],
+            {"batc": ("8",)},
+            "unknown parameter or setting 'batc'; parameters of these suites are",
+        ),
         (["mlperf/llama31_8b"], {"batch": ("0",)}, "batch must be a whole number from 1 to 2147483647, found '0'"),
         (["mlperf/llama31_8b"], {"batch": ("x",)}, "batch must be a whole number"),
-        (["mlperf/llama31_8b"], {"phase": ("decode",), "ranks": ("2",)}, "has no parameter 'ranks' in the phase decode"),
+        (
+            ["mlperf/llama31_8b"],
+            {"phase": ("decode",), "ranks": ("2",)},
+            "has no parameter 'ranks' in the phase decode",
+        ),
         (["mlperf/llama31_8b:batch=2,batch=3"], {}, "wanted parameters such as"),
         (["mlperf/llama31_8b:batch"], {}, "unknown suite, operation or file"),
         (["llm/decode:hidden=2"], {}, "llm/decode has no parameter 'hidden'; it has fit, phase"),

@@ -12,6 +12,9 @@ from deepbench.core.errors import BadInput, shorten
 
 LONGEST_EXPRESSION = 200
 
+# Of parentheses within parentheses.
+DEEPEST = 10
+
 # No size in a model comes near it, and products of longer numbers take time.
 LARGEST_VALUE = 10**18
 
@@ -32,7 +35,7 @@ class _Reader:
             raise BadInput(f"an expression has at most {LONGEST_EXPRESSION} characters, found {len(text)}")
         self.text, self.value_of = text, value_of
         self.tokens = _TOKEN.findall(text)
-        self.position = 0
+        self.position = self.depth = 0
         if "".join(self.tokens) != "".join(text.split()) or not self.tokens:
             raise self._wrong()
 
@@ -66,10 +69,12 @@ class _Reader:
             raise self._wrong()
         self.position += 1
         if token == "(":
-            value = self._sum()
+            self.depth += 1
+            value = self._sum() if self.depth <= DEEPEST else 0
             if self._next() != ")":
                 raise self._wrong()
             self.position += 1
+            self.depth -= 1
             return value
         if token.isdigit():
             return int(token)

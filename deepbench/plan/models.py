@@ -33,6 +33,8 @@ PRODUCTS = ("gemm", "batched_gemm", "grouped_gemm")
 GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 
 MOST_LINES = 5000
+MOST_CALLS = 10**9
+LONGEST_CHAIN = 20
 
 TABLES = ("sizes", "phases", "kernels")
 TEXTS = ("title", "task", "source", "architecture", "unit")
@@ -151,6 +153,8 @@ class _Names:
         if isinstance(value, str):
             if name in self.open:
                 raise BadInput(f"{name!r} depends on itself")
+            if len(self.open) == LONGEST_CHAIN:
+                raise BadInput(f"{name!r} is needed by a chain of more than {LONGEST_CHAIN} names")
             self.open.append(name)
             value = self.raw[name] = evaluate(value, self.value_of)
             self.open.pop()
@@ -179,6 +183,8 @@ def _row(line: str, names: _Names) -> Row:
         else:
             raise BadInput(f"wanted NAME=EXPRESSION or a direction, found {shorten(word)!r}")
     count = evaluate(fields.pop(COUNT, "1"), names.value_of)
+    if count > MOST_CALLS:
+        raise BadInput(f"count must be at most {MOST_CALLS}, found {count}")
     weights = fields.pop(WEIGHTS, None)
     if count <= 0:  # its sizes may make no sense then
         return Row(op, {}, ("forward",), 0, where.strip(), None)
@@ -224,8 +230,8 @@ def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Mo
         if key not in table:
             raise BadInput(f"{named} has no {key}; a model wants a title, phases and kernels")
     phases = table["phases"]
-    if not phases:
-        raise BadInput(f"{named} has no phase; add for example [phases.inference] with batch = 1")
+    if not phases or not all(name.isidentifier() for name in phases):
+        raise BadInput(f"{named} wants phases with plain names; add for example [phases.inference] with batch = 1")
     lines = []
     for key, kernels in table["kernels"].items():
         chosen = frozenset() if key == "all" else frozenset(key.split())
@@ -266,6 +272,8 @@ def _load(text: str, named: str) -> dict[str, Any]:
     for key in TABLES:
         if not isinstance(table.get(key, {}), dict):
             raise BadInput(f"{named}: {key} must be a table")
+    if wrong := [name for name, phase in table.get("phases", {}).items() if not isinstance(phase, dict)]:
+        raise BadInput(f"{named}: the phase {shorten(wrong[0])} must be a table")
     return table
 
 

@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import io
 import itertools
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -130,18 +129,19 @@ def is_suite(name: str) -> bool:
 
 def is_training(name: str) -> bool:
     """Whether a suite is one of training."""
-    return models.TRAIN in re.split("[/:=,]", name)
+    base, parameters = split_name(name)
+    return parameters.get("phase") == models.TRAIN if "phase" in parameters else models.TRAIN in base.split("/")
 
 
 def is_fitted(source: Source) -> bool:
     """Whether `--fit` made the problem smaller than the suite lists it."""
-    return bool(source["note"]) and FIT in split_name(source["suite"])[1]
+    return bool(source.get("note")) and FIT in split_name(source["suite"])[1]
 
 
 def split_name(name: str) -> tuple[str, dict[str, str]]:
     """`mlperf/llama31_8b:phase=decode,batch=8` as the name of a suite or file and its parameters."""
     base, colon, rest = name.rpartition(":")
-    if not colon or "=" not in rest:
+    if not colon or "=" not in rest or _is_list(name):
         return name, {}
     pairs = [word.partition("=") for word in rest.split(",")]
     wrong = next((p for p, equals, value in pairs if not (p and equals and value)), None)
@@ -374,16 +374,10 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
     phase, values = model.chosen({n: v for n, v in parameters.items() if n != FIT})
     limit = fit.Limit.parse(parameters[FIT]) if FIT in parameters else None
     changed: dict[str, str | int] = {n: v for n, v in values.items() if v != model.parameters(phase)[n]}
-    suite = _named(
-        base,
-        {
-            "phase": phase,
-            **changed,
-            **({FIT: parameters[FIT]} if limit is not None else {}),
-        },
-    )
+    fitting = {n: v for n, v in parameters.items() if n == FIT}
+    suite = _named(base, {"phase": phase, **changed, **fitting})
     words = [model.title, *([phase] if len(model.phases) > 1 else []), *(f"{n} {v}" for n, v in changed.items())]
-    application = ", ".join([*words, *([f"fitted to {parameters[FIT]}"] if limit is not None else [])])
+    application = ", ".join([*words, *(f"fitted to {size}" for size in fitting.values())])
     entries: list[Entry] = []
     out: list[LeftOut] = []
     for number, row in enumerate(model.rows(phase, values), 1):

@@ -124,8 +124,8 @@ def below_minimum(s: Summary) -> str | None:
     r = s.record
     precision = PRECISIONS.get(r["precision"])
     in_suite = any(is_training(str(source["suite"])) for source in r["sources"])
-    is_training = r["direction"].startswith("backward") or r["settings"].get("mode") == "training" or in_suite
-    return precision.below_minimum(is_training) if precision else None
+    trains = r["direction"].startswith("backward") or r["settings"].get("mode") == "training" or in_suite
+    return precision.below_minimum(trains) if precision else None
 
 
 def _precision_notes(s: Summary) -> list[Note]:

@@ -44,7 +44,10 @@ NOT_NEEDED = Note(
     "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
 )
 FITTED = Note(
-    "fitted", "smaller than listed", "smaller than listed: --fit replaced a problem that needs more memory.", flag="f"
+    "fitted",
+    "smaller than listed",
+    "smaller than listed: --fit replaced a problem that needs more than its limit.",
+    flag="Z",
 )
 BELOW_MINIMUM = Note(
     "below_minimum_precision",

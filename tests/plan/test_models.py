@@ -245,7 +245,7 @@ def test_a_model_may_be_a_file_of_the_user(tmp_path):
         ("count=3", "count=3/0", "divides by 0"),
         ("count=3", "count=2000000000", "count must be at most 1000000000"),
         ("[phases.inference]", '[phases."a,b"]', "wants phases with plain names"),
-        ('"batch*16"', "\"a0\"\n" + "\n".join(f"a{i} = 'a{i + 1}*1'" for i in range(500)), "a chain of more than 20"),
+        ('"batch*16"', '"a0"\n' + "\n".join(f"a{i} = 'a{i + 1}*1'" for i in range(500)), "a chain of more than 20"),
         ('title = "Mine"', 'title = "Mine"\narchitecture = "../quick"', "unknown architecture '../quick'; there are"),
         ('title = "Mine"', 'title = "Mine"\nsuites = ["mine"]', "which is no model of this version"),
     ],

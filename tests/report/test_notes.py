@@ -46,7 +46,10 @@ def test_a_case_that_fit_made_smaller_says_so(suite, note, notes):
     source = {"suite": suite, "row": 1, "application": "GPT-2, decode", "label": None, "note": note}
     (s,) = summarize([{**r, "sources": [source]} for r in records() if r["threads"] == 1])
 
-    assert notes == [n.name for n in notes_of(s) if n.name == "fitted"]
+    assert notes == [n.code for n in notes_of(s) if n.code == "fitted"]
+    console = Console(file=io.StringIO(), width=100)
+    sections([s], limits.Limits()).print(console)
+    assert bool(notes) == ("Z  smaller than listed" in console.file.getvalue())
 
 
 def file_of(tmp_path, lines, name="mine.jsonl"):

@@ -38,7 +38,7 @@ def _moved(value: str | None) -> None:
     "--by",
     metavar="WHAT",
     help="application: total time per application; backend: one column per library; limit: the problems furthest from "
-    "their limit, and why; ranks: collectives.",
+    "their limit, and why; excess: those with the most time above it; ranks: collectives.",
 )
 @click.option("--against", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
 @click.option("--price", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
@@ -110,11 +110,13 @@ def show(
 
 def _show_lacks(results: Results) -> int:
     """Print what a file lacks to be published; the exit code is 1 if it lacks anything."""
-    from deepbench.results.completeness import COMPLETE, lacks_of
+    from deepbench.results.completeness import COMPLETE, intervals_text, lacks_of
 
     lacks = lacks_of(results.file, results.summaries)
     verdict = "not good enough to publish" if lacks else f"good enough to publish: {COMPLETE}"
     say("\n".join([f"{results.path}: {verdict}", *(f"- {text}" for text in lacks)]))
+    if text := intervals_text(results.summaries):
+        say(text)
     return 1 if lacks else 0
 
 
@@ -148,15 +150,15 @@ def _table_by(results: Results, by: str, form: str | None) -> Table:
     from deepbench.report import furthest, groups, views
     from deepbench.report.cases import rankings
 
-    if by not in ("application", "backend", "limit", "ranks"):
-        raise BadInput(f"--by is application, backend, limit or ranks, found {by}")
+    if by not in ("application", "backend", "limit", "excess", "ranks"):
+        raise BadInput(f"--by is application, backend, limit, excess or ranks, found {by}")
     if by == "application":
         table = views.by_application(results.summaries)
         reason = "no case comes from a suite that names applications; run deepbench/server"
-    elif by == "limit":
+    elif by in furthest.ORDERS:
         nearest = [results.limits.nearest(s) for s in results.summaries]
         found = furthest.kernels(results.summaries, rankings(results.summaries), nearest)
-        table = furthest.table(found, len(found) if form else furthest.MOST)
+        table = furthest.table(found, by, len(found) if form else furthest.MOST)
         reason = f"no limit of this machine is known; see {command('roofline')}"
     elif by == "ranks":
         table = groups.by_ranks(results.summaries)

@@ -602,7 +602,7 @@ class Limits:
         fewer = max((n for n in times_s if n < r["threads"]), default=None)
         if fewer is not None:
             slowdown = times_s[fewer] / time_s
-            evidence.append(f"{slowdown:.2f}× as long with {fewer} thread{'s' if fewer > 1 else ''}")
+            evidence.append(f"{fewer} thread{'s are' if fewer > 1 else ' is'} {units.faster_or_slower(slowdown)}")
             serial = serial_share(slowdown, fewer, r["threads"])
             # Where one thread already uses all of the memory's bandwidth, more threads cannot help.
             is_free = nearest == "compute" or share < EXPLAINS

@@ -130,7 +130,7 @@ def of_machine(machine: Mapping[str, Any]) -> str | None:
     found = name(ids) if isinstance(ids, Mapping) else None
     instructions = machine.get("instructions") or ()
     for instruction, (first, others) in FIRST_WITH.items():
-        if instruction in instructions:
+        if instruction in instructions and "Intel" in str(machine.get("cpu")):
             return found if found in others else f"{first} or newer"
     return found
 

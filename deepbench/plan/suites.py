@@ -298,8 +298,9 @@ def _require_few(entries: Sequence[Entry], path: Path) -> None:
 
 
 def _op_of(header: list[str], path: Path) -> Op:
-    """The op whose fields the header names; of several, the one the file is called after, or the most general.
+    """The op whose fields the header names.
 
+    Where several have them, it is the one that the file is called after, or else the most general one.
     `BadInput` says what was wanted.
     """
     if len(header) > MOST_COLUMNS:

@@ -1,9 +1,10 @@
-"""The problems that reach the lowest share of what the machine can do, and why."""
+"""The problems that use the least of the machine, and why: by share of their limit, or by time above it."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from deepbench.core import units
@@ -14,6 +15,10 @@ from deepbench.results.summary import Summary
 
 MOST = 10
 """How many of them a page and a terminal list."""
+
+
+# A part of the evidence that names a limit which explains less than a tenth of the time.
+SMALL_SHARE = re.compile(r"[^()]* \d %")
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,15 @@ class Kernel:
         start = "no limit explains half of the time" if is_unexplained else f"limited by {self.limit.nearest}"
         return f"{start}: {self.limit.evidence}"
 
+    @property
+    def short_why(self) -> str:
+        """The same in fewer words: the nearest limit, and others that explain at least a tenth of the time."""
+        start = "unexplained" if self.limit.name == UNEXPLAINED else self.limit.nearest
+        nearest = f" {units.percent(self.limit.share)}"
+        evidence = self.limit.evidence.split(", ")
+        parts = [part for part in evidence if part.endswith(nearest) or not SMALL_SHARE.fullmatch(part)]
+        return f"{start}: {', '.join(parts)}" if parts else start
+
 
 def kernels(
     summaries: Sequence[Summary], groups: Iterable[Ranking], nearest: Sequence[NearestLimit | None]
@@ -50,13 +64,20 @@ def kernels(
     return [Kernel(i, summaries[i], limit) for i in fastest if (limit := nearest[i])]
 
 
-def furthest(found: Iterable[Kernel], most: int = MOST) -> list[Kernel]:
-    """Those that reach the lowest share of their nearest limit, the lowest first."""
-    return heapq.nsmallest(most, found, key=lambda kernel: (kernel.limit.share, kernel.position))
+ORDERS: dict[str, Callable[[Kernel], float]] = {
+    "limit": lambda kernel: kernel.limit.share,
+    "excess": lambda kernel: -kernel.excess_s,
+}
+"""`limit`: the lowest share of the nearest limit comes first. `excess`: the most time above it."""
 
 
-def table(found: Sequence[Kernel], most: int) -> Table:
-    """One row per problem, the lowest share first."""
+def furthest(found: Iterable[Kernel], order: str = "limit", most: int = MOST) -> list[Kernel]:
+    """The first ones in one of the `ORDERS`."""
+    return heapq.nsmallest(most, found, key=lambda kernel: (ORDERS[order](kernel), kernel.position))
+
+
+def table(found: Sequence[Kernel], order: str, most: int) -> Table:
+    """One row per problem, in one of the `ORDERS`."""
     rows = [
         {
             "problem": f"{k.summary.record['op']} {k.summary.problem_title}",
@@ -67,24 +88,26 @@ def table(found: Sequence[Kernel], most: int) -> Table:
             "share": k.limit.share,
             "excess": k.excess_s,
             "limit": k.limit.name,
-            "why": k.why,
+            "why": k.short_why,
+            "evidence": k.why,
         }
-        for k in furthest(found, most)
+        for k in furthest(found, order, most)
     ]
     columns = [
         *(Column("problem"), Column("precision", title="type"), Column("library")),
         *(number("threads", narrow=1), number("time", units.seconds)),
-        *(number("share", units.percent, "of limit"), number("excess", units.seconds, "unexplained", narrow=2)),
+        *(number("share", units.percent, "of limit", narrow=1), number("excess", units.seconds, "above limit")),
         Column("why"),
     ]
     rest = len(found) - len(rows)
     notes = [
         *(
-            [f"{rest} more problem{'s come' if rest > 1 else ' comes'} closer to a limit; --csv and --json list all."]
+            [f"{rest} more problem{'s are' if rest > 1 else ' is'} not shown; --csv and --json list all."]
             if rest
             else []
         ),
-        "of limit: share of the time of the fastest library that the nearest limit explains; unexplained: the rest of "
-        "the time. why: the same share for every limit (docs/comparing.md). Disturbed times are left out.",
+        "of limit: share of the time of the fastest library that the nearest limit explains; above limit: the rest of "
+        "the time. why: the nearest limit, and the share for every limit that explains "
+        "a tenth of the time (docs/comparing.md). Disturbed times are left out.",
     ]
-    return Table(columns, rows, notes, more_for_programs=("limit",))
+    return Table(columns, rows, notes, more_for_programs=("limit", "evidence"))

@@ -6,10 +6,12 @@ planned case, every precision of its libraries, enough rounds for an order, the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from statistics import median
 from typing import Any
 
+from deepbench.core import units
 from deepbench.core.backend import Backend, all_backends
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary
@@ -29,13 +31,16 @@ MOST_LOAD = 0.5
 # Above this share of disturbed times, a file says more about other programs than about the machine.
 MOST_DISTURBED = 0.1
 
+# With wider intervals than this in more than half of the cases, a file decides little.
+WIDEST_MEDIAN = 0.1
+
 # Names that a sentence lists; the others are counted.
 MOST_NAMED = 3
 
 # What a file has that lacks nothing.
 COMPLETE = (
-    f"every planned case, every precision of its libraries, at least {LEAST_ROUNDS} rounds, few disturbed times, date "
-    "and conditions"
+    f"every planned case, every precision of its libraries, at least {LEAST_ROUNDS} rounds, few disturbed times, "
+    "intervals that decide, date and conditions"
 )
 
 
@@ -47,6 +52,7 @@ def lacks_of(file: ResultFile, summaries: Sequence[Summary]) -> list[str]:
         *_lacks_of_precisions(file),
         *_lacks_of_rounds(ranked),
         *_lacks_of_quiet(ranked),
+        *_lacks_of_certainty(ranked),
         *_lacks_of_conditions(file),
     ]
 
@@ -94,6 +100,33 @@ def _lacks_of_quiet(ranked: Sequence[Summary]) -> list[str]:
     if len(disturbed) <= MOST_DISTURBED * len(ranked):
         return []
     return [f"other programs disturbed {len(disturbed):,} of {len(ranked):,} times: {_named(disturbed)}"]
+
+
+def intervals_text(summaries: Iterable[Summary]) -> str | None:
+    """How wide the 95 % intervals of undisturbed times are; None if there are none."""
+    widths = _half_widths(summaries)
+    if not widths:
+        return None
+    most = widths[-(len(widths) // 10) - 1]
+    return (
+        f"95 % intervals: half of them within {units.plus_minus(median(widths))}, nine of ten within "
+        f"{units.plus_minus(most)}, the widest {units.plus_minus(widths[-1])}"
+    )
+
+
+def _half_widths(summaries: Iterable[Summary]) -> list[float]:
+    """Half the width of each interval over its time, in ascending order."""
+    estimates = [s.estimate for s in summaries if s.is_ranked and not s.is_disturbed and s.estimate]
+    return sorted(
+        (e.high_s - e.low_s) / 2 / e.time_s for e in estimates if e.low_s is not None and e.high_s is not None
+    )
+
+
+def _lacks_of_certainty(ranked: Sequence[Summary]) -> list[str]:
+    widths = _half_widths(ranked)
+    if not widths or median(widths) <= WIDEST_MEDIAN:
+        return []
+    return [f"half of the 95 % intervals are wider than {units.plus_minus(median(widths))}; measure more rounds"]
 
 
 def _lacks_of_conditions(file: ResultFile) -> list[str]:

@@ -35,7 +35,7 @@ def refused(done, expected):
         (["run", "--backend", "f32"], "unknown backend 'f32'; choose one of cublas"),
         (["list", "--op", "conv2d"], "; did you mean conv?"),
         (["list", "--device", "gpu"], "device is one of cpu, cuda, hip, found 'gpu'; did you mean cuda or hip?"),
-        (["run", *["linear", "m=64", "n=64", "k=64", "fp32", "dnnl"]], "; did you mean gemm?"),
+        (["run", *["matmul", "m=64", "n=64", "k=64", "fp32", "dnnl"]], "; did you mean gemm?"),
         (["run", *["gemm", "m=64", "n=64", "k=64", "fp32", "dnnl"]], "; did you mean f32?"),
         (["run", *["gemm", "m=64", "n=64", "k=64", "f32", "onednn,openblass"]], "; did you mean openblas?"),
         (["run", "gemm m=1 n=1 k=1 z=1"], "no field or setting 'z'"),

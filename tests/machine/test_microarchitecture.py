@@ -60,7 +60,12 @@ def test_no_name_belongs_to_two_models():
     ],
 )
 def test_instructions_decide_where_they_contradict_the_numbers(ids, instructions, name):
-    assert name == microarchitecture.of_machine({"cpu_ids": ids, "instructions": instructions})
+    machine = {"cpu": "Intel(R) Xeon(R) Processor", "cpu_ids": ids, "instructions": instructions}
+    assert name == microarchitecture.of_machine(machine)
+
+
+def test_instructions_say_nothing_of_a_cpu_of_another_maker():
+    assert microarchitecture.of_machine({"cpu": "AMD EPYC 9999", "cpu_ids": {}, "instructions": AMX}) is None
 
 
 def test_a_file_may_name_it_or_have_nothing_to_tell():

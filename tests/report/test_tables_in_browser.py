@@ -130,6 +130,55 @@ def test_on_a_narrow_window_only_the_problem_stays_visible(visit, suite):
     assert library["x"] < title["x"] + title["width"]
 
 
+# After a frame, for what is done in an animation frame.
+FRAME = "new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
+PAINTED = "[...document.querySelectorAll('#table tbody tr[data-id]')]"
+NEW_ROWS = "table.shown.slice(0, {}).map((row, i) => table.fill(table.emptyRow(), row, i).outerHTML)"
+
+
+def test_rows_that_show_other_cases_are_as_new_ones(visit, suite):
+    page = visit(suite)
+    first = page.locator("#table tbody tr[data-id]").first.element_handle()
+    for title in ("Status", "Status", "% of peak", "Time"):
+        page.click(f"#table th button:has-text('{title}')")
+        for top in (4000, 0):
+            page.evaluate(f"table.scroller.scrollTop = {top}")
+            page.evaluate(FRAME)
+        shown = page.evaluate(f"{PAINTED}.map(r => r.outerHTML)")
+
+        assert len(shown) > 20
+        assert shown == page.evaluate(NEW_ROWS.format(len(shown)))
+    assert first.get_attribute("data-id") == str(page.evaluate("table.shown[0].id"))
+
+
+def test_the_place_where_people_read_stays_when_rows_show_other_cases(visit, suite):
+    page = visit(suite)
+    for top in (2000, 3000, 5000, 1000):
+        page.evaluate(f"table.scroller.scrollTop = {top}")
+        page.evaluate(FRAME)
+
+        assert top == page.evaluate("table.scroller.scrollTop")
+
+
+def test_another_order_does_not_wait_for_a_layout_of_the_rows(visit, suite):
+    page = visit(suite, width=1400)
+    asked = page.evaluate(
+        "(() => { const asked = [], ask = Element.prototype.getBoundingClientRect;"
+        "Element.prototype.getBoundingClientRect = function () { asked.push(this.tagName); return ask.call(this); };"
+        "document.querySelector('#table th[data-column=time_s] button').click(); return asked; })()"
+    )
+
+    assert [] == asked
+
+
+def test_rows_fill_a_tall_window(visit, suite):
+    page = visit(suite, width=1400, height=3000)
+    page.wait_for_timeout(100)
+    box, last = (page.locator(f).bounding_box() for f in ("#scroller", "#table tr[data-id] >> nth=-1"))
+
+    assert last["y"] + last["height"] >= box["y"] + box["height"] - 1
+
+
 def test_columns_are_chosen_and_the_choice_lasts(visit, small):
     page = visit(small)
     assert "Notes" in heads(page)

@@ -104,7 +104,7 @@ def in_suite():
 def by_limit(most):
     known = judged.of_file(FILE, SUMMARIES)
     nearest = [known.nearest(s) for s in SUMMARIES]
-    return furthest.table(furthest.kernels(SUMMARIES, cases.rankings(SUMMARIES), nearest), most)
+    return furthest.table(furthest.kernels(SUMMARIES, cases.rankings(SUMMARIES), nearest), "limit", most)
 
 
 def ranked():

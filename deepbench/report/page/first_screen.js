@@ -26,17 +26,49 @@ function chosenAtFirst(machines) {
   return severalFiles || !most ? chosen : [...chosen, most.name];
 }
 
-function addFirstScreens() {
-  document.querySelectorAll("[data-more]").forEach((button) => {
-    button.addEventListener("click", () => {
-      const hidden = button.previousElementSibling.querySelectorAll("li[hidden]");
-      hidden.forEach((item) => {
-        item.hidden = false;
-      });
-      hidden[0].querySelector("button").focus();
-      button.remove();
+/* The kernels that use the least of the machine: five or ten of them, in the order that the reader chooses. */
+function addOrders(list) {
+  const items = [...list.children];
+  const orders = {
+    share: (item) => Number(item.dataset.share),
+    excess: (item) => -Number(item.dataset.excess),
+  };
+  let order = "share",
+    count = 5;
+  const show = () => {
+    items.sort((a, b) => orders[order](a) - orders[order](b));
+    items.forEach((item, i) => {
+      item.hidden = i >= count;
     });
+    list.replaceChildren(...items);
+  };
+  const choose = choice(
+    "Order",
+    [
+      ["share", "lowest share of the limit"],
+      ["excess", "most time above the limit"],
+    ],
+    (value) => {
+      order = value;
+      show();
+    },
+    order,
+  );
+  list.before(element("div", { class: "choices" }, choose));
+  if (items.length <= count) return;
+  const more = element("button", { type: "button" }, `Show ${Math.min(10, items.length)}`);
+  more.addEventListener("click", () => {
+    const first = count;
+    count = 10;
+    show();
+    items[first].querySelector("button").focus();
+    more.remove();
   });
+  list.after(more);
+}
+
+function addFirstScreens() {
+  document.querySelectorAll(".furthest").forEach(addOrders);
   document.querySelectorAll("[data-machines]").forEach((section) => {
     const machines = machinesOfPage();
     addMachines(section, machines, chosenAtFirst(machines), true);

@@ -18,7 +18,7 @@ from deepbench.machine import microarchitecture
 from deepbench.report import furthest
 from deepbench.report.cases import Ranking
 from deepbench.results import published
-from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, lacks_of
+from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, intervals_text, lacks_of
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary
 
@@ -173,8 +173,9 @@ def _publishable(file: ResultFile, summaries: Sequence[Summary]) -> dict[str, An
     """Whether the file is good enough to publish, and what it has or lacks."""
     lacks = lacks_of(file, summaries)
     count = f"{len(lacks)} reason{'s' * (len(lacks) != 1)}"
-    title = f"Not good enough to publish: {count}" if lacks else "Good enough to publish"
-    return {"title": title, "texts": [_sentence(text) for text in lacks or [f"It has {COMPLETE}"]]}
+    title = f"Not good enough to publish: {count}" if lacks else "Good enough to publish: yes"
+    texts = [*(lacks or [f"It has {COMPLETE}"]), intervals_text(summaries)]
+    return {"title": title, "texts": [_sentence(text) for text in texts if text]}
 
 
 def _sentence(text: str) -> str | None:
@@ -304,9 +305,14 @@ def _winners(groups: Iterable[Ranking]) -> list[dict[str, Any]]:
 def _furthest(
     summaries: Sequence[Summary], groups: Iterable[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> list[dict[str, Any]]:
-    """The problems furthest from their limit. `row` is the position among the cases of the file."""
+    """The problems furthest from their limit, then further ones with the most time above it.
+
+    `row` is the position among the cases of the file.
+    """
+    known = furthest.kernels(summaries, groups, nearest)
+    chosen = {kernel.position: kernel for order in furthest.ORDERS for kernel in furthest.furthest(known, order)}
     found = []
-    for kernel in furthest.furthest(furthest.kernels(summaries, groups, nearest)):
+    for kernel in chosen.values():
         s, r = kernel.summary, kernel.summary.record
         where = "" if r["is_group"] else f", {r['threads']} thread{'s' * (r['threads'] != 1)}"
         found.append(
@@ -316,6 +322,8 @@ def _furthest(
                 "about": f"{r['precision']}, {s.library_title}{where}: {units.seconds(s.time_s)}",
                 "share": kernel.limit.share,
                 "percent": units.percent(kernel.limit.share),
+                "excess_s": kernel.excess_s,
+                "excess": units.seconds(kernel.excess_s),
                 "why": f"{kernel.why[0].upper()}{kernel.why[1:]}",
             }
         )

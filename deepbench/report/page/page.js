@@ -202,9 +202,11 @@ function addTable() {
     open: (row, text) =>
       element("button", { type: "button", title: `Details of ${row.title}`, onclick: () => showDetails(row) }, text),
     decorate(td, name, row) {
-      if (name === "library" && row.position === "fastest") td.classList.add("first");
-      if (name === "status" && (row.disturbed || !MEASURED.includes(row.status))) td.classList.add("bad");
-      if (name === "share_of_limit" && row.share_of_limit != null)
+      if (name === "library") td.classList.toggle("first", row.position === "fastest");
+      if (name === "status") td.classList.toggle("bad", Boolean(row.disturbed) || !MEASURED.includes(row.status));
+      if (name !== "share_of_limit") return;
+      td.querySelector(".bar")?.remove();
+      if (row.share_of_limit != null)
         td.prepend(element("span", { class: "bar", style: `width:${Math.round(30 * Math.min(1, row.share_of_limit))}px` }));
     },
   });

@@ -1,6 +1,6 @@
 "use strict";
-/* A table that sorts, filters, searches and exports any number of rows. Only visible rows are in the document. On a
-   narrow screen each row is a card. */
+/* A table that sorts, filters, searches and exports any number of rows. Only visible rows are in the document, and the
+   same elements show other rows after a change. On a narrow screen each row is a card. */
 const EXTRA_ROWS = 20,
   /* Rows on paper: of a table that people have filtered, and of one that they have not, which fit on eight sheets. */
   MOST_PRINTED = 3000,
@@ -78,6 +78,12 @@ class Table {
     this.descending = false;
     this.first = -1;
     this.rowHeight = 34;
+    this.visible = 20;
+    /* Called after the layout of a frame, so that measuring needs no other one. What it observes must keep its size
+       until the next frame. */
+    this.observer = new ResizeObserver(() => {
+      if (this.measure()) requestAnimationFrame(() => this.repaint());
+    });
     this.makeForm();
     this.makeTools();
     let waiting = false;
@@ -100,8 +106,7 @@ class Table {
       });
     phone.addEventListener("change", () => {
       this.fold.open = !phone.matches;
-      this.first = -1;
-      this.paint();
+      this.repaint();
     });
     this.updateFields();
     this.refresh();
@@ -259,12 +264,14 @@ class Table {
 
   updateColumns() {
     const hasPrinted = this.known.some((c) => c.printed);
+    const before = this.columns;
     this.columns = this.known.filter((c) => (this.onPaper && hasPrinted ? c.printed : this.isShown(c)));
     /* Where each column that identifies rows stands among these, so that they stay side by side. */
     const keys = this.columns.filter((c) => c.key || c.name === "title");
     this.keyOf = new Map(keys.map((c, i) => [c.name, i]));
     if (!this.known.some((c) => c.name === this.sort)) this.sort = null;
-    this.makeHead();
+    const isSame = (c, i) => c.name === before[i].name && c.align === before[i].align;
+    if (before?.length !== this.columns.length || !this.columns.every(isSame)) this.makeHead();
   }
 
   makeBoxes() {
@@ -317,6 +324,10 @@ class Table {
       return th;
     });
     this.table.tHead.replaceChildren(tr);
+    this.painted = [];
+    this.observer.disconnect();
+    for (const node of [this.scroller, this.table, ...this.head.filter((th) => th.dataset.key)])
+      this.observer.observe(node);
     /* Cards have no head to click on. */
     const orders = this.columns.flatMap(({ name, title }) => [
       [`${name} 0`, `${title}, ascending`],
@@ -394,6 +405,10 @@ class Table {
         this.columns[i] === sorted ? (this.descending ? "descending" : "ascending") : "none",
       ),
     );
+    this.repaint();
+  }
+
+  repaint() {
     this.first = -1;
     this.paint();
   }
@@ -403,65 +418,87 @@ class Table {
     return element("tr", attributes, element("td", { colspan: this.columns.length, ...ofCell }, ...children));
   }
 
-  rowOf(row, place) {
-    const tr = element("tr", { "aria-rowindex": place + 2, "data-id": row.id });
-    for (const { name, title, show, full, align, wide } of this.columns) {
-      const isTitle = name === "title";
-      const attributes = { class: align, "data-column": name, "data-key": this.keyOf.get(name), title: full?.(row) };
-      const ofCard = isTitle ? {} : { "data-label": title, "data-wide": wide ?? title.length > 12 };
-      const td = element("td", { ...attributes, ...ofCard });
-      td.append(this.open && isTitle ? this.open(row, show(row)) : show(row));
+  /* A row without the texts of a case. */
+  emptyRow() {
+    const cells = this.columns.map(({ name, title, align, wide }) => {
+      const ofCard = name === "title" ? {} : { "data-label": title, "data-wide": wide ?? title.length > 12 };
+      return element("td", { class: align, "data-column": name, "data-key": this.keyOf.get(name), ...ofCard });
+    });
+    return element("tr", {}, ...cells);
+  }
+
+  /* Show a case in a row that may have shown another one: the browser lays out only what differs. */
+  fill(tr, row, place) {
+    tr.setAttribute("aria-rowindex", place + 2);
+    if (tr.dataset.id === String(row.id)) return tr;
+    tr.dataset.id = row.id;
+    this.columns.forEach(({ name, show, full }, i) => {
+      const td = tr.cells[i],
+        text = show(row);
+      const shown = this.open && name === "title" ? this.open(row, text) : text;
+      /* Another text in a node costs less than another node. */
+      if (typeof shown === "string" && td.lastChild) td.lastChild.data = shown;
+      else td.replaceChildren(shown);
+      if (full) td.title = full(row) ?? "";
       this.decorate?.(td, name, row);
-      tr.append(td);
-    }
+    });
     return tr;
   }
 
   paint() {
     if (this.onPaper) this.paintPaper();
-    else if (this.paintScreen()) this.measure();
+    else this.paintScreen();
   }
 
-  /* The rows that can be seen, and some before and after them. Returns whether there was anything to do. */
+  /* The rows that can be seen, and some before and after them. */
   paintScreen() {
-    const visible = Math.ceil((this.scroller.clientHeight || 600) / this.rowHeight),
-      count = this.shown.length;
-    const top = Math.max(
-      0,
-      Math.min(Math.floor(this.scroller.scrollTop / this.rowHeight) - EXTRA_ROWS, count - visible - 2 * EXTRA_ROWS),
-    );
-    const start = top - (top % 10);
-    if (start === this.first) return false;
-    this.first = start;
-    /* A button keeps the keyboard focus when its row is painted again. */
-    const focused = document.activeElement?.closest?.("#table tbody tr")?.dataset.id;
-    const end = Math.min(count, start + visible + 2 * EXTRA_ROWS + 10);
+    const count = this.shown.length,
+      at = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / this.rowHeight), count - this.visible)),
+      first = at - (at % 10);
+    if (first === this.first) return;
+    this.first = first;
+    const start = Math.max(0, first - EXTRA_ROWS),
+      end = Math.min(count, first + 10 + this.visible + EXTRA_ROWS);
+    /* A button keeps the keyboard focus when its case is in another row. */
+    const focusedId = () => document.activeElement?.closest?.("#table tbody tr")?.dataset.id;
+    const focused = focusedId();
     const gap = (rows) => {
       const style = `height:${rows * this.rowHeight}px`;
       return rows ? [this.wideRow({ class: "gap", "aria-hidden": "true" }, { style })] : [];
     };
-    const painted = this.shown.slice(start, end).map((row, i) => this.rowOf(row, start + i));
-    this.body.replaceChildren(...gap(start), ...painted, ...gap(count - end));
-    if (focused != null)
+    const areNew = !this.painted.length;
+    if (areNew) this.body.replaceChildren();
+    this.body.querySelectorAll(".gap").forEach((tr) => tr.remove());
+    this.painted.splice(end - start).forEach((tr) => tr.remove());
+    this.painted.forEach((tr, i) => this.fill(tr, this.shown[start + i], start + i));
+    const more = this.shown.slice(start + this.painted.length, end);
+    const added = more.map((row, i) => this.fill(this.emptyRow(), row, start + this.painted.length + i));
+    this.painted.push(...added);
+    this.body.prepend(...gap(start));
+    this.body.append(...added, ...gap(count - end));
+    if (focused != null && focused !== focusedId())
       this.body.querySelector(`tr[data-id="${focused}"] :is(button, a)`)?.focus({ preventScroll: true });
-    return true;
+    if (areNew && this.measure()) this.repaint();
   }
 
-  /* Columns that stay visible stand side by side. Rows and cards are as high as the font and the columns make them. */
+  /* Columns that stay visible stand side by side. Rows and cards are as high as the font and the columns make them.
+     Returns whether other rows, or more of them, can be seen than was thought. */
   measure() {
-    let left = 0;
-    for (const th of this.head.filter((th) => th.dataset.key)) {
-      const name = `--left-${th.dataset.key}`;
-      /* A change makes the browser lay the table out again. */
-      if (this.table.style.getPropertyValue(name) !== `${left}px`) this.table.style.setProperty(name, `${left}px`);
-      left += th.getBoundingClientRect().width;
+    const slides = this.scroller.scrollWidth > this.scroller.clientWidth;
+    this.table.classList.toggle("slides", slides);
+    if (slides) {
+      let left = 0;
+      for (const th of this.head.filter((th) => th.dataset.key)) {
+        this.table.style.setProperty(`--left-${th.dataset.key}`, `${left}px`);
+        left += th.getBoundingClientRect().width;
+      }
     }
-    const row = this.body.querySelector("tr[data-id]");
-    const height = row?.getBoundingClientRect().height;
-    if (!height || Math.abs(height - this.rowHeight) < 0.5) return;
+    const height = this.painted[0]?.getBoundingClientRect().height || this.rowHeight,
+      visible = Math.ceil(this.scroller.clientHeight / height);
+    if (Math.abs(height - this.rowHeight) < 0.5 && visible <= this.visible) return false;
     this.rowHeight = height;
-    this.first = -1;
-    this.paintScreen();
+    this.visible = visible;
+    return true;
   }
 
   paintPaper() {
@@ -476,8 +513,9 @@ class Table {
     ];
     this.body.replaceChildren(
       ...(printed.length < this.shown.length ? [this.wideRow({}, {}, what.filter(Boolean).join(""))] : []),
-      ...printed.map((row, i) => this.rowOf(row, i)),
+      ...printed.map((row, i) => this.fill(this.emptyRow(), row, i)),
     );
+    this.painted = [];
   }
 
   /* The visible rows for spreadsheets: plain values, and no text that a spreadsheet would run as a formula. */

@@ -9,7 +9,7 @@ run: .venv/run
 	$(BIN)/deepbench run
 
 # Before a commit, under a minute: format, lint, strict types, and all tests but those that measure.
-MEASURING := attacks backends cli docs hosts measure native/gpu test_python_api.py
+MEASURING := attacks backends cli docs hosts measure native/gpu ops test_python_api.py
 check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -17,8 +17,7 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
-from deepbench.plan.cases import Choices, Planned, expand, why_none
-from deepbench.plan.suites import read_words
+from deepbench.plan.cases import Choices, Planned, expand, read_chosen, why_none
 
 # Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ def cases(
     ranks: int | Iterable[int] | None = None,
     device: str = "cpu",
     settings: Mapping[str, Choice] | None = None,
+    fit: str | None = None,
 ) -> list[Case]:
     """The cases that a suite, a file or a typed case stands for, without measuring them.
 
@@ -70,20 +70,24 @@ def cases(
         threads: numbers of threads; by default all cores that this process may use.
         ranks: only groups of these sizes.
         device: `cpu`, `cuda` or `hip`.
-        settings: settings of cases, such as `{"weights": ["plain", "packed"]}`.
+        settings: settings of cases, such as `{"weights": ["plain", "packed"]}`, and parameters of models, such as
+            `{"phase": "decode", "batch": "8"}`.
+        fit: replace problems of suites that need more than this, such as `4GiB` or `4GiB+20GFLOP`, by smaller ones of
+            their kind.
 
     Raises `BadInput` for a word that is unknown, and where no case is left.
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit,
     )  # fmt: skip
     return [p.case for p in plan_cases(what, choices)]
 
 
 def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
     """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
-    entries, threads = read_words(_words(what)), describe.default_threads()
+    entries, choices = read_chosen(_words(what), choices)
+    threads = describe.default_threads()
     planned = expand(entries, choices, threads)
     if not planned:
         raise BadInput(why_none(entries, choices, threads))
@@ -101,6 +105,7 @@ def make_choices(
     ranks: int | Iterable[int] | None = None,
     device: str | None = "cpu",
     settings: Mapping[str, Choice] | None = None,
+    fit: str | None = None,
     most_ranks: int | None = None,
 ) -> Choices:
     """The filters of `cases` as one value."""
@@ -122,6 +127,7 @@ def make_choices(
         most_ranks=most_ranks,
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
+        fit=fit,
     )
 
 
@@ -152,6 +158,7 @@ def measure(
     ranks: int | Iterable[int] | None = None,
     device: str = "cpu",
     settings: Mapping[str, Choice] | None = None,
+    fit: str | None = None,
     mode: str = "default",
     rounds: int | None = None,
     energy: bool = False,
@@ -181,7 +188,7 @@ def measure(
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit,
     )  # fmt: skip
     from deepbench.measure.session import Options, Session
 

@@ -17,13 +17,64 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import make_problem
-from deepbench.plan.suites import read_suite
+from deepbench.plan.suites import left_out, phases_of, read_suite, suite_files
 from deepbench.results import summary
 from deepbench.results.file import read_results
 from deepbench.results.record import STATUSES
 
 SUITES = ("deepbench/train", "deepbench/server", "deepbench/device")
 NO_LIBRARY, NOT_RUN = "no library", "not run"
+
+# Kernels of models that no operation serves, and why.
+NOT_COVERED = {
+    "rope": "rotary positions: moves as many bytes as a normalization; no library has it as a call of its own",
+    "group_norm": "group normalization: statistics over groups of channels; no operation yet",
+    "top_k": "choice of experts, proposals or candidates: sorting, which depends on the data",
+    "permute_tokens": "tokens to experts and back: a gather and a scatter, which depend on the data",
+    "recurrent": "recurrent layers whose input is not as wide as their state: DeepBench's layers have one width",
+    "lstm_recurrent_only": "the recurrent half of an LSTM whose input products are a fully connected layer",
+    "grouped_gemm_backward_weights": "gradient of the weights of experts: sums over another number of tokens in each",
+    "elementwise": "activations that no library here has as one call: GeGLU, hard tanh",
+    "optimizer": "LAMB and Adagrad: no library here has them as one call",
+    "upsample": "nearest-neighbour upsampling: a copy",
+    "upsample_add": "nearest-neighbour upsampling: a copy, with an addition",
+    "roi_align": "pooling of regions: its positions depend on the data",
+    "non_maximum_suppression": "suppression of overlapping boxes: its work depends on the data",
+    "binary_cross_entropy": "losses: a few bytes per example",
+    "mean_squared_error": "losses: a few bytes per example",
+    "smooth_l1": "losses: a few bytes per example",
+    "focal_loss": "losses: one pass over the scores",
+    "transducer_loss": "loss of RNN-T: a recursion of its own, other than CTC's",
+    "additive_attention": "additive attention of GNMT: tanh of sums, before today's attention",
+    "silu_attention": "attention without softmax, where candidates do not see each other",
+    "neighbor_sample": "sampling of a graph: its work depends on the data",
+    "sort_hard_negatives": "choice of hard examples: sorting, which depends on the data",
+}
+
+# Rows of the inventory that models.md was made from, of which a size depends on the data.
+OF_THE_DATA = 15
+
+
+def not_covered() -> list[str]:
+    """A list of the kernels that no operation serves, most frequent first."""
+    found: dict[str, Counter[str]] = {}
+    for suite in suite_files():
+        for phase in phases_of(suite):
+            for kernel in left_out(f"{suite}:phase={phase}"):
+                found.setdefault(kernel.kernel.split()[0], Counter())[suite] += 1
+    lines = [
+        "",
+        "## What is not covered",
+        "",
+        "Kernels of [models](models.md) that no operation serves, with the number of their rows and of models:",
+        "",
+    ]
+    for op, rows in sorted(found.items(), key=lambda item: -item[1].total()):
+        number = f"{_counted(rows.total(), 'row')}, {_counted(len(rows), 'model')}"
+        what = f"- `{op}` ({number}): {NOT_COVERED.get(op, 'no operation yet')}."
+        lines += textwrap.wrap(what, 118, subsequent_indent="  ")
+    lines += ["", f"A further {OF_THE_DATA} rows are left out because one of their sizes depends on the data."]
+    return lines
 
 
 def listed_problems() -> dict[tuple[str, str, str], set[tuple[str, object]]]:
@@ -67,6 +118,10 @@ def read_statuses(
             if s.status != "ok":
                 reasons[f"{record['backend']}: {s.status}: {record['reason']}"] += 1
     return statuses, reasons, list(machines)
+
+
+def _counted(n: int, word: str) -> str:
+    return f"{n} {word}{'s' * (n != 1)}"
 
 
 def main() -> None:
@@ -122,6 +177,7 @@ def main() -> None:
     lines += ["", "## Reasons", "", "Why a library has no time for a case, with the number of cases:", ""]
     for text, n in reasons.most_common():
         lines += textwrap.wrap(f"- {n} × {text}", 118, subsequent_indent="  ")
+    lines += not_covered()
     Path(__file__).with_name("coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

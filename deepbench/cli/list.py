@@ -13,6 +13,16 @@ from deepbench.cli.streams import print_for_programs
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
 
+TITLES = {
+    "deepbench": "The original's problems",
+    "other": "Chosen problems",
+    "llm": "Language models",
+    "mlperf": "Models of MLPerf, from 2018 to today",
+    "speech": "Speech",
+    "text": "Text",
+    "vision": "Images",
+}
+
 
 @cli.command(name="list", context_settings=HELP)
 @click.argument("words", nargs=-1, metavar="[SUITE|FILE|CASE]...")
@@ -26,14 +36,11 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
     Example: deepbench list deepbench/server --precision i8,i8u8 --backend onednn
     """
     from deepbench.api import plan_cases
-    from deepbench.plan.suites import read_suite, suite_files
 
     if suites:
         if words or as_json or any(filters.values()):
             raise BadInput("--suites prints the names of all suites; leave out cases, filters and --json")
-        for name in suite_files():
-            rows = {(e.pattern.op, e.source["row"]) for e in read_suite(name) if e.source}
-            print(f"{name:24} {len(rows):4} problems")
+        _print_suites()
         return
     for planned in plan_cases(words or "quick", choices_of(filters)):
         if as_json:
@@ -41,3 +48,19 @@ def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: A
             print_for_programs(json.dumps(line, ensure_ascii=False) + "\n")
         else:
             print(planned.case.text)
+
+
+def _print_suites() -> None:
+    """One line per suite: how many problems it has, and of a model its phases, each with its parameters."""
+    from deepbench.plan.suites import phases_of, read_suite, suite_groups
+
+    for group, names in suite_groups().items():
+        print(f"{'' if group == 'deepbench' else chr(10)}{TITLES.get(group, group)}")
+        for name in names:
+            phases = phases_of(name)
+            entries = [e for phase in phases or [None] for e in read_suite(f"{name}:phase={phase}" if phase else name)]
+            problems = {(e.pattern.op, e.pattern.problem) for e in entries}
+            print(f"  {name:29} {len(problems):4} problems  {', '.join(phases)}".rstrip())
+    print(
+        "\nTo print the cases of one phase:\n  deepbench list mlperf/llama31_8b --set phase=decode,batch=8,context=4096"
+    )

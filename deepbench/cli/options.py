@@ -38,8 +38,13 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--application", "A", 'Only problems of these applications, such as "Speech Recognition".'),
         ("--threads", "N", "Numbers of threads (default: all cores that this process may use)."),
         ("--ranks", "N", "Only groups of this many ranks (default: what the suite says, up to the number of cores)."),
-        ("--set", "NAME=VALUE", "A setting of cases, such as weights=packed or beta=0."),
+        ("--set", "NAME=VALUE", "A setting of cases, such as beta=0, or a parameter of a model, such as batch=8."),
     )
+    command = click.option(
+        "--fit",
+        metavar="SIZE",
+        help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones.",
+    )(command)
     command = click.option("--device", metavar="DEVICE", help="Use libraries of cpu (default), cuda or hip.")(command)
     for name, metavar, text in reversed(options):
         split = None if name in ("--set", "--application") else comma_list
@@ -89,10 +94,13 @@ def choices_of(filters: dict[str, Any]) -> Choices:
 
     settings: dict[str, tuple[str, ...]] = {}
     for word in filters["set"]:
-        name, equals, values = word.partition("=")
-        if not equals:
-            raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
-        settings[name] = (*settings.get(name, ()), *values.split(","))
+        name = ""
+        for part in word.split(","):  # `batch=1,8,phase=decode`
+            before, equals, value = part.rpartition("=")
+            name = before if equals else name
+            if not name:
+                raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
+            settings[name] = (*settings.get(name, ()), value)
     place = launched()
     choices = make_choices(
         ops=filters["op"],
@@ -104,6 +112,7 @@ def choices_of(filters: dict[str, Any]) -> Choices:
         ranks=[whole_number("ranks", n) for n in filters["ranks"]],
         device=filters["device"],
         settings=settings,
+        fit=filters["fit"],
         most_ranks=place.ranks if place is not None else None,
     )
     if filters["device"]:

@@ -41,9 +41,8 @@ from deepbench.measure.session import (
     no_progress,
     open_libraries,
 )
-from deepbench.plan.cases import Choices, Planned, expand
+from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
-from deepbench.plan.suites import Entry, read_words
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record, Source
 from deepbench.results.work import Work, by_case
@@ -235,7 +234,7 @@ class Turns:
         cls, sides: tuple[Side, Side], words: Sequence[str], choices: Choices, options: Options, stem: Path
     ) -> Turns:
         """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`."""
-        entries: list[Entry] = read_words(words)
+        entries, choices = read_chosen(words, choices)
         threads = describe.default_threads()
         planned = [expand(entries, side.applied(choices), threads) for side in sides]
         pairs, run = pair_up(planned[0], planned[1], set(sides[0].choices)), secrets.token_hex(8)

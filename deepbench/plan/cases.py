@@ -22,7 +22,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.shell import command
-from deepbench.plan.suites import Entry
+from deepbench.plan.suites import FIT, Entry, parameters_of_words, read_words
 from deepbench.results.record import Source
 
 # The library that serves whatever an operation allows: NumPy in float64. It does not compete.
@@ -54,6 +54,24 @@ class Choices:
     device: str = "cpu"
     """Of the libraries that run where none is named."""
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Settings of cases, and parameters of suites."""
+    fit: str | None = None
+    """What a case of a suite may need, such as `4GiB` or `4GiB+20GFLOP`; larger ones are replaced by smaller twins."""
+
+
+def read_chosen(words: Sequence[str], choices: Choices) -> tuple[list[Entry], Choices]:
+    """The lines that words ask for, and the choices without those settings that are parameters of the suites."""
+    known = parameters_of_words(words)
+    parameters = {name: values for name, values in choices.settings.items() if name in known}
+    settings = {name: values for name, values in choices.settings.items() if name not in known}
+    of_ops = {name for op in all_ops() for name in known_settings(op)}
+    if known and (unknown := [name for name in settings if name not in of_ops]):
+        hint = did_you_mean(unknown[0], (*known, *of_ops))
+        there_are = f"parameters of these suites are {', '.join(known)}; settings are {', '.join(sorted(of_ops))}"
+        raise BadInput(f"unknown parameter or setting {shorten(unknown[0])!r}; {there_are}{hint}")
+    if choices.fit is not None:
+        parameters[FIT] = (choices.fit,)
+    return read_words(words, parameters), dataclasses.replace(choices, settings=settings)
 
 
 def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> list[Planned]:

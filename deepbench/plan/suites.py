@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,9 +19,15 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.op import Op, all_ops
 from deepbench.core.problem import fields_of, make_problem, required_fields
+from deepbench.plan import fit, models
+from deepbench.plan.models import Model, Row
 from deepbench.results.record import Source
 
 SUITES = Path(__file__).parents[1] / "suites"
+ARCHITECTURES = SUITES / "architectures"
+
+# The parameter that every suite has: how much memory a case may need.
+FIT = "fit"
 
 # Columns of a suite's CSV beside the fields of the op's Problem: where a row comes from.
 SOURCE_COLUMNS = ("row", "application", "label", "note", "needed")
@@ -38,10 +46,23 @@ class Entry:
     source: Source | None
 
 
-def read_words(words: Sequence[str]) -> list[Entry]:
-    """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name."""
-    tokens = [token for word in words for token in (word.split() if "=" in word else [word])]
+@dataclass(frozen=True)
+class LeftOut:
+    """A kernel of a model that no operation of this version serves."""
+
+    kernel: str
+    where: str
+    count: int
+    reason: str
+
+
+def read_words(words: Sequence[str], parameters: Mapping[str, tuple[str, ...]] | None = None) -> list[Entry]:
+    """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name.
+
+    `parameters` are those of suites, each with one value or several.
+    """
     entries: list[Entry] = []
+    tokens = _tokens(words)
     position = 0
     while position < len(tokens):
         token = tokens[position]
@@ -52,13 +73,20 @@ def read_words(words: Sequence[str]) -> list[Entry]:
             entries += [Entry(pattern, None) for pattern in parse_patterns(" ".join(tokens[position:end]))]
             position = end
         else:
-            entries += read_suite(token)
+            for name in _with_parameters(token, parameters or {}):
+                entries += read_suite(name)
             position += 1
     return entries
 
 
+def _tokens(words: Sequence[str]) -> list[str]:
+    return [token for word in words for token in (word.split() if "=" in word else [word])]
+
+
 def _belongs_to_case(token: str) -> bool:
     """Whether a word goes on with the case before it: one of its words, several with commas, or one misspelt."""
+    if is_suite(token):
+        return False
     known, parts = [word for words in words_by_kind().values() for word in words], token.split(",")
     if "=" in token or any(part in known for part in parts):
         return True
@@ -68,27 +96,131 @@ def _belongs_to_case(token: str) -> bool:
 
 def _is_list(name: str) -> bool:
     """Whether this is the name of a file with problems."""
-    return Path(name).suffix.lower() in (".csv", ".txt")
+    return Path(name).suffix.lower() in (".csv", ".txt", ".toml")
 
 
 @cache
 def suite_files() -> dict[str, list[Path]]:
-    """The files of every suite of the package: a name is a folder of them, or one file."""
+    """The files of every suite of the package: a name is a folder of them, one file, or a model in a folder."""
     found: dict[str, list[Path]] = {}
     for path in sorted([*SUITES.rglob("*.csv"), *SUITES.rglob("*.txt")]):
         folder = path.parent.relative_to(SUITES).as_posix()
         name = path.stem if folder == "." else folder
         found.setdefault(name, []).append(path)
+    for path in sorted(SUITES.rglob("*.toml")):
+        if path.parent != ARCHITECTURES:
+            found[path.relative_to(SUITES).with_suffix("").as_posix()] = [path]
     return found
 
 
+def suite_groups() -> dict[str, list[str]]:
+    """The names of suites by their first word; those of DeepBench and single files come first."""
+    groups: dict[str, list[str]] = {"deepbench": [], "other": []}
+    for name in suite_files():
+        group, slash, _ = name.partition("/")
+        groups.setdefault(group if slash else "other", []).append(name)
+    return groups
+
+
+def is_suite(name: str) -> bool:
+    """Whether this is the name of a suite of the package, with or without parameters."""
+    return split_name(name)[0] in suite_files()
+
+
+def is_training(name: str) -> bool:
+    """Whether a suite is one of training."""
+    base, parameters = split_name(name)
+    return parameters.get("phase") == models.TRAIN if "phase" in parameters else models.TRAIN in base.split("/")
+
+
+def is_fitted(source: Source) -> bool:
+    """Whether `--fit` made the problem smaller than the suite lists it."""
+    return bool(source.get("note")) and FIT in split_name(source["suite"])[1]
+
+
+def split_name(name: str) -> tuple[str, dict[str, str]]:
+    """`mlperf/llama31_8b:phase=decode,batch=8` as the name of a suite or file and its parameters."""
+    base, colon, rest = name.rpartition(":")
+    if not colon or "=" not in rest or _is_list(name):
+        return name, {}
+    pairs = [word.partition("=") for word in rest.split(",")]
+    wrong = next((p for p, equals, value in pairs if not (p and equals and value)), None)
+    if wrong is not None or len({p for p, _, _ in pairs}) < len(pairs):
+        raise BadInput(f"wanted parameters such as {base}:phase=decode,batch=8, each once, found {shorten(rest)!r}")
+    return base, {p: value for p, _, value in pairs}
+
+
+def _named(base: str, parameters: Mapping[str, str | int]) -> str:
+    return f"{base}:{','.join(f'{n}={v}' for n, v in parameters.items())}" if parameters else base
+
+
+def phases_of(name: str) -> tuple[str, ...]:
+    """The phases of a model; none of other suites."""
+    path = _path_of(split_name(name)[0])
+    is_model = path is not None and path.suffix.lower() == ".toml" and not _members(path)
+    return tuple(_model(path).phases) if path is not None and is_model else ()
+
+
+def parameters_of(name: str) -> tuple[str, ...]:
+    """The parameters that a suite or file has, beside `fit`."""
+    base, _ = split_name(name)
+    path = _path_of(base)
+    if path is None or path.suffix.lower() != ".toml":
+        return ()
+    if members := _members(path):
+        return tuple(dict.fromkeys(p for member in members for p in parameters_of(member)))
+    return _model(path).all_parameters
+
+
+def parameters_of_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The parameters that any of these suites has. Words that are no suites have none."""
+    return tuple(dict.fromkeys(p for token in _tokens(words) for p in parameters_of(token)))
+
+
+def _path_of(base: str) -> Path | None:
+    """The file of a suite that has one file, or of a user's list."""
+    files = suite_files().get(base) or ([Path(base)] if _is_list(base) else [])
+    return files[0] if files else None
+
+
+def _with_parameters(token: str, parameters: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """The suite with each combination of those values that belong to its parameters; what its name says stays."""
+    base, own = split_name(token)
+    if base not in suite_files() and not _is_list(base):
+        yield token
+        return
+    known = (FIT, *parameters_of(base))
+    chosen = {n: values for n, values in parameters.items() if n in known and n not in own}
+    for values in itertools.product(*chosen.values()):
+        yield _named(base, {**own, **dict(zip(chosen, values, strict=True))})
+
+
+def _with(member: str, parameters: Mapping[str, str]) -> str:
+    """A listed suite with those of the parameters that it has, in place of what the list says."""
+    base, own = split_name(member)
+    return _named(base, {**own, **{n: v for n, v in parameters.items() if n in (FIT, *parameters_of(base))}})
+
+
 def read_suite(name: str) -> list[Entry]:
-    """The lines of a suite by its name, or of a user's file: a CSV, or a text with one case per line."""
-    if name in suite_files():
-        return [e for path in suite_files()[name] for e in _read_file(path, name)]
-    if not _is_list(name):
+    """The lines of a suite by its name, or of a user's file: a CSV, a text with one case per line, or a model."""
+    base, parameters = split_name(name)
+    if base not in suite_files() and not _is_list(base):
         raise BadInput(_unknown(name))
-    return _read_file(Path(name), name)
+    path = _path_of(base)
+    if path is not None and path.suffix.lower() == ".toml":
+        return _read_toml(path, base, parameters)[0]
+    unknown = [n for n in parameters if n != FIT]
+    if unknown:
+        raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; it has {FIT}")
+    entries = [e for path in suite_files().get(base, [Path(base)]) for e in _read_file(path, base)]
+    return _fitted(entries, base, parameters[FIT]) if FIT in parameters else entries
+
+
+def left_out(name: str) -> list[LeftOut]:
+    """The kernels of a model that no operation of this version serves, with the reasons."""
+    base, parameters = split_name(name)
+    path = _path_of(base)
+    return _read_toml(path, base, parameters)[1] if path is not None and path.suffix == ".toml" else []
 
 
 def _unknown(name: str) -> str:
@@ -101,11 +233,13 @@ def _unknown(name: str) -> str:
                 f"for suites and files use --{kind} {name}"
             )
     kinds: dict[str, Collection[str]] = {"suites": suite_files(), "operations": all_ops()}
+    shown = {"suites": [f"{group}/… ({len(names)})" if len(names) > 5 else ", ".join(names) for group, names in
+                        suite_groups().items()]}  # fmt: skip
     kinds |= {f"{kind}s": words for kind, words in following.items()}
     known = [word for words in kinds.values() for word in words]
     found = set(meant(name, known))
     likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]
-    wanted = "; ".join(f"{kind} are {', '.join(kinds[kind])}" for kind in likely)
+    wanted = "; ".join(f"{kind} are {', '.join(shown.get(kind, kinds[kind]))}" for kind in likely)
     hint = did_you_mean(name, known) or "; a file ends in .csv or .txt"
     return f"unknown suite, operation or file {shorten(name)!r}; {wanted}{hint}"
 
@@ -222,6 +356,120 @@ def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
         "note": cells.get("note") or None,
         "needed": cells.get("needed") != "no",
     }
+
+
+# ---- models
+
+
+def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[list[Entry], list[LeftOut]]:
+    """The kernels of a model, or of the models that a file lists, and those that cannot be measured."""
+    if members := _members(path):
+        known = (FIT, *parameters_of(base))
+        if unknown := [n for n in parameters if n not in known]:
+            there_are = f"it has {', '.join(known)}{did_you_mean(unknown[0], known)}"
+            raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; {there_are}")
+        names = dict.fromkeys(_with(member, parameters) for member in members)
+        read = [_read_toml(_model_path(name, base), *split_name(name)) for name in names]
+        return [e for entries, _ in read for e in entries], [o for _, out in read for o in out]
+    model = _model(path)
+    phase, values = model.chosen({n: v for n, v in parameters.items() if n != FIT})
+    limit = fit.Limit.parse(parameters[FIT]) if FIT in parameters else None
+    changed: dict[str, str | int] = {n: v for n, v in values.items() if v != model.parameters(phase)[n]}
+    fitting = {n: v for n, v in parameters.items() if n == FIT}
+    suite = _named(base, {"phase": phase, **changed, **fitting})
+    words = [model.title, *([phase] if len(model.phases) > 1 else []), *(f"{n} {v}" for n, v in changed.items())]
+    application = ", ".join([*words, *(f"fitted to {size}" for size in fitting.values())])
+    entries: list[Entry] = []
+    out: list[LeftOut] = []
+    for number, row in enumerate(model.rows(phase, values), 1):
+        source: Source = {
+            "suite": suite,
+            "row": number,
+            "application": application,
+            "label": row.where or None,
+            "note": None,
+            "needed": True,
+            "count": row.count,
+        }
+        try:
+            entries += _row_entries(row, source, limit)
+        except BadInput as error:
+            sizes = " ".join(f"{n}={v}" for n, v in row.values.items())
+            out.append(LeftOut(f"{row.op} {sizes}", row.where, row.count, str(error)))
+    return entries, out
+
+
+def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entry]:
+    """An entry for each direction of a kernel; `BadInput` says why this version cannot measure it."""
+    op = all_ops().get(row.op)
+    if op is None:
+        raise BadInput(f"there is no operation {row.op}")
+    if unknown := [d for d in row.directions if d not in op.directions]:
+        raise BadInput(f"{op.name} has no direction {unknown[0]}")
+    fields = {f.name for f in fields_of(op.Problem)}
+    settings = {n: str(v) for n, v in row.values.items() if n not in fields}
+    check_settings(op.name, settings)
+    wanted = {n: v for n, v in row.values.items() if n in fields}
+    if limit is None:
+        problem = make_problem(op, wanted)
+    else:
+        problem = fit.fitted(op, make_problem(op, fit.in_bounds(wanted)), row.directions, settings, limit)
+        source = {**source, "note": fit.changes(wanted, problem)}
+    stated = tuple(sorted(settings.items()))
+    return [Entry(Pattern(op.name, problem, direction, settings=stated), source) for direction in row.directions]
+
+
+def _model(path: Path) -> Model:
+    return models.parse_model(_toml_text(path), path.name, models.models_folder_text(ARCHITECTURES))
+
+
+@cache
+def _package_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _toml_text(path: Path) -> str:
+    return _package_text(path) if SUITES in path.parents else text_of(path, "a model")
+
+
+@cache
+def _package_members(path: Path) -> tuple[str, ...]:
+    return models.parse_members(_package_text(path), path.name)
+
+
+def _members(path: Path) -> tuple[str, ...]:
+    """The suites that a file lists in place of kernels."""
+    if SUITES in path.parents:
+        return _package_members(path)
+    return models.parse_members(_toml_text(path), path.name)
+
+
+def _model_path(name: str, of: str) -> Path:
+    path = _path_of(split_name(name)[0])
+    if path is None or path.suffix != ".toml" or SUITES not in path.parents or _members(path):
+        raise BadInput(f"{of} lists {shorten(name)!r}, which is no model of this version")
+    return path
+
+
+def _fitted(entries: Iterable[Entry], base: str, text: str) -> list[Entry]:
+    """The lines of a suite with smaller twins of the problems that need more memory."""
+    limit = fit.Limit.parse(text)
+    # All directions of a row have the same problem.
+    ways: dict[tuple[str, object], dict[str, None]] = {}
+    listed = list(entries)
+    for e in listed:
+        direction = e.pattern.direction or all_ops()[e.pattern.op].directions[0]
+        ways.setdefault((e.pattern.op, e.pattern.problem), {})[direction] = None
+    made = []
+    for e in listed:
+        p, source = e.pattern, e.source
+        problem = fit.fitted(all_ops()[p.op], p.problem, tuple(ways[p.op, p.problem]), dict(p.settings), limit)
+        if source is not None:
+            source = {**source, "suite": _named(base, {FIT: text})}
+            if note := fit.changes(p.problem.values, problem):
+                source["note"] = note
+        made.append(Entry(dataclasses.replace(p, problem=problem), source))
+    return made
 
 
 @contextmanager

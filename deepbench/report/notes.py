@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deepbench.core import units
 from deepbench.core.precision import MINIMUM, PRECISIONS
+from deepbench.plan.suites import is_fitted, is_training
 from deepbench.report.table import Note
 from deepbench.results.summary import Baseline, FewerThreads, Summary
 
@@ -41,6 +42,12 @@ FEW_SAMPLES = Note(
 )
 NOT_NEEDED = Note(
     "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
+)
+FITTED = Note(
+    "fitted",
+    "smaller than listed",
+    "smaller than listed: --fit replaced a problem that needs more than its limit.",
+    flag="Z",
 )
 BELOW_MINIMUM = Note(
     "below_minimum_precision",
@@ -119,9 +126,9 @@ def below_minimum(s: Summary) -> str | None:
     """Why a case does not meet the minimum precision; None if it does, or if another program's precision is unknown."""
     r = s.record
     precision = PRECISIONS.get(r["precision"])
-    in_suite = any("train" in str(source["suite"]).split("/") for source in r["sources"])
-    is_training = r["direction"].startswith("backward") or r["settings"].get("mode") == "training" or in_suite
-    return precision.below_minimum(is_training) if precision else None
+    in_suite = any(is_training(str(source["suite"])) for source in r["sources"])
+    trains = r["direction"].startswith("backward") or r["settings"].get("mode") == "training" or in_suite
+    return precision.below_minimum(trains) if precision else None
 
 
 def _precision_notes(s: Summary) -> list[Note]:
@@ -198,6 +205,7 @@ def _preparation_notes(s: Summary) -> list[Note]:
 def _source_notes(s: Summary) -> list[Note]:
     sources = s.record["sources"]
     notes = [NOT_NEEDED] * bool(sources and not any(source.get("needed", True) for source in sources))
+    notes += [FITTED] * any(is_fitted(source) for source in sources)
     if s.imported:
         unchecked = ", unchecked" if s.status == "unchecked" else ""
         notes.append(Note("imported", f"from {s.imported}{unchecked}"))

@@ -1,7 +1,7 @@
 """Totals by application: one call of each kernel that a suite lists for it, on one machine, in one precision.
 
-A kernel is a row of a suite in one direction. Each counts with its fastest library. Totals are computed from summaries
-alone, or from the results of a published machine.
+A kernel is a row of a suite in one direction. Each counts with its fastest library, and in a suite of a model as often
+as one pass calls it. Totals are computed from summaries alone, or from the results of a published machine.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
+from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
-from deepbench.plan.suites import read_suite, suite_files
+from deepbench.plan.suites import is_suite, is_training, read_suite
 from deepbench.results import published
 from deepbench.results.published import Result
 from deepbench.results.summary import Summary
@@ -93,7 +94,7 @@ class Total:
     def below_minimum(self) -> str | None:
         """Why the precision does not meet DeepBench's minimum for the suite; None if it does, or if it is unknown."""
         precision = PRECISIONS.get(_ours(self.precision))
-        return precision.below_minimum("train" in self.suite.split("/")) if precision else None
+        return precision.below_minimum(is_training(self.suite)) if precision else None
 
     def values(self) -> dict[str, Any]:
         """All of it as plain values, for pages and programs."""
@@ -119,6 +120,8 @@ class Kernel:
     row: int
     op: str
     direction: str
+    count: int = 1
+    """How often one pass of a model calls it."""
 
     @property
     def kind(self) -> Kind:
@@ -144,10 +147,10 @@ def _total(kind: Kind, kernels: Mapping[Kernel, Summary | None], missing: int) -
     timed = {kernel: s for kernel, s in kernels.items() if s is not None}
     by_op: dict[str, float] = {}
     for kernel, s in timed.items():
-        by_op[kernel.op] = by_op.get(kernel.op, 0.0) + s.time_s
+        by_op[kernel.op] = by_op.get(kernel.op, 0.0) + kernel.count * s.time_s
     whole = not missing and len(timed) == len(kernels)
-    sum_s = sum(s.time_s for s in timed.values()) if timed else None
-    estimates = [s.estimate for s in timed.values()]
+    sum_s = sum(kernel.count * s.time_s for kernel, s in timed.items()) if timed else None
+    estimates = [(kernel.count, s.estimate) for kernel, s in timed.items()]
     return Total(
         application,
         suite,
@@ -159,11 +162,15 @@ def _total(kind: Kind, kernels: Mapping[Kernel, Summary | None], missing: int) -
         single_process=sum(s.single_process for s in timed.values()),
         sum_s=sum_s,
         time_s=sum_s if whole else None,
-        low_s=_sum(e.low_s if e else None for e in estimates) if whole else None,
-        high_s=_sum(e.high_s if e else None for e in estimates) if whole else None,
-        joules=_sum(s.joules_per_call for s in timed.values()) if whole else None,
+        low_s=_sum(_times(count, e.low_s if e else None) for count, e in estimates) if whole else None,
+        high_s=_sum(_times(count, e.high_s if e else None) for count, e in estimates) if whole else None,
+        joules=_sum(_times(kernel.count, s.joules_per_call) for kernel, s in timed.items()) if whole else None,
         by_op_s=by_op,
     )
+
+
+def _times(count: int, value: float | None) -> float | None:
+    return None if value is None else count * value
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -201,9 +208,17 @@ def _missing_kernels(kinds: Mapping[Kind, Iterable[Kernel]]) -> dict[Kind, int]:
 def _passes_of_suite(name: str) -> dict[str, set[_Pass]]:
     """By application: what training or inference needs of a suite of this version; nothing of other suites."""
     passes: dict[str, set[_Pass]] = {}
-    for (op, row, direction), application in kernels_of(name).items() if name in suite_files() else ():
+    for (op, row, direction), application in _known_kernels(name).items():
         passes.setdefault(application, set()).add((op, row, direction == "forward"))
     return passes
+
+
+def _known_kernels(suite: str) -> dict[tuple[str, int, str], str]:
+    """The same as `kernels_of`; nothing of a suite that this version does not have."""
+    try:
+        return kernels_of(suite) if is_suite(suite) else {}
+    except BadInput:  # a parameter or a model of another version
+        return {}
 
 
 @cache
@@ -235,6 +250,7 @@ def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
                 source["row"],
                 s.record["op"],
                 s.record["direction"],
+                source.get("count", 1),
             )
             known = fastest.get(kernel)
             fastest[kernel] = timed if known is None or (timed and timed.time_s < known.time_s) else known

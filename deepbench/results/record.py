@@ -39,6 +39,8 @@ class Source(TypedDict):
     label: str | None
     note: str | None
     needed: NotRequired[bool]
+    count: NotRequired[int]
+    """How often one pass of the model calls it; 1 if absent."""
 
 
 class PlannedCase(TypedDict):

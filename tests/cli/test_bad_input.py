@@ -55,6 +55,13 @@ def refused(done, expected):
             ["list", *["gemm", "m=1", "n=1", "k=1", "f8e4m3"]],
             "the float64 reference does: deepbench run gemm",
         ),
+        (
+            ["list", "llm/gpt2", "--set", "batc=2"],
+            "unknown parameter or setting 'batc'; parameters of these suites are",
+        ),
+        (["list", "llm/gpt2", "--set", "phase=dream"], "GPT-2 has no phase 'dream'; it has prefill, decode, train"),
+        (["list", "llm/gpt2", "--set", "=2"], "--set wants NAME=VALUE, found '=2'"),
+        (["list", "llm/gpt2", "--fit", "4"], "fit wants memory, work or both, such as 4GiB"),
         (["list", "--suites", "quick"], "--suites prints the names of all suites; leave out cases"),
         (["list", "--suites", "--op", "conv"], "--suites prints the names of all suites; leave out cases"),
         (["list", "--suites", "--json"], "--suites prints the names of all suites; leave out cases"),

@@ -134,6 +134,33 @@ def test_list_names_the_suites(deepbench):
         assert suite in out
 
 
+def test_suites_are_listed_by_group_with_phases_in_80_columns(deepbench):
+    lines = deepbench("list", "--suites").stdout.splitlines()
+
+    assert max(map(len, lines)) <= 80
+    titles = [line for line in lines if line and not line.startswith(" ")]
+    assert [
+        "The original's problems",
+        "Chosen problems",
+        "Language models",
+        "Models of MLPerf, from 2018 to today",
+    ] == (titles[:4])
+    (llama,) = [line for line in lines if line.split()[:1] == ["mlperf/llama31_8b"]]
+    assert ["problems", "train,", "prefill,", "decode"] == llama.split()[2:]
+
+
+def test_set_takes_several_parameters_of_a_model_in_one_word(deepbench):
+    words = ["list", "llm/llama32_1b", "--op", "gemm", "--backend", "mkl"]
+    out = deepbench(*words, "--set", "phase=decode,batch=2,4,context=512").stdout
+    again = deepbench(*words, "--set", "phase=decode", "--set", "batch=2", "--set", "batch=4").stdout
+    fitted = deepbench(*words, "--set", "phase=decode,batch=2", "--fit", "64MiB", "--json").stdout
+
+    assert out == again
+    assert {"n=2", "n=4"} == {line.split()[2] for line in out.splitlines()}
+    assert "m 128256 → " in fitted
+    assert "fit=64MiB" in fitted
+
+
 def test_list_as_json_contains_the_application(deepbench):
     first = json.loads(deepbench("list", "deepbench/train", "--backend", "mkl", "--json").stdout.splitlines()[0])
 

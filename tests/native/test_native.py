@@ -145,10 +145,12 @@ def test_onednn_has_every_function_we_declare():
     cells = ("vanilla_rnn", "lstm", "gru", "lbr_gru")
     for cell, direction in itertools.product(cells, ("forward", "backward")):
         assert hasattr(BACKEND.dnn.library, f"dnnl_{cell}_{direction}_primitive_desc_create")
+    # Before these functions are called, their version is looked at: weights of 4 and 8 bits.
+    newer = {"dnnl_primitive_attr_set_scales", "dnnl_primitive_attr_set_fpmath_mode_v2"}
     names = set(re.findall(r'"(dnnl_[a-z_0-9]+)"', source)) | set(re.findall(r"library\.(dnnl_[a-z_0-9]+)", source))
 
     assert len(names) > 10
-    assert [] == [name for name in names if not hasattr(BACKEND.dnn.library, name)]
+    assert [] == [name for name in names - newer if not hasattr(BACKEND.dnn.library, name)]
 
 
 def test_mkl_has_every_routine_we_call():

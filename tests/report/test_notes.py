@@ -34,6 +34,24 @@ def records(one_s=1e-3, two_s=17e-3, rounds=3, text=GEMM):
     ]
 
 
+@pytest.mark.parametrize(
+    ("suite", "note", "notes"),
+    [
+        ("llm/gpt2:phase=decode,fit=1GiB", "smaller than in the model, to fit: m 50257 → 25128", ["fitted"]),
+        ("llm/gpt2:phase=decode,fit=1GiB", None, []),
+        ("llm/gpt2:phase=decode", "a remark", []),
+    ],
+)
+def test_a_case_that_fit_made_smaller_says_so(suite, note, notes):
+    source = {"suite": suite, "row": 1, "application": "GPT-2, decode", "label": None, "note": note}
+    (s,) = summarize([{**r, "sources": [source]} for r in records() if r["threads"] == 1])
+
+    assert notes == [n.code for n in notes_of(s) if n.code == "fitted"]
+    console = Console(file=io.StringIO(), width=100)
+    sections([s], limits.Limits()).print(console)
+    assert bool(notes) == ("Z  smaller than listed" in console.file.getvalue())
+
+
 def file_of(tmp_path, lines, name="mine.jsonl"):
     texts = dict.fromkeys(line["case"] for line in lines if "round" in line)
     return read_results(samples.write(tmp_path / name, lines, samples.header(texts)))

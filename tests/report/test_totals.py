@@ -2,6 +2,7 @@
 
 import pytest
 
+from deepbench.plan.suites import read_suite
 from deepbench.report import totals
 from deepbench.results.summary import summarize
 from tests import samples
@@ -74,6 +75,58 @@ def test_energy_is_a_sum_where_every_kernel_has_it():
     records = samples.ocr()
     assert total_of([with_energy(r, 0.5) for r in records]).joules == pytest.approx(2.0)
     assert total_of([*(with_energy(r, 0.5) for r in records[:3]), records[3]]).joules is None
+
+
+def test_a_kernel_of_a_model_counts_as_often_as_a_pass_calls_it():
+    name = "llm/llama32_1b:phase=decode,batch=8"
+    entries = [e for e in read_suite(name) if e.pattern.op == "gemm"]
+    texts = [f"gemm {e.pattern.problem.text} forward f32 mkl threads=1" for e in entries]
+    records = [
+        {**samples.measured(text=text, seconds=1e-3, round_number=number), "sources": [e.source]}
+        for number in range(1, 6)
+        for text, e in zip(texts, entries, strict=True)
+    ]
+    total = total_of(records)
+
+    assert [16, 16, 16, 16, 1] == [e.source["count"] for e in entries]
+    assert "Llama 3.2 1B, decode, batch 8" == total.application
+    assert total.sum_s == pytest.approx(65e-3, rel=0.01)
+    assert total.by_op_s["gemm"] == pytest.approx(65e-3, rel=0.01)
+    assert (None, None) == (total.time_s, total.low_s)  # attention and others are missing
+    assert total.measured == 5 < total.kernels
+
+
+def test_a_total_of_every_kernel_of_a_model_has_an_interval_of_all_its_calls():
+    name = "mlperf/ncf:phase=inference"
+    entries = read_suite(name)
+    records = []
+    for number in range(1, 6):
+        for e in entries:
+            text = f"{e.pattern.op} {e.pattern.problem.text} forward f32 reference threads=1"
+            seconds = 1e-3 * (1 + 0.02 * number)
+            records.append({**samples.measured(text=text, seconds=seconds, round_number=number), "sources": [e.source]})
+    for record in records:
+        record["sources"][0]["count"] = 10
+    total = total_of(records)
+
+    assert (len(entries), len(entries)) == (total.kernels, total.measured)
+    assert total.time_s == pytest.approx(10 * len(entries) * 1.06e-3, rel=0.02)
+    assert total.low_s < total.time_s < total.high_s
+    assert total.high_s < 1.2 * total.time_s
+
+
+def test_suites_of_other_versions_have_the_kernels_of_their_file():
+    records = [{**r, "sources": [{**r["sources"][0], "suite": "mlperf/newer:phase=train"}]} for r in samples.ocr()]
+    other = [{**r, "sources": [{**r["sources"][0], "suite": "llm/gpt2:phase=dream"}]} for r in samples.ocr()]
+
+    assert (4, 4) == (total_of(records).kernels, total_of(other).kernels)
+
+
+def test_training_of_a_model_needs_16_bits():
+    records = [{**r, "sources": [{**r["sources"][0], "suite": "mlperf/newer:phase=train"}]} for r in samples.ocr()]
+
+    assert total_of(records).below_minimum
+    assert not total_of(samples.ocr()).below_minimum
 
 
 def test_published_totals_have_no_interval_and_only_whole_ones_have_a_time():

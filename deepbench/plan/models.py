@@ -1,0 +1,317 @@
+"""Models: the kernels that one forward pass or one training step of a network calls, how often, and where.
+
+A model file is TOML. It has the hyperparameters of a network (`sizes`), its phases with their parameters, and its
+kernels, one per line, whose fields are expressions of both. Networks that differ only in their hyperparameters share
+the kernels of an architecture. docs/models.md describes the format.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.problem import LARGEST_SIZE
+from deepbench.plan.expressions import evaluate
+
+# The phase in which a kernel also runs in the directions after its first.
+TRAIN = "train"
+
+# Words of a kernel's line that are no fields.
+COUNT, WEIGHTS = "count", "weights"
+DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
+
+# C(m × n) = A(m × k) · B(k × n): the gradients of products are products.
+PRODUCTS = ("gemm", "batched_gemm", "grouped_gemm")
+
+# Products per step of a recurrent cell.
+GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
+
+MOST_LINES = 5000
+MOST_CALLS = 10**9
+LONGEST_CHAIN = 20
+
+TABLES = ("sizes", "phases", "kernels")
+TEXTS = ("title", "task", "source", "architecture", "unit")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel of a model with its sizes, in one phase."""
+
+    op: str
+    """The name of an operation, which need not exist."""
+    values: Mapping[str, int | str]
+    directions: tuple[str, ...]
+    count: int
+    """How often one pass calls it, in each of the directions."""
+    where: str
+    """Where in the model."""
+    weights: int | None
+    """How many parameters of the model belong to it, over all calls; None: as many as its sizes say."""
+    is_gradient: bool = False
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network as its file describes it."""
+
+    title: str
+    source: str
+    task: str
+    unit: str
+    """What one forward pass processes, such as `token`; `units` in a phase says how many."""
+    sizes: Mapping[str, int | str]
+    phases: Mapping[str, Mapping[str, int | str]]
+    kernels: tuple[tuple[frozenset[str], str], ...]
+    """The phases of each line (empty: all), and the line."""
+
+    def parameters(self, phase: str) -> dict[str, int]:
+        """What can be set besides the phase, with defaults."""
+        values = self.phases[phase].items()
+        return {name: value for name, value in values if isinstance(value, int) and name != "units"}
+
+    @property
+    def default_phase(self) -> str:
+        """The first in the file."""
+        return next(iter(self.phases))
+
+    @cached_property
+    def all_parameters(self) -> tuple[str, ...]:
+        """The names of all parameters of all phases."""
+        return tuple(dict.fromkeys(["phase", *(name for phase in self.phases for name in self.parameters(phase))]))
+
+    def chosen(self, given: Mapping[str, str]) -> tuple[str, dict[str, int]]:
+        """Phase and parameters, defaults included; `BadInput` says which exist."""
+        phase = given.get("phase", self.default_phase)
+        if phase not in self.phases:
+            hint = did_you_mean(phase, self.phases)
+            raise BadInput(f"{self.title} has no phase {shorten(phase)!r}; it has {', '.join(self.phases)}{hint}")
+        known = self.parameters(phase)
+        for name, text in given.items():
+            if name == "phase":
+                continue
+            if name not in known:
+                there_are = f"it has {', '.join(['phase', *known])}{did_you_mean(name, known)}"
+                raise BadInput(f"{self.title} has no parameter {shorten(name)!r} in the phase {phase}; {there_are}")
+            if not (text.isascii() and text.isdecimal() and len(text) < 11 and 1 <= int(text) <= LARGEST_SIZE):
+                raise BadInput(f"{name} must be a whole number from 1 to {LARGEST_SIZE}, found {shorten(text)!r}")
+            known[name] = int(text)
+        return phase, known
+
+    def rows(self, phase: str, parameters: Mapping[str, int]) -> list[Row]:
+        """The kernels of a pass in a phase. In training the gradients follow each kernel."""
+        names = _Names({**self.sizes, **self.phases[phase], **parameters})
+        rows = []
+        for phases, line in self.kernels:
+            if not phases or phase in phases:
+                row = _row(line, names)
+                if row.count > 0:
+                    rows += _with_gradients(row) if phase == TRAIN else [replace(row, directions=row.directions[:1])]
+        return rows
+
+    def units(self, phase: str, parameters: Mapping[str, int]) -> int:
+        """How many units a forward pass processes, such as tokens or images."""
+        return _Names({**self.sizes, **self.phases[phase], **parameters}).value_of("units")
+
+
+def weights_of(row: Row) -> int:
+    """The parameters of the model that belong to a kernel, over all its calls; biases are not counted."""
+    if row.weights is not None or row.is_gradient:
+        return row.weights or 0
+    v: dict[str, Any] = {"input_size": row.values.get("hidden"), "groups": 1, "t": 1, **row.values}
+    per_call = {
+        "gemm": lambda: v["m"] * v["k"],
+        "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
+        "conv": lambda: v["k"] * v["c"] // v["groups"] * v["t"] * v["r"] * v["s"],
+        "embedding_bag": lambda: v["rows"] * v["dim"],
+        "rms_norm": lambda: v["columns"],
+        "layer_norm": lambda: 2 * v["columns"],
+        "batch_norm": lambda: 2 * v["c"],
+        "group_norm": lambda: 2 * v["c"],
+        "lstm_recurrent_only": lambda: 4 * v["hidden"] ** 2,
+        "recurrent": lambda: GATES[v["cell"]] * v["hidden"] * (v["hidden"] + v["input_size"]),
+    }
+    return row.count * int(per_call[row.op]()) if row.op in per_call else 0
+
+
+class _Names:
+    """The values of sizes and parameters; one may be an expression of others."""
+
+    def __init__(self, raw: Mapping[str, int | str]) -> None:
+        self.raw, self.open = dict(raw), list[str]()
+
+    def value_of(self, name: str) -> int:
+        value = self.raw.get(name)
+        if value is None:
+            raise BadInput(f"{name!r} is neither a size nor a parameter of this phase")
+        if isinstance(value, str):
+            if name in self.open:
+                raise BadInput(f"{name!r} depends on itself")
+            if len(self.open) == LONGEST_CHAIN:
+                raise BadInput(f"{name!r} is needed by a chain of more than {LONGEST_CHAIN} names")
+            self.open.append(name)
+            value = self.raw[name] = evaluate(value, self.value_of)
+            self.open.pop()
+        return value
+
+    def word(self, text: str) -> int | str:
+        """The value of a field: a number, or a word where the text is the name of no size."""
+        if text.isidentifier() and text not in self.raw:
+            return text
+        if (value := self.raw.get(text)) is not None and isinstance(value, str) and value.isidentifier():
+            return value if value not in self.raw else self.value_of(text)
+        return evaluate(text, self.value_of)
+
+
+def _row(line: str, names: _Names) -> Row:
+    words, _, where = line.partition("#")
+    op, *rest = words.split()
+    fields: dict[str, str] = {}
+    directions = []
+    for word in rest:
+        name, equals, text = word.partition("=")
+        if equals and name and text and name not in fields:
+            fields[name] = text
+        elif word in DIRECTIONS:
+            directions.append(word)
+        else:
+            raise BadInput(f"wanted NAME=EXPRESSION or a direction, found {shorten(word)!r}")
+    count = evaluate(fields.pop(COUNT, "1"), names.value_of)
+    if count > MOST_CALLS:
+        raise BadInput(f"count must be at most {MOST_CALLS}, found {count}")
+    weights = fields.pop(WEIGHTS, None)
+    if count <= 0:  # its sizes may make no sense then
+        return Row(op, {}, ("forward",), 0, where.strip(), None)
+    values = {name: names.word(text) for name, text in fields.items()}
+    own = _Names({**names.raw, **values})
+    total = None if weights is None else evaluate(weights, own.value_of)
+    return Row(op, values, tuple(directions) or ("forward",), count, where.strip(), total)
+
+
+def _with_gradients(row: Row) -> list[Row]:
+    """The row and, where it is a product, products for the gradients that it names as directions."""
+    if row.op not in PRODUCTS:
+        return [row]
+    return [replace(row, directions=("forward",)), *(_gradient(row, d) for d in row.directions[1:])]
+
+
+def _gradient(row: Row, direction: str) -> Row:
+    """With dC of C = A · B: backward_data is dB = Aᵀ · dC, backward_weights is dA = dC · Bᵀ."""
+    v, name = dict(row.values), direction.removeprefix("backward_")
+    op = row.op
+    if op == "grouped_gemm":
+        if direction == "backward_data":
+            v |= {"m": v["k"], "k": v["m"]}
+        else:
+            op = "grouped_gemm_backward_weights"  # the common size differs between the groups
+    elif direction == "backward_data":
+        v |= {"m": v["k"], "k": v["m"], "a_t": 1}
+    else:
+        v |= {"n": v["k"], "k": v["n"], "b_t": 1}
+    where = f"{row.where}, gradient of the {name}" if row.where else f"gradient of the {name}"
+    return Row(op, v, ("forward",), row.count, where, 0, is_gradient=True)
+
+
+# ---- reading
+
+
+def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Model:
+    """The model in the text of a file; `architecture` gives the text of the file with that name."""
+    table = _load(text, named)
+    if name := table.get("architecture"):
+        table = _merged(_load(architecture(str(name)), str(name)), table)
+    for key in ("title", "phases", "kernels"):
+        if key not in table:
+            raise BadInput(f"{named} has no {key}; a model wants a title, phases and kernels")
+    phases = table["phases"]
+    if not phases or not all(name.isidentifier() for name in phases):
+        raise BadInput(f"{named} wants phases with plain names; add for example [phases.inference] with batch = 1")
+    lines = []
+    for key, kernels in table["kernels"].items():
+        chosen = frozenset() if key == "all" else frozenset(key.split())
+        lines += [
+            (chosen, line.strip()) for line in _text(kernels, key, named).splitlines() if line.split("#")[0].strip()
+        ]
+    if len(lines) > MOST_LINES:
+        raise BadInput(f"{named} has {len(lines)} kernels; a model has at most {MOST_LINES}")
+    texts = {key: _text(table.get(key, ""), key, named) for key in TEXTS}
+    return Model(
+        texts["title"],
+        texts["source"],
+        texts["task"],
+        texts["unit"] or "pass",
+        _values(table.get("sizes", {}), named),
+        {name: {"units": 1, **_values(values, named)} for name, values in phases.items()},
+        tuple(lines),
+    )
+
+
+def parse_members(text: str, named: str) -> tuple[str, ...]:
+    """The suites that a file lists in place of kernels; none of a model."""
+    table = _load(text, named)
+    members = table.get("suites", [])
+    if not isinstance(members, list) or not all(isinstance(member, str) for member in members):
+        raise BadInput(f"{named}: suites must be a list of names of suites")
+    return tuple(members)
+
+
+def _load(text: str, named: str) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadInput(f"{named} is not valid TOML: {error}") from None
+    keys = (*TEXTS, *TABLES, "suites")
+    if unknown := [key for key in table if key not in keys]:
+        raise BadInput(f"{named} has an unknown key {shorten(unknown[0])!r}; there are {', '.join(keys)}")
+    for key in TABLES:
+        if not isinstance(table.get(key, {}), dict):
+            raise BadInput(f"{named}: {key} must be a table")
+    if wrong := [name for name, phase in table.get("phases", {}).items() if not isinstance(phase, dict)]:
+        raise BadInput(f"{named}: the phase {shorten(wrong[0])} must be a table")
+    return table
+
+
+def _merged(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """What the model says goes before what its architecture says; of the phases only those that the model has."""
+    phases = {name: {**base.get("phases", {}).get(name, {}), **values} for name, values in table["phases"].items()}
+    return {
+        **base,
+        **table,
+        "sizes": {**base.get("sizes", {}), **table.get("sizes", {})},
+        "phases": phases,
+        "kernels": {**base.get("kernels", {}), **table.get("kernels", {})},
+    }
+
+
+def _text(value: object, key: str, named: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{named}: {shorten(key)} must be a text")
+    return value
+
+
+def _values(table: object, named: str) -> dict[str, int | str]:
+    if not isinstance(table, dict):
+        raise BadInput(f"{named}: sizes and phases must be tables")
+    for name, value in table.items():
+        if not isinstance(value, int | str) or isinstance(value, bool) or not name.isidentifier():
+            raise BadInput(f"{named}: {shorten(name)} must be a whole number, an expression or a word")
+    return dict(table)
+
+
+def models_folder_text(folder: Path) -> Callable[[str], str]:
+    """Reads architectures of the package."""
+
+    def read(name: str) -> str:
+        path = folder / f"{name}.toml"
+        if not name.isidentifier() or not path.is_file():
+            there_are = ", ".join(sorted(p.stem for p in folder.glob("*.toml")))
+            raise BadInput(f"unknown architecture {shorten(name)!r}; there are {there_are}")
+        return path.read_text(encoding="utf-8")
+
+    return read

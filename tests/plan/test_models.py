@@ -1,0 +1,261 @@
+"""Suites of models: their kernels, counts, FLOP, parameters, and what can be chosen."""
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+
+from deepbench.core.errors import BadInput
+from deepbench.core.op import all_ops
+from deepbench.plan import models, suites
+from deepbench.plan.cases import Choices, expand, read_chosen
+from deepbench.plan.models import GATES, weights_of
+from deepbench.plan.suites import left_out, parameters_of, phases_of, read_suite, suite_files
+
+DATA = Path(__file__).parents[1] / "data"
+PUBLISHED = {row["suite"]: row for row in csv.DictReader((DATA / "models.csv").read_text().splitlines())}
+MODELS = [name for name in suite_files() if phases_of(name)]
+
+# Phases that together use every parameter once, where that is not the first phase.
+WHOLE = {"mlperf/whisper_large_v3": ("encode", "decode"), "mlperf/deepseek_v3_r1": ("prefill",)}
+# The others have statistics of batches only in training.
+WHOLE |= {name: ("train",) for name in MODELS if name.startswith("vision/")}
+
+
+def model_of(name):
+    return suites._model(suite_files()[name][0])
+
+
+def rows_of(name, phase, **parameters):
+    model = model_of(name)
+    return model.rows(phase, {**model.parameters(phase), **parameters})
+
+
+def forward_flop(row):
+    """By the textbook, whether or not an operation exists; attention without its mask."""
+    v = {"groups": 1, "t": 1, "d": 1, "input_size": row.values.get("hidden"), **row.values}
+    if row.op == "gemm":
+        return 2 * v["m"] * v["n"] * v["k"]
+    if row.op == "batched_gemm":
+        return 2 * v["batch"] * v["m"] * v["n"] * v["k"]
+    if row.op == "grouped_gemm":
+        return 2 * v["tokens"] * v["m"] * v["k"]
+    if row.op == "attention":
+        widths = v["head_size"] + v.get("value_size", v["head_size"])
+        return 2 * v["batch"] * v["heads"] * v["queries"] * v["keys"] * widths
+    if row.op == "recurrent":
+        return 2 * GATES[v["cell"]] * v["hidden"] * (v["hidden"] + v["input_size"]) * v["batch"] * v["timesteps"]
+    if row.op == "lstm_recurrent_only":
+        return 8 * v["hidden"] ** 2 * v["batch"] * v["timesteps"]
+    if row.op == "conv":
+        sides = (("h", "r"), ("w", "s"), ("d", "t"))
+        outputs = [
+            (v[a] + 2 * v.get(f"pad_{a}", 0) - v[filter_size]) // v.get(f"stride_{a}", 1) + 1
+            for a, filter_size in sides
+        ]
+        filters = v["c"] // v["groups"] * v["r"] * v["s"] * v["t"]
+        return 2 * v["n"] * v["k"] * filters * math.prod(outputs)
+    return 0
+
+
+@pytest.mark.parametrize("name", [name for name, row in PUBLISHED.items() if row["gflop_forward_per_unit"]])
+def test_the_flop_of_a_forward_pass_equal_the_published_ones(name):
+    model = model_of(name)
+    phase = "inference" if name.startswith("vision/") else model.default_phase
+    rows = rows_of(name, phase)
+
+    flop = sum(row.count * forward_flop(row) for row in rows if not row.is_gradient)
+
+    published = float(PUBLISHED[name]["gflop_forward_per_unit"])
+    assert published == pytest.approx(flop / model.units(phase, model.parameters(phase)) / 1e9, rel=0.006)
+
+
+@pytest.mark.parametrize("name", [name for name, row in PUBLISHED.items() if row["parameters"]])
+def test_the_parameters_of_the_kernels_add_up_to_the_published_number(name):
+    model = model_of(name)
+    phases = WHOLE.get(name, (model.default_phase,))
+
+    weights = sum(weights_of(row) for phase in phases for row in rows_of(name, phase))
+    names = models._Names({**model.sizes, **model.phases[phases[0]]})
+    others = names.value_of("other_weights") if "other_weights" in model.sizes else 0
+
+    assert int(PUBLISHED[name]["parameters"]) == weights + others
+    assert int(PUBLISHED[name]["parameters"]) == names.value_of("parameters")
+    assert 0 <= others <= 0.005 * weights or name in ("llm/gpt2", "vision/deit_s_16")  # biases and positions
+
+
+def test_there_are_forty_models_with_three_thousand_distinct_problems():
+    found = set()
+    for name in MODELS:
+        for phase in phases_of(name):
+            for batch in (1, 8, 64):
+                found |= {(e.pattern.op, e.pattern.problem) for e in read_suite(f"{name}:phase={phase},batch={batch}")}
+
+    assert len(MODELS) >= 40
+    assert len({name for name in MODELS if name.startswith("mlperf/")}) >= 31
+    assert len(found) >= 3000
+
+
+def test_every_kernel_of_every_model_is_measured_or_says_why_not():
+    reasons = set()
+    for name in MODELS:
+        model = model_of(name)
+        for phase in phases_of(name):
+            rows = model.rows(phase, model.parameters(phase))
+            entries = read_suite(f"{name}:phase={phase}")
+            measured = {e.source["row"] for e in entries}
+            out = left_out(f"{name}:phase={phase}")
+            assert len(rows) == len(measured) + len(out)
+            reasons |= {o.reason for o in out}
+            for e in entries:
+                assert rows[e.source["row"] - 1].count == e.source["count"]
+                assert e.pattern.direction in all_ops()[e.pattern.op].directions
+    texts = ("there is no operation", "kind must be one of", "recurrent has no field or setting 'input_size'")
+    assert not [reason for reason in reasons if not reason.startswith(texts)]
+
+
+def test_phase_batch_and_context_choose_the_sizes():
+    name = "mlperf/llama31_8b:phase=decode,batch=8,context=4096"
+    entries = read_suite(name)
+    by_label = {e.source["label"]: e for e in entries}
+
+    assert "m=6144 n=8 k=4096 a_t=0 b_t=0" == by_label["queries, keys, values"].pattern.problem.text
+    assert "batch=8 heads=32 kv_heads=8 queries=1 keys=4096 head_size=128 mask=causal" == next(
+        e.pattern.problem.text for e in entries if e.pattern.op == "attention"
+    )
+    assert {name} == {e.source["suite"] for e in entries}
+    assert {"Llama 3.1 8B, decode, batch 8, context 4096"} == {e.source["application"] for e in entries}
+    assert 32 == by_label["queries, keys, values"].source["count"]
+    assert {"forward"} == {e.pattern.direction for e in entries}
+
+
+def test_training_has_gradients_as_products_of_their_own():
+    entries = [e for e in read_suite("mlperf/llama31_8b") if e.pattern.op == "gemm"][:3]
+
+    texts = ["m=6144 n=8192 k=4096 a_t=0 b_t=0", "m=4096 n=8192 k=6144 a_t=1 b_t=0", "m=6144 n=4096 k=8192 a_t=0 b_t=1"]
+    assert texts == [e.pattern.problem.text for e in entries]
+    assert 3 == len({e.source["row"] for e in entries})
+
+
+def test_the_name_of_a_suite_with_its_parameters_gives_the_same_rows_again():
+    entries = read_suite("mlperf/llama31_405b:phase=decode,batch=8,context=2048,fit=1GiB")
+
+    assert entries == read_suite(entries[0].source["suite"])
+
+
+def test_set_gives_parameters_to_models_and_the_rest_to_cases():
+    settings = {"phase": ("decode",), "batch": ("1", "8"), "cache": ("cold",)}
+    entries, choices = read_chosen(["mlperf/llama31_8b", "mlperf/resnet50_v15:phase=inference"], _choices(settings))
+
+    assert {"cache": ("cold",)} == choices.settings
+    llama = {e.source["suite"] for e in entries if "llama" in e.source["suite"]}
+    assert {"mlperf/llama31_8b:phase=decode", "mlperf/llama31_8b:phase=decode,batch=8"} == llama
+    assert {1, 8} == {e.pattern.problem.n for e in entries if e.pattern.op == "conv"}  # its name says the phase
+
+
+def _choices(settings, **more):
+    return Choices(settings=settings, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "sentence"),
+    [
+        (["mlperf/llama31_8b"], {"phase": ("decod",)}, "has no phase 'decod'; it has train, prefill, decode; did you"),
+        (
+            ["mlperf/llama31_8b"],
+            {"batc": ("8",)},
+            "unknown parameter or setting 'batc'; parameters of these suites are",
+        ),
+        (["mlperf/llama31_8b"], {"batch": ("0",)}, "batch must be a whole number from 1 to 2147483647, found '0'"),
+        (["mlperf/llama31_8b"], {"batch": ("x",)}, "batch must be a whole number"),
+        (
+            ["mlperf/llama31_8b"],
+            {"phase": ("decode",), "ranks": ("2",)},
+            "has no parameter 'ranks' in the phase decode",
+        ),
+        (["mlperf/llama31_8b:batch=2,batch=3"], {}, "wanted parameters such as"),
+        (["mlperf/llama31_8b:batch"], {}, "unknown suite, operation or file"),
+        (["llm/decode:hidden=2"], {}, "llm/decode has no parameter 'hidden'; it has fit, phase"),
+        (["deepbench/train:batch=2"], {}, "deepbench/train has no parameter 'batch'; it has fit"),
+    ],
+)
+def test_wrong_parameters_are_named_with_the_known_ones(words, settings, sentence):
+    with pytest.raises(BadInput) as raised:
+        read_chosen(words, _choices(settings))
+
+    assert sentence in str(raised.value)
+
+
+def test_suites_of_chosen_models_pass_parameters_on():
+    entries, _ = read_chosen(["llm/decode"], _choices({"batch": ("2",)}))
+
+    assert {2} == {e.pattern.problem.n for e in entries if e.pattern.op == "gemm"}
+    assert len({e.source["application"] for e in entries}) >= 5
+    assert "context" in parameters_of("llm/prefill")
+
+
+def test_a_problem_that_two_models_share_is_measured_once_for_both():
+    entries, choices = read_chosen(["llm/llama2_7b", "llm/llama31_70b"], _choices({}, backends=("null",)))
+    twice, _ = read_chosen(["llm/qwen3_8b", "llm/qwen3_8b:phase=prefill,context=2048"], _choices({}))
+
+    assert len(expand(twice, choices, 1)) == len(expand(twice[: len(twice) // 2], choices, 1))
+    assert entries
+
+
+MINE = """
+title = "Mine"
+[sizes]
+hidden = 64
+[phases.inference]
+batch = 2
+tokens = "batch*16"
+[kernels]
+all = '''
+gemm m=4*hidden n=tokens k=hidden count=3 # up
+gemm m=hidden n=tokens k=hidden count=0
+dance steps=4
+'''
+"""
+
+
+def test_a_model_may_be_a_file_of_the_user(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE)
+
+    (entry,) = read_suite(f"{path}:batch=4")
+
+    assert "m=256 n=64 k=64 a_t=0 b_t=0" == entry.pattern.problem.text
+    assert ("up", 3) == (entry.source["label"], entry.source["count"])
+    assert ["there is no operation dance"] == [o.reason for o in left_out(str(path))]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("title", "titel", "mine.toml has an unknown key 'titel'"),
+        ('title = "Mine"', "", "mine.toml has no title"),
+        ("[sizes]", "[sizes", "mine.toml is not valid TOML"),
+        ("hidden = 64", "hidden = 1.5", "hidden must be a whole number"),
+        ("n=tokens k=hidden count=3", "n=tokens k=width count=3", "k must be a whole number from 1 to 2147483647"),
+        ('"batch*16"', '"batch*length"', "'length' is neither a size nor a parameter"),
+        ('"batch*16"', '"2*tokens"', "'tokens' depends on itself"),
+        ("# up", "twice # up", "wanted NAME=EXPRESSION or a direction, found 'twice'"),
+        ("[phases.inference]\nbatch = 2", "[phases]\ninference = 3", "mine.toml: the phase inference must be a table"),
+        ("count=3", "count=3/0", "divides by 0"),
+        ("count=3", "count=2000000000", "count must be at most 1000000000"),
+        ("[phases.inference]", '[phases."a,b"]', "wants phases with plain names"),
+        ('"batch*16"', '"a0"\n' + "\n".join(f"a{i} = 'a{i + 1}*1'" for i in range(500)), "a chain of more than 20"),
+        ('title = "Mine"', 'title = "Mine"\narchitecture = "../quick"', "unknown architecture '../quick'; there are"),
+        ('title = "Mine"', 'title = "Mine"\nsuites = ["mine"]', "which is no model of this version"),
+    ],
+)
+def test_a_wrong_model_file_is_refused_in_a_sentence(tmp_path, old, new, sentence):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.replace(old, new, 1))
+
+    with pytest.raises(BadInput) as raised:
+        entries = read_suite(str(path))
+        raise BadInput(left_out(str(path))[0].reason if not entries else "nothing is wrong")
+
+    assert sentence in str(raised.value)

@@ -28,7 +28,7 @@ Child = subprocess.Popen[bytes]
 LARGEST_OUTPUT_BYTES = 2**30
 
 # How much of the end of the output is read to quote its last line, and how much of that line is quoted.
-TAIL_BYTES, LONGEST_QUOTE = 600, 200
+TAIL_BYTES, LONGEST_QUOTE = 4000, 200
 
 # What libraries print before they end themselves because an allocation failed.
 NO_MEMORY = re.compile(r"bad_alloc|cannot allocate memory|out of memory|memory allocation|memoryerror", re.IGNORECASE)

@@ -233,8 +233,8 @@ def _unknown(name: str) -> str:
                 f"for suites and files use --{kind} {name}"
             )
     kinds: dict[str, Collection[str]] = {"suites": suite_files(), "operations": all_ops()}
-    shown = {"suites": [f"{group}/… ({len(names)})" if len(names) > 5 else ", ".join(names) for group, names in
-                        suite_groups().items()]}  # fmt: skip
+    groups = suite_groups()
+    shown = {"suites": [*groups.pop("other"), *(f"{group}/…" for group in groups), "listed by deepbench list --suites"]}
     kinds |= {f"{kind}s": words for kind, words in following.items()}
     known = [word for words in kinds.values() for word in words]
     found = set(meant(name, known))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -18,6 +19,10 @@ OPT_IN = {name: f"make test-{name}" for name in ("long", "hosts", "browser", "wh
 
 # With these variables the three default libraries are missing. A run then has no peak to probe, which saves seconds.
 NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("MKL", "ONEDNN", "OPENBLAS")}
+
+# The first example may import modules or wait for another program: how long an example takes is not tested.
+hypothesis.settings.register_profile("deepbench", deadline=None)
+hypothesis.settings.load_profile("deepbench")
 
 # Tests start hundreds of processes. Without byte code each of them would compile the program anew, for 0.2 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -94,7 +94,7 @@ def check(folder, arguments):
 command_lines = st.tuples(st.sampled_from(READING), st.lists(st.one_of(words, options), max_size=6))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command_lines)
 def test_words_that_nobody_expects_end_in_one_sentence(folder, line):
     command, rest = line
@@ -102,14 +102,14 @@ def test_words_that_nobody_expects_end_in_one_sentence(folder, line):
 
 
 @pytest.mark.long
-@settings(max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(command_lines)
 def test_ten_thousand_command_lines(folder, line):
     command, rest = line
     check(folder, [*command.split(), *rest])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(READING), st.lists(st.text(max_size=20).filter(lambda t: "\0" not in t), max_size=4))
 def test_any_text_ends_in_one_sentence(folder, command, texts):
     check(folder, [*command.split(), *texts])

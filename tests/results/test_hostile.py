@@ -72,14 +72,14 @@ PLACES = [(i, path) for i, line in enumerate(GOOD) for path in places(line) if p
 several_changes = st.lists(st.tuples(st.sampled_from(PLACES), strange), min_size=1, max_size=3)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 @given(several_changes)
 def test_a_file_that_matches_the_schema_can_be_used(tmp_path_factory, changes):
     check(tmp_path_factory.mktemp("hostile") / "r.jsonl", changes)
 
 
 @pytest.mark.long
-@settings(max_examples=10_000, deadline=None)
+@settings(max_examples=10_000)
 @given(several_changes)
 def test_ten_thousand_files(tmp_path_factory, changes):
     check(tmp_path_factory.getbasetemp() / "hostile" / "r.jsonl", changes)

@@ -164,7 +164,7 @@ def cases(comparison: Comparison) -> Table:
 
 
 def ratio_note(comparison: Comparison) -> list[str]:
-    """Why a ratio is not the quotient of the times beside it; empty where it is."""
+    """Why a ratio is not the quotient of the two times in its row; empty where it is."""
     if all(c.difference is None for c in comparison.cases):
         return []
     compared = "compares the faster halves of the processes of both sides"

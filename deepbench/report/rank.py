@@ -19,7 +19,7 @@ Certainty = Literal["certain", "overlap", "one process", "no interval"]
 ALL = "all"
 WIDTHS = ("8", "16", "19", "32")
 
-# A pass is one call of each kernel of an application. Costs are of so many.
+# A pass calls each kernel of an application once, or as often as a model does. Costs are of so many passes.
 PASSES = 1e6
 
 # A sentence names so many machines at most.
@@ -279,7 +279,8 @@ def _standing(total: Total | None) -> tuple[int, float]:
 # ---- tables
 
 UNCHECKED = "Published and imported times are unchecked; published ones are means without an interval."
-PASS = "time: one call of each kernel, with its fastest library. Where a kernel has no time there is no total."
+ONE_PASS = "each kernel once, or as often as a model calls it, with its fastest library"
+PASS = f"time: {ONE_PASS}. Where a kernel has no time there is no total."
 INTERVALS = "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends."
 UNRANKED = "Totals with disturbed times are shown, and have no rank."
 
@@ -440,7 +441,7 @@ def _about_cells(machines: Sequence[Machine], found: Sequence[Ranking]) -> list[
         what += ", or (with a unit) time of one pass where a machine has no price"
     unpriced = {p.machine.name: None for r in found for p in r.ranked if p.cost is None} if prices else {}
     return [
-        f"Cells: {what}, and the precision. A pass is one call of each kernel, with its fastest library.",
+        f"Cells: {what}, and the precision. A pass is {ONE_PASS}.",
         *[f"Prices: {_prices(prices)}."] * ("cost" in kinds),
         *([f"Ranked by time: no price of {_listed([*unpriced])} (--price NAME=2.5/h)."] if unpriced else []),
     ]

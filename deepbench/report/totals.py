@@ -1,4 +1,4 @@
-"""Totals by application: one call of each kernel that a suite lists for it, on one machine, in one precision.
+"""Totals by application: all kernels that a suite lists for it, on one machine, in one precision.
 
 A kernel is a row of a suite in one direction. Each counts with its fastest library, and in a suite of a model as often
 as one pass calls it. Totals are computed from summaries alone, or from the results of a published machine.
@@ -57,7 +57,7 @@ class Total:
     high_s: float | None
     """The sum of the upper ends."""
     joules: float | None
-    """Energy of one call of each kernel, where the energy of every kernel was measured."""
+    """Energy of the same calls, where the energy of every kernel was measured."""
     by_op_s: Mapping[str, float]
     """The sum by operation."""
 

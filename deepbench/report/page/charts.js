@@ -183,7 +183,7 @@ function withFamilies(rows) {
   }
   return rows;
 }
-/* A line through two points would suggest values that nobody measured. */
+/* A line through two points would suggest values between them that were not measured. */
 const LEAST_JOINED = 3;
 const isJoined = (members, of) => distinct(members.map(of)).length >= LEAST_JOINED;
 const joined = (members, of) => ({ mode: isJoined(members, of) ? "lines+markers" : "markers" });
@@ -743,7 +743,7 @@ const CHARTS = [
     title: "Kernel time by application",
     wide: true,
     text:
-      "One call of each kernel that a suite lists for the application, each with its fastest library. This is a sum " +
+      "Each kernel of the application once, or as often as a model calls it, with its fastest library. This is a sum " +
       "of kernels, not the time of a network. Each application has its own axis.",
     choices: (_, file) => [
       [
@@ -836,7 +836,7 @@ const CHARTS = [
         const axes = { xaxis: `x${number}`, yaxis: `y${number}` };
         const { xaxis, yaxis } = layoutOf(
           {
-            title: i === panels.length - 1 ? "time of one call of each kernel" : "",
+            title: i === panels.length - 1 ? "total time of the kernels" : "",
             rangemode: "tozero",
             anchor: axes.yaxis,
             tickmode: "array",
@@ -874,7 +874,7 @@ const CHARTS = [
           barmode: "overlay",
           height: 70 + 36 * all,
           margin: { l: 20, r: 20 + 7 * longest, t: 32, b: 50 },
-          meta: { x: "time of all kernels, one call of each (s)", y: "application", bars: 0.7 * all, longest },
+          meta: { x: "total time of the kernels (s)", y: "application", bars: 0.7 * all, longest },
         }),
       ];
     },

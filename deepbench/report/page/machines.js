@@ -5,7 +5,7 @@ const applicationTitle = (a) => `${a.application} (${a.suite.replace("deepbench/
 const small = (text) => element("span", { class: "note" }, text);
 const markText = (text) => element("span", { class: "mark" }, text);
 
-/* A pass is one call of each kernel. Costs are of a million passes, in the currency of the prices. */
+/* A pass calls each kernel once, or as often as a model does. Costs are of a million passes, in the currency of the prices. */
 const costOf = (place) =>
   place.total?.time_s == null || !place.machine.price ? null : ((1e6 * place.total.time_s) / 3600) * place.machine.price;
 const VALUES = {
@@ -283,7 +283,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
     composition.textContent = (title && compositionOf(ranking)) || "";
     hint.textContent = [
       !title && !isEmpty && `Cells: ${VALUES[by].cells}, and the precision${by === "cost" ? "; in the currency of the prices" : ""}.`,
-      "Total time: one call of each kernel, with its fastest library; where a kernel has no time there is no total.",
+      "Total time: each kernel once, or as often as a model calls it, with its fastest library; where a kernel has no time there is no total.",
       "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends (*: some come from one process).",
       "Totals with disturbed times have no rank.",
       place.textContent.includes("best?") &&

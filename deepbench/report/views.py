@@ -62,8 +62,8 @@ def by_application(summaries: Sequence[Summary]) -> Table:
         *disturbed_sentences([s for s in totals.kernel_times(summaries).values() if s is not None]),
         f"sum over: kernels with a time, of those that the suite lists for the application; each with the fastest "
         f"library of {_choices(summaries)}.",
-        "time: sum over these kernels, each once, or as often as a model calls it; only where all have a time. It is not "
-        "the time of a whole network.",
+        "time: sum over these kernels, each once, or as often as a model calls it; only where all have a time. It is "
+        "not the time of a whole network.",
         "±: from the sum of the lower ends of their 95 % intervals to the sum of the upper ends.",
         "To rank machines by time or cost: deepbench rank.",
     ]

@@ -18,6 +18,7 @@ from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen, why_none
+from deepbench.plan.fit import for_mode
 
 # Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
 if TYPE_CHECKING:
@@ -107,8 +108,9 @@ def make_choices(
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
     most_ranks: int | None = None,
+    mode: str | None = None,
 ) -> Choices:
-    """The filters of `cases` as one value."""
+    """The filters of `cases` as one value. In the mode `quick`, `fit` limits the work of a call too."""
     from deepbench.core.backend import DEVICES
 
     device = device or "cpu"
@@ -127,7 +129,7 @@ def make_choices(
         most_ranks=most_ranks,
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
-        fit=fit,
+        fit=None if fit is None else for_mode(fit, mode),
     )
 
 
@@ -173,7 +175,8 @@ def measure(
     The first arguments choose the cases as in `cases`. Further ones:
 
     Args:
-        mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty).
+        mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty). With `quick`,
+            `fit` also limits the work of a call, to 5 GFLOP unless it says otherwise.
         rounds: exactly this many processes per case, instead of what the mode says.
         energy: joules per call too, where the CPU or the device counts energy.
         budget_s: stop after this many seconds, with the most that can be known by then.
@@ -188,7 +191,7 @@ def measure(
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, mode=mode,
     )  # fmt: skip
     from deepbench.measure.session import Options, Session
 

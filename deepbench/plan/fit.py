@@ -67,6 +67,15 @@ class Limit:
         return cls(found.get(False), found.get(True))
 
 
+# The work of a call that takes about 50 ms on two cores.
+QUICK_WORK = "5GFLOP"
+
+
+def for_mode(text: str, mode: str | None) -> str:
+    """The limit of a run in this mode: without a limit of work, `quick` adds one, because large calls are not quick."""
+    return f"{text}+{QUICK_WORK}" if mode == "quick" and Limit.parse(text).flop is None else text
+
+
 def fitted(op: Op, problem: Any, directions: tuple[str, ...], settings: Mapping[str, str], limit: Limit) -> Any:
     """The problem, or its largest twin that needs no more than the limit in f32, in every one of the directions.
 

@@ -69,6 +69,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
             "machines": applications.of_file(summaries, sums),
         },
         "libraries": _libraries(file),
+        "variables": [f"{name}={value}" for name, value in file.chosen_variables.items()],
         "sentences": [
             *disturbed_sentences(summaries),
             *answers.of_file(summaries, groups, nearest, known),
@@ -309,6 +310,7 @@ def of_machine(machine: str) -> dict[str, Any]:
         "machine": about,
         "first": {**first_screen.of_machine(about, software, results), "machines": applications.of_machine(machine)},
         "libraries": [{"name": text, "version": None, "build": None} for text in software],
+        "variables": [],
         "sentences": _published_sentences(machine, results),
         "columns": _by_column(
             _published_row(r, sheets[0].vendor, _position(r.time_s == fastest[_work_of(r)], counts[_work_of(r)]))

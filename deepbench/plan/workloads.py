@@ -279,8 +279,8 @@ def _wanted(match: Match, sizes: Sizes) -> Wanted:
 
 
 def _unmatched(d: Definition) -> NoMatch:
-    words = f"the inputs {', '.join(d.inputs)} and the outputs {', '.join(d.outputs)}"
-    return NoMatch(f"{d.kind} with {shorten(words, MOST_WORDS)} is not matched with any operation")
+    words = f"{', '.join(d.inputs)} → {', '.join(d.outputs)}"
+    return NoMatch(f"{shorten(d.kind)} is not matched with these inputs and outputs: {shorten(words, MOST_WORDS)}")
 
 
 def _arrays(d: Definition, count: int, scalars: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str]]:

@@ -111,7 +111,8 @@ class Definition:
 
     def tagged(self, space: str) -> tuple[str, ...]:
         """What follows `space:` in the tags, such as `llama-3.1-8b` of `model:llama-3.1-8b`."""
-        return tuple(tag.partition(":")[2].strip() for tag in self.tags if tag.startswith(f"{space}:"))
+        values = (tag.partition(":")[2].strip() for tag in self.tags if tag.startswith(f"{space}:"))
+        return tuple(filter(None, values))
 
     @property
     def kind(self) -> str:
@@ -487,7 +488,7 @@ def _spread(values: Fields, is_prefill: bool, pages: int, page: int, notes: list
     drawn = f"{len(lengths)} lengths drawn from {min(lengths)} to {max(lengths)}, {totals[keys]} {what} in all"
     notes.append(f"{drawn} ({pages} there; a file has the lengths, which is not read)")
     if is_prefill:
-        notes.append("FLOP depend on the lengths")
+        notes.append("as many queries as keys in each sequence; FLOP depend on the lengths")
     return made(keys)
 
 

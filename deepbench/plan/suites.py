@@ -287,7 +287,7 @@ def _unknown(name: str) -> str:
     found = set(meant(name, known))
     likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]
     wanted = "; ".join(f"{kind} are {', '.join(shown.get(kind, kinds[kind]))}" for kind in likely)
-    hint = did_you_mean(name, known) or "; a file ends in .csv, .txt or .toml, and workloads of others in .json or .jsonl"
+    hint = did_you_mean(name, known) or "; a file ends in .csv, .txt, .toml, .json or .jsonl"
     return f"unknown suite, operation or file {shorten(name)!r}; {wanted}{hint}"
 
 

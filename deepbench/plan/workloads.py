@@ -34,7 +34,7 @@ SUFFIXES = (".json", ".jsonl")
 MOST_FILES = 20_000
 MOST_WORKLOADS = 20_000
 
-# The parts of a definition, and characters of a name in it. The largest known has 32 inputs.
+# The parts of a definition, and characters of a name in it.
 MOST_PARTS = 500
 LONGEST_NAME = 200
 
@@ -417,24 +417,27 @@ def _attention(d: Definition) -> Match:
     if not {*d.inputs} <= {*ATTENTION_INPUTS, SCALE} or not {*d.outputs} <= {"output", "lse"}:
         raise _unmatched(d)
     is_paged = "k_cache" in d.inputs
+    has_starts = "qo_indptr" in d.inputs
     names = ("q", *(("k_cache", "v_cache", "kv_indices") if is_paged else ("k", "v")), "kv_indptr", "output")
+    names += ("qo_indptr",) * has_starts
     tensors = {**d.inputs, **d.outputs}
     if not all(name in tensors and tensors[name].shape for name in names):
         raise _unmatched(d)
-    q, k, v, y = (tensors[name].shape or () for name in (names[0], names[1], names[2], "output"))
-    starts = tensors["qo_indptr"].shape if "qo_indptr" in d.inputs else None
+    q, k, v, y, starts = (tensors[name].shape or () for name in (*names[:3], "output", "kv_indptr"))
     of_key = 4 if is_paged else 3
     if not (len(q) == len(y) == 3 and len(k) == len(v) == of_key and k[:-1] == v[:-1]):
         raise NoMatch("its arrays are not those of attention")
     if q[:2] != y[:2] or q[2] != k[-1] or v[-1] != y[2]:
         raise NoMatch("its arrays are not those of attention")
-    if starts is not None and "causal" not in re.split("[^a-z]+", d.name.lower()):
+    if has_starts and "causal" not in re.split("[^a-z]+", d.name.lower()):
         raise NoMatch("its name does not say whether its mask is causal")
     precision = _same_type((tensors[name].dtype for name in names[:3]), tensors["output"].dtype)
 
     def fields(sizes: Sizes, notes: list[str]) -> Fields:
         tokens, heads, head_size = map(sizes.of, q)
-        batch = tokens if starts is None else sizes.of(starts[0]) - 1
+        batch = sizes.of(starts[0]) - 1
+        if batch != (sizes.of((tensors["qo_indptr"].shape or ())[0]) - 1 if has_starts else tokens):
+            raise NoMatch("its queries and keys have different numbers of sequences")
         page = sizes.of(k[1]) if is_paged else 1
         pages = sizes.of((tensors["kv_indices"].shape or ())[0]) if is_paged else sizes.of(k[0])
         if batch < 1 or page < 1 or pages < batch:
@@ -449,13 +452,13 @@ def _attention(d: Definition) -> Match:
             notes.append(f"scores times {usual:.4g} ({given:.4g} there)")
         if page > 1:
             notes.append("the last page of each sequence is full; there a file says how full, which is not read")
-        if starts is not None and tokens > pages * page:
+        if has_starts and tokens > pages * page:
             raise NoMatch("it has more queries than keys")
         if batch == 1:
-            return {**values, "queries": tokens if starts is not None else 1, "keys": pages * page}
-        if starts is not None and (tokens != pages or page > 1):
+            return {**values, "queries": tokens if has_starts else 1, "keys": pages * page}
+        if has_starts and (tokens != pages or page > 1):
             raise NoMatch("the queries and keys of each sequence are in a file that is not read")
-        return _spread(values, starts is not None, pages, page, notes)
+        return _spread(values, has_starts, pages, page, notes)
 
     layout = f"arrays by {'page, ' * is_paged}head, position (there by {'page, ' * is_paged}position, head)"
     sums = ("without the logarithm of the sum, which is an output there",) if "lse" in d.outputs else ()

@@ -387,12 +387,13 @@ DECODE = {"batch_size": 2, "num_pages": 9, "len_indptr": 3, "num_kv_indices": 9}
         (paged(name="gqa_paged_decode_sliding_d128"), DECODE, "its name or a tag says sliding"),
         (paged(), {**DECODE, "num_kv_indices": 1}, "it has a sequence without keys"),
         (paged(False, name="gqa_paged_prefill_d128"), DECODE, "does not say whether its mask is causal"),
+        (paged(), {**DECODE, "len_indptr": 5}, "its queries and keys have different numbers of sequences"),
         (paged(False), {**DECODE, "total_q": 10}, "it has more queries than keys"),
         (paged(False), {**DECODE, "total_q": 5}, "the queries and keys of each sequence are in a file"),
         (paged(kv_heads=5), DECODE, "heads must be a multiple of kv_heads"),
         (
             paged(),
-            {**DECODE, "batch_size": 10**6, "num_kv_indices": 10**7},
+            {**DECODE, "batch_size": 10**6, "len_indptr": 10**6 + 1, "num_kv_indices": 10**7},
             "it has 1000000 sequences, and at most 4096",
         ),
         (ragged(), {"total_q": 2**31 - 1, "total_kv": 2**31 - 1, "len_indptr": 1}, "it has a sequence without keys"),
@@ -589,6 +590,25 @@ def test_any_json_ends_in_kernels_or_one_sentence(tmp_path, parts, axes, inputs)
         assert str(error).isprintable()
     else:
         assert all(kernel.definition.name.isprintable() for kernel in kernels)
+
+
+TABLES = (gemm(), norm(), norm(("weight", "bias"), op_type="layernorm"), paged(), paged(False), ragged())
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(TABLES), st.data())
+def test_any_shapes_end_in_kernels_with_a_case_or_a_reason_for_each_workload(tmp_path, table, data):
+    table = json.loads(json.dumps(table))
+    axes = st.sampled_from([*table["axes"], "3", "9999999999"])
+    for group in ("inputs", "outputs"):
+        for name in data.draw(st.lists(st.sampled_from(sorted(table[group])), max_size=2)):
+            table[group][name]["shape"] = data.draw(st.none() | st.lists(axes, max_size=4))
+    sizes = st.sampled_from([0, 1, 2, 3, 17, 5000, 2**31 - 1])
+    line = workload({axis: data.draw(sizes) for axis, value in table["axes"].items() if value["type"] == "var"})
+
+    kernel = the_kernel(tmp_path, table, line)
+
+    assert 1 == len(kernel.wanted) + sum(kernel.reasons.values())
 
 
 def test_the_text_of_a_definition_is_read_with_the_limits_of_suites(tmp_path):

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from deepbench.results.summary import Summary
 
 What = str | Path | Case
-"""The name of a suite, a file of problems, a case as the command takes it (words may be missing), or a Case."""
+"""The name of a suite or of a folder of suites, a file of problems, a file or folder of workloads of others, a case as
+the command takes it (words may be missing), or a Case."""
 
 T = TypeVar("T", str, int)
 

@@ -195,6 +195,47 @@ def test_suites_of_chosen_models_pass_parameters_on():
     assert "context" in parameters_of("llm/prefill")
 
 
+@pytest.mark.parametrize("word", ["speech", "speech/", "deepbench", "vision"])
+def test_the_name_of_a_folder_stands_for_all_suites_in_it(word):
+    names = [name for name in suite_files() if name.startswith(f"{word.rstrip('/')}/")]
+
+    entries, _ = read_chosen([word], _choices({}))
+
+    assert [e for name in names for e in read_suite(name)] == entries
+
+
+def test_the_suites_in_a_folder_have_the_parameters_of_a_phase():
+    entries, choices = read_chosen(["mlperf"], _choices({"phase": ("decode",), "batch": ("3",)}))
+    named, _ = read_chosen(["mlperf:phase=decode,batch=3"], _choices({}))
+    decoding = [name for name in suite_files() if name.startswith("mlperf/") and "decode" in phases_of(name)]
+
+    assert [] == list(choices.settings)  # all are parameters
+    assert entries == named == [e for name in decoding for e in read_suite(f"{name}:phase=decode,batch=3")]
+    assert len(decoding) > 5
+    # Lists of chosen models say their phase themselves, and stay where none is chosen.
+    language, _ = read_chosen(["llm"], _choices({"batch": ("2",)}))
+    assert all(e in language for e in read_suite("llm/decode:batch=2"))
+    assert "train" not in {name.partition("phase=")[2][:5] for name in {e.source["suite"] for e in entries}}
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "sentence"),
+    [
+        (["mlperf"], {"phase": ("decod",)}, "no suite in mlperf has the phase 'decod'; they have train, inference"),
+        (["vision:batsh=2"], {}, "no suite in vision has the parameter 'batsh'; they have fit, phase, batch"),
+        (["vision"], {"batch": ("x",)}, "batch must be a whole number"),
+        (["visoin"], {}, "did you mean vision?"),
+        (["architectures"], {}, "unknown suite, operation or file 'architectures'"),
+        (["other"], {}, "unknown suite, operation or file 'other'"),
+    ],
+)
+def test_wrong_words_about_a_folder_of_suites_are_named(words, settings, sentence):
+    with pytest.raises(BadInput) as raised:
+        read_chosen(words, _choices(settings))
+
+    assert sentence in str(raised.value)
+
+
 def test_a_problem_that_two_models_share_is_measured_once_for_both():
     entries, choices = read_chosen(["llm/llama2_7b", "llm/llama31_70b"], _choices({}, backends=("null",)))
     twice, _ = read_chosen(["llm/qwen3_8b", "llm/qwen3_8b:phase=prefill,context=2048"], _choices({}))

@@ -141,7 +141,7 @@ def error_of_z(z: Array, size2: Array, growth: float, centered: bool) -> Array:
 def growth_of_squares(count: int, lanes: int = LANES) -> float:
     """How many times the tolerance of other sums a sum of so many positive numbers needs (docs/formulas.md)."""
     one_by_one = count / lanes
-    lost = one_by_one**1.5 * math.sqrt(F32_ROUNDOFF) / 400  # numbers far below the last bit of a large sum
+    lost = one_by_one * math.sqrt(one_by_one * F32_ROUNDOFF) / 400  # numbers far below the last bit of a large sum
     return max(1.0, math.sqrt(count) / (4 * lanes) + lost)
 
 

@@ -374,7 +374,10 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in parameters.items() if n != FIT})
     limit = fit.Limit.parse(parameters[FIT]) if FIT in parameters else None
-    changed: dict[str, str | int] = {n: v for n, v in values.items() if v != model.parameters(phase)[n]}
+    # Names with devices always state the batch that these divide.
+    stated = (models.BATCH, models.DEVICES) if models.DEVICES in values else ()
+    defaults = model.parameters(phase)
+    changed: dict[str, str | int] = {n: v for n, v in values.items() if n in stated or v != defaults[n]}
     fitting = {n: v for n, v in parameters.items() if n == FIT}
     suite = _named(base, {"phase": phase, **changed, **fitting})
     words = [model.title, *([phase] if len(model.phases) > 1 else []), *(f"{n} {v}" for n, v in changed.items())]

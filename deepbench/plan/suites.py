@@ -161,6 +161,29 @@ def phases_of(name: str) -> tuple[str, ...]:
     return tuple(_model(path).phases) if path is not None and is_model else ()
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What one pass of a model processes."""
+
+    phase: str
+    parameters: Mapping[str, int]
+    """Those of the phase, with defaults."""
+    units: int
+    """How many units, such as tokens."""
+    unit: str
+
+
+def pass_of(name: str) -> Pass:
+    """The pass of a model that a name with parameters stands for; `BadInput` if it is not that of a model."""
+    base, given = split_name(name)
+    path = _path_of(base)
+    if path is None or not phases_of(base):
+        raise BadInput(f"{shorten(base)!r} is no model")
+    model = _model(path)
+    phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
+    return Pass(phase, values, model.units(phase, values), model.unit)
+
+
 def parameters_of(name: str) -> tuple[str, ...]:
     """The parameters that a suite or file has, beside `fit`."""
     base, _ = split_name(name)

@@ -168,13 +168,16 @@ def of_summaries(summaries: Sequence[Summary]) -> list[Scaling]:
     found: dict[tuple[object, ...], list[Step]] = {}
     for total in totals.of_summaries(summaries):
         base, parameters = split_name(total.suite)
-        devices, batch = parameters.pop(models.DEVICES, ""), parameters.get(models.BATCH, "")
-        if is_training(total.suite) and devices.isdecimal() and batch.isdecimal() and int(devices) >= 1:
+        devices, batch = _number(parameters.pop(models.DEVICES, "")), _number(parameters.get(models.BATCH, ""))
+        if is_training(total.suite) and devices and batch:
             key = base, *parameters.items(), total.precision, total.threads
-            found.setdefault(key, []).append(_step(total, int(batch), int(devices), summaries, predicted))
-    return [
-        Scaling(_title(steps[0]), sorted(steps, key=lambda step: step.devices)) for steps in found.values() if steps
-    ]
+            found.setdefault(key, []).append(_step(total, batch, devices, summaries, predicted))
+    return [Scaling(_title(steps[0]), sorted(steps, key=lambda step: step.devices)) for steps in found.values()]
+
+
+def _number(text: str) -> int | None:
+    """A size in the name of a suite, which a file may spell as it likes."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 11 and int(text) else None
 
 
 def _title(step: Step) -> str:
@@ -277,8 +280,7 @@ def _calls(suite: str, summaries: Sequence[Summary]) -> list[tuple[int, int]]:
         return [(e.pattern.problem.n, e.source.get("count", 1)) for e in entries if e.source]
     rows = {
         source["row"]: (int(s.record["problem"]["n"]), source.get("count", 1))
-        for s in summaries
-        if s.record["op"] == models.ALL_REDUCE
+        for s in groups.measured(summaries)
         for source in s.record["sources"]
         if source["suite"] == suite
     }

@@ -163,3 +163,27 @@ def test_a_model_is_chosen_by_a_part_of_its_name():
 
 def test_a_file_without_devices_has_no_steps():
     assert [] == steps.of_summaries(summarize(samples.ocr()))
+
+
+@pytest.mark.parametrize("devices", ["9" * 5000, "0", "-1", "two", "²"])
+def test_other_names_of_suites_in_a_file_are_no_steps(devices):
+    records = [
+        {**r, "sources": [{**r["sources"][0], "suite": f"mlperf/other:phase=train,batch=8,devices={devices}"}]}
+        for r in samples.ocr()
+    ]
+
+    assert [] == steps.of_summaries(summarize(records))
+
+
+def test_the_all_reduce_of_a_users_own_model_is_that_of_the_file():
+    def renamed(record, suite):
+        return {**record, "sources": [{**source, "suite": suite} for source in record["sources"]]}
+
+    name = "mine.toml:phase=train,batch=128,devices=2"
+    (entry,) = [e for e in read_suite(f"{MODEL}:phase=train,devices=2") if e.pattern.op == "all_reduce"]
+    reduced = [{**r, "sources": [entry.source]} for r in all_reduce(2, 2e-3)]
+    found = scaling_of([renamed(r, name) for r in [*samples.kernels_of_steps(2), *reduced]])
+    alone = scaling_of([renamed(r, name) for r in samples.kernels_of_steps(2)])
+
+    assert found.steps[0].all_reduce.time.time_s == pytest.approx(2e-3, rel=0.03)
+    assert "does not say how many gradients" in alone.steps[0].withheld

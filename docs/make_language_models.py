@@ -56,6 +56,7 @@ OF_EXPERTS = {"batch": 8, "context": 2048}
 
 # What a kernel is taken from, the best first. Types that a library lacks are replaced by f32.
 TYPES = {"f32": ("f32",), "bf16": ("bf16", "f32"), "int8": ("i8", "bf16", "f32")}
+PRODUCTS = ("gemm", "grouped_gemm")
 BITS = {"int8 weights": 8, "int4 weights": 4}
 VARIANTS = (*TYPES, *BITS)
 
@@ -144,7 +145,7 @@ class Sum:
 
 
 class Data:
-    """The kernels of several result files."""
+    """The kernels of several result files, with the largest number of threads. The first file with a time counts."""
 
     def __init__(self, files: Sequence[Results]) -> None:
         self.files = files
@@ -152,16 +153,19 @@ class Data:
         self.rows: dict[tuple[str, str, int, str], dict[str, Summary | None]] = {}
         self.kernels: dict[tuple[str, str, int, str], tuple[str, int]] = {}
         self.weights: dict[tuple[int, ...], Summary] = {}
+        threads = max((s.record["threads"] for file in files for s in file), default=1)
         for file in files:
-            for ranking in rankings(file.summaries):
+            for ranking in rankings(s for s in file if s.record["threads"] == threads):
                 for s in ranking.ranked:
                     self.rankings[id(s)] = ranking, file.limits
-                if ranking.ranked and ranking.ranked[0].record["op"] == "weight_only_gemm":
-                    p = ranking.ranked[0].record["problem"]
-                    self.weights[tuple(int(p[name]) for name in ("m", "n", "k", "bits"))] = ranking.ranked[0]
+                if ranking.ranked and (first := ranking.ranked[0]).record["op"] == "weight_only_gemm":
+                    p = first.record["problem"]
+                    if first.record["precision"] == "bf16":
+                        self.weights[tuple(int(p[name]) for name in ("m", "n", "k", "bits"))] = first
             for kernel, fastest in totals.kernel_times(file.summaries).items():
-                row = kernel.suite, kernel.op, kernel.row, kernel.direction
-                self.rows.setdefault(row, {})[kernel.precision] = fastest
+                known = self.rows.setdefault((kernel.suite, kernel.op, kernel.row, kernel.direction), {})
+                if kernel.threads == threads and known.get(kernel.precision) is None:
+                    known[kernel.precision] = fastest
             for s in file.summaries:
                 for source in s.record["sources"]:
                     row = source["suite"], s.record["op"], source["row"], s.record["direction"]
@@ -192,6 +196,8 @@ class Data:
             problem = known.record["problem"] if known else {}
             return self.weights.get((*(int(problem.get(name, 0)) for name in ("m", "n", "k")), BITS[variant]))
         types = TYPES.get(variant, TYPES["bf16"])
+        if op in PRODUCTS:  # they decide the name of the variant
+            types = types[:1]
         return next((s for name in types if (s := by_type.get(name))), None)
 
 

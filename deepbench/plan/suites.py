@@ -403,7 +403,7 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
     changed: dict[str, str | int] = {n: v for n, v in values.items() if n in stated or v != defaults[n]}
     fitting = {n: v for n, v in parameters.items() if n == FIT}
     suite = _named(base, {"phase": phase, **changed, **fitting})
-    words = [model.title, *([phase] if len(model.phases) > 1 else []), *(f"{n} {v}" for n, v in changed.items())]
+    words = [model.title, *([phase] if len(model.phases) > 1 else []), *itertools.starmap(_stated, changed.items())]
     application = ", ".join([*words, *(f"fitted to {size}" for size in fitting.values())])
     entries: list[Entry] = []
     out: list[LeftOut] = []
@@ -423,6 +423,13 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
             sizes = " ".join(f"{n}={v}" for n, v in row.values.items())
             out.append(LeftOut(f"{row.op} {sizes}", row.where, row.count, str(error)))
     return entries, out
+
+
+def _stated(name: str, value: str | int) -> str:
+    """A parameter in the name of an application, whose kernels are those of one device."""
+    if name == models.DEVICES:
+        return "on one device" if value == 1 else f"on one of {value} devices"
+    return f"{name} {value}"
 
 
 def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entry]:

@@ -8,6 +8,7 @@ one after the other: no step was measured as a whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -24,6 +25,10 @@ from deepbench.report.totals import Total
 from deepbench.results.summary import Summary
 
 HOW = Literal["measured", "predicted"]
+
+ONE_PROCESS_EACH = (
+    "±: some times come from one process only, so their intervals ignore the variation between processes."
+)
 
 # Gradients are often added in f32 where the library has no all-reduce in the precision of the kernels.
 F32 = "f32"
@@ -99,6 +104,8 @@ class Step:
     """None on one device too, which exchanges nothing."""
     disturbed: bool
     """Whether other programs disturbed one of the times."""
+    single_process: bool
+    """Whether the interval of a kernel comes from one process, and so is too narrow."""
     withheld: str | None
     """Why there is no time of the step."""
 
@@ -164,14 +171,16 @@ def _plain(value: Time | Ratio | None) -> dict[str, Any] | None:
 
 def of_summaries(summaries: Sequence[Summary]) -> list[Scaling]:
     """Every model, batch, precision and number of threads of which a file has training steps on stated devices."""
-    predicted = [m for m in groups.models(summaries) if m.fits]
+    named = {source["suite"] for s in summaries for source in s.record["sources"]}
+    if not any(f"{models.DEVICES}=" in name for name in named):
+        return []
     found: dict[tuple[object, ...], list[Step]] = {}
     for total in totals.of_summaries(summaries):
         base, parameters = split_name(total.suite)
         devices, batch = _number(parameters.pop(models.DEVICES, "")), _number(parameters.get(models.BATCH, ""))
         if is_training(total.suite) and devices and batch:
             key = base, *parameters.items(), total.precision, total.threads
-            found.setdefault(key, []).append(_step(total, batch, devices, summaries, predicted))
+            found.setdefault(key, []).append(_step(total, batch, devices, summaries))
     return [Scaling(_title(steps[0]), sorted(steps, key=lambda step: step.devices)) for steps in found.values()]
 
 
@@ -200,23 +209,24 @@ def chosen(found: Sequence[Scaling], name: str) -> list[Scaling]:
     return [s for s in found if split_name(s.steps[0].suite)[0] == fitting[0]]
 
 
-def _step(
-    total: Total, batch: int, devices: int, summaries: Sequence[Summary], predicted: Sequence[groups.Model]
-) -> Step:
+def _step(total: Total, batch: int, devices: int, summaries: Sequence[Summary]) -> Step:
+    own = [s for s in summaries if any(source["suite"] == total.suite for source in s.record["sources"])]
     kernels = None if total.time_s is None else Time(total.time_s, total.low_s, total.high_s)
     all_reduce = None
     reasons = []
     if kernels is None:
         reasons.append(f"{total.kernels - total.measured} of {total.kernels} kernels have no time")
-    if any(is_fitted(source) for s in summaries for source in s.record["sources"] if source["suite"] == total.suite):
+    if any(is_fitted(source) for s in own for source in s.record["sources"] if source["suite"] == total.suite):
         reasons.append("problems were made smaller to fit, so they are not those of this batch")
     if devices > 1:
-        found = _all_reduce(total, devices, summaries, predicted)
+        places = {s.record["device"] for s in own if not s.is_group}
+        known = [s for s in groups.measured(summaries) if s.record["device"] in places]
+        found = _all_reduce(total, devices, known)
         if isinstance(found, str):
             reasons.append(found)
         else:
             all_reduce = found
-    title = total.application.rpartition(f", {models.DEVICES} ")[0] or total.application
+    title = re.sub(r", on one( of [0-9]+)? devices?(?=,|$)", "", total.application)
     disturbed = bool(total.disturbed) or (all_reduce is not None and all_reduce.disturbed)
     return Step(
         total.suite,
@@ -228,22 +238,21 @@ def _step(
         kernels,
         all_reduce,
         disturbed,
+        bool(total.single_process),
         "; ".join(reasons) or None,
     )
 
 
-def _all_reduce(
-    total: Total, devices: int, summaries: Sequence[Summary], predicted: Sequence[groups.Model]
-) -> AllReduce | str:
+def _all_reduce(total: Total, devices: int, known: Sequence[Summary]) -> AllReduce | str:
     """The fastest of each all-reduce of a suite, measured or predicted; a sentence where there is none."""
-    calls = _calls(total.suite, summaries)
+    calls = _calls(total.suite, known)
     if not calls:
         return "the file does not say how many gradients there are"
-    known = groups.measured(summaries)
     precision = total.precision if any(s.record["precision"] == total.precision for s in known) else F32
+    known = [s for s in known if s.record["precision"] == precision]
     parts = []
     for n, count in calls:
-        part = _measured(n, devices, precision, known) or _predicted(n, devices, precision, known, predicted)
+        part = _measured(n, devices, known) or _predicted(n, devices, known)
         if part is None:
             return (
                 f"no all-reduce of {n} elements over {devices} ranks in {precision}; measure it, or for a prediction "
@@ -267,7 +276,7 @@ def _all_reduce(
     )
 
 
-def _calls(suite: str, summaries: Sequence[Summary]) -> list[tuple[int, int]]:
+def _calls(suite: str, known: Iterable[Summary]) -> list[tuple[int, int]]:
     """Elements and number of calls of each all-reduce of a step.
 
     Of a model of the package the suite says it; of a user's own model the records of the file do.
@@ -280,50 +289,48 @@ def _calls(suite: str, summaries: Sequence[Summary]) -> list[tuple[int, int]]:
         return [(e.pattern.problem.n, e.source.get("count", 1)) for e in entries if e.source]
     rows = {
         source["row"]: (int(s.record["problem"]["n"]), source.get("count", 1))
-        for s in groups.measured(summaries)
+        for s in known
         for source in s.record["sources"]
         if source["suite"] == suite
     }
     return list(rows.values())
 
 
-def _measured(n: int, ranks: int, precision: str, known: Iterable[Summary]) -> AllReduce | None:
+def _measured(n: int, ranks: int, known: Iterable[Summary]) -> AllReduce | None:
     """The fastest one over libraries, algorithms and places."""
-    fitting = [
-        s
-        for s in known
-        if (s.record["problem"]["n"], s.record["problem"]["ranks"], s.record["precision"]) == (n, ranks, precision)
-    ]
+    fitting = [s for s in known if (s.record["problem"]["n"], s.record["problem"]["ranks"]) == (n, ranks)]
     if not fitting:
         return None
     s = min(fitting, key=lambda s: s.time_s)
     low_s, high_s = (s.estimate.low_s, s.estimate.high_s) if s.estimate else (None, None)
-    hosts = len(s.group["hosts"]) if s.group else None
-    oversubscribed = bool(s.group and s.group["oversubscribed"])
-    time = Time(s.time_s, low_s, high_s)
-    return AllReduce(time, "measured", precision, s.library_title, s.is_disturbed, hosts, oversubscribed)
+    return AllReduce(
+        Time(s.time_s, low_s, high_s),
+        "measured",
+        s.record["precision"],
+        s.library_title,
+        s.is_disturbed,
+        len(s.group["hosts"]) if s.group else None,
+        bool(s.group and s.group["oversubscribed"]),
+    )
 
 
-def _predicted(
-    n: int, ranks: int, precision: str, known: Sequence[Summary], predicted: Sequence[groups.Model]
-) -> AllReduce | None:
+def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None:
     """By the model of the library that is the fastest for this size within the groups that were measured."""
-    fitting = [m for m in predicted if m.precision == precision]
-    sizes = {
-        s.record["traffic_bytes"] // int(s.record["problem"]["n"]) for s in known if s.record["precision"] == precision
-    }
-    if not fitting or len(sizes) != 1:
+    fitting = [m for m in groups.models(known) if m.fits]
+    if not fitting:
         return None
-    count, most = n * sizes.pop(), min(m.most_ranks for m in fitting)
+    first = known[0].record
+    count = n * (first["traffic_bytes"] // int(first["problem"]["n"]))
+    most = min(m.most_ranks for m in fitting)
     model = min(fitting, key=lambda m: m.time_s(most, count))
     fit = model.fit_of(count)
     worst = units.percent(max(map(abs, fit.errors)))
     about = f"{model.library}, model {fit.model} of up to {model.most_ranks} ranks, off by up to {worst} on its points"
     if ranks > scaling.FAR * model.most_ranks:
-        about += ", uncertain because so many more ranks"
+        about += f"; uncertain, because {ranks} ranks are more than {scaling.FAR} times as many"
     oversubscribed = any(s.group and s.group["oversubscribed"] for s in known if s.library_title == model.library)
     time = Time(model.time_s(ranks, count), None, None)
-    return AllReduce(time, "predicted", precision, about, oversubscribed=oversubscribed)
+    return AllReduce(time, "predicted", first["precision"], about, oversubscribed=oversubscribed)
 
 
 # ---- a table
@@ -415,6 +422,7 @@ def _notes(found: Sequence[Scaling], steps: Sequence[Step]) -> list[str]:
         "efficiency: the speed-up over that of the devices.",
         _places(threads, hosts) if hosts else "",
         groups.OVERSUBSCRIBED if any(reduce.oversubscribed for reduce in reduces) else "",
+        ONE_PROCESS_EACH if any(step.single_process for step in steps) else "",
     ]
     return [sentence for sentence in sentences if sentence]
 

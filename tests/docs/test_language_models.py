@@ -86,6 +86,21 @@ def test_products_with_weights_of_4_bits_take_the_place_of_others(script, tmp_pa
     assert "| int4 weights |" in script.page(files)[0]
 
 
+def test_the_bandwidth_of_memory_bounds_the_tokens(script, tmp_path):
+    size = 2**29
+    case = f"memory kind=read n={size // 4} passes=1 forward f32 loops threads=1"
+    limit = {"what": "memory", "device": "cpu", "kind": "read", "bytes": size, "bytes_per_s": 1e10, "case": case}
+    limit |= {"threads": 1, "seconds": size / 1e10, "at": "2026-11-21T00:00:00+00:00", "disturbed": False}
+    records = cases_of(DECODE, "f32", 1e-3)
+    files = data_of(script, tmp_path, [{"limit": limit}, *records])
+    moved = sum(r["traffic_bytes"] * r["sources"][0]["count"] for r in records)
+
+    data = script.Data(files)
+    (sentence,) = script.memory_sentence(data, DECODE)
+    assert [None, None] == [data.sum_of(DECODE, "bf16"), data.sum_of(DECODE, "int8")]  # products decide the type
+    assert float(sentence.rstrip(".").rpartition(" f32 ")[2]) == pytest.approx(1e10 / moved, rel=0.01)
+
+
 def test_a_disturbed_time_is_marked_and_makes_no_sentence(script, tmp_path):
     first, *others = [*cases_of(DECODE, "f32", 2e-3), *cases_of(DECODE, "bf16", 1e-3)]
     noisy = {**samples.disturbed(text=first["case"]), "sources": first["sources"]}

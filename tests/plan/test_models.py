@@ -271,7 +271,7 @@ def test_devices_divide_the_batch_and_are_the_ranks():
 
     assert [(e.pattern, e.source["count"]) for e in of_16] == [(e.pattern, e.source["count"]) for e in four]
     assert {"mlperf/resnet50_v15:phase=train,batch=64,devices=4"} == {e.source["suite"] for e in four}
-    assert {"ResNet-50 v1.5, train, batch 64, devices 4"} == {e.source["application"] for e in four}
+    assert {"ResNet-50 v1.5, train, batch 64, on one of 4 devices"} == {e.source["application"] for e in four}
     assert texts_of("mlperf/resnet50_v15:phase=train")["optimizer"] == texts_of(four[0].source["suite"])["optimizer"]
 
 

@@ -165,6 +165,21 @@ def test_a_file_without_devices_has_no_steps():
     assert [] == steps.of_summaries(summarize(samples.ocr()))
 
 
+def test_an_all_reduce_of_another_device_is_not_that_of_the_kernels():
+    on_gpus = [{**r, "device": "cuda"} for r in all_reduce(2, 2e-3)]
+    found = scaling_of(samples.kernels_of_steps(1, 2), on_gpus)
+
+    assert "no all-reduce" in found.steps[1].withheld or "does not say" in found.steps[1].withheld
+
+
+def test_intervals_from_one_process_are_said_to_be_too_narrow():
+    quick = steps.table([scaling_of(samples.kernels_of_steps(1, rounds=1))])
+    default = steps.table([scaling_of(samples.kernels_of_steps(1))])
+
+    assert steps.ONE_PROCESS_EACH in quick.notes
+    assert steps.ONE_PROCESS_EACH not in default.notes
+
+
 @pytest.mark.parametrize("devices", ["9" * 5000, "0", "-1", "two", "²"])
 def test_other_names_of_suites_in_a_file_are_no_steps(devices):
     records = [

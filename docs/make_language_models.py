@@ -3,9 +3,9 @@
 Measure on a quiet machine, in 12 minutes:
 
     deepbench run llm/llama32_1b --set phase=decode,batch=1,8,context=512,2048,8192,cache=cold \\
-        --precision f32,bf16,i8 --quick --budget 4min -o decode.jsonl
+        --precision f32,bf16,i8 --quick --budget 270s -o decode.jsonl
     deepbench run llm/llama32_1b --set phase=prefill,context=512,2048 \\
-        --precision f32,bf16,i8 --quick --budget 3min -o prefill.jsonl
+        --precision f32,bf16,i8 --quick --budget 150s -o prefill.jsonl
     deepbench run weight_only --set batch=1,8,bits=4,8,cache=cold --precision bf16 \\
         --quick --budget 1min -o weights.jsonl
     deepbench run llm/qwen3_30b_a3b --set phase=decode,batch=1,8,64,cache=cold --precision bf16 \\
@@ -16,9 +16,9 @@ Measure on a quiet machine, in 12 minutes:
         --quick --budget 90s -o moe.jsonl
     python docs/make_language_models.py {decode,prefill,weights,experts,embedding,moe}.jsonl
 
-All numbers are sums of kernels, each with its fastest library. A kernel that no library has in a type counts in f32.
-For a token every array comes from memory (`cache=cold`): the layers of a model take turns, and their weights and caches
-of keys and values are larger than the caches of the processor.
+All numbers are sums of kernels, each with its fastest library. Products have the type that the table names; another
+kernel that no library has in this type counts in bf16 or f32. For a token every array comes from memory (`cache=cold`): the layers
+of a model take turns, and their weights and cached keys and values are larger than the caches of the processor.
 """
 
 from __future__ import annotations

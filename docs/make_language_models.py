@@ -14,11 +14,11 @@ Measure on a quiet machine, in 12 minutes:
         --quick -o embedding.jsonl
     deepbench run moe --set phase=decode,cache=cold --op grouped_gemm --precision bf16 --fit 2GiB \\
         --quick --budget 90s -o moe.jsonl
-    python docs/make_language_models.py {decode,prefill,weights,experts,embedding,moe}.jsonl
+    python docs/make_language_models.py decode.jsonl prefill.jsonl weights.jsonl experts.jsonl embedding.jsonl moe.jsonl
 
 All numbers are sums of kernels, each with its fastest library. Products have the type that the table names; another
-kernel that no library has in this type counts in bf16 or f32. For a token every array comes from memory (`cache=cold`): the layers
-of a model take turns, and their weights and cached keys and values are larger than the caches of the processor.
+kernel that no library has in this type counts in bf16 or f32. For a token every array comes from memory (`cache=cold`):
+the layers of a model take turns, and their weights, keys and values are larger than the caches of the processor.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deepbench.judge.limits import Limits
     from deepbench.measure.session import Progress, Session
     from deepbench.report.sections import Sections
+    from deepbench.report.steps import Scaling
     from deepbench.report.table import Table
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
@@ -278,6 +279,13 @@ class Results:
         from deepbench.judge import limits
 
         return limits.of_file(self.file, self.summaries)
+
+    @cached_property
+    def training_steps(self) -> list[Scaling]:
+        """Training steps of models on the numbers of devices that the suites name (`devices=1,2,4`)."""
+        from deepbench.report import steps
+
+        return steps.of_summaries(self.summaries)
 
     @property
     def records(self) -> list[Record]:

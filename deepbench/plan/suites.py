@@ -170,6 +170,29 @@ def phases_of(name: str) -> tuple[str, ...]:
     return tuple(_model(path).phases) if path is not None and is_model else ()
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What one pass of a model processes."""
+
+    phase: str
+    parameters: Mapping[str, int]
+    """Those of the phase, with defaults."""
+    units: int
+    """How many units, such as tokens."""
+    unit: str
+
+
+def pass_of(name: str) -> Pass:
+    """The pass of a model that a name with parameters stands for; `BadInput` if it is not that of a model."""
+    base, given = split_name(name)
+    path = _path_of(base)
+    if path is None or not phases_of(base):
+        raise BadInput(f"{shorten(base)!r} is no model")
+    model = _model(path)
+    phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
+    return Pass(phase, values, model.units(phase, values), model.unit)
+
+
 def parameters_of(name: str) -> tuple[str, ...]:
     """The parameters that a suite or file has, beside `fit`."""
     base, _ = split_name(name)
@@ -468,10 +491,13 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in parameters.items() if n != FIT})
     limit = fit.Limit.parse(parameters[FIT]) if FIT in parameters else None
-    changed: dict[str, str | int] = {n: v for n, v in values.items() if v != model.parameters(phase)[n]}
+    # Names with devices always state the batch that these divide.
+    stated = (models.BATCH, models.DEVICES) if models.DEVICES in values else ()
+    defaults = model.parameters(phase)
+    changed: dict[str, str | int] = {n: v for n, v in values.items() if n in stated or v != defaults[n]}
     fitting = {n: v for n, v in parameters.items() if n == FIT}
     suite = _named(base, {"phase": phase, **changed, **fitting})
-    words = [model.title, *([phase] if len(model.phases) > 1 else []), *(f"{n} {v}" for n, v in changed.items())]
+    words = [model.title, *([phase] if len(model.phases) > 1 else []), *itertools.starmap(_stated, changed.items())]
     application = ", ".join([*words, *(f"fitted to {size}" for size in fitting.values())])
     entries: list[Entry] = []
     out: list[LeftOut] = []
@@ -491,6 +517,13 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
             sizes = " ".join(f"{n}={v}" for n, v in row.values.items())
             out.append(LeftOut(f"{row.op} {sizes}", row.where, row.count, str(error)))
     return entries, out
+
+
+def _stated(name: str, value: str | int) -> str:
+    """A parameter in the name of an application, whose kernels are those of one device."""
+    if name == models.DEVICES:
+        return "on one device" if value == 1 else f"on one of {value} devices"
+    return f"{name} {value}"
 
 
 def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entry]:

@@ -44,6 +44,11 @@ SCALE = 0.75
 ALPHA = 0.25
 
 
+# Errors of single losses have random signs, so that of their mean is smaller, but for what all have in common: the
+# error of an approximated exponential, for example.
+MEAN_CANCELS = 4
+
+
 @dataclass(frozen=True)
 class Kind:
     """How much a loss computes per number; exp and log count as one operation each (docs/formulas.md)."""
@@ -164,7 +169,8 @@ class LossOp(PartsOp):
             squares += float(np.square(found.value).sum(dtype=np.float64))
             errors += float(found.error.sum(dtype=np.float64))
         of_sum = growth_of_squares(count) * math.sqrt(squares / count)
-        return Expected("loss", arrays["loss"], np.array([total / count]), np.array([unit * (errors / count + of_sum)]))
+        tolerance = unit / MEAN_CANCELS * (errors / count + of_sum)
+        return Expected("loss", arrays["loss"], np.array([total / count]), np.array([tolerance]))
 
     def _dx(self, case: Case, arrays: Arrays, parts: Array, unit: float) -> Expected:
         import numpy as np

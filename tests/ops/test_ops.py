@@ -72,6 +72,11 @@ def outputs(op, arrays):
     return [name for name in arrays if name in op.outputs]
 
 
+def float_outputs(op, arrays):
+    """Without positions, which have no small errors and are always numbers."""
+    return [name for name in outputs(op, arrays) if arrays[name].dtype.kind not in "iu"]
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_correct_results_pass_and_one_wrong_element_of_any_output_is_found(text):
     c, op, arrays = solved(text)
@@ -98,7 +103,7 @@ def test_correct_results_pass_and_one_wrong_element_of_any_output_is_found(text)
 def test_a_small_error_of_one_element_is_found_in_f32(text):
     c, op, arrays = solved(text)
 
-    for name in outputs(op, arrays):
+    for name in float_outputs(op, arrays):
         array = arrays[name]
         place = tuple(n // 2 for n in array.shape)
         before = array[place].copy()
@@ -126,7 +131,7 @@ def test_an_output_that_was_not_written_is_found(text):
 def test_one_element_that_is_not_a_number_is_found(text, value):
     c, op, arrays = solved(text)
 
-    for name in outputs(op, arrays):
+    for name in float_outputs(op, arrays):
         place = tuple(n - 1 for n in arrays[name].shape)
         before = arrays[name][place].copy()
         arrays[name][place] = value

@@ -75,7 +75,7 @@ class Loops(Backend):
             p_or_null = arrays.get("p", ctypes.c_void_p(None))
             named = (arrays["chosen"], p_or_null, arrays["dy"], arrays["dx"])
             return self._layer(case, *named, p.rows, p.columns, p.k)
-        space, weighted = empty((case.threads, p.k), "f32"), int(case.settings["softmax"] == "yes")
+        space, weighted = empty((case.threads, p.k + p.columns), "f32"), int(case.settings["softmax"] == "yes")
         return self._layer(case, *arrays.values(), space, p.rows, p.columns, p.k, weighted)
 
     @kernel("loss", precisions=("f32", "bf16"), directions=("forward", "backward"))

@@ -63,7 +63,7 @@ KINDS = {
     "cross_entropy": Kind(4, 3, True),
     "binary_cross_entropy": Kind(8, 5, True),
     "mean_squared_error": Kind(3, 2, False),
-    "smooth_l1": Kind(5, 3, False),
+    "smooth_l1": Kind(6, 3, False),
     "focal": Kind(15, 18, True),
 }
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.parts import FULL_CHECK_WORK, Expected, PartsOp, Tensor, blocks, elements_of
+from deepbench.core.parts import Expected, PartsOp, Tensor, blocks, elements_of
 from deepbench.core.precision import Precision
 from deepbench.core.problem import BaseProblem, choice, size
 from deepbench.core.rows import TINY, growth_of_squares, strips
@@ -47,6 +47,10 @@ ALPHA = 0.25
 # Errors of single losses have random signs, so that of their mean is smaller, but for what all have in common: the
 # error of an approximated exponential, for example.
 MEAN_CANCELS = 4
+
+
+# Up to so many numbers, the reference of the mean is computed in f64 throughout.
+MOST_IN_F64 = 2**22
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ class LossOp(PartsOp):
         """
         import numpy as np
 
-        count, kind = self._count(case), np.float64 if arrays["x"].size <= FULL_CHECK_WORK else np.float32
+        count, kind = self._count(case), np.float64 if arrays["x"].size <= MOST_IN_F64 else np.float32
         total, squares, errors = 0.0, 0.0, 0.0
         for strip in strips(arrays["x"]):
             x, target = arrays["x"][strip].astype(kind), arrays["target"][strip]

@@ -63,6 +63,10 @@ class RopeOp(PartsOp):
         """Floats that are computed in f32."""
         return precision.name in ("f32", "bf16", "f16")
 
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """A single pair is the same in both orders."""
+        return ("pairs",) if problem.dim == 2 else ()
+
     def result_type(self, case: Case) -> str:
         """`y` has the type of `x`."""
         return case.precision.data
@@ -91,6 +95,11 @@ class RopeOp(PartsOp):
     def parts(self, case: Case) -> int:
         """Tokens."""
         return int(case.problem.tokens)
+
+    def check_work(self, case: Case) -> int:
+        """More than counted FLOP: the reference passes over the numbers many times."""
+        p = case.problem
+        return int(8 * p.tokens * p.heads * p.dim)
 
     def expected(self, case: Case, arrays: Arrays, parts: Array) -> Iterator[Expected]:
         """docs/formulas.md derives the tolerance."""

@@ -58,8 +58,8 @@ class TopKOp(PartsOp):
         return precision.name in ("f32", "bf16", "f16")
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
-        """The gradient is the same in any order."""
-        return () if direction == "forward" else ("sorted",)
+        """One number, and gradients, are the same in any order."""
+        return ("sorted",) if direction == "backward" or problem.k == 1 else ()
 
     def result_type(self, case: Case) -> str:
         """`values` have the type of `x`."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from deepbench.core.case import parse_case
+from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import dtype
 from deepbench.measure.check import check
@@ -400,3 +401,17 @@ def test_faults_of_16_bit_gradients_are_found(cell, kind, fault):
     fault(arrays, op.reference(c, shorter))
 
     assert not check(op, c, arrays).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rope tokens=4 heads=2 dim=7", "dim must be even, because pairs of numbers are turned; found dim=7"),
+        ("group_norm n=1 c=6 h=2 w=2 groups=4", "c must be a multiple of groups, found c=6 and groups=4"),
+        ("top_k rows=3 columns=8 k=9", "k must be at most columns=8, found k=9"),
+        ("loss kind=cross_entropy rows=3", "cross_entropy needs at least two columns to choose from; add for example"),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused(text, message):
+    with pytest.raises(BadInput, match=re.escape(message)):
+        parse_case(f"{text} forward f32 reference threads=1")

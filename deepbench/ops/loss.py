@@ -13,7 +13,7 @@ pass has the gradient `dloss` of the loss and computes `dx`. Libraries may keep 
 before, such as the logarithms of the sums of a softmax.
 
 `x`, `dx` and the targets t have the type of the data, numbers of columns are s32, and `loss` is f32. The first row of
-`x` is 100 larger, except where differences are squared: exp(100) is not an f32, so a kernel that lets it overflow
+`x` is 100 larger, except of mean_squared_error and smooth_l1: exp(100) is not an f32, so a kernel that lets it overflow
 fails. `dloss` is proportional to the numbers in the mean, as in training with a scaled loss, so that no gradient
 underflows in f16.
 """
@@ -43,11 +43,9 @@ SCALE = 0.75
 # Of the focal loss: the weight of examples with t = 1. The exponent of (1 - p) is 2.
 ALPHA = 0.25
 
-
 # Errors of single losses have random signs, so that of their mean is smaller, but for what all have in common: the
 # error of an approximated exponential, for example.
 MEAN_CANCELS = 4
-
 
 # Up to so many numbers, the reference of the mean is computed in f64 throughout.
 MOST_IN_F64 = 2**22

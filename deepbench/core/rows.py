@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # PyTorch for layer and batch normalization, and that of Llama for RMS normalization.
 EPSILON = 1e-5
 
+# The smallest normal number of each type: smaller results may be rounded to zero.
+TINY = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
+
 # Elements that are computed together in float64: 8 MiB.
 STRIP = 2**20
 

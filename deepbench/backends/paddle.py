@@ -43,13 +43,11 @@ class Paddle(Backend):
             raise Unavailable(f"PaddlePaddle not found ({error})", "pip install paddlepaddle") from None
         self.paddle = paddle
         paddle.set_device("cpu")
-        flag = "FLAGS_use_onednn"
-        is_on = paddle.get_flags([flag])[flag]
         return {
             "name": self.title,
             "version": paddle.__version__,
             "path": paddle.__file__,
-            "build": f"commit {paddle.version.commit[:10]}, {flag}={int(is_on)}",
+            "build": f"commit {paddle.version.commit[:10]}",
             "threading": "OpenMP",
         }
 

@@ -26,13 +26,15 @@ def test_without_it_the_remedy_is_named(monkeypatch):
 @needs_paddle
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_product_is_added_in_place_with_the_threads_of_the_case(threads):
-    record = measure_case(parse_case(f"gemm m=64 n=32 k=48 a_t=1 b_t=0 forward f32 paddle threads={threads}"), 1, SHORT, 60.0)
+    record = measure_case(
+        parse_case(f"gemm m=64 n=32 k=48 a_t=1 b_t=0 forward f32 paddle threads={threads}"), 1, SHORT, 60.0
+    )
 
     assert "ok" == record["status"], record["reason"]
     assert "addmm_ and transpose" == record["notes"]["implementation"]
     assert ("PaddlePaddle", True) == (record["library_title"], record["framework"])
     assert record["library"]["version"]
-    assert record["library"]["build"].endswith("FLAGS_use_onednn=0")
+    assert record["library"]["build"].startswith("commit ")
     assert str(threads) == record["process"]["environment"]["FLAGS_paddle_num_threads"]
 
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run check test test-long test-wheel test-hosts test-torch test-browser pictures gpu clean
+.PHONY: run check test test-long test-wheel test-hosts test-torch test-paddle test-browser pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -32,11 +32,17 @@ test-wheel: .venv/test
 test-hosts: .venv/test
 	$(BIN)/python -m pytest -m hosts
 
-# Kernels of PyTorch. Its build for CPUs is used where the package index has one; others are several gigabytes.
+# Kernels of PyTorch, as they are and compiled. Its build for CPUs is used where the package index has one; others are several gigabytes.
 TORCH := 2.13.0
 test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'
 	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
+
+# Kernels of PaddlePaddle, a download of 200 MB.
+PADDLE := 3.3.1
+test-paddle: .venv/test
+	$(PIP) 'paddlepaddle==$(PADDLE)'
+	$(BIN)/python -m pytest tests/backends -k paddle
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's chromium if it is missing and we are root.
 test-browser: .venv/test

@@ -51,6 +51,8 @@ ALIASES = {
     "mkl": "onemkl intelmkl mklrt",
     "openblas": "blas libopenblas",
     "torch": "pytorch libtorch",
+    "torch_compiled": "torchcompile inductor torchinductor",
+    "paddle": "paddlepaddle",
     "mpich": "mpi",
     "openmpi": "mpi ompi",
     "intelmpi": "mpi impi",

@@ -46,6 +46,7 @@ class Worker:
         self._phase = "start"
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(leftovers.scratch())
+            environment["TMPDIR"] = str(scratch.folder)  # for what a library compiles, and its compiler leaves
             # Output goes to a file: nobody reads while a kernel is timed, and a full pipe would stop the library.
             self._output = stack.enter_context(tempfile.TemporaryFile())
             ours, theirs = socket.socketpair()

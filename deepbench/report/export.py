@@ -15,7 +15,10 @@ from deepbench.results.file import ResultFile
 from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
 
 # Notes of backends that are columns; times are in seconds.
-NOTES = ("implementation", "algorithm", "workspace_bytes", "pack_s", "convert_s", "optimize_s", "compression")
+NOTES = (
+    *("implementation", "algorithm", "workspace_bytes"),
+    *("pack_s", "convert_s", "optimize_s", "compile_s", "compression"),
+)
 
 
 def row(

@@ -88,7 +88,12 @@ WARNINGS = {
     ),
 }
 # Preparation that backends time, by the name in the record's notes.
-PREPARATION = {"pack_s": "packed in", "convert_s": "converted in", "optimize_s": "inspected in"}
+PREPARATION = {
+    "pack_s": "packed in",
+    "convert_s": "converted in",
+    "optimize_s": "inspected in",
+    "compile_s": "compiled in",
+}
 
 
 def notes_of(s: Summary, baseline: Baseline | None = None, fewer: FewerThreads | None = None) -> list[Note]:

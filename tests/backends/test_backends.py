@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from functools import cache
 
@@ -23,6 +24,11 @@ from deepbench.plan.modes import Rules
 from tests.conftest import ROOT
 
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
+FEW_PRECISIONS = {
+    "reference": {"f32", "bf16", "i8", "i8u8", "f8e4m3"},
+    "null": {"f32"},
+    "torch_compiled": {"f32", "f16"},
+}
 
 
 def uses_fake_gpu(name):
@@ -30,20 +36,25 @@ def uses_fake_gpu(name):
     return find_backend(name).device != "cpu" and bool(os.environ.get("FAKE_GPU_EVEN"))
 
 
+def is_slow(name):
+    """Whether a case takes seconds: on the fake GPU, or because it is compiled."""
+    return uses_fake_gpu(name) or name == "torch_compiled"
+
+
 def combinations(name, op):
     """(direction, precision, settings): all that a backend is marked for, with at most one setting changed."""
     chosen = [{}] + [{n: v} for n, values in op.settings.items() for v in values[1:]]
-    # On the fake GPU, settings are tested in one precision: the test is about our calls, not the arithmetic.
-    fake = uses_fake_gpu(name)
-    # These two treat all precisions alike: a few are enough.
-    few = {"f32", "bf16", "i8", "i8u8", "f8e4m3"} if name == "reference" else {"f32"} if name == "null" else None
+    # Where cases are slow, settings are tested in one precision: the test is about our calls, not the arithmetic.
+    slow = is_slow(name)
+    # These treat all precisions alike: a few are enough.
+    few = FEW_PRECISIONS.get(name)
     return [
         (d, p, c)
         for mark in find_backend(name).marks()
         if mark.op == op.name
         for p, d, c in itertools.product(mark.precisions, mark.directions, chosen)
         if (few is None or p in few)
-        and not (fake and c and p != ("f16" if "f16" in mark.precisions else mark.precisions[-1]))
+        and not (slow and c and p != ("f16" if "f16" in mark.precisions else mark.precisions[-1]))
     ]
 
 
@@ -112,10 +123,10 @@ def test_an_offer_that_always_ends_unsupported_is_found():
 
 
 def smoke_cases(name, op):
-    """Every combination on every smoke problem, or on half of them with a changed setting and on the fake GPU."""
+    """Every combination on every smoke problem, or on half of them with a changed setting and where they are slow."""
     half = slice(None, None, -2)
-    fake = uses_fake_gpu(name)
-    return [(c, p) for c in combinations(name, op) for p in (op.smoke[half] if c[2] or fake else op.smoke)]
+    slow = is_slow(name)
+    return [(c, p) for c in combinations(name, op) for p in (op.smoke[half] if c[2] or slow else op.smoke)]
 
 
 @cache
@@ -128,11 +139,13 @@ def smoke_results(name, fake):  # (of a fake GPU there are other results)
     of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
     results = []
     # Threads that spin while they wait take CPU time from those that compute; short kernels then take much longer.
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+    environment, most_s = {**os.environ, "OMP_WAIT_POLICY": "passive"}, 1800 if is_slow(name) else 600
     while len(results) < len(of_ops):
         code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {len(results)})"
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        with tempfile.TemporaryDirectory() as folder:  # for what is compiled
+            environment["TMPDIR"] = folder
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=most_s)
         results += [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("> ")]
         if done.returncode:
             op = of_ops[len(results)][0]
@@ -170,6 +183,7 @@ class Parent:
 
 def smoke(name, start):
     """Print the result of each smoke problem of each operation, beginning with number `start`."""
+    from deepbench.backends import torch_compiled
     from deepbench.measure import worker
     from deepbench.measure.launch import Request
     from deepbench.native import library
@@ -180,6 +194,7 @@ def smoke(name, start):
     timing.RAISE_CLOCKS_S = timing.HOST_MOST_S = timing.CANDIDATE_S = 0.0
     describe.LEAST_INTERVAL_S = -1.0  # no case waits until the load is known
     timing.FINALISTS = 1
+    torch_compiled.PRECOMPILE_HEADERS = True  # this process compiles many functions
 
     of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
     for op, ((direction, kind, chosen), problem) in of_ops[start:]:

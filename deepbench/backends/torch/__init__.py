@@ -7,9 +7,9 @@ Tensors share the memory of the arrays. Results of an operator are copied back a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
@@ -271,11 +271,12 @@ class Torch(Backend):
     @kernel("loss", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def operator(self, case: Case, arrays: Arrays) -> Kernel:
         """No gradient of layer normalization in 16 bits: PyTorch then adds those of scale and shift in 16 bits, too."""
-        from deepbench.backends.torch import memory_bound, normalization
+        return self.called(case, arrays, find_operator(case.op))
 
+    def called(self, case: Case, arrays: Arrays, prepare: Callable[..., Any]) -> Kernel:
+        """The kernel of what `prepare` returns for PyTorch, a case and its tensors (`memory_bound.Prepared`)."""
         channels_last = case.settings.get("layout") == "nhwc"
         tensors = {n: self._channels_second(case, a) if channels_last else self._tensor(a) for n, a in arrays.items()}
-        prepare = getattr(memory_bound, case.op, None) or getattr(normalization, case.op)
         function, outputs, name = prepare(self.torch, case, tensors)
         result: list[Any] = []
 
@@ -344,6 +345,13 @@ class Torch(Backend):
     def _refuse(self, condition: bool, reason: str) -> None:
         if condition:
             raise Unsupported(reason)
+
+
+def find_operator(op: str) -> Callable[..., Any]:
+    """The function that prepares an operation; see `Torch.called`."""
+    from deepbench.backends.torch import memory_bound, normalization
+
+    return cast("Callable[..., Any]", getattr(memory_bound, op, None) or getattr(normalization, op))
 
 
 def _graph(node: Any) -> set[str]:

@@ -17,14 +17,25 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
 
+Function = Callable[[], Any]
 
-def prepare(torch: Any, tensor: Callable[[Any], Any], case: Case, arrays: Arrays) -> Kernel:
-    """A call, or the gradients that autograd computes from one. `tensor` makes a tensor on the memory of an array."""
+
+def prepare(
+    torch: Any,
+    tensor: Callable[[Any], Any],
+    case: Case,
+    arrays: Arrays,
+    change: Callable[[Function], Function] = lambda function: function,
+) -> Kernel:
+    """A call, or the gradients that autograd computes from one. `tensor` makes a tensor on the memory of an array.
+
+    `change` may return another function, such as a compiled one, for the one that computes the result.
+    """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     p, algorithm = case.problem, case.settings["algorithm"]
     if algorithm == "graph":
-        raise Unsupported("PyTorch's eager mode has no graphs; choose algorithm=default or composed")
+        raise Unsupported("PyTorch has no graphs of attention; choose algorithm=default or composed")
     views = {name: tensor(array) for name, array in arrays.items()}
     choices = [SDPBackend.MATH] if algorithm == "composed" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
     is_causal = p.mask == "causal" and p.queries == p.keys and not p.window and p.lengths == "equal"
@@ -37,10 +48,11 @@ def prepare(torch: Any, tensor: Callable[[Any], Any], case: Case, arrays: Arrays
     result: list[Any] = []
     if case.direction == "forward":
         keys_and_values = _keys_and_values(torch, case, views)
+        function = change(lambda: attend(views["q"], *keys_and_values(), **options))
 
         def run() -> None:
             with torch.no_grad(), sdpa_kernel(choices):
-                result[:] = [attend(views["q"], *keys_and_values(), **options)]
+                result[:] = [function()]
 
         def store() -> None:
             if result:
@@ -50,12 +62,13 @@ def prepare(torch: Any, tensor: Callable[[Any], Any], case: Case, arrays: Arrays
     if p.page:
         raise Unsupported("a paged cache is for inference; leave out page")
     inputs = [views[name].detach().requires_grad_() for name in "qkv"]
+    function = change(lambda: attend(*inputs, **options))
     output: list[Any] = []
 
     def load() -> None:
         result.clear()
         with torch.enable_grad(), sdpa_kernel(choices):
-            output[:] = [attend(*inputs, **options)]
+            output[:] = [function()]
 
     def run_backward() -> None:
         result[:] = torch.autograd.grad(output[0], inputs, views["dy"], retain_graph=True)

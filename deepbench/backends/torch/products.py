@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -12,6 +13,8 @@ from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import SIXTEEN_BITS
 from deepbench.ops.weight_only_gemm import unpack
+
+Function = Callable[[], Any]
 
 # `_grouped_mm` needs rows that start at multiples of this.
 ROW_BYTES = 16
@@ -54,16 +57,24 @@ def grouped(torch: Any, tensors: dict[str, Any], case: Case) -> Kernel:
     return Kernel(run=run, notes={"implementation": f"mm, {len(parts)} calls"})
 
 
-def linear(torch: Any, tensors: dict[str, Any], case: Case) -> Kernel:
-    """`nn.functional.linear`, and `relu`, `gelu` or `silu` as an operator of its own."""
+def linear(
+    torch: Any,
+    tensors: dict[str, Any],
+    case: Case,
+    change: Callable[[Function], Function] = lambda function: function,
+) -> Kernel:
+    """`nn.functional.linear`, and `relu`, `gelu` or `silu` as an operator of its own.
+
+    `change` may return another function, such as a compiled one, for the one that computes the result.
+    """
     if case.settings["weights"] == "packed":
         raise Unsupported("PyTorch has no interface to pack weights ahead")
     functional, a, b, bias = torch.nn.functional, tensors["a"], tensors["b"], tensors.get("bias")
     name = case.settings["activation"]
     if name == "none":
-        return _returning(lambda: functional.linear(b, a, bias), tensors["c"], "linear")
+        return _returning(change(lambda: functional.linear(b, a, bias)), tensors["c"], "linear")
     activation = getattr(functional, name)
-    return _returning(lambda: activation(functional.linear(b, a, bias)), tensors["c"], f"linear, {name}")
+    return _returning(change(lambda: activation(functional.linear(b, a, bias))), tensors["c"], f"linear, {name}")
 
 
 def weight_only(torch: Any, tensors: dict[str, Any], arrays: Arrays, case: Case) -> Kernel:

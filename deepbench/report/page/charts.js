@@ -18,6 +18,8 @@ const LIBRARIES = new Map(
     SciPy: [3, 3],
     "C loops": [4, 7],
     PyTorch: [5, 5],
+    "PyTorch compiled": [5, 2],
+    PaddlePaddle: [7, 5],
     "NumPy float64": [6, 6],
     null: [7, 4],
     cuBLAS: [2, 0],

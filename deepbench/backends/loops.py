@@ -70,7 +70,7 @@ class Loops(Backend):
             )
         return loops
 
-    @kernel("elementwise", precisions=("f32",))
+    @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
     @kernel("reduction", precisions=("f32",))
     @kernel("embedding_bag", precisions=("f32",))
     @kernel("optimizer", precisions=("f32",))

@@ -44,6 +44,7 @@ VECTOR_FUNCTIONS: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
         "multiply_add": (("vsMul", "a", "b", "y"), ("vsAdd", "y", "c", "y")),
         "tanh": (("vsTanh", "a", "y"),),
         "gelu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y")),
+        "geglu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y"), ("vsMul", "y", "b", "y")),
     },
     "backward": {
         "multiply": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),

@@ -93,6 +93,24 @@ static inline float hyperbolic_tangent(float x)
     return size < 0.625f ? small : x < 0 ? -large : large;
 }
 
+/* gelu_tanh(a) = a · (1 + tanh(z))/2 = a · sigmoid(2 · z): this is 2 · z. */
+static inline float tanh_argument(float a) { return 1.5957691216057308f * (a + 0.044715f * a * a * a); }
+
+/* Derivatives. */
+static inline float gelu_slope(float a) { return normal(a) + a * 0.39894228040143268f * exponential(bounded(-0.5f * a * a)); }
+
+static inline float gelu_tanh_slope(float a)
+{
+    const float s = sigmoid(tanh_argument(a));
+    return s + a * s * (1 - s) * 1.5957691216057308f * (1 + 0.134145f * a * a);
+}
+
+static inline float silu_slope(float a)
+{
+    const float s = sigmoid(a);
+    return s * (1 + a * (1 - s));
+}
+
 static void write_uncached(const float *restrict from, float *restrict to, int64_t n)
 {
     int64_t i = 0;
@@ -139,7 +157,7 @@ static void write_uncached(const float *restrict from, float *restrict to, int64
 ELEMENTWISE(relu, a > 0 ? a : 0)
 ELEMENTWISE(relu6, a < 0 ? 0 : a > 6 ? 6 : a)
 ELEMENTWISE(gelu, a *normal(a))
-ELEMENTWISE(gelu_tanh, a *sigmoid(1.5957691216057308f * (a + 0.044715f * a * a * a)))
+ELEMENTWISE(gelu_tanh, a *sigmoid(tanh_argument(a)))
 ELEMENTWISE(silu, a *sigmoid(a))
 ELEMENTWISE(elu, a > 0 ? a : exponential(bounded(a)) - 1)
 ELEMENTWISE(sigmoid, sigmoid(a))
@@ -149,6 +167,59 @@ ELEMENTWISE(multiply, a *b)
 ELEMENTWISE(multiply_add, a *b + c)
 ELEMENTWISE(add_relu, a + b > 0 ? a + b : 0)
 ELEMENTWISE(swiglu, a *sigmoid(a) * b)
+ELEMENTWISE(hardtanh, a < -1 ? -1 : a > 1 ? 1 : a)
+ELEMENTWISE(geglu, a *normal(a) * b)
+ELEMENTWISE(geglu_tanh, a *sigmoid(tanh_argument(a)) * b)
+
+/* Gradients of functions of one vector: `a` is what the forward pass kept, `b` is dy. */
+ELEMENTWISE(relu_backward, a > 0 ? b : 0)
+ELEMENTWISE(relu6_backward, a > 0 && a < 6 ? b : 0)
+ELEMENTWISE(gelu_backward, b *gelu_slope(a))
+ELEMENTWISE(gelu_tanh_backward, b *gelu_tanh_slope(a))
+ELEMENTWISE(silu_backward, b *silu_slope(a))
+ELEMENTWISE(elu_backward, a > 0 ? b : b * exponential(bounded(a)))
+ELEMENTWISE(sigmoid_backward, b *a *(1 - a))
+ELEMENTWISE(tanh_backward, b *(1 - a * a))
+ELEMENTWISE(add_relu_backward, a > 0 ? b : 0)
+ELEMENTWISE(hardtanh_backward, a > -1 && a < 1 ? b : 0)
+
+/* The gradients of functions of two vectors, in one pass over a, b and dy (`c`). */
+#define GRADIENTS(name, expression_a, expression_b)                                                                    \
+    WIDEST static void name##_block(const float *restrict pa, const float *restrict pb, const float *restrict pc,      \
+                                    float *restrict da, float *restrict db, int64_t n)                                 \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const float a = pa[i], b = pb[i], c = pc[i];                                                               \
+            da[i] = (expression_a);                                                                                    \
+            db[i] = (expression_b);                                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    int64_t deepbench_##name(const float *a, const float *b, const float *c, float *da, float *db, int64_t n)          \
+    {                                                                                                                  \
+        _Pragma("omp parallel")                                                                                        \
+        {                                                                                                              \
+            int64_t begin, count = thread_part(n, &begin);                                                             \
+            const float *pa = a + begin, *pb = b + begin, *pc = c + begin;                                             \
+            if (n <= BEYOND_CACHES)                                                                                    \
+                name##_block(pa, pb, pc, da + begin, db + begin, count);                                               \
+            else {                                                                                                     \
+                float block_a[BLOCK], block_b[BLOCK];                                                                  \
+                for (int64_t i = 0; i < count; i += BLOCK) {                                                           \
+                    const int64_t some = count - i < BLOCK ? count - i : BLOCK;                                        \
+                    name##_block(pa + i, pb + i, pc + i, block_a, block_b, some);                                      \
+                    write_uncached(block_a, da + begin + i, some);                                                     \
+                    write_uncached(block_b, db + begin + i, some);                                                     \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        return 0;                                                                                                      \
+    }
+
+GRADIENTS(multiply_backward, c *b, c *a)
+GRADIENTS(multiply_add_backward, c *b, c *a)
+GRADIENTS(swiglu_backward, c *b *silu_slope(a), c *a *sigmoid(a))
+GRADIENTS(geglu_backward, c *b *gelu_slope(a), c *a *normal(a))
+GRADIENTS(geglu_tanh_backward, c *b *gelu_tanh_slope(a), c *a *sigmoid(tanh_argument(a)))
 
 /* ---- sums */
 

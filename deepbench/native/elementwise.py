@@ -11,6 +11,7 @@ from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import find_op
 from deepbench.native import library
+from deepbench.ops.elementwise import KINDS
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -29,11 +30,13 @@ def prepare(case: Case, arrays: Arrays) -> Kernel:
 
 
 def _elementwise(loops: Any, case: Case, arrays: Arrays) -> Kernel:
-    a = arrays["a"]
-    call = Call(
-        loops[f"deepbench_{case.problem.kind}"], a, arrays.get("b", a), arrays.get("c", a), arrays["y"], case.problem.n
-    )
-    return Kernel(calls=(call,))
+    """`elementwise.c` has functions of three vectors: those that are missing are the first one again."""
+    kind, direction = KINDS[case.problem.kind], case.direction
+    read = kind.inputs if direction == "forward" else (*kind.kept, "dy")
+    written = ("y",) if direction == "forward" else kind.gradients
+    name = f"deepbench_{case.problem.kind}" + "_backward" * (direction == "backward")
+    inputs = [arrays[(*read, read[0], read[0])[i]] for i in range(3)]
+    return Kernel(calls=(Call(loops[name], *inputs, *(arrays[n] for n in written), case.problem.n),))
 
 
 def _reduction(loops: Any, case: Case, arrays: Arrays) -> Kernel:

@@ -10,9 +10,11 @@ from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import onednn as c
 
+# A function and a product with it.
+GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 # Functions that have other names, and the two parameters of a function.
-NAMES = {"relu6": "clip", "swiglu": "silu", "add_relu": "relu"}
-PARAMETERS = {"elu": (1.0, 0.0), "silu": (1.0, 0.0), "clip": (0.0, 6.0)}
+NAMES = {"relu6": "clip", "hardtanh": "clip", "add_relu": "relu", **GATED}
+PARAMETERS = {"elu": (1.0, 0.0), "silu": (1.0, 0.0), "swiglu": (1.0, 0.0), "relu6": (0.0, 6.0), "hardtanh": (-1.0, 1.0)}
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
@@ -27,14 +29,14 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             build.binary(c.BINARY_ADD, "a", "b", "y", relu)
         elif kind == "multiply_add":
             build.binary(c.BINARY_MULTIPLY, "a", "b", "y", build.then(c.BINARY_ADD, "c"), "c")
-        elif kind == "swiglu":
+        elif kind in GATED:
             build.eltwise(kind, "a", "y", build.then(c.BINARY_MULTIPLY, "b"), "b")
         else:
             build.eltwise(kind, "a", "y")
     elif kind in ("multiply", "multiply_add"):
         build.binary(c.BINARY_MULTIPLY, "dy", "b", "da")
         build.binary(c.BINARY_MULTIPLY, "dy", "a", "db")
-    elif kind == "swiglu":
+    elif kind in GATED:
         build.eltwise(kind, "a", "db", build.then(c.BINARY_MULTIPLY, "dy"), "dy")
         build.binary(c.BINARY_MULTIPLY, "dy", "b", "da")
         build.gradient(kind, "a", "da")  # in place
@@ -66,13 +68,13 @@ class _Builder:
 
     def eltwise(self, kind: str, source: str, output: str, attribute: Any = None, extra: str | None = None) -> None:
         name = NAMES.get(kind, kind)
-        desc = self._forward(c.FORWARD_INFERENCE, c.ELTWISE[name], _parameters(name), attribute)
+        desc = self._forward(c.FORWARD_INFERENCE, c.ELTWISE[name], _parameters(kind), attribute)
         self._add(desc, {c.ARG_SRC: source, c.ARG_DST: output}, extra)
 
     def gradient(self, kind: str, kept: str, gradient: str) -> None:
         name = NAMES.get(kind, kind)
         algorithm = (c.ELTWISE_OF_RESULT if kept == "result" else c.ELTWISE)[name]
-        parameters = _parameters(name)
+        parameters = _parameters(kind)
         hint = self._forward(c.FORWARD_TRAINING, algorithm, parameters, None)
         create, descs = "dnnl_eltwise_backward_primitive_desc_create", 3 * [self.desc]
         desc = self.dnn.create(create, self.dnn.engine, algorithm, *descs, *parameters, hint, None)
@@ -99,6 +101,6 @@ class _Builder:
         return Kernel(tuple(self.calls), keep=(self.arrays,), notes=notes)
 
 
-def _parameters(name: str) -> tuple[ctypes.c_float, ctypes.c_float]:
-    alpha, beta = PARAMETERS.get(name, (0.0, 0.0))
+def _parameters(kind: str) -> tuple[ctypes.c_float, ctypes.c_float]:
+    alpha, beta = PARAMETERS.get(kind, (0.0, 0.0))
     return ctypes.c_float(alpha), ctypes.c_float(beta)

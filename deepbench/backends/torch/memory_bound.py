@@ -36,6 +36,9 @@ def elementwise(torch: Any, case: Case, t: Tensors) -> Prepared:
             "multiply_add": (lambda: torch.addcmul(t["c"], a, b), "addcmul"),
             "add_relu": (lambda: torch.relu(torch.add(a, b)), "add and relu"),
             "swiglu": (lambda: torch.mul(f.silu(a), b), "silu and mul"),
+            "hardtanh": (lambda: f.hardtanh(a), "hardtanh"),
+            "geglu": (lambda: torch.mul(f.gelu(a), b), "gelu and mul"),
+            "geglu_tanh": (lambda: torch.mul(f.gelu(a, approximate="tanh"), b), "gelu and mul"),
         }[kind]
         return function, [t["y"]], name
     if kind in ("multiply", "multiply_add"):
@@ -46,10 +49,19 @@ def elementwise(torch: Any, case: Case, t: Tensors) -> Prepared:
             return aten.silu_backward(torch.mul(dy, b), a), torch.mul(dy, f.silu(a))
 
         return swiglu, [t["da"], t["db"]], "mul, silu_backward, silu and mul"
+    if kind in ("geglu", "geglu_tanh"):
+        how = "tanh" if kind == "geglu_tanh" else "none"
+
+        def geglu() -> Any:
+            da = aten.gelu_backward(torch.mul(dy, b), a, approximate=how)
+            return da, torch.mul(dy, f.gelu(a, approximate=how))
+
+        return geglu, [t["da"], t["db"]], "mul, gelu_backward, gelu and mul"
     function, name = {
         "relu": (lambda: aten.threshold_backward(dy, kept, 0), "threshold_backward"),
         "add_relu": (lambda: aten.threshold_backward(dy, kept, 0), "threshold_backward"),
         "relu6": (lambda: aten.hardtanh_backward(dy, a, 0.0, 6.0), "hardtanh_backward"),
+        "hardtanh": (lambda: aten.hardtanh_backward(dy, a, -1.0, 1.0), "hardtanh_backward"),
         "gelu": (lambda: aten.gelu_backward(dy, a), "gelu_backward"),
         "gelu_tanh": (lambda: aten.gelu_backward(dy, a, approximate="tanh"), "gelu_backward"),
         "silu": (lambda: aten.silu_backward(dy, a), "silu_backward"),

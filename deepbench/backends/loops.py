@@ -72,7 +72,7 @@ class Loops(Backend):
 
     @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
     @kernel("reduction", precisions=("f32",))
-    @kernel("embedding_bag", precisions=("f32",))
+    @kernel("embedding_bag", precisions=("f32",), directions=("forward", "backward"))
     @kernel("optimizer", precisions=("f32",))
     @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
     def memory_bound(self, case: Case, arrays: Arrays) -> Kernel:

@@ -12,6 +12,9 @@ from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.op import find_op
 
+# Numbers that a norm adds in one go.
+ROW = 4096
+
 Tensors = dict[str, Any]
 Prepared = tuple[Callable[[], Any], list[Any], str]
 """The function, the tensors that its results are copied to, in their order, and the operator's name."""
@@ -133,7 +136,7 @@ def embedding_bag(torch: Any, case: Case, t: Tensors) -> Prepared:
 
 
 def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
-    """PyTorch's fused steps, which update parameters and state in place.
+    """PyTorch's fused steps, which update parameters and state in place. It has no LAMB, which is a chain of operators.
 
     In 16 bits the fused step of SGD stores a wrong v (PyTorch 2.13), so there it is the two steps of `torch.optim.SGD`.
     """
@@ -153,11 +156,44 @@ def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
             [],
             "_fused_sgd_",
         )
+    if case.problem.kind == "adagrad":
+        adagrad, steps = torch._fused_adagrad_, [torch.tensor(1.0)]
+        rates = {"lr": of["rate"], "lr_decay": 0.0, "weight_decay": 0.0, "eps": of["epsilon"]}
+        return lambda: adagrad(p, g, v, steps, maximize=False, **rates), [], "_fused_adagrad_"
+    if case.problem.kind == "lamb":
+        return _lamb(torch, case, t), [], "a chain of 20 operators"
     name = f"_fused_{case.problem.kind}_"
     adam, m, steps = getattr(torch, name), [t["m"]], [torch.tensor(float(of["step"]))]
     rates = {"lr": of["rate"], "beta1": of["beta1"], "beta2": of["beta2"], "eps": of["epsilon"]}
     rates["weight_decay"] = of["decay"]
     return lambda: adam(p, g, m, v, [], steps, amsgrad=False, maximize=False, **rates), [], name
+
+
+def _lamb(torch: Any, case: Case, t: Tensors) -> Callable[[], Any]:
+    """The steps that programs write down. In 16 bits each would round its result, so this is for f32 only.
+
+    A norm is that of the norms of rows: in one go, that of PyTorch 2.13 is off by 0.6 % for 10⁸ numbers.
+    """
+    if case.precision.name != "f32":
+        raise Unsupported(
+            "PyTorch has no LAMB, and a chain of its operators would round each step to 16 bits; choose f32"
+        )
+    p, g, m, v, of = t["p"], t["g"], t["m"], t["v"], find_op(case.op).facts(case)
+    whole = case.problem.n // ROW * ROW
+    beta1, beta2, step = of["beta1"], of["beta2"], of["step"]
+
+    def norm(x: Any) -> Any:
+        rows = torch.linalg.vector_norm(x[:whole].view(-1, ROW), dim=1)
+        return torch.linalg.vector_norm(torch.cat([rows, x[whole:]]))
+
+    def run() -> None:
+        m.mul_(beta1).add_(g, alpha=1 - beta1)
+        v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        r = m / v.div(1 - beta2**step).sqrt_().add_(of["epsilon"]).mul_(1 - beta1**step)
+        r.add_(p, alpha=of["decay"])
+        p.sub_(r.mul_(of["rate"] * norm(p) / norm(r)))
+
+    return run
 
 
 def ctc(torch: Any, case: Case, t: Tensors) -> Prepared:

@@ -116,7 +116,10 @@ class ProductsOp(ProductOp, TensorsOp):
 
     @abstractmethod
     def products(self, case: Case, arrays: Arrays) -> list[Product]:
-        """All products with at least one element, in the order in which `c` stores their results."""
+        """All products with at least one element, in the order in which the output stores their results.
+
+        A sum of no products is zero.
+        """
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """All precisions."""
@@ -134,7 +137,8 @@ class ProductsOp(ProductOp, TensorsOp):
 
         every = slice(None)
         want = [product.wanted(every, every, 0.0)[0].reshape(-1) for product in self.products(case, arrays)]
-        return {"c": np.concatenate(want).reshape(arrays["c"].shape)}
+        output = next(name for name in self.outputs if name in arrays)
+        return {output: np.concatenate(want).reshape(arrays[output].shape)}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of small products; a sample and a projection of large ones."""
@@ -222,7 +226,7 @@ def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: fl
         for i in (0, products[product].c.shape[1] - 1)
     ]
     ends = np.cumsum([p.c.size for p in products])
-    for element in choices.integers(0, ends[-1], sampled_elements(products[0].right.shape[1])):
+    for element in choices.integers(0, ends[-1], sampled_elements(max(1, *(p.right.shape[1] for p in products)))):
         product = int(np.searchsorted(ends, element, side="right"))
         c = products[product].c
         chosen.append((product, *divmod(int(element - ends[product]) + c.size, c.shape[1])))

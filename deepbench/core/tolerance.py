@@ -58,7 +58,7 @@ class Matrix(Protocol):
 def project(left: Array, matrix: Matrix) -> tuple[Array, Array]:
     """`left @ matrix` and the sum of squares of each column, in float64; works in strips that fit a cache."""
     total, squares = np.zeros((2, matrix.shape[1]))
-    step = max(1, 2**17 // matrix.shape[1])  # 1 MiB of float64
+    step = max(1, 2**17 // max(1, matrix.shape[1]))  # 1 MiB of float64
     with np.errstate(invalid="ignore"):  # poison is NaN, and must remain visible in the result
         for start in range(0, matrix.shape[0], step):
             strip = matrix[start : start + step].astype(np.float64)

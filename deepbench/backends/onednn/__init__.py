@@ -71,6 +71,7 @@ class OneDNNBackend(Backend):
         return gemm.prepare_batched(self.dnn, case, arrays)
 
     @kernel("grouped_gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"), directions=("backward_weights",))
     def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.onednn import gemm
 

@@ -290,7 +290,7 @@ class Torch(Backend):
 
         return products.batched(self.torch, self._tensors(arrays), case)
 
-    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"))
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_weights"))
     def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.torch import products
 

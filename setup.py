@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 # Loops for many threads, each in a library of its own.
-LOOPS = ("memory", "layers", "elementwise", "weight_only")
+LOOPS = ("memory", "layers", "elementwise", "moves", "weight_only")
 
 setup(
     ext_modules=[

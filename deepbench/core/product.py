@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from deepbench.core.op import Comparison, Op, find_op
 from deepbench.core.parts import TensorsOp, finite
@@ -36,7 +36,7 @@ class ProductOp(Op):
     """An operation whose output is a dense m × n matrix C, with the setting `result`."""
 
     sweep_field = "n"
-    outputs = ("c",)
+    outputs: ClassVar[tuple[str, ...]] = ("c",)
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Only results of 16-bit floats can be stored in two types."""

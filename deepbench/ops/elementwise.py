@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 # Inputs are up to this large, so that functions are checked where they saturate. A power of two: exact in every type.
 LARGEST = 8.0
 
-# Half the distance between the smallest numbers of f16, twice: a library may store a value in between.
-F16_SMALL = 2 * 2.0**-25
-
 # Checking an element takes as long as so many multiply-adds; every element of vectors up to 2 million is checked.
 CHECK_WORK = 32
 
@@ -145,7 +142,7 @@ class ElementwiseOp(PartsOp):
         """docs/formulas.md derives the tolerances."""
         import numpy as np
 
-        from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error
+        from deepbench.core.tolerance import F16_SMALL, TOLERANCE_UNITS, storage_error
 
         kind, at = KINDS[case.problem.kind], elements_of(parts, case.problem.n)
         forward = case.direction == "forward"

@@ -128,6 +128,12 @@ class OneDNNBackend(Backend):
 
         return pooling.prepare(self.dnn, case, arrays)
 
+    @kernel("upsample", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def upsample(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import upsample
+
+        return upsample.prepare(self.dnn, case, arrays)
+
     @kernel("layer_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.onednn import normalization

@@ -39,7 +39,9 @@ def prepare_grouped(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     products = products_of(case, arrays)
     matmuls = [_matmul(dnn, p.right, p.left, p.c) for p in products if p.multiply_adds]
     # The gradients of experts without rows are zero; oneDNN does not write the result of a sum of nothing.
-    zeros = [Kernel(calls=(Call(library.c_function("memset"), p.c, 0, p.c.nbytes),)) for p in products if not p.multiply_adds]
+    zeros = [
+        Kernel(calls=(Call(library.c_function("memset"), p.c, 0, p.c.nbytes),)) for p in products if not p.multiply_adds
+    ]
     kernel = in_turn([*matmuls, *zeros])
     name = f"{matmuls[0].notes['implementation']}, {len(matmuls)} calls" + " and memset" * bool(zeros)
     kernel.notes = {**matmuls[0].notes, "implementation": name}

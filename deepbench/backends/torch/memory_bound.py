@@ -1,4 +1,4 @@
-"""Operations in PyTorch that are limited by the memory: elementwise, reduction, pooling, embedding bag, optimizer, CTC.
+"""Operations in PyTorch that the memory limits: elementwise, reduction, pooling, tables, optimizers, CTC, copies.
 
 Each function returns what to call, and where its results belong. Backward passes are the operators that autograd calls.
 """
@@ -194,6 +194,48 @@ def _lamb(torch: Any, case: Case, t: Tensors) -> Callable[[], Any]:
         p.sub_(r.mul_(of["rate"] * norm(p) / norm(r)))
 
     return run
+
+
+def permute_tokens(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`index_select`, and `bmm` for sums with weights, as models write it; sums of rows are those of a view."""
+    p = case.problem
+    if case.direction == "forward" and p.kind == "dispatch":
+        x, sources = t["x"], t["sources"]
+        return lambda: torch.index_select(x, 0, sources), [t["y"]], "index_select"
+    places, shape = t["places"].reshape(-1), (p.tokens, p.active, p.hidden)
+
+    def rows(x: Any) -> Any:
+        """The rows of each token."""
+        return torch.index_select(x, 0, places).view(shape)
+
+    if case.direction == "forward":
+        x, w = t["x"], t["w"][:, None]
+        return lambda: torch.bmm(w, rows(x)).view(p.tokens, p.hidden), [t["y"]], "index_select and bmm"
+    dy = t["dy"]
+    if p.kind == "dispatch":
+        return lambda: rows(dy).sum(1), [t["dx"]], "index_select and sum"
+    x, w, dy, where = t["x"], t["w"][:, :, None], dy[:, None], places.long()
+
+    def combine() -> Any:
+        dx = torch.empty_like(x).index_copy_(0, where, torch.bmm(w, dy).view(-1, p.hidden))
+        return dx, torch.bmm(rows(x), dy.mT).view(p.tokens, p.active)
+
+    return combine, [t["dx"], t["dw"]], "bmm, index_copy_, index_select and bmm"
+
+
+def upsample(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`interpolate`, and an addition as an operator of its own."""
+    if case.settings["layout"] == "any":
+        raise Unsupported("PyTorch has no layout of its own; choose layout=nchw or nhwc")
+    p, interpolate = case.problem, torch.nn.functional.interpolate
+    size = [p.h * p.scale, p.w * p.scale]
+    if case.direction == "backward":
+        dy, like, backward = t["dy"], [p.n, p.c, p.h, p.w], torch.ops.aten.upsample_nearest2d_backward
+        return lambda: backward(dy, size, like), [t["dx"]], "upsample_nearest2d_backward"
+    x, z = t["x"], t.get("z")
+    if z is None:
+        return lambda: interpolate(x, size), [t["y"]], "interpolate"
+    return lambda: torch.add(interpolate(x, size), z), [t["y"]], "interpolate and add"
 
 
 def ctc(torch: Any, case: Case, t: Tensors) -> Prepared:

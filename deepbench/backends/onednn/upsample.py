@@ -1,7 +1,7 @@
 """Upsampling by oneDNN's resampling primitive, and an addition by a second primitive, in place.
 
-As a post-operation of resampling, the addition takes fifty times as long in oneDNN 3.2 and, with the channels last, adds
-the wrong elements.
+In oneDNN 3.2, an addition as a post-operation of resampling runs in a slow general implementation and, with the
+channels last, adds the wrong elements.
 """
 
 from __future__ import annotations

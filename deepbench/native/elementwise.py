@@ -11,8 +11,6 @@ from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import find_op
 from deepbench.native import library
-from deepbench.ops.elementwise import KINDS
-from deepbench.ops.optimizer import STATE
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -32,12 +30,11 @@ def prepare(case: Case, arrays: Arrays) -> Kernel:
 
 def _elementwise(loops: Any, case: Case, arrays: Arrays) -> Kernel:
     """`elementwise.c` has functions of three vectors: those that are missing are the first one again."""
-    kind, direction = KINDS[case.problem.kind], case.direction
-    read = kind.inputs if direction == "forward" else (*kind.kept, "dy")
-    written = ("y",) if direction == "forward" else kind.gradients
-    name = f"deepbench_{case.problem.kind}" + "_backward" * (direction == "backward")
-    inputs = [arrays[(*read, read[0], read[0])[i]] for i in range(3)]
-    return Kernel(calls=(Call(loops[name], *inputs, *(arrays[n] for n in written), case.problem.n),))
+    outputs = find_op(case.op).outputs
+    read, written = ([a for n, a in arrays.items() if (n in outputs) == kind] for kind in (False, True))
+    name = f"deepbench_{case.problem.kind}" + "_backward" * (case.direction == "backward")
+    inputs = [*read, read[0], read[0]][:3]
+    return Kernel(calls=(Call(loops[name], *inputs, *written, case.problem.n),))
 
 
 def _reduction(loops: Any, case: Case, arrays: Arrays) -> Kernel:
@@ -77,8 +74,8 @@ def _optimizer(loops: Any, case: Case, arrays: Arrays) -> Kernel:
         else:
             rate, keep = of["rate"] * corrections[0], 1 - of["rate"] * of["decay"]
             factors = (*betas, rate, corrections[1], of["epsilon"], keep)
-    function, names = loops["deepbench_adam" if kind == "adamw" else f"deepbench_{kind}"], ("g", *STATE[kind])
-    call = Call(function, *(arrays[name] for name in names), n, (ctypes.c_float * len(factors))(*factors), *rest)
+    function = loops["deepbench_adam" if kind == "adamw" else f"deepbench_{kind}"]
+    call = Call(function, *arrays.values(), n, (ctypes.c_float * len(factors))(*factors), *rest)
     return Kernel(calls=(call,))
 
 

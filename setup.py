@@ -15,7 +15,7 @@ setup(
             Extension(
                 f"deepbench.native._{name}",
                 [f"deepbench/native/{name}.c"],
-                extra_compile_args=["-O3", "-fopenmp"],
+                extra_compile_args=["-O3", "-fno-math-errno", "-fopenmp"],
                 extra_link_args=["-fopenmp"],
                 optional=True,
             )

@@ -15,6 +15,7 @@ setup(
             Extension(
                 f"deepbench.native._{name}",
                 [f"deepbench/native/{name}.c"],
+                # Square roots that set errno are not vectors.
                 extra_compile_args=["-O3", "-fno-math-errno", "-fopenmp"],
                 extra_link_args=["-fopenmp"],
                 optional=True,

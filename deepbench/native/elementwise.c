@@ -97,7 +97,10 @@ static inline float hyperbolic_tangent(float x)
 static inline float tanh_argument(float a) { return 1.5957691216057308f * (a + 0.044715f * a * a * a); }
 
 /* Derivatives. */
-static inline float gelu_slope(float a) { return normal(a) + a * 0.39894228040143268f * exponential(bounded(-0.5f * a * a)); }
+static inline float gelu_slope(float a)
+{
+    return normal(a) + a * 0.39894228040143268f * exponential(bounded(-0.5f * a * a));
+}
 
 static inline float gelu_tanh_slope(float a)
 {
@@ -437,8 +440,8 @@ WIDEST static void lamb_change(float *restrict p, const float *restrict m, const
         p[i] -= rate * lamb_direction(p[i], m[i], v[i], factors);
 }
 
-/* `factors`: beta1, 1 - beta1, beta2, 1 - beta2, one over 1 - beta1^t, one over the root of 1 - beta2^t, epsilon, decay and
- * rate. `norms` has two numbers for each thread, which are added in their order. */
+/* `factors`: beta1, 1 - beta1, beta2, 1 - beta2, one over 1 - beta1^t, one over the root of 1 - beta2^t, epsilon, decay
+ * and rate. `norms` has two numbers for each thread, which are added in their order. */
 int64_t deepbench_lamb(const float *g, float *p, float *m, float *v, int64_t n, const float *factors, double *norms)
 {
 #pragma omp parallel

@@ -120,15 +120,36 @@ class Loops(Backend):
             )
         return loops
 
-    @kernel("elementwise", precisions=("f32",))
+    @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
     @kernel("reduction", precisions=("f32",))
-    @kernel("embedding_bag", precisions=("f32",))
+    @kernel("embedding_bag", precisions=("f32",), directions=("forward", "backward"))
     @kernel("optimizer", precisions=("f32",))
     @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
     def memory_bound(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.native import elementwise
 
         return elementwise.prepare(case, arrays)
+
+    @kernel("permute_tokens", precisions=("f32",), directions=("forward", "backward"))
+    def permute_tokens(self, case: Case, arrays: Arrays) -> Kernel:
+        p = case.problem
+        name = f"deepbench_{p.kind}" + "_backward" * (case.direction == "backward")
+        return self._kernel(case, "moves", name, *arrays.values(), (ctypes.c_int64 * 3)(p.tokens, p.active, p.hidden))
+
+    @kernel("upsample", precisions=("f32",), directions=("forward", "backward"))
+    def upsample(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.core.operands import empty
+
+        p, layout = case.problem, case.settings["layout"]
+        if layout == "any":
+            raise Unsupported("the C loops have no layout of their own; choose layout=nchw or nhwc")
+        rows, inner = (p.n * p.h, p.c) if layout == "nhwc" else (p.n * p.c * p.h, 1)
+        space = empty((2 * case.threads, p.w * p.scale * inner), "f32")
+        sizes = (ctypes.c_int64 * 4)(rows, p.w, inner, p.scale)
+        if case.direction == "backward":
+            return self._kernel(case, "moves", "deepbench_upsample_backward", *arrays.values(), space, sizes)
+        added = arrays.get("z", 0)
+        return self._kernel(case, "moves", "deepbench_upsample", arrays["x"], added, arrays["y"], space, sizes)
 
     @kernel("weight_only_gemm", precisions=("f32", "bf16"))
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:

@@ -44,6 +44,7 @@ VECTOR_FUNCTIONS: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
         "multiply_add": (("vsMul", "a", "b", "y"), ("vsAdd", "y", "c", "y")),
         "tanh": (("vsTanh", "a", "y"),),
         "gelu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y")),
+        "geglu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y"), ("vsMul", "y", "b", "y")),
     },
     "backward": {
         "multiply": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
@@ -117,7 +118,7 @@ class MKL(Backend):
         call = blas.strided_call(self._function("sgemm_batch_strided"), products, arrays)
         return Kernel(calls=(call,), notes={"implementation": "sgemm_batch_strided"})
 
-    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"))
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_weights"))
     def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """`sgemm_batch` with a group for each expert; in 16 bits one call after another."""
         products = products_of(case, arrays)

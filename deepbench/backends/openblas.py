@@ -72,7 +72,7 @@ class OpenBLAS(Backend):
         call = blas.strided_call(strided, products, arrays)
         return Kernel(calls=(call,), notes={"implementation": "sgemm_batch_strided"})
 
-    @kernel("grouped_gemm", precisions=("f32", "bf16"))
+    @kernel("grouped_gemm", precisions=("f32", "bf16"), directions=("forward", "backward_weights"))
     def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """`sgemm_batch` if the build has it, with a group for each expert; in bf16 one call after another."""
         products = products_of(case, arrays)

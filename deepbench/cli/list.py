@@ -18,6 +18,7 @@ TITLES = {
     "other": "Chosen problems",
     "llm": "Language models",
     "mlperf": "Models of MLPerf, from 2018 to today",
+    "sparse": "Sparse weights",
     "speech": "Speech",
     "text": "Text",
     "vision": "Images",

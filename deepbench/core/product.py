@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from deepbench.core.op import Comparison, Op, find_op
 from deepbench.core.parts import TensorsOp, finite
@@ -37,7 +37,7 @@ class ProductOp(Op):
     """An operation whose output is a dense m × n matrix C, with the setting `result`."""
 
     sweep_field = "n"
-    outputs = ("c",)
+    outputs: ClassVar[tuple[str, ...]] = ("c",)
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Only results of 16-bit floats can be stored in two types."""
@@ -120,7 +120,10 @@ class ProductsOp(ProductOp, TensorsOp):
 
     @abstractmethod
     def products(self, case: Case, arrays: Arrays) -> list[Product]:
-        """All products with at least one element, in the order in which `c` stores their results."""
+        """All products with at least one element, in the order in which the output stores their results.
+
+        A sum of no products is zero.
+        """
 
     def allows(self, direction: str, precision: Precision) -> bool:
         """All precisions."""
@@ -138,7 +141,8 @@ class ProductsOp(ProductOp, TensorsOp):
 
         every = slice(None)
         want = [product.wanted(every, every, 0.0)[0].reshape(-1) for product in self.products(case, arrays)]
-        return {"c": np.concatenate(want).reshape(arrays["c"].shape)}
+        output = next(name for name in self.outputs if name in arrays)
+        return {output: np.concatenate(want).reshape(arrays[output].shape)}
 
     def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
         """Every element of small products; a sample and a projection of large ones."""
@@ -226,7 +230,7 @@ def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: fl
         for i in (0, products[product].c.shape[1] - 1)
     ]
     ends = np.cumsum([p.c.size for p in products])
-    for element in choices.integers(0, ends[-1], sampled_elements(products[0].right.shape[1])):
+    for element in choices.integers(0, ends[-1], sampled_elements(max(1, *(p.right.shape[1] for p in products)))):
         product = int(np.searchsorted(ends, element, side="right"))
         c = products[product].c
         chosen.append((product, *divmod(int(element - ends[product]) + c.size, c.shape[1])))

@@ -20,6 +20,8 @@ SAMPLED_PRODUCTS = 2**23
 # are, at k = 2560, still 300 times smaller than one missing product.
 # Higham and Mary, "A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41(5), 2019.
 TOLERANCE_UNITS = 16.0
+# Half the distance between the smallest numbers of f16, twice: a library may store a value in between.
+F16_SMALL = 2 * 2.0**-25
 # Safety factor for a projection, in which n errors with random signs add like the root of their sum of squares.
 PROJECTION_SAFETY = 4.0
 
@@ -58,7 +60,7 @@ class Matrix(Protocol):
 def project(left: Array, matrix: Matrix) -> tuple[Array, Array]:
     """`left @ matrix` and the sum of squares of each column, in float64; works in strips that fit a cache."""
     total, squares = np.zeros((2, matrix.shape[1]))
-    step = max(1, 2**17 // matrix.shape[1])  # 1 MiB of float64
+    step = max(1, 2**17 // max(1, matrix.shape[1]))  # 1 MiB of float64
     with np.errstate(invalid="ignore"):  # poison is NaN, and must remain visible in the result
         for start in range(0, matrix.shape[0], step):
             strip = matrix[start : start + step].astype(np.float64)

@@ -89,4 +89,4 @@ def _layout(product: Product) -> tuple[tuple[int, int], tuple[int, int, int, int
     (n, m), k = product.c.shape, product.right.shape[1]
     views: tuple[Any, Any] = product.left, product.right
     a_t, b_t = (int(not view.flags.c_contiguous) for view in views)
-    return (a_t, b_t), (m, n, k, k if a_t else m, n if b_t else k)
+    return (a_t, b_t), (m, n, k, max(1, k if a_t else m), max(1, n if b_t else k))  # k may be 0

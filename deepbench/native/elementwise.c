@@ -93,6 +93,27 @@ static inline float hyperbolic_tangent(float x)
     return size < 0.625f ? small : x < 0 ? -large : large;
 }
 
+/* gelu_tanh(a) = a · (1 + tanh(z))/2 = a · sigmoid(2 · z): this is 2 · z. */
+static inline float tanh_argument(float a) { return 1.5957691216057308f * (a + 0.044715f * a * a * a); }
+
+/* Derivatives. */
+static inline float gelu_slope(float a)
+{
+    return normal(a) + a * 0.39894228040143268f * exponential(bounded(-0.5f * a * a));
+}
+
+static inline float gelu_tanh_slope(float a)
+{
+    const float s = sigmoid(tanh_argument(a));
+    return s + a * s * (1 - s) * 1.5957691216057308f * (1 + 0.134145f * a * a);
+}
+
+static inline float silu_slope(float a)
+{
+    const float s = sigmoid(a);
+    return s * (1 + a * (1 - s));
+}
+
 static void write_uncached(const float *restrict from, float *restrict to, int64_t n)
 {
     int64_t i = 0;
@@ -139,7 +160,7 @@ static void write_uncached(const float *restrict from, float *restrict to, int64
 ELEMENTWISE(relu, a > 0 ? a : 0)
 ELEMENTWISE(relu6, a < 0 ? 0 : a > 6 ? 6 : a)
 ELEMENTWISE(gelu, a *normal(a))
-ELEMENTWISE(gelu_tanh, a *sigmoid(1.5957691216057308f * (a + 0.044715f * a * a * a)))
+ELEMENTWISE(gelu_tanh, a *sigmoid(tanh_argument(a)))
 ELEMENTWISE(silu, a *sigmoid(a))
 ELEMENTWISE(elu, a > 0 ? a : exponential(bounded(a)) - 1)
 ELEMENTWISE(sigmoid, sigmoid(a))
@@ -149,6 +170,59 @@ ELEMENTWISE(multiply, a *b)
 ELEMENTWISE(multiply_add, a *b + c)
 ELEMENTWISE(add_relu, a + b > 0 ? a + b : 0)
 ELEMENTWISE(swiglu, a *sigmoid(a) * b)
+ELEMENTWISE(hardtanh, a < -1 ? -1 : a > 1 ? 1 : a)
+ELEMENTWISE(geglu, a *normal(a) * b)
+ELEMENTWISE(geglu_tanh, a *sigmoid(tanh_argument(a)) * b)
+
+/* Gradients of functions of one vector: `a` is what the forward pass kept, `b` is dy. */
+ELEMENTWISE(relu_backward, a > 0 ? b : 0)
+ELEMENTWISE(relu6_backward, a > 0 && a < 6 ? b : 0)
+ELEMENTWISE(gelu_backward, b *gelu_slope(a))
+ELEMENTWISE(gelu_tanh_backward, b *gelu_tanh_slope(a))
+ELEMENTWISE(silu_backward, b *silu_slope(a))
+ELEMENTWISE(elu_backward, a > 0 ? b : b * exponential(bounded(a)))
+ELEMENTWISE(sigmoid_backward, b *a *(1 - a))
+ELEMENTWISE(tanh_backward, b *(1 - a * a))
+ELEMENTWISE(add_relu_backward, a > 0 ? b : 0)
+ELEMENTWISE(hardtanh_backward, a > -1 && a < 1 ? b : 0)
+
+/* The gradients of functions of two vectors, in one pass over a, b and dy (`c`). */
+#define GRADIENTS(name, expression_a, expression_b)                                                                    \
+    WIDEST static void name##_block(const float *restrict pa, const float *restrict pb, const float *restrict pc,      \
+                                    float *restrict da, float *restrict db, int64_t n)                                 \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const float a = pa[i], b = pb[i], c = pc[i];                                                               \
+            da[i] = (expression_a);                                                                                    \
+            db[i] = (expression_b);                                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    int64_t deepbench_##name(const float *a, const float *b, const float *c, float *da, float *db, int64_t n)          \
+    {                                                                                                                  \
+        _Pragma("omp parallel")                                                                                        \
+        {                                                                                                              \
+            int64_t begin, count = thread_part(n, &begin);                                                             \
+            const float *pa = a + begin, *pb = b + begin, *pc = c + begin;                                             \
+            if (n <= BEYOND_CACHES)                                                                                    \
+                name##_block(pa, pb, pc, da + begin, db + begin, count);                                               \
+            else {                                                                                                     \
+                float block_a[BLOCK], block_b[BLOCK];                                                                  \
+                for (int64_t i = 0; i < count; i += BLOCK) {                                                           \
+                    const int64_t some = count - i < BLOCK ? count - i : BLOCK;                                        \
+                    name##_block(pa + i, pb + i, pc + i, block_a, block_b, some);                                      \
+                    write_uncached(block_a, da + begin + i, some);                                                     \
+                    write_uncached(block_b, db + begin + i, some);                                                     \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        return 0;                                                                                                      \
+    }
+
+GRADIENTS(multiply_backward, c *b, c *a)
+GRADIENTS(multiply_add_backward, c *b, c *a)
+GRADIENTS(swiglu_backward, c *b *silu_slope(a), c *a *sigmoid(a))
+GRADIENTS(geglu_backward, c *b *gelu_slope(a), c *a *normal(a))
+GRADIENTS(geglu_tanh_backward, c *b *gelu_tanh_slope(a), c *a *sigmoid(tanh_argument(a)))
 
 /* ---- sums */
 
@@ -226,6 +300,41 @@ int64_t deepbench_embedding_bag(const float *table, const int32_t *indices, cons
     return 0;
 }
 
+/* The gradient of the table from dy (bags, dim): each thread has some columns of some rows and adds to them in the order
+ * of the bags, so that the result does not depend on the threads. */
+int64_t deepbench_embedding_bag_backward(const float *dy, const int32_t *indices, const int32_t *offsets, float *dtable,
+                                         int64_t bags, int64_t bag, const int64_t *sizes)
+{
+    const int64_t rows = sizes[0], dim = sizes[1], lookups = bags * bag;
+#pragma omp parallel
+    {
+        int64_t thread = 0, threads = 1;
+#ifdef _OPENMP
+        thread = omp_get_thread_num(), threads = omp_get_num_threads();
+#endif
+        int64_t begin, count = thread_part(rows * dim, &begin);
+        memset(dtable + begin, 0, (size_t)count * sizeof *dtable);
+        /* Columns in whole cache lines first: then a thread need not pass over the lookups of others. */
+        const int64_t lines = (dim + 15) / 16, across = lines < threads ? lines : threads, down = threads / across;
+        const int64_t column = thread % across, row = thread / across;
+        const int64_t left = lines * column / across * 16, right = lines * (column + 1) / across * 16;
+        const int64_t width = (right < dim ? right : dim) - left;
+        const int64_t first = rows * row / down, last = rows * (row + 1) / down;
+#pragma omp barrier
+        for (int64_t i = 0; row < down && i < bags; i++)
+            for (int64_t j = offsets[i]; j < offsets[i] + bag; j++) {
+#ifdef __GNUC__
+                if (j + AHEAD < lookups && indices[j + AHEAD] >= first && indices[j + AHEAD] < last)
+                    for (int64_t k = 0; k < width; k += 16)
+                        __builtin_prefetch(dtable + indices[j + AHEAD] * dim + left + k, 1);
+#endif
+                if (indices[j] >= first && indices[j] < last)
+                    add_row(dy + i * dim + left, dtable + indices[j] * dim + left, width);
+            }
+    }
+    return 0;
+}
+
 /* ---- optimizers */
 
 WIDEST static void sgd_part(const float *restrict g, float *restrict p, float *restrict v, int64_t n, float rate,
@@ -268,6 +377,94 @@ int64_t deepbench_adam(const float *g, float *p, float *m, float *v, int64_t n, 
     {
         int64_t begin, count = thread_part(n, &begin);
         adam_part(g + begin, p + begin, m + begin, v + begin, count, factors);
+    }
+    return 0;
+}
+
+WIDEST static void adagrad_part(const float *restrict g, float *restrict p, float *restrict v, int64_t n, float rate,
+                                float epsilon)
+{
+    for (int64_t i = 0; i < n; i++) {
+        v[i] += g[i] * g[i];
+        p[i] -= rate * g[i] / (__builtin_sqrtf(v[i]) + epsilon);
+    }
+}
+
+/* `factors`: rate, epsilon */
+int64_t deepbench_adagrad(const float *g, float *p, float *v, int64_t n, const float *factors)
+{
+#pragma omp parallel
+    {
+        int64_t begin, count = thread_part(n, &begin);
+        adagrad_part(g + begin, p + begin, v + begin, count, factors[0], factors[1]);
+    }
+    return 0;
+}
+
+/* Numbers whose squares are added in f32 before the sum goes to f64. */
+#define SQUARES 4096
+
+/* r of LAMB from the new m and v */
+static inline float lamb_direction(float p, float m, float v, const float *factors)
+{
+    return factors[4] * m / (__builtin_sqrtf(v) * factors[5] + factors[6]) + factors[7] * p;
+}
+
+/* m and v of up to SQUARES parameters, and the sums of p² and r². */
+WIDEST static void lamb_moments(const float *restrict g, const float *restrict p, float *restrict m, float *restrict v,
+                                int64_t n, const float *factors, double *squares)
+{
+    const float beta1 = factors[0], rest1 = factors[1], beta2 = factors[2], rest2 = factors[3];
+    float of_p[SUMS] = {0}, of_r[SUMS] = {0};
+    for (int64_t begin = 0; begin < n; begin += SUMS) {
+        const int64_t some = n - begin < SUMS ? n - begin : SUMS;
+        for (int64_t j = 0; j < some; j++) {
+            const int64_t i = begin + j;
+            m[i] = beta1 * m[i] + rest1 * g[i];
+            v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
+            const float r = lamb_direction(p[i], m[i], v[i], factors);
+            of_p[j] += p[i] * p[i];
+            of_r[j] += r * r;
+        }
+    }
+    for (int j = 0; j < SUMS; j++) {
+        squares[0] += of_p[j];
+        squares[1] += of_r[j];
+    }
+}
+
+WIDEST static void lamb_change(float *restrict p, const float *restrict m, const float *restrict v, int64_t n,
+                               const float *factors, float rate)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] -= rate * lamb_direction(p[i], m[i], v[i], factors);
+}
+
+/* `factors`: beta1, 1 - beta1, beta2, 1 - beta2, one over 1 - beta1^t, one over the root of 1 - beta2^t, epsilon, decay
+ * and rate. `norms` has two numbers for each thread, which are added in their order. */
+int64_t deepbench_lamb(const float *g, float *p, float *m, float *v, int64_t n, const float *factors, double *norms)
+{
+#pragma omp parallel
+    {
+        int64_t begin, count = thread_part(n, &begin), part = 0, parts = 1;
+        double squares[2] = {0, 0};
+#ifdef _OPENMP
+        part = omp_get_thread_num(), parts = omp_get_num_threads();
+#endif
+        for (int64_t i = begin; i < begin + count; i += SQUARES) {
+            const int64_t some = begin + count - i < SQUARES ? begin + count - i : SQUARES;
+            lamb_moments(g + i, p + i, m + i, v + i, some, factors, squares);
+        }
+        norms[2 * part] = squares[0];
+        norms[2 * part + 1] = squares[1];
+#pragma omp barrier
+        squares[0] = squares[1] = 0;
+        for (int64_t i = 0; i < parts; i++) {
+            squares[0] += norms[2 * i];
+            squares[1] += norms[2 * i + 1];
+        }
+        const float ratio = (float)__builtin_sqrt(squares[0] / squares[1]);
+        lamb_change(p + begin, m + begin, v + begin, count, factors, factors[8] * ratio);
     }
     return 0;
 }

@@ -29,11 +29,12 @@ def prepare(case: Case, arrays: Arrays) -> Kernel:
 
 
 def _elementwise(loops: Any, case: Case, arrays: Arrays) -> Kernel:
-    a = arrays["a"]
-    call = Call(
-        loops[f"deepbench_{case.problem.kind}"], a, arrays.get("b", a), arrays.get("c", a), arrays["y"], case.problem.n
-    )
-    return Kernel(calls=(call,))
+    """`elementwise.c` has functions of three vectors: those that are missing are the first one again."""
+    outputs = find_op(case.op).outputs
+    read, written = ([a for n, a in arrays.items() if (n in outputs) == kind] for kind in (False, True))
+    name = f"deepbench_{case.problem.kind}" + "_backward" * (case.direction == "backward")
+    inputs = [*read, read[0], read[0]][:3]
+    return Kernel(calls=(Call(loops[name], *inputs, *written, case.problem.n),))
 
 
 def _reduction(loops: Any, case: Case, arrays: Arrays) -> Kernel:
@@ -45,22 +46,36 @@ def _reduction(loops: Any, case: Case, arrays: Arrays) -> Kernel:
 
 def _embedding_bag(loops: Any, case: Case, arrays: Arrays) -> Kernel:
     p = case.problem
+    if case.direction == "backward":
+        named = (arrays[name] for name in ("dy", "indices", "offsets", "dtable"))
+        sizes = (ctypes.c_int64 * 2)(p.rows, p.dim)
+        return Kernel(calls=(Call(loops.deepbench_embedding_bag_backward, *named, p.bags, p.bag, sizes),))
     named = (arrays[name] for name in ("table", "indices", "offsets", "y"))
     return Kernel(calls=(Call(loops.deepbench_embedding_bag, *named, p.bags, p.bag, p.dim),))
 
 
 def _optimizer(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    from deepbench.core.operands import full
+
     kind, n, of = case.problem.kind, case.problem.n, find_op(case.op).facts(case)
     factors: tuple[float, ...]
-    if kind == "sgd":
-        function, factors, names = loops.deepbench_sgd, (of["rate"], of["momentum"]), "gpv"
+    rest: list[Any] = []
+    if kind in ("sgd", "adagrad"):
+        factors = (of["rate"], of["momentum" if kind == "sgd" else "epsilon"])
     else:
         beta1, beta2, step = of["beta1"], of["beta2"], of["step"]
-        rate, correction = of["rate"] / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
-        keep = 1 - of["rate"] * of["decay"]
-        function, names = loops.deepbench_adam, "gpmv"
-        factors = (beta1, 1 - beta1, beta2, 1 - beta2, rate, correction, of["epsilon"], keep)
-    call = Call(function, *(arrays[name] for name in names), n, (ctypes.c_float * len(factors))(*factors))
+        betas, corrections = (
+            (beta1, 1 - beta1, beta2, 1 - beta2),
+            (1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)),
+        )
+        if kind == "lamb":
+            factors = (*betas, *corrections, of["epsilon"], of["decay"], of["rate"])
+            rest = [full((2 * case.threads, 2), "f32", 0.0)]  # two doubles for each thread
+        else:
+            rate, keep = of["rate"] * corrections[0], 1 - of["rate"] * of["decay"]
+            factors = (*betas, rate, corrections[1], of["epsilon"], keep)
+    function = loops["deepbench_adam" if kind == "adamw" else f"deepbench_{kind}"]
+    call = Call(function, *arrays.values(), n, (ctypes.c_float * len(factors))(*factors), *rest)
     return Kernel(calls=(call,))
 
 

@@ -121,6 +121,11 @@ def version_text(number: int, unit: int = 10000) -> str:
     return f"{number // unit}.{number // 100 % (unit // 100)}.{number % 100}"
 
 
+def c_function(name: str) -> ctypes._NamedFuncPointer:
+    """A function of the C library."""
+    return ctypes.CDLL(None)[name]
+
+
 def compiled(name: str) -> ctypes.CDLL | None:
     """Our own C code from this folder; None if it was not built, or built for another machine."""
     for path in sorted(Path(__file__).parent.glob(f"_{name}*.so")):

@@ -49,6 +49,7 @@ ELTWISE = {
 ELTWISE_OF_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
 POOLING = {"max": 0x1FF, "average": 0x2FF}  # dnnl_pooling_max, dnnl_pooling_avg_include_padding
 BINARY_ADD, BINARY_MULTIPLY = 0x1FFF0, 0x1FFF1  # dnnl_binary_add, dnnl_binary_mul
+RESAMPLING_NEAREST = 0x2FFF0  # dnnl_resampling_nearest
 REDUCTION = {"max": 0x2FFF2, "sum": 0x2FFF4, "mean": 0x2FFF6}  # dnnl_reduction_*
 SOFTMAX_ACCURATE = 0x30000  # dnnl_softmax_accurate
 # dnnl_normalization_flags_t; dnnl_rms_norm is not in version 3.2

@@ -7,9 +7,12 @@
     sigmoid         y = 1/(1 + exp(-a))                  tanh      y = tanh(a)
     add             y = a + b                            multiply  y = a · b
     multiply_add    y = a · b + c                        add_relu  y = max(a + b, 0)
-    swiglu          y = silu(a) · b
+    hardtanh        y = min(max(a, -1), 1)               swiglu    y = silu(a) · b
+    geglu           y = gelu(a) · b                      geglu_tanh  y = gelu_tanh(a) · b
 
 (Hendrycks and Gimpel, "Gaussian error linear units", 2016; Shazeer, "GLU variants improve transformer", 2020.)
+Networks clip at other numbers, too, such as Deep Speech 2 at 0 and 20: the work is that of hardtanh.
+
 The backward pass has the gradient `dy` of y and what frameworks keep from the forward pass: for relu, sigmoid, tanh and
 add_relu its `result`, else the inputs. It computes the gradients `da` and `db` that differ from
 dy: `da` of add_relu is that of b, too, and the gradient of c is dy. `add` has no backward pass. Everything has the type
@@ -18,6 +21,7 @@ of the data.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,9 +38,6 @@ if TYPE_CHECKING:
 
 # Inputs are up to this large, so that functions are checked where they saturate. A power of two: exact in every type.
 LARGEST = 8.0
-
-# Half the distance between the smallest numbers of f16, twice: a library may store a value in between.
-F16_SMALL = 2 * 2.0**-25
 
 # Checking an element takes as long as so many multiply-adds; every element of vectors up to 2 million is checked.
 CHECK_WORK = 32
@@ -69,6 +70,9 @@ KINDS = {
     "multiply_add": Kind(("a", "b", "c"), ("a", "b"), ("da", "db"), 2, 2),
     "add_relu": Kind(("a", "b"), ("result",), ("da",), 2, 1),
     "swiglu": Kind(("a", "b"), ("a", "b"), ("da", "db"), 4, 10),
+    "hardtanh": Kind(("a",), ("a",), ("da",), 2, 2),
+    "geglu": Kind(("a", "b"), ("a", "b"), ("da", "db"), 6, 14),
+    "geglu_tanh": Kind(("a", "b"), ("a", "b"), ("da", "db"), 10, 19),
 }
 
 
@@ -87,7 +91,7 @@ class ElementwiseOp(PartsOp):
     outputs = ("y", "da", "db")
     sweep_field = "n"
     smoke = (
-        *(Elementwise(kind, n) for kind, n in zip(KINDS, range(1, 10**4, 691), strict=False)),
+        *(Elementwise(kind, n) for kind, n in zip(KINDS, itertools.count(1, 691), strict=False)),
         Elementwise("gelu", 1),
         Elementwise("swiglu", 20011),
     )
@@ -138,7 +142,7 @@ class ElementwiseOp(PartsOp):
         """docs/formulas.md derives the tolerances."""
         import numpy as np
 
-        from deepbench.core.tolerance import TOLERANCE_UNITS, storage_error
+        from deepbench.core.tolerance import F16_SMALL, TOLERANCE_UNITS, storage_error
 
         kind, at = KINDS[case.problem.kind], elements_of(parts, case.problem.n)
         forward = case.direction == "forward"
@@ -261,6 +265,26 @@ def _swiglu(a: Array, b: Array) -> Result:
     return Result(y, abs(y), y)
 
 
+def _hardtanh(a: Array) -> Result:
+    import numpy as np
+
+    return Result(np.clip(a, -1, 1), np.zeros_like(a))
+
+
+def _geglu(a: Array, b: Array) -> Result:
+    return _times(_gelu(a), b)
+
+
+def _geglu_tanh(a: Array, b: Array) -> Result:
+    return _times(_gelu_tanh(a), b)
+
+
+def _times(gate: Result, b: Array) -> Result:
+    """A product whose first factor a library may store."""
+    y = gate.value * b
+    return Result(y, gate.scale * abs(b), y)
+
+
 FORWARD: dict[str, Callable[..., Result]] = {
     "relu": _relu,
     "relu6": _relu6,
@@ -275,6 +299,9 @@ FORWARD: dict[str, Callable[..., Result]] = {
     "multiply_add": _multiply_add,
     "add_relu": _add_relu,
     "swiglu": _swiglu,
+    "hardtanh": _hardtanh,
+    "geglu": _geglu,
+    "geglu_tanh": _geglu_tanh,
 }
 
 
@@ -337,6 +364,20 @@ def _swiglu_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
     return Result(da, abs(dy * b) * (1 + abs(a)), da), Result(db, abs(db), db)
 
 
+def _hardtanh_gradient(a: Array, dy: Array) -> Result:
+    return Result(dy * (abs(a) < 1), 0 * dy)
+
+
+def _geglu_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
+    da = _gelu_gradient(a, dy * b)
+    return Result(da.value, da.scale, da.value), _times(_gelu(a), dy)
+
+
+def _geglu_tanh_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
+    da = _gelu_tanh_gradient(a, dy * b)
+    return Result(da.value, da.scale, da.value), _times(_gelu_tanh(a), dy)
+
+
 BACKWARD: dict[str, Callable[..., Result | tuple[Result, Result]]] = {
     "relu": _relu_gradient,
     "relu6": _relu6_gradient,
@@ -350,6 +391,9 @@ BACKWARD: dict[str, Callable[..., Result | tuple[Result, Result]]] = {
     "multiply_add": _multiply_gradients,
     "add_relu": _relu_gradient,
     "swiglu": _swiglu_gradients,
+    "hardtanh": _hardtanh_gradient,
+    "geglu": _geglu_gradients,
+    "geglu_tanh": _geglu_tanh_gradients,
 }
 
 OP = ElementwiseOp()

@@ -9,6 +9,10 @@ are equally likely, with `skew=5` the shares follow Zipf's law. Some experts may
 
 Array `a` has shape (groups, m, k), as frameworks store weights, `offsets` (groups + 1), `b` (tokens, k) and `c`
 (tokens, m). C is overwritten.
+
+The gradient of the weights (`backward_weights`) has the gradient `dc` of C and B: `da` of each group is dC·Bᵀ, a sum
+over the rows of the group. That of a group without rows is zero. The gradient of B is a product like the forward one,
+with m and k exchanged.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.op import FLOATS_8
 from deepbench.core.parts import Tensor
-from deepbench.core.precision import BITS
+from deepbench.core.precision import BITS, Precision
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import Product, ProductsOp
 
@@ -61,7 +66,9 @@ def _offsets(p: GroupedGemm) -> tuple[int, ...]:
 class GroupedGemmOp(ProductsOp):
     name = "grouped_gemm"
     Problem = GroupedGemm
+    directions = ("forward", "backward_weights")
     sweep_field = "tokens"
+    outputs = ("c", "da")
     weights = ("a",)
     smoke = (
         GroupedGemm(1, 1, 1, 1),
@@ -70,15 +77,19 @@ class GroupedGemmOp(ProductsOp):
         GroupedGemm(6, 50, 33, 17, skew=10),
     )
 
+    def allows(self, direction: str, precision: Precision) -> bool:
+        """All precisions; gradients need floats of at least 16 bits."""
+        return direction == "forward" or (bool(precision.roundoff) and precision.name not in FLOATS_8)
+
     def tensors(self, case: Case) -> dict[str, Tensor]:
         """The arrays listed at the top of this file."""
-        p, types = case.problem, case.precision
-        return {
-            "a": Tensor((p.groups, p.m, p.k), types.weights),
-            "b": Tensor((p.tokens, p.k), types.data),
-            "offsets": Tensor((p.groups + 1,), "s32"),
-            "c": Tensor((p.tokens, p.m), self.result_type(case)),
-        }
+        p, types, result = case.problem, case.precision, self.result_type(case)
+        b, offsets = Tensor((p.tokens, p.k), types.data), Tensor((p.groups + 1,), "s32")
+        if case.direction == "backward_weights":
+            dc, da = Tensor((p.tokens, p.m), types.data), Tensor((p.groups, p.m, p.k), result)
+            return {"dc": dc, "b": b, "offsets": offsets, "da": da}
+        a, c = Tensor((p.groups, p.m, p.k), types.weights), Tensor((p.tokens, p.m), result)
+        return {"a": a, "b": b, "offsets": offsets, "c": c}
 
     def fill(self, case: Case, name: str, array: Array, stream: int) -> None:
         """`offsets` as drawn, else random numbers."""
@@ -88,12 +99,23 @@ class GroupedGemmOp(ProductsOp):
             super().fill(case, name, array, stream)
 
     def products(self, case: Case, arrays: Arrays) -> list[Product]:
-        """One per expert with rows."""
+        """One per expert: forward per expert with rows."""
+        if case.direction == "backward_weights":
+            return [
+                Product(arrays["b"][start:end], arrays["dc"][start:end].T, da)
+                for da, (start, end) in zip(arrays["da"], pairwise(case.problem.offsets), strict=True)
+            ]
         return [
             Product(arrays["a"][group].T, arrays["b"][start:end], arrays["c"][start:end])
             for group, (start, end) in enumerate(pairwise(case.problem.offsets))
             if end > start
         ]
+
+    def roundoff(self, case: Case) -> float:
+        """A gradient is a sum over the rows of an expert, at least one."""
+        from deepbench.core.tolerance import sum_roundoff
+
+        return super().roundoff(case) if case.direction == "forward" else sum_roundoff(case.precision, 1)
 
     def flop(self, case: Case) -> int:
         """2·tokens·m·k, however the rows are shared."""
@@ -101,8 +123,10 @@ class GroupedGemmOp(ProductsOp):
         return int(2 * p.tokens * p.m * p.k)
 
     def read_and_written_bytes(self, case: Case) -> int:
-        """The weights of experts without rows are not read."""
+        """The weights of experts without rows are not read; their gradients are written."""
         p = case.problem
+        if case.direction == "backward_weights":
+            return self.operand_bytes(case)
         idle = p.groups - self._busy(p)
         return int(self.operand_bytes(case) - idle * p.m * p.k * BITS[case.precision.weights] // 8)
 

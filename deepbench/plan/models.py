@@ -239,19 +239,18 @@ def _with_gradients(row: Row) -> list[Row]:
 
 def _gradient(row: Row, direction: str) -> Row:
     """With dC of C = A · B: backward_data is dB = Aᵀ · dC, backward_weights is dA = dC · Bᵀ."""
-    v, name = dict(row.values), direction.removeprefix("backward_")
-    op = row.op
-    if op == "grouped_gemm":
+    v, name, own = dict(row.values), direction.removeprefix("backward_"), "forward"
+    if row.op == "grouped_gemm":
         if direction == "backward_data":
             v |= {"m": v["k"], "k": v["m"]}
         else:
-            op = "grouped_gemm_backward_weights"  # the common size differs between the groups
+            own = direction  # no forward product: the number of rows that it sums over differs between the groups
     elif direction == "backward_data":
         v |= {"m": v["k"], "k": v["m"], "a_t": 1}
     else:
         v |= {"n": v["k"], "k": v["n"], "b_t": 1}
     where = f"{row.where}, gradient of the {name}" if row.where else f"gradient of the {name}"
-    return Row(op, v, ("forward",), row.count, where, 0, is_gradient=True)
+    return Row(row.op, v, (own,), row.count, where, 0, is_gradient=True)
 
 
 # ---- reading

@@ -127,6 +127,22 @@ def test_what_does_not_fit_of_a_row_crosses_twice():
     )
 
 
+def test_the_second_pass_of_lamb_reads_parameters_and_state_again():
+    text, n = "optimizer kind={} n=4096 forward f32 reference threads=1", 4 * 4096
+
+    assert 7 * n == traffic(text.format("lamb")) == traffic(text.format("adam")) == traffic(text.format("adam"), n)
+    assert 7 * n + 2 * n == traffic(text.format("lamb"), n)
+    assert 7 * n == traffic(text.format("lamb"), 3 * n)
+    assert 0 == traffic(text.format("lamb"), 4 * n)
+
+
+def test_gradients_of_experts_without_rows_are_written():
+    text = "grouped_gemm groups=64 tokens=4 m=256 k=128 {} f32 reference threads=1"
+
+    assert operands(text.format("backward_weights")) == traffic(text.format("backward_weights"))
+    assert operands(text.format("forward")) > traffic(text.format("forward"))
+
+
 def test_channels_with_given_statistics_cross_once():
     channel = 4 * 8 * 28 * 28
 

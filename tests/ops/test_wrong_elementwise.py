@@ -40,6 +40,9 @@ RIGHT = {
     "multiply_add": lambda a, b, c: a * b + c,
     "add_relu": lambda a, b: np.maximum(a + b, 0),
     "swiglu": lambda a, b: a * sigmoid(a) * b,
+    "hardtanh": lambda a: np.clip(a, -1, 1),
+    "geglu": lambda a, b: a * normal(a) * b,
+    "geglu_tanh": lambda a, b: gelu_tanh(a) * b,
 }
 
 
@@ -70,6 +73,9 @@ RIGHT_GRADIENT = {
     "multiply_add": lambda a, b, dy: (dy * b, dy * a),
     "add_relu": lambda y, dy: dy * (y > 0),
     "swiglu": lambda a, b, dy: (silu_gradient(a, dy * b), dy * a * sigmoid(a)),
+    "hardtanh": lambda a, dy: dy * ((a > -1) & (a < 1)),
+    "geglu": lambda a, b, dy: (gelu_gradient(a, dy * b), dy * a * normal(a)),
+    "geglu_tanh": lambda a, b, dy: (gelu_tanh_gradient(a, dy * b), dy * gelu_tanh(a)),
 }
 
 
@@ -115,6 +121,11 @@ WRONG = {
     "without c": ("multiply_add", lambda a, b, c: a * b),
     "without relu": ("add_relu", lambda a, b: a + b),
     "the gate is the other half": ("swiglu", lambda a, b: b * sigmoid(b) * a),
+    "without the lower bound": ("hardtanh", lambda a: np.minimum(a, 1)),
+    "a smooth one": ("hardtanh", np.tanh),
+    "the gate is the other half of geglu": ("geglu", lambda a, b: b * normal(b) * a),
+    "without the other half": ("geglu", lambda a, b: a * normal(a)),
+    "a sigmoid as the gate": ("geglu_tanh", lambda a, b: a * sigmoid(a) * b),
     "without the last element": ("silu", lambda a: np.append(RIGHT["silu"](a)[:-1], np.float32(0))),
 }
 
@@ -136,6 +147,9 @@ def test_the_approximation_of_gelu_is_not_gelu(n):
     assert is_found(text.format("gelu", n, "forward"), evaluated(gelu_tanh, "forward"))
     assert is_found(text.format("gelu_tanh", n, "forward"), evaluated(RIGHT["gelu"], "forward"))
     assert is_found(text.format("gelu", n, "backward"), evaluated(gelu_tanh_gradient, "backward"))
+    for kind, other in (("geglu", "geglu_tanh"), ("geglu_tanh", "geglu")):
+        assert is_found(text.format(kind, n, "forward"), evaluated(RIGHT[other], "forward"))
+        assert is_found(text.format(kind, n, "backward"), evaluated(RIGHT_GRADIENT[other], "backward"))
 
 
 WRONG_GRADIENT = {
@@ -148,6 +162,11 @@ WRONG_GRADIENT = {
     "without the square": ("tanh", lambda y, dy: dy * (1 - y)),
     "exchanged": ("multiply", lambda a, b, dy: (dy * a, dy * b)),
     "without b": ("swiglu", lambda a, b, dy: (silu_gradient(a, dy), dy * a * sigmoid(a))),
+    "outside of the bounds": ("hardtanh", lambda a, dy: dy * (abs(a) >= 1)),
+    "without the lower bound": ("hardtanh", lambda a, dy: dy * (a < 1)),
+    "exchanged gradients of geglu": ("geglu", lambda a, b, dy: RIGHT_GRADIENT["geglu"](a, b, dy)[::-1]),
+    "the gradient of b without the gate": ("geglu", lambda a, b, dy: (gelu_gradient(a, dy * b), dy * a)),
+    "the gradient of a without b": ("geglu_tanh", lambda a, b, dy: (gelu_tanh_gradient(a, dy), dy * gelu_tanh(a))),
 }
 
 

@@ -18,9 +18,9 @@ def forward(problem, arrays, bag=None, shift=0):
     return {"y": y}
 
 
-def backward(problem, arrays, bags=None, lookups=None, add=True):
+def backward(problem, arrays, lookups=None, add=True, shift=0):
     dtable = np.zeros((problem.rows, problem.dim), np.float32)
-    rows = arrays["indices"][:lookups]
+    rows = (arrays["indices"][:lookups] + shift) % problem.rows
     dy = np.repeat(arrays["dy"], problem.bag, axis=0)[:lookups]
     if add:
         np.add.at(dtable, rows, dy)
@@ -79,6 +79,7 @@ def not_cleared(problem, arrays):
         not_cleared,
         lambda p, a: backward(p, a, lookups=p.lookups - 1),
         lambda p, a: backward(p, a, add=False),
+        lambda p, a: backward(p, a, shift=1),
     ],
 )
 def test_a_wrong_gradient_is_found(text, precision, wrong):

@@ -15,6 +15,8 @@ from deepbench.ops.weight_only_gemm import Dequantized, unpack
 # Small ones, whose elements are all compared, and a large one, of which a sample and a projection are.
 BATCHED = ["batched_gemm batch=4 m=13 n=33 k=5 b_t=1", "batched_gemm batch=40 m=256 n=256 k=64 a_t=1"]
 GROUPED = ["grouped_gemm groups=6 tokens=50 m=33 k=17 skew=10", "grouped_gemm groups=8 tokens=300 m=768 k=1024 skew=5"]
+# Some groups have no rows.
+GROUPED_WITH_IDLE = ["grouped_gemm groups=9 tokens=5 m=33 k=17", "grouped_gemm groups=16 tokens=12 m=768 k=1024 skew=5"]
 LINEAR = ["linear m=48 n=33 k=65", "linear m=3072 n=64 k=768"]
 WEIGHT_ONLY = [
     "weight_only_gemm m=7 n=3 k=18 group=6 bits=4",
@@ -24,8 +26,8 @@ WEIGHT_ONLY = [
 KINDS = ["f32", "bf16"]
 
 
-def make(text, kind, settings=""):
-    case = parse_case(f"{text} forward {kind} reference threads=1 {settings}")
+def make(text, kind, settings="", direction="forward"):
+    case = parse_case(f"{text} {direction} {kind} reference threads=1 {settings}")
     op = find_op(case.op)
     return case, op, op.operands(case)
 
@@ -188,6 +190,81 @@ def test_a_wrong_grouped_product_is_found(text, kind, wrong):
     assert verdict(case, op, arrays, grouped(case, arrays)).passed
 
     assert not verdict(case, op, arrays, wrong(case, arrays)).passed
+
+
+def weights_gradient(case, arrays, offsets=None, shift=0):
+    dc, b = in_f32(arrays["dc"], arrays["b"])
+    da = np.zeros(arrays["da"].shape, np.float32)
+    for group, (start, end) in enumerate(pairwise(offsets or case.problem.offsets)):
+        da[(group + shift) % len(da)] = dc[start:end].T @ b[start:end]
+    return da
+
+
+def gradient_of_the_next_group(case, arrays):
+    return weights_gradient(case, arrays, shift=1)
+
+
+def one_row_more_in_a_group(case, arrays):
+    offsets = list(case.problem.offsets)
+    boundary = next(i for i in range(1, len(offsets) - 1) if 0 < offsets[i] < offsets[-1])
+    offsets[boundary] += 1
+    return weights_gradient(case, arrays, np.maximum.accumulate(offsets).tolist())
+
+
+def sums_of_equal_shares(case, arrays):
+    p = case.problem
+    return weights_gradient(case, arrays, [p.tokens * i // p.groups for i in range(p.groups + 1)])
+
+
+def last_token_not_added(case, arrays):
+    offsets = [min(end, case.problem.tokens - 1) for end in case.problem.offsets]
+    return weights_gradient(case, arrays, offsets)
+
+
+def means_over_rows(case, arrays):
+    rows = np.maximum(1, np.diff(case.problem.offsets)).astype(np.float32)
+    return weights_gradient(case, arrays) / rows[:, None, None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", GROUPED)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(gradient_of_the_next_group, one_row_more_in_a_group, sums_of_equal_shares, last_token_not_added),
+        means_over_rows,
+    ],
+)
+def test_a_wrong_gradient_of_the_weights_of_experts_is_found(text, kind, wrong):
+    case, op, arrays = make(text, kind, direction="backward_weights")
+    arrays["da"][...] = weights_gradient(case, arrays)
+    assert check(op, case, arrays).passed
+    arrays["da"][...] = wrong(case, arrays)
+
+    assert not check(op, case, arrays).passed
+
+
+@pytest.mark.parametrize("text", GROUPED_WITH_IDLE)
+def test_a_gradient_of_an_expert_without_rows_that_is_not_zero_is_found(text):
+    case, op, arrays = make(text, "f32", direction="backward_weights")
+    idle = [i for i, (start, end) in enumerate(pairwise(case.problem.offsets)) if start == end]
+    arrays["da"][...] = weights_gradient(case, arrays)
+    assert check(op, case, arrays).passed
+    arrays["da"][idle[0], -1, -1] = 1e-3
+
+    assert not check(op, case, arrays).passed
+
+
+def test_the_gradient_of_weights_is_that_of_the_product():
+    """⟨dC, A·B⟩ = ⟨dA, A⟩, because the product is linear in A."""
+    forward, op, arrays = make(GROUPED[0], "f32")
+    backward, _, gradients = make(GROUPED[0], "f32", direction="backward_weights")
+    gradients["b"][...] = arrays["b"]
+
+    c, da = op.reference(forward, arrays)["c"], op.reference(backward, gradients)["da"]
+
+    assert (c * gradients["dc"]).sum() == pytest.approx((da * arrays["a"]).sum())
+    assert op.flop(forward) == op.flop(backward)
 
 
 def sums(arrays):

@@ -71,6 +71,7 @@ class OneDNNBackend(Backend):
         return gemm.prepare_batched(self.dnn, case, arrays)
 
     @kernel("grouped_gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"), directions=("backward_weights",))
     def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.onednn import gemm
 
@@ -126,6 +127,12 @@ class OneDNNBackend(Backend):
         from deepbench.backends.onednn import pooling
 
         return pooling.prepare(self.dnn, case, arrays)
+
+    @kernel("upsample", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    def upsample(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.onednn import upsample
+
+        return upsample.prepare(self.dnn, case, arrays)
 
     @kernel("layer_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:

@@ -1,4 +1,4 @@
-"""Elementwise operations in oneDNN: eltwise and binary primitives; a second function is a post-operation."""
+"""Elementwise operations in oneDNN: eltwise and binary primitives; what follows a binary one is a post-operation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import onednn as c
 
+# A function and a product with it.
+GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 # Functions that have other names, and the two parameters of a function.
-NAMES = {"relu6": "clip", "swiglu": "silu", "add_relu": "relu"}
-PARAMETERS = {"elu": (1.0, 0.0), "silu": (1.0, 0.0), "clip": (0.0, 6.0)}
+NAMES = {"relu6": "clip", "hardtanh": "clip", "add_relu": "relu", **GATED}
+PARAMETERS = {"elu": (1.0, 0.0), "silu": (1.0, 0.0), "swiglu": (1.0, 0.0), "relu6": (0.0, 6.0), "hardtanh": (-1.0, 1.0)}
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
-    """One primitive; for several gradients, one each."""
+    """One primitive; for several gradients, one each.
+
+    A function and a product with it are two: with the product as a post-operation, oneDNN 3.2 has only its reference
+    implementation of the function.
+    """
     kind = case.problem.kind
     build = _Builder(dnn, arrays)
     if case.direction == "forward":
@@ -27,15 +33,17 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             build.binary(c.BINARY_ADD, "a", "b", "y", relu)
         elif kind == "multiply_add":
             build.binary(c.BINARY_MULTIPLY, "a", "b", "y", build.then(c.BINARY_ADD, "c"), "c")
-        elif kind == "swiglu":
-            build.eltwise(kind, "a", "y", build.then(c.BINARY_MULTIPLY, "b"), "b")
+        elif kind in GATED:
+            build.eltwise(kind, "a", "y")
+            build.binary(c.BINARY_MULTIPLY, "y", "b", "y")  # in place
         else:
             build.eltwise(kind, "a", "y")
     elif kind in ("multiply", "multiply_add"):
         build.binary(c.BINARY_MULTIPLY, "dy", "b", "da")
         build.binary(c.BINARY_MULTIPLY, "dy", "a", "db")
-    elif kind == "swiglu":
-        build.eltwise(kind, "a", "db", build.then(c.BINARY_MULTIPLY, "dy"), "dy")
+    elif kind in GATED:
+        build.eltwise(kind, "a", "db")
+        build.binary(c.BINARY_MULTIPLY, "db", "dy", "db")
         build.binary(c.BINARY_MULTIPLY, "dy", "b", "da")
         build.gradient(kind, "a", "da")  # in place
     else:
@@ -64,26 +72,23 @@ class _Builder:
         desc = self.dnn.create(create, self.dnn.engine, algorithm, self.desc, self.desc, self.desc, attribute)
         self._add(desc, {c.ARG_SRC: left, c.ARG_SRC_1: right, c.ARG_DST: output}, extra)
 
-    def eltwise(self, kind: str, source: str, output: str, attribute: Any = None, extra: str | None = None) -> None:
-        name = NAMES.get(kind, kind)
-        desc = self._forward(c.FORWARD_INFERENCE, c.ELTWISE[name], _parameters(name), attribute)
-        self._add(desc, {c.ARG_SRC: source, c.ARG_DST: output}, extra)
+    def eltwise(self, kind: str, source: str, output: str) -> None:
+        desc = self._forward(c.FORWARD_INFERENCE, c.ELTWISE[NAMES.get(kind, kind)], _parameters(kind))
+        self._add(desc, {c.ARG_SRC: source, c.ARG_DST: output}, None)
 
     def gradient(self, kind: str, kept: str, gradient: str) -> None:
         name = NAMES.get(kind, kind)
         algorithm = (c.ELTWISE_OF_RESULT if kept == "result" else c.ELTWISE)[name]
-        parameters = _parameters(name)
-        hint = self._forward(c.FORWARD_TRAINING, algorithm, parameters, None)
+        parameters = _parameters(kind)
+        hint = self._forward(c.FORWARD_TRAINING, algorithm, parameters)
         create, descs = "dnnl_eltwise_backward_primitive_desc_create", 3 * [self.desc]
         desc = self.dnn.create(create, self.dnn.engine, algorithm, *descs, *parameters, hint, None)
         data = c.ARG_DST if kept == "result" else c.ARG_SRC
         self._add(desc, {data: kept, c.ARG_DIFF_DST: gradient, c.ARG_DIFF_SRC: "da"}, None)
 
-    def _forward(self, purpose: int, algorithm: int, parameters: Any, attribute: Any) -> c.Handle:
+    def _forward(self, purpose: int, algorithm: int, parameters: Any) -> c.Handle:
         create = "dnnl_eltwise_forward_primitive_desc_create"
-        return self.dnn.create(
-            create, self.dnn.engine, purpose, algorithm, self.desc, self.desc, *parameters, attribute
-        )
+        return self.dnn.create(create, self.dnn.engine, purpose, algorithm, self.desc, self.desc, *parameters, None)
 
     def _add(self, primitive_desc: c.Handle, arguments: dict[int, str], extra: str | None) -> None:
         if extra is not None:
@@ -99,6 +104,6 @@ class _Builder:
         return Kernel(tuple(self.calls), keep=(self.arrays,), notes=notes)
 
 
-def _parameters(name: str) -> tuple[ctypes.c_float, ctypes.c_float]:
-    alpha, beta = PARAMETERS.get(name, (0.0, 0.0))
+def _parameters(kind: str) -> tuple[ctypes.c_float, ctypes.c_float]:
+    alpha, beta = PARAMETERS.get(kind, (0.0, 0.0))
     return ctypes.c_float(alpha), ctypes.c_float(beta)

@@ -21,8 +21,8 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     pad = c.dims(p.pad[deep])
     shape = (c.dims(p.stride[deep]), c.dims(p.window[deep]), c.dims([0] * p.dimensions), pad, pad)
     image, result = (views[n] for n in (("x", "y") if case.direction == "forward" else ("dx", "dy")))
-    source = _blocked(dnn, image) if layout == "any" else dnn.desc_of(image)
-    target = _any(dnn, result) if layout == "any" else dnn.desc_of(result)
+    source = blocked(dnn, image) if layout == "any" else dnn.desc_of(image)
+    target = any_format(dnn, result) if layout == "any" else dnn.desc_of(result)
     purpose = c.FORWARD_INFERENCE if case.direction == "forward" else c.FORWARD_TRAINING
     create = "dnnl_pooling_forward_primitive_desc_create"
     forward = dnn.create(create, dnn.engine, purpose, c.POOLING[p.kind], source, target, *shape, None)
@@ -54,9 +54,11 @@ def _run_forward(dnn: c.OneDNN, forward: c.Handle, x: Any, shape: tuple[int, ...
     c.run(conversions.kernel(ahead=None).calls)
 
 
-def _any(dnn: c.OneDNN, view: Any) -> c.Handle:
+def any_format(dnn: c.OneDNN, view: Any) -> c.Handle:
+    """The format that oneDNN chooses."""
     return dnn.memory_desc_any(view.shape, type_name(view.dtype))
 
 
-def _blocked(dnn: c.OneDNN, view: Any) -> c.Handle:
+def blocked(dnn: c.OneDNN, view: Any) -> c.Handle:
+    """Channels in blocks, as its convolutions leave them."""
     return dnn.memory_desc_any(view.shape, type_name(view.dtype), c.FORMAT_BLOCKS_OF_16[view.ndim])

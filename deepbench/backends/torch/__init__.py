@@ -259,6 +259,8 @@ class Torch(Backend):
     @kernel("pooling", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("embedding_bag", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("optimizer", precisions=("f32", "bf16"))
+    @kernel("permute_tokens", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("upsample", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
     @kernel("layer_norm", precisions=("f32", "bf16", "f16"))
     @kernel("layer_norm", precisions=("f32",), directions=("backward",))
@@ -295,7 +297,7 @@ class Torch(Backend):
 
         return products.batched(self.torch, self._tensors(arrays), case)
 
-    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"))
+    @kernel("grouped_gemm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward_weights"))
     def grouped_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.torch import products
 

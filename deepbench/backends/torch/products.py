@@ -43,12 +43,21 @@ def batched(torch: Any, tensors: dict[str, Any], case: Case) -> Kernel:
 def grouped(torch: Any, tensors: dict[str, Any], case: Case) -> Kernel:
     """`grouped_mm` where rows are aligned as it demands, else `mm` for each expert, as models without it do."""
     refuse_wide(case)
-    p, a, b, c = case.problem, tensors["a"], tensors["b"], tensors["c"]
+    p, b, offsets = case.problem, tensors["b"], tensors["offsets"]
+    groups = list(enumerate(pairwise(p.offsets)))
+    parts: list[tuple[Any, Any, Any]]
+    if case.direction == "forward":
+        a, c = tensors["a"], tensors["c"]
+        left, right, output = b, a.mT, c
+        parts = [(b[start:end], a[i].T, c[start:end]) for i, (start, end) in groups if end > start]
+    else:
+        dc, output = tensors["dc"], tensors["da"]
+        left, right = dc.T, b
+        parts = [(dc[start:end].T, b[start:end], output[i]) for i, (start, end) in groups]
     function = getattr(torch.nn.functional, "grouped_mm", None)
-    if function is not None and not any(size * a.element_size() % ROW_BYTES for size in (p.m, p.k)):
-        weights, ends = a.mT, tensors["offsets"][1:].contiguous()
-        return _returning(lambda: function(b, weights, offs=ends), c, "grouped_mm")
-    parts = [(b[start:end], a[i].T, c[start:end]) for i, (start, end) in enumerate(pairwise(p.offsets)) if end > start]
+    if function is not None and not any(size * b.element_size() % ROW_BYTES for size in (p.m, p.k)):
+        ends = offsets[1:].contiguous()
+        return _returning(lambda: function(left, right, offs=ends), output, "grouped_mm")
 
     def run() -> None:
         for rows, weights, out in parts:

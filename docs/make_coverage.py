@@ -31,8 +31,6 @@ NOT_COVERED = {
     "group_norm": "group normalization: statistics over groups of channels; no operation yet",
     "top_k": "choice of experts, proposals or candidates: sorting, which depends on the data",
     "permute_tokens": "tokens to experts and back: a gather and a scatter, which depend on the data",
-    "recurrent": "recurrent layers whose input is not as wide as their state: DeepBench's layers have one width",
-    "lstm_recurrent_only": "the recurrent half of an LSTM whose input products are a fully connected layer",
     "grouped_gemm_backward_weights": "gradient of the weights of experts: sums over another number of tokens in each",
     "elementwise": "activations that no library here has as one call: GeGLU, hard tanh",
     "optimizer": "LAMB and Adagrad: no library here has them as one call",

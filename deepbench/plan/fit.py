@@ -36,7 +36,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     **dict.fromkeys(("conv", "pooling", "batch_norm"), _IMAGES),
     "embedding_bag": ((("bags",), 1024), (("rows",), 1024), (("dim",), 1)),
     "ctc": ((("batch",), 1), (("time", "labels"), 1)),
-    "recurrent": ((("batch",), 16), (("timesteps",), 16), (("hidden",), 1)),
+    "recurrent": ((("batch",), 16), (("timesteps",), 16), (("hidden", "input_size"), 1)),
 }
 
 

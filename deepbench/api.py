@@ -57,6 +57,7 @@ def cases(
     device: str = "cpu",
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
+    with_parts: bool = False,
 ) -> list[Case]:
     """The cases that a suite, a file or a typed case stands for, without measuring them.
 
@@ -74,12 +75,14 @@ def cases(
             `{"phase": "decode", "batch": "8"}`.
         fit: replace problems of suites that need more than this, such as `4GiB` or `4GiB+20GFLOP`, by smaller ones of
             their kind.
+        with_parts: also the parts of every case whose work can be done piece by piece, such as the products and the
+            recurrence of a recurrent layer with a wide input.
 
     Raises `BadInput` for a word that is unknown, and where no case is left.
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, with_parts=with_parts,
     )  # fmt: skip
     return [p.case for p in plan_cases(what, choices)]
 
@@ -106,6 +109,7 @@ def make_choices(
     device: str | None = "cpu",
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
+    with_parts: bool = False,
     most_ranks: int | None = None,
 ) -> Choices:
     """The filters of `cases` as one value."""
@@ -128,6 +132,7 @@ def make_choices(
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
         fit=fit,
+        with_parts=with_parts,
     )
 
 
@@ -159,6 +164,7 @@ def measure(
     device: str = "cpu",
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
+    with_parts: bool = False,
     mode: str = "default",
     rounds: int | None = None,
     energy: bool = False,
@@ -188,7 +194,7 @@ def measure(
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, with_parts=with_parts,
     )  # fmt: skip
     from deepbench.measure.session import Options, Session
 

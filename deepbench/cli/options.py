@@ -45,6 +45,11 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="SIZE",
         help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones.",
     )(command)
+    command = click.option(
+        "--with-parts",
+        is_flag=True,
+        help="Also measure the parts of wide or stacked recurrent layers and of linear layers; see show --by parts.",
+    )(command)
     command = click.option("--device", metavar="DEVICE", help="Use libraries of cpu (default), cuda or hip.")(command)
     for name, metavar, text in reversed(options):
         split = None if name in ("--set", "--application") else comma_list
@@ -113,6 +118,7 @@ def choices_of(filters: dict[str, Any]) -> Choices:
         device=filters["device"],
         settings=settings,
         fit=filters["fit"],
+        with_parts=filters["with_parts"],
         most_ranks=place.ranks if place is not None else None,
     )
     if filters["device"]:

@@ -125,7 +125,7 @@ def weights_of(row: Row) -> int:
     if row.weights is not None or row.is_gradient:
         return row.weights or 0
     v: dict[str, Any] = {"groups": 1, "t": 1, "input_size": 1, "layers": 1, "bidirectional": 0, **row.values}
-    per_call = {
+    per_call: dict[str, Callable[[], int]] = {
         "gemm": lambda: v["m"] * v["k"],
         "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
         "conv": lambda: v["k"] * v["c"] // v["groups"] * v["t"] * v["r"] * v["s"],
@@ -136,7 +136,7 @@ def weights_of(row: Row) -> int:
         "group_norm": lambda: 2 * v["c"],
         "recurrent": lambda: _recurrent_weights(v),
     }
-    return row.count * int(per_call[row.op]()) if row.op in per_call else 0
+    return row.count * per_call[row.op]() if row.op in per_call else 0
 
 
 def _recurrent_weights(v: Mapping[str, Any]) -> int:

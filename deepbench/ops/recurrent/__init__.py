@@ -224,6 +224,30 @@ class RecurrentOp(Op):
         p: Recurrent = case.problem
         return replace(p, hidden=1, batch=1, timesteps=1 if p.timesteps == 1 else SMALLEST_STEPS, input_size=1)
 
+    def components(self, case: Case) -> dict[Case, int]:
+        """The projections of the inputs as products, and the recurrence of each layer in each direction of time.
+
+        In the backward pass, the gradients of a product are products. None for a layer that is a recurrence only.
+        """
+        from deepbench.ops.gemm import component
+
+        p = case.problem
+        if p.is_recurrence_only:
+            return {}
+        found: dict[Case, int] = {}
+        gates, rows = p.gates * p.hidden, p.batch * p.timesteps
+        for width in filter(None, map(p.counted_width, range(p.layers))):
+            products = {
+                "forward": [component(case, gates, rows, width)],
+                "backward_data": [component(case, width, rows, gates, a_t=1)],
+                "backward_weights": [component(case, gates, width, rows, b_t=1)],
+            }
+            products["backward"] = products["backward_data"] + products["backward_weights"]
+            for product in products[case.direction]:
+                found[product] = found.get(product, 0) + p.time_directions
+        recurrence = replace(p, input_size=1, layers=1, bidirectional=0)
+        return {**found, replace(case, problem=recurrence): p.layers * p.time_directions}
+
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
         """Weights that fit no cache are read at every step, not once as in `traffic_bytes`; assumes half of them."""
         p = case.problem

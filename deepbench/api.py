@@ -18,6 +18,7 @@ from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen, why_none
+from deepbench.plan.fit import for_mode
 
 # Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
     from deepbench.judge.limits import Limits
     from deepbench.measure.session import Progress, Session
     from deepbench.report.sections import Sections
+    from deepbench.report.steps import Scaling
     from deepbench.report.table import Table
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
 
 What = str | Path | Case
-"""The name of a suite, a file of problems, a case as the command takes it (words may be missing), or a Case."""
+"""The name of a suite or of a folder of suites, a file of problems, a file or folder of workloads of others, a case as
+the command takes it (words may be missing), or a Case."""
 
 T = TypeVar("T", str, int)
 
@@ -111,8 +114,9 @@ def make_choices(
     fit: str | None = None,
     with_parts: bool = False,
     most_ranks: int | None = None,
+    mode: str | None = None,
 ) -> Choices:
-    """The filters of `cases` as one value."""
+    """The filters of `cases` as one value. In the mode `quick`, `fit` limits the work of a call too."""
     from deepbench.core.backend import DEVICES
 
     device = device or "cpu"
@@ -131,7 +135,7 @@ def make_choices(
         most_ranks=most_ranks,
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
-        fit=fit,
+        fit=None if fit is None else for_mode(fit, mode),
         with_parts=with_parts,
     )
 
@@ -179,7 +183,8 @@ def measure(
     The first arguments choose the cases as in `cases`. Further ones:
 
     Args:
-        mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty).
+        mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty). With `quick`,
+            `fit` also limits the work of a call, to 5 GFLOP unless it says otherwise.
         rounds: exactly this many processes per case, instead of what the mode says.
         energy: joules per call too, where the CPU or the device counts energy.
         budget_s: stop after this many seconds, with the most that can be known by then.
@@ -195,6 +200,7 @@ def measure(
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
         threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, with_parts=with_parts,
+        mode=mode,
     )  # fmt: skip
     from deepbench.measure.session import Options, Session
 
@@ -280,6 +286,13 @@ class Results:
         from deepbench.judge import limits
 
         return limits.of_file(self.file, self.summaries)
+
+    @cached_property
+    def training_steps(self) -> list[Scaling]:
+        """Training steps of models on the numbers of devices that the suites name (`devices=1,2,4`)."""
+        from deepbench.report import steps
+
+        return steps.of_summaries(self.summaries)
 
     @property
     def records(self) -> list[Record]:

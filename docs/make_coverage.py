@@ -27,9 +27,6 @@ NO_LIBRARY, NOT_RUN = "no library", "not run"
 
 # Kernels of models that no operation serves, and why.
 NOT_COVERED = {
-    "rope": "rotary positions: moves as many bytes as a normalization; no library has it as a call of its own",
-    "group_norm": "group normalization: statistics over groups of channels; no operation yet",
-    "top_k": "choice of experts, proposals or candidates: sorting, which depends on the data",
     "permute_tokens": "tokens to experts and back: a gather and a scatter, which depend on the data",
     "grouped_gemm_backward_weights": "gradient of the weights of experts: sums over another number of tokens in each",
     "elementwise": "activations that no library here has as one call: GeGLU, hard tanh",
@@ -38,10 +35,6 @@ NOT_COVERED = {
     "upsample_add": "nearest-neighbour upsampling: a copy, with an addition",
     "roi_align": "pooling of regions: its positions depend on the data",
     "non_maximum_suppression": "suppression of overlapping boxes: its work depends on the data",
-    "binary_cross_entropy": "losses: a few bytes per example",
-    "mean_squared_error": "losses: a few bytes per example",
-    "smooth_l1": "losses: a few bytes per example",
-    "focal_loss": "losses: one pass over the scores",
     "transducer_loss": "loss of RNN-T: a recursion of its own, other than CTC's",
     "additive_attention": "additive attention of GNMT: tanh of sums, before today's attention",
     "silu_attention": "attention without softmax, where candidates do not see each other",

@@ -98,6 +98,34 @@ def ocr(precision="i8", seconds=1e-3):
     ]
 
 
+# A small model with a training step, the number of its gradients, and the time of one kernel for the whole batch.
+TRAINED, GRADIENTS, ONE_KERNEL_S = "mlperf/sentiment_conv", 7346176, 1e-3
+
+
+def kernels_of_steps(*devices, rounds=3, fit="", precision="f32"):
+    """Every kernel of the steps, each taking as long as its part of the batch says; the optimizer always the same."""
+    sources, times = {}, {}
+    for count in devices:
+        for e in read_suite(f"{TRAINED}:phase=train,devices={count}{fit}"):
+            if e.pattern.op != "all_reduce":
+                words = [e.pattern.op, e.pattern.problem.text, e.pattern.direction, precision, "reference threads=1"]
+                text = " ".join([*words, *(f"{name}={value}" for name, value in e.pattern.settings)])
+                sources.setdefault(text, []).append(e.source)
+                times[text] = ONE_KERNEL_S / (1 if e.pattern.op == "optimizer" else count)
+    return [
+        {**measured(text=text, seconds=times[text] * (1 + 0.02 * i), round_number=i + 1), "sources": listed}
+        for text, listed in sources.items()
+        for i in range(rounds)
+    ]
+
+
+def all_reduce(ranks, seconds, n=GRADIENTS, precision="f32", oversubscribed=False):
+    text = f"all_reduce n={n} ranks={ranks} forward {precision} mpich threads=1"
+    group = {"launcher": "hydra", "hosts": {"h": ranks}, "oversubscribed": oversubscribed, "deterministic": "yes"}
+    made = [measured(text=text, seconds=seconds * (1 + 0.01 * i), round_number=i) for i in (1, 2, 3)]
+    return [{**record, "group": group} for record in made]
+
+
 def failed(status, reason, backend="mkl", round_number=1):
     return make_record(parse_case(TEXT.format(backend=backend)), round_number, status, reason)
 

@@ -49,6 +49,56 @@ class Loops(Backend):
 
         return self._rows(case, arrays["x"], arrays["y"], empty((case.threads, case.problem.columns), "f32"))
 
+    @kernel("group_norm", precisions=("f32", "bf16"), directions=("forward", "backward"))
+    def group_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.core.operands import empty
+
+        p = case.problem
+        sizes = (ctypes.c_int64 * 4)(p.n, p.groups, p.c // p.groups, p.h * p.w)
+        sums = [] if case.direction == "forward" else [empty((p.n, p.c), "f32") for _ in range(2)]
+        return self._layer(case, *arrays.values(), *sums, sizes, EPSILON)
+
+    @kernel("rope", precisions=("f32", "bf16"), directions=("forward", "backward"))
+    def rope(self, case: Case, arrays: Arrays) -> Kernel:
+        p = case.problem
+        sizes = (p.tokens, p.heads, p.dim // 2, int(case.settings["pairs"] == "interleaved"))
+        sign = 1.0 if case.direction == "forward" else -1.0
+        function = f"deepbench_rope_{case.precision.data}"
+        return self._kernel(case, "layers", function, *arrays.values(), *sizes, sign)
+
+    @kernel("top_k", precisions=("f32", "bf16"), directions=("forward", "backward"))
+    def top_k(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.core.operands import empty
+
+        p = case.problem
+        if case.direction == "backward":
+            p_or_null = arrays.get("p", ctypes.c_void_p(None))
+            named = (arrays["chosen"], p_or_null, arrays["dy"], arrays["dx"])
+            return self._layer(case, *named, p.rows, p.columns, p.k)
+        space, weighted = empty((case.threads, p.k + p.columns), "f32"), int(case.settings["softmax"] == "yes")
+        return self._layer(case, *arrays.values(), space, p.rows, p.columns, p.k, weighted)
+
+    @kernel("loss", precisions=("f32", "bf16"), directions=("forward", "backward"))
+    def loss(self, case: Case, arrays: Arrays) -> Kernel:
+        """The backward pass of a cross entropy has the logarithms of sums that a forward pass leaves."""
+        from deepbench.core.operands import empty
+
+        p = case.problem
+        if p.kind != "cross_entropy":
+            return self._layer(case, *arrays.values(), p.rows * p.columns, name=p.kind)
+        log_sums, named = empty((p.rows,), "f32"), list(arrays.values())
+        if case.direction == "backward":
+            forward = self._library("layers")[f"deepbench_cross_entropy_{case.precision.data}"]
+            ignored = empty((1,), "f32")
+            call = Call(forward, arrays["x"], arrays["target"], ignored, log_sums, p.rows, p.columns)
+            forward(*map(ctypes.c_void_p, call.words))
+        return self._layer(case, *named, log_sums, p.rows, p.columns, name=p.kind)
+
+    def _layer(self, case: Case, *arguments: Any, name: str | None = None) -> Kernel:
+        """A function of `layers.c` for this direction; by default it has the name of the operation."""
+        back = "_backward" * (case.direction == "backward")
+        return self._kernel(case, "layers", f"deepbench_{name or case.op}{back}_{case.precision.data}", *arguments)
+
     def _rows(self, case: Case, *arrays: Any, after: tuple[float, ...] = ()) -> Kernel:
         """A loop of `layers.c` over the rows of a matrix."""
         p = case.problem

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.cli.streams import print_for_programs, printable_lines, warn
-from deepbench.core import units
+from deepbench.core import units, variables
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import microarchitecture
 
@@ -92,6 +93,9 @@ def print_head(console: Console, file: ResultFile) -> None:
     for name, answer in header["libraries"].items():
         if name in used:
             print_library(console, library_name(name), answer)
+    if chosen := file.chosen_variables if file.records else variables.chosen(os.environ):
+        text = ", ".join(f"{name}={value}" for name, value in chosen.items())
+        print_labelled(console, "variables", f"{text}: set by the user; they change what libraries do")
     plan = header["plan"]
     if plan["mode"] == "imported":
         how = f"times of {header['tool'].partition(', imported from ')[2]}"

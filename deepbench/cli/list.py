@@ -28,19 +28,29 @@ TITLES = {
 @click.argument("words", nargs=-1, metavar="[SUITE|FILE|CASE]...")
 @case_options
 @click.option("--suites", is_flag=True, help="Print the names of all suites instead of cases.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per case.")
-def list_cases(words: tuple[str, ...], suites: bool, as_json: bool, **filters: Any) -> None:
+@click.option(
+    "--coverage", is_flag=True, help="Print the definitions of a folder or file: their operation, or why there is none."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per case, or per definition.")
+def list_cases(words: tuple[str, ...], suites: bool, coverage: bool, as_json: bool, **filters: Any) -> None:
     """Print cases without running them. Each line, after `deepbench run`, measures that case.
 
     \b
-    Example: deepbench list deepbench/server --precision i8,i8u8 --backend onednn
+    Examples:
+      deepbench list deepbench/server --precision i8,i8u8 --backend onednn
+      deepbench list flashinfer-trace --coverage
     """
     from deepbench.api import plan_cases
 
     if suites:
-        if words or as_json or any(filters.values()):
-            raise BadInput("--suites prints the names of all suites; leave out cases, filters and --json")
+        if words or as_json or coverage or any(filters.values()):
+            raise BadInput("--suites prints the names of all suites; leave out cases, filters, --coverage and --json")
         _print_suites()
+        return
+    if coverage:
+        if len(words) != 1 or any(filters.values()):
+            raise BadInput("--coverage wants one folder or file of definitions, and no filters")
+        _print_coverage(words[0], as_json)
         return
     for planned in plan_cases(words or "quick", choices_of(filters)):
         if as_json:
@@ -64,3 +74,17 @@ def _print_suites() -> None:
     print(
         "\nTo print the cases of one phase:\n  deepbench list mlperf/llama31_8b --set phase=decode,batch=8,context=4096"
     )
+
+
+def _print_coverage(name: str, as_json: bool) -> None:
+    """One line per definition: how many workloads it has, and which operation computes it or why none does."""
+    from deepbench.cli.console import make_console
+    from deepbench.plan.suites import coverage
+    from deepbench.report.workloads import coverage_rows, coverage_table
+
+    kernels = coverage(name)
+    if as_json:
+        for row in coverage_rows(kernels):
+            print_for_programs(json.dumps(sanitized(row), ensure_ascii=False) + "\n")
+    else:
+        coverage_table(kernels).print(make_console())

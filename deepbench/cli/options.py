@@ -43,7 +43,8 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option(
         "--fit",
         metavar="SIZE",
-        help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones.",
+        help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones; with "
+        "run --quick the work is at most 5 GFLOP unless SIZE says otherwise.",
     )(command)
     command = click.option(
         "--with-parts",
@@ -90,8 +91,8 @@ skip_damaged_option = click.option(
 )
 
 
-def choices_of(filters: dict[str, Any]) -> Choices:
-    """The case options as filters; `BadInput` for words that are none."""
+def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
+    """The case options as filters of a run in this mode; `BadInput` for words that are none."""
     from deepbench.api import make_choices
     from deepbench.cli.launch import launched
     from deepbench.core.backend import find_backend
@@ -119,6 +120,7 @@ def choices_of(filters: dict[str, Any]) -> Choices:
         settings=settings,
         fit=filters["fit"],
         with_parts=filters["with_parts"],
+        mode=mode,
         most_ranks=place.ranks if place is not None else None,
     )
     if filters["device"]:

@@ -122,7 +122,7 @@ def run(
         raise BadInput("--trust FILE belongs to --against FILE")
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
-    planned = plan_cases(words or "quick", choices_of(filters))
+    planned = plan_cases(words or "quick", choices_of(filters, mode))
     groups = any(find_op(p.case.op).is_group for p in planned)
     with taking_place(place, groups) as given_hosts:
         if hostfile and not groups:
@@ -207,7 +207,7 @@ def _run_sides(
     stem = Path(output.removesuffix(".jsonl")) if output else Path(f"deepbench-{_stamp()}")
     console = make_console()
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
-    with sides.Turns.create(both, cases, choices_of(filters), options, stem) as turns:
+    with sides.Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
         for name, side, file in zip(("first", "second"), both, turns.files, strict=True):
             console.print(f"{name} side: {side.words}, file {file.path}", markup=False)

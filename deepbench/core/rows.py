@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 # PyTorch for layer and batch normalization, and that of Llama for RMS normalization.
 EPSILON = 1e-5
 
+# The smallest normal number of each type: smaller results may be rounded to zero.
+TINY = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
+
 # Elements that are computed together in float64: 8 MiB.
 STRIP = 2**20
 
 # Numbers of a row that kernels add side by side, because they are next to each other in memory.
 LANES = 16
+
+# All sums are in f32.
+F32_ROUNDOFF = 2.0**-24
 
 # Of the sums over all rows of a large problem, so many columns are checked, or as many as have so many elements.
 LEAST_SAMPLED, SAMPLED_ELEMENTS = 16, 2**20
@@ -137,7 +143,9 @@ def error_of_z(z: Array, size2: Array, growth: float, centered: bool) -> Array:
 
 def growth_of_squares(count: int, lanes: int = LANES) -> float:
     """How many times the tolerance of other sums a sum of so many positive numbers needs (docs/formulas.md)."""
-    return max(1.0, math.sqrt(count) / (4 * lanes))
+    one_by_one = count / lanes
+    lost = one_by_one * math.sqrt(one_by_one * F32_ROUNDOFF) / 400  # numbers far below the last bit of a large sum
+    return max(1.0, math.sqrt(count) / (4 * lanes) + lost)
 
 
 def strips(array: Array) -> Iterator[slice]:

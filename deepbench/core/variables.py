@@ -116,6 +116,12 @@ def tuning(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: kept(value) for name, value in sorted(environment.items()) if is_tuning(name)}
 
 
+def chosen(environment: Mapping[str, str]) -> dict[str, str]:
+    """Of the environment of a worker, the tuning variables that the user set and DeepBench did not."""
+    ours = {*thread_variables(), *override_variables(), *fixed_variables()}
+    return {name: value for name, value in tuning(environment).items() if name not in ours}
+
+
 def kept(value: str) -> str:
     """What is kept of the value of a tuning variable."""
     return HIDDEN if A_PATH.search(value) else shorten(value, MOST_CHARACTERS)

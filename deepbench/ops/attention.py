@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
@@ -47,6 +47,9 @@ QUERY_SIZE = 4
 
 # Rounding scores and weights to 16 bits: so many standard deviations (an error is at most twice its own).
 STORED_UNITS = 4.0
+
+# Lists of the lengths of sequences: one may have thousands, and lists of workloads many.
+MOST_REMEMBERED = 1024
 
 # Queries of one head whose results are computed together when the inputs of the backward pass are prepared.
 PREPARED_QUERIES = 256
@@ -121,7 +124,7 @@ class Attention(BaseProblem):
         return sum(_pairs(self, keys) for keys in self.key_counts)
 
 
-@cache
+@lru_cache(MOST_REMEMBERED)
 def _key_counts(problem: Attention) -> tuple[int, ...]:
     if problem.lengths == "equal":
         return (problem.keys,) * problem.batch

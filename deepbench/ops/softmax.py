@@ -18,16 +18,13 @@ from typing import TYPE_CHECKING
 
 from deepbench.core.parts import Expected, Tensor
 from deepbench.core.precision import STORAGE_ROUNDOFF
-from deepbench.core.rows import RowsOp, growth_of_squares, strips
+from deepbench.core.rows import TINY, RowsOp, growth_of_squares, strips
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
 
 SPREAD, OFFSET = 4.0, 100.0
-
-# The smallest normal number of each type: smaller results may be rounded to zero.
-TINY = {"f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14}
 
 
 class SoftmaxOp(RowsOp):

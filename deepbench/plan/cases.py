@@ -82,11 +82,12 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     planned: dict[str, Planned] = {}
     known: set[tuple[object, ...]] = set()
     for entry in _chosen(entries, choices, default_threads):
-        for case in _cases(entry.pattern, choices, default_threads):
+        for case in _cases(entry.pattern, choices, default_threads, entry.precision):
             slot = planned.setdefault(case.text, Planned(case, []))
-            if entry.source is not None and (key := (case.text, *entry.source.items())) not in known:
+            source = _stating_precision(entry, case)
+            if source is not None and (key := (case.text, *source.items())) not in known:
                 known.add(key)
-                slot.sources.append(entry.source)
+                slot.sources.append(source)
             # A case typed in full is that case alone.
             for baseline in _baselines(case, choices) if entry.pattern.backend is None else ():
                 planned.setdefault(baseline.text, Planned(baseline, []))
@@ -94,6 +95,14 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
                 if find_backend(part.backend).supports(part.op, part.precision.name, part.direction):
                     planned.setdefault(part.text, Planned(part, []))
     return list(planned.values())
+
+
+def _stating_precision(entry: Entry, case: Case) -> Source | None:
+    """The source of an entry; its note says where the list has another precision than the case."""
+    if entry.source is None or entry.precision in (None, case.precision.name):
+        return entry.source
+    words = [entry.source["note"], f"{case.precision.name} ({entry.precision} there)"]
+    return {**entry.source, "note": "; ".join(filter(None, words))}
 
 
 def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
@@ -152,9 +161,10 @@ def _check(choices: Choices) -> None:
                 raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
 
 
-def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable[Case]:
+def _cases(pattern: Pattern, choices: Choices, default_threads: int, listed: str | None = None) -> Iterable[Case]:
+    """The cases of a line; `listed` is the precision of the line where none is chosen."""
     op = find_op(pattern.op)
-    for direction, precision, name in _asked(pattern, choices):
+    for direction, precision, name in _asked(pattern, choices, listed):
         backend = find_backend(name)
         if not backend.supports(op.name, precision, direction):
             continue
@@ -167,14 +177,14 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int) -> Iterable
                 yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
 
 
-def _asked(pattern: Pattern, choices: Choices) -> Iterator[tuple[str, str, str]]:
+def _asked(pattern: Pattern, choices: Choices, listed: str | None) -> Iterator[tuple[str, str, str]]:
     """Direction, precision and library of each case that is asked for, whether or not the library serves it."""
     op = find_op(pattern.op)
     if choices.ops and op.name not in choices.ops:
         return
     default_backends = [name for name, b in all_backends().items() if b.default and b.device == choices.device]
     for direction in _allowed(pattern.direction, choices.directions, op.directions[:1]):
-        for precision in _allowed(pattern.precision, choices.precisions, ("f32",)):
+        for precision in _allowed(pattern.precision, choices.precisions, (listed or "f32",)):
             for name in _allowed(pattern.backend, choices.backends, default_backends):
                 yield direction, precision, name
 
@@ -202,7 +212,11 @@ def _settings(op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...])
 
 def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -> str:
     """Why no case is left of what was asked for, and what to do next, in a sentence."""
-    asked = [(e.pattern, *w) for e in _chosen(entries, choices, default_threads) for w in _asked(e.pattern, choices)]
+    asked = [
+        (e.pattern, *work)
+        for e in _chosen(entries, choices, default_threads)
+        for work in _asked(e.pattern, choices, e.precision)
+    ]
     if not asked or any(find_backend(name).supports(p.op, kind, direction) for p, direction, kind, name in asked):
         return f"no case is left: {_why_nothing_passes(entries, choices)}"
     works = list(dict.fromkeys((p.op, precision, direction) for p, direction, precision, _ in asked))

@@ -32,7 +32,10 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     "batched_gemm": ((("batch",), 1), (("m", "n", "k"), 1)),
     "grouped_gemm": ((("tokens",), TOKENS), (("m", "k"), 1), (("groups",), 1)),
     "attention": ((("batch",), 1), (("queries", "keys"), TOKENS), (("heads", "kv_heads"), 1)),
-    **dict.fromkeys(("layer_norm", "rms_norm", "softmax", "reduction"), _ROWS),
+    **dict.fromkeys(("layer_norm", "rms_norm", "softmax", "reduction", "loss"), _ROWS),
+    "rope": ((("tokens",), 64), (("heads",), 1)),
+    "top_k": ((("rows",), 64), (("columns", "k"), 1)),
+    "group_norm": ((("n",), 1), (("h", "w"), 7), (("c", "groups"), 1)),
     **dict.fromkeys(("conv", "pooling", "batch_norm"), _IMAGES),
     "embedding_bag": ((("bags",), 1024), (("rows",), 1024), (("dim",), 1)),
     "ctc": ((("batch",), 1), (("time", "labels"), 1)),
@@ -65,6 +68,15 @@ class Limit:
                 raise BadInput(f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, found {shorten(text)!r}")
             found["FLOP" in word] = int(float(match[1]) * _UNITS[match[2]])
         return cls(found.get(False), found.get(True))
+
+
+# The work of a call that takes about 50 ms on two cores.
+QUICK_WORK = "5GFLOP"
+
+
+def for_mode(text: str, mode: str | None) -> str:
+    """The limit of a run in this mode: without a limit of work, `quick` adds one, because large calls are not quick."""
+    return f"{text}+{QUICK_WORK}" if mode == "quick" and Limit.parse(text).flop is None else text
 
 
 def fitted(op: Op, problem: Any, directions: tuple[str, ...], settings: Mapping[str, str], limit: Limit) -> Any:

@@ -22,6 +22,12 @@ from deepbench.plan.expressions import evaluate
 # The phase in which a kernel also runs in the directions after its first.
 TRAIN = "train"
 
+# Divides the batch of a training step, which is then that of all devices together; each of them is a rank.
+DEVICES, BATCH, RANKS = "devices", "batch", "ranks"
+
+# What devices that divide a batch exchange.
+ALL_REDUCE = "all_reduce"
+
 # Words of a kernel's line that are no fields.
 COUNT, WEIGHTS = "count", "weights"
 DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
@@ -72,7 +78,7 @@ class Model:
     """The phases of each line (empty: all), and the line."""
 
     def parameters(self, phase: str) -> dict[str, int]:
-        """What can be set besides the phase, with defaults."""
+        """What can be set besides the phase, with defaults; `devices` has none."""
         values = self.phases[phase].items()
         return {name: value for name, value in values if isinstance(value, int) and name != "units"}
 
@@ -84,7 +90,12 @@ class Model:
     @cached_property
     def all_parameters(self) -> tuple[str, ...]:
         """The names of all parameters of all phases."""
-        return tuple(dict.fromkeys(["phase", *(name for phase in self.phases for name in self.parameters(phase))]))
+        names = (name for phase in self.phases for name in (*self.parameters(phase), *self._divided(phase)))
+        return tuple(dict.fromkeys(["phase", *names]))
+
+    def _divided(self, phase: str) -> tuple[str, ...]:
+        """The parameter that divides the batch, where a phase has a batch and ranks."""
+        return (DEVICES,) if phase == TRAIN and {BATCH, RANKS} <= self.parameters(phase).keys() else ()
 
     def chosen(self, given: Mapping[str, str]) -> tuple[str, dict[str, int]]:
         """Phase and parameters, defaults included; `BadInput` says which exist."""
@@ -93,31 +104,56 @@ class Model:
             hint = did_you_mean(phase, self.phases)
             raise BadInput(f"{self.title} has no phase {shorten(phase)!r}; it has {', '.join(self.phases)}{hint}")
         known = self.parameters(phase)
+        names = (*known, *self._divided(phase))
         for name, text in given.items():
             if name == "phase":
                 continue
-            if name not in known:
-                there_are = f"it has {', '.join(['phase', *known])}{did_you_mean(name, known)}"
+            if name not in names:
+                there_are = f"it has {', '.join(['phase', *names])}{did_you_mean(name, names)}"
                 raise BadInput(f"{self.title} has no parameter {shorten(name)!r} in the phase {phase}; {there_are}")
             if not (text.isascii() and text.isdecimal() and len(text) < 11 and 1 <= int(text) <= LARGEST_SIZE):
                 raise BadInput(f"{name} must be a whole number from 1 to {LARGEST_SIZE}, found {shorten(text)!r}")
             known[name] = int(text)
+        if DEVICES in known:
+            _check_devices(known[BATCH], known[DEVICES])
+            if RANKS in given:
+                raise BadInput(f"each of the {DEVICES} is one of the {RANKS}; leave out {RANKS}={given[RANKS]}")
         return phase, known
 
     def rows(self, phase: str, parameters: Mapping[str, int]) -> list[Row]:
-        """The kernels of a pass in a phase. In training the gradients follow each kernel."""
-        names = _Names({**self.sizes, **self.phases[phase], **parameters})
+        """The kernels of a pass in a phase, on each device. In training the gradients follow each kernel."""
+        devices = parameters.get(DEVICES)
+        own = {BATCH: parameters[BATCH] // devices, RANKS: devices} if devices else {}
+        names = _Names({**self.sizes, **self.phases[phase], **parameters, **own})
         rows = []
         for phases, line in self.kernels:
             if not phases or phase in phases:
                 row = _row(line, names)
                 if row.count > 0:
                     rows += _with_gradients(row) if phase == TRAIN else [replace(row, directions=row.directions[:1])]
-        return rows
+        return _of_devices(rows, devices, self.title) if devices else rows
 
     def units(self, phase: str, parameters: Mapping[str, int]) -> int:
-        """How many units a forward pass processes, such as tokens or images."""
+        """How many units a forward pass processes, such as tokens or images, on all devices together."""
         return _Names({**self.sizes, **self.phases[phase], **parameters}).value_of("units")
+
+
+def _check_devices(batch: int, devices: int) -> None:
+    if batch % devices:
+        possible = ", ".join(str(d) for d in range(1, min(batch, 1024) + 1) if batch % d == 0)
+        raise BadInput(f"{DEVICES} must divide the batch of {batch}; {shorten(possible)} do, found {devices}")
+
+
+def _of_devices(rows: list[Row], devices: int, title: str) -> list[Row]:
+    """The rows of a device among those that divide a batch. One device alone exchanges nothing.
+
+    `BadInput` for a model that exchanges something else than gradients: it divides more than the batch.
+    """
+    exchanges = dict.fromkeys(row.op for row in rows if RANKS in row.values)
+    if list(exchanges) != [ALL_REDUCE]:
+        has = f"it has {' and '.join(exchanges)}" if exchanges else "it has none"
+        raise BadInput(f"{DEVICES} divide the batch of a model whose only exchange is {ALL_REDUCE}; {has} ({title})")
+    return rows if devices > 1 else [row for row in rows if RANKS not in row.values]
 
 
 def weights_of(row: Row) -> int:

@@ -17,9 +17,10 @@ from deepbench.core.aliases import did_you_mean, meant
 from deepbench.core.case import Pattern, check_settings, parse_patterns, read_field, words_by_kind
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
+from deepbench.core.json_lines import printable
 from deepbench.core.op import Op, all_ops
 from deepbench.core.problem import fields_of, make_problem, required_fields
-from deepbench.plan import fit, models
+from deepbench.plan import fit, models, workloads
 from deepbench.plan.models import Model, Row
 from deepbench.results.record import Source
 
@@ -44,6 +45,8 @@ class Entry:
 
     pattern: Pattern
     source: Source | None
+    precision: str | None = None
+    """What the list says, where it leaves the choice to --precision; None: f32."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class LeftOut:
 
 
 def read_words(words: Sequence[str], parameters: Mapping[str, tuple[str, ...]] | None = None) -> list[Entry]:
-    """Suites, files and typed cases, in their order. A case is one quoted word or follows its op's name.
+    """Suites, folders of suites, files and typed cases, in order. A case is one quoted word or follows its op's name.
 
     `parameters` are those of suites, each with one value or several.
     """
@@ -85,7 +88,7 @@ def _tokens(words: Sequence[str]) -> list[str]:
 
 def _belongs_to_case(token: str) -> bool:
     """Whether a word goes on with the case before it: one of its words, several with commas, or one misspelt."""
-    if is_suite(token):
+    if is_suite(token) or _group(split_name(token)[0]):
         return False
     known, parts = [word for words in words_by_kind().values() for word in words], token.split(",")
     if "=" in token or any(part in known for part in parts):
@@ -95,8 +98,8 @@ def _belongs_to_case(token: str) -> bool:
 
 
 def _is_list(name: str) -> bool:
-    """Whether this is the name of a file with problems."""
-    return Path(name).suffix.lower() in (".csv", ".txt", ".toml")
+    """Whether this is the name of a file with problems, or of a folder with workloads."""
+    return Path(name).suffix.lower() in (".csv", ".txt", ".toml") or workloads.is_file(name)
 
 
 @cache
@@ -120,6 +123,12 @@ def suite_groups() -> dict[str, list[str]]:
         group, slash, _ = name.partition("/")
         groups.setdefault(group if slash else "other", []).append(name)
     return groups
+
+
+def _group(name: str) -> list[str]:
+    """The suites in a folder of the package, such as `mlperf` or `mlperf/`; none where this is no folder of suites."""
+    folder = name.removesuffix("/")
+    return [suite for suite in suite_files() if suite.startswith(f"{folder}/")] if name not in suite_files() else []
 
 
 def is_suite(name: str) -> bool:
@@ -161,9 +170,34 @@ def phases_of(name: str) -> tuple[str, ...]:
     return tuple(_model(path).phases) if path is not None and is_model else ()
 
 
+@dataclass(frozen=True)
+class Pass:
+    """What one pass of a model processes."""
+
+    phase: str
+    parameters: Mapping[str, int]
+    """Those of the phase, with defaults."""
+    units: int
+    """How many units, such as tokens."""
+    unit: str
+
+
+def pass_of(name: str) -> Pass:
+    """The pass of a model that a name with parameters stands for; `BadInput` if it is not that of a model."""
+    base, given = split_name(name)
+    path = _path_of(base)
+    if path is None or not phases_of(base):
+        raise BadInput(f"{shorten(base)!r} is no model")
+    model = _model(path)
+    phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
+    return Pass(phase, values, model.units(phase, values), model.unit)
+
+
 def parameters_of(name: str) -> tuple[str, ...]:
     """The parameters that a suite or file has, beside `fit`."""
     base, _ = split_name(name)
+    if group := _group(base):
+        return tuple(dict.fromkeys(p for member in group for p in parameters_of(member)))
     path = _path_of(base)
     if path is None or path.suffix.lower() != ".toml":
         return ()
@@ -186,6 +220,9 @@ def _path_of(base: str) -> Path | None:
 def _with_parameters(token: str, parameters: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """The suite with each combination of those values that belong to its parameters; what its name says stays."""
     base, own = split_name(token)
+    if _group(base):
+        yield from _members_with(base, {**parameters, **{n: (v,) for n, v in own.items()}})
+        return
     if base not in suite_files() and not _is_list(base):
         yield token
         return
@@ -193,6 +230,35 @@ def _with_parameters(token: str, parameters: Mapping[str, tuple[str, ...]]) -> I
     chosen = {n: values for n, values in parameters.items() if n in known and n not in own}
     for values in itertools.product(*chosen.values()):
         yield _named(base, {**own, **dict(zip(chosen, values, strict=True))})
+
+
+def _members_with(folder: str, parameters: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """The suites in a folder of the package that have a chosen phase, each with those parameters that its phase has."""
+    known = (FIT, *parameters_of(folder))
+    if unknown := [n for n in parameters if n not in known]:
+        there_are = f"they have {', '.join(known)}{did_you_mean(unknown[0], known)}"
+        raise BadInput(f"no suite in {folder} has the parameter {shorten(unknown[0])!r}; {there_are}")
+    others = {n: values for n, values in parameters.items() if n != "phase"}
+    found = False
+    for member in _group(folder):
+        phases = phases_of(member)
+        if not phases:
+            # The name of a list such as llm/decode says its phase.
+            if "phase" not in parameters or "phase" not in parameters_of(member):
+                found = True
+                yield from _with_parameters(member, others)
+            continue
+        model = _model(suite_files()[member][0])
+        for phase in parameters.get("phase", (model.default_phase,)):
+            if phase in phases:
+                found = True
+                own = {n: values for n, values in others.items() if n in (FIT, *model.parameters(phase))}
+                yield from _with_parameters(_named(member, {"phase": phase}) if "phase" in parameters else member, own)
+    if not found:
+        there_are = ", ".join(dict.fromkeys(phase for member in _group(folder) for phase in phases_of(member)))
+        raise BadInput(
+            f"no suite in {folder} has the phase {shorten(','.join(parameters['phase']))!r}; they have {there_are}"
+        )
 
 
 def _with(member: str, parameters: Mapping[str, str]) -> str:
@@ -212,7 +278,10 @@ def read_suite(name: str) -> list[Entry]:
     unknown = [n for n in parameters if n != FIT]
     if unknown:
         raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; it has {FIT}")
-    entries = [e for path in suite_files().get(base, [Path(base)]) for e in _read_file(path, base)]
+    if base not in suite_files() and workloads.is_file(base):
+        entries = _read_workloads(base)
+    else:
+        entries = [e for path in suite_files().get(base, [Path(base)]) for e in _read_file(path, base)]
     return _fitted(entries, base, parameters[FIT]) if FIT in parameters else entries
 
 
@@ -232,15 +301,16 @@ def _unknown(name: str) -> str:
                 f"{name} is a {kind}, which follows a case, such as gemm m=1760 n=128 k=1760 {name}; "
                 f"for suites and files use --{kind} {name}"
             )
-    kinds: dict[str, Collection[str]] = {"suites": suite_files(), "operations": all_ops()}
     groups = suite_groups()
+    folders = [group for group in groups if group != "other"]
+    kinds: dict[str, Collection[str]] = {"suites": [*suite_files(), *folders], "operations": all_ops()}
     shown = {"suites": [*groups.pop("other"), *(f"{group}/…" for group in groups), "listed by deepbench list --suites"]}
     kinds |= {f"{kind}s": words for kind, words in following.items()}
     known = [word for words in kinds.values() for word in words]
     found = set(meant(name, known))
     likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]
     wanted = "; ".join(f"{kind} are {', '.join(shown.get(kind, kinds[kind]))}" for kind in likely)
-    hint = did_you_mean(name, known) or "; a file ends in .csv or .txt"
+    hint = did_you_mean(name, known) or "; a file ends in .csv, .txt, .toml, .json or .jsonl"
     return f"unknown suite, operation or file {shorten(name)!r}; {wanted}{hint}"
 
 
@@ -358,6 +428,53 @@ def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
     }
 
 
+# ---- workloads of others
+
+
+def coverage(name: str) -> list[workloads.Kernel]:
+    """The definitions of kernels in a folder or file, and which operations compute them or why none does."""
+    base, _ = split_name(name)
+    if base in suite_files() or _group(base) or not workloads.is_file(base):
+        wanted = "a folder or file with definitions of FlashInfer-Trace or SOL-ExecBench"
+        raise BadInput(f"--coverage is for workloads of others: wanted {wanted}, found {shorten(name)!r}")
+    return workloads.kernels(Path(base), text_of)
+
+
+def _read_workloads(base: str) -> list[Entry]:
+    """An entry for each workload that an operation computes, and each model that has its kernel."""
+    kernels = coverage(base)
+    entries: list[Entry] = []
+    row = 0
+    for kernel in kernels:
+        d = kernel.definition
+        for wanted in kernel.wanted:
+            row += 1
+            op = all_ops()[wanted.op]
+            check_settings(op.name, dict(wanted.settings))
+            pattern = Pattern(op.name, make_problem(op, wanted.fields), settings=tuple(sorted(wanted.settings.items())))
+            for model in d.tagged("model") or (None,):
+                source: Source = {
+                    "suite": base,
+                    "row": row,
+                    "application": model,
+                    "label": ", ".join([d.name, *d.tagged("stage")]),
+                    "note": wanted.note,
+                    "needed": True,
+                }
+                entries.append(Entry(pattern, source, wanted.precision))
+    if not entries:
+        reason = next((f"; the first: {reason}" for kernel in kernels for reason in kernel.reasons), "")
+        has = (
+            "has no workload that"
+            if any(kernel.workloads for kernel in kernels)
+            else "has definitions without workloads"
+        )
+        raise BadInput(
+            f"{printable(base)} {has} an operation computes{reason}; add --coverage to deepbench list for all"
+        )
+    return entries
+
+
 # ---- models
 
 
@@ -374,10 +491,13 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in parameters.items() if n != FIT})
     limit = fit.Limit.parse(parameters[FIT]) if FIT in parameters else None
-    changed: dict[str, str | int] = {n: v for n, v in values.items() if v != model.parameters(phase)[n]}
+    # Names with devices always state the batch that these divide.
+    stated = (models.BATCH, models.DEVICES) if models.DEVICES in values else ()
+    defaults = model.parameters(phase)
+    changed: dict[str, str | int] = {n: v for n, v in values.items() if n in stated or v != defaults[n]}
     fitting = {n: v for n, v in parameters.items() if n == FIT}
     suite = _named(base, {"phase": phase, **changed, **fitting})
-    words = [model.title, *([phase] if len(model.phases) > 1 else []), *(f"{n} {v}" for n, v in changed.items())]
+    words = [model.title, *([phase] if len(model.phases) > 1 else []), *itertools.starmap(_stated, changed.items())]
     application = ", ".join([*words, *(f"fitted to {size}" for size in fitting.values())])
     entries: list[Entry] = []
     out: list[LeftOut] = []
@@ -397,6 +517,13 @@ def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[li
             sizes = " ".join(f"{n}={v}" for n, v in row.values.items())
             out.append(LeftOut(f"{row.op} {sizes}", row.where, row.count, str(error)))
     return entries, out
+
+
+def _stated(name: str, value: str | int) -> str:
+    """A parameter in the name of an application, whose kernels are those of one device."""
+    if name == models.DEVICES:
+        return "on one device" if value == 1 else f"on one of {value} devices"
+    return f"{name} {value}"
 
 
 def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entry]:
@@ -468,7 +595,7 @@ def _fitted(entries: Iterable[Entry], base: str, text: str) -> list[Entry]:
             source = {**source, "suite": _named(base, {FIT: text})}
             if note := fit.changes(p.problem.values, problem):
                 source["note"] = note
-        made.append(Entry(dataclasses.replace(p, problem=problem), source))
+        made.append(dataclasses.replace(e, pattern=dataclasses.replace(p, problem=problem), source=source))
     return made
 
 

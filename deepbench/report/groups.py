@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from deepbench.core import units
@@ -17,11 +18,13 @@ CPU_MACHINE = "Intel Xeon Phi 7250"
 
 DEFAULT_RANKS = (16, 64, 256, 1024, 8192)
 
+OVERSUBSCRIBED = "Some groups had more ranks than cores, so times and predictions include waiting for a core."
+
 
 def by_ranks(summaries: Sequence[Summary]) -> Table:
     """One row per size, number of ranks, precision and place: the fastest library, and the published times."""
     fastest: dict[tuple[int, int, str, str], Summary] = {}
-    for s in _measured(summaries):
+    for s in measured(summaries):
         r = s.record
         key = int(r["problem"]["n"]), int(r["problem"]["ranks"]), r["precision"], r["settings"].get("place", "out")
         if key not in fastest or s.time_s < fastest[key].time_s:
@@ -76,44 +79,87 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
     return Table(columns, rows, notes)
 
 
-def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> Table:
-    """A model fitted to each library and algorithm, and its predictions for other numbers of ranks."""
+@dataclass(frozen=True)
+class Model:
+    """What was fitted to the all-reduces of a library and algorithm."""
+
+    library: str
+    precision: str
+    place: str
+    points: Sequence[scaling.Point]
+    """Those that no other program disturbed."""
+    bound: int | None
+    """As `scaling.fit_by_size` returns it, and the fits."""
+    fits: Sequence[scaling.Fit]
+    notes: Sequence[str]
+    """What was left out, and why there is no fit."""
+
+    def time_s(self, ranks: int, count: int) -> float:
+        """Predicted seconds for `count` bytes over `ranks` ranks."""
+        return scaling.predicted_s(self.bound, self.fits, ranks, count)
+
+    def fit_of(self, count: int) -> scaling.Fit:
+        """The fit for messages of so many bytes."""
+        return self.fits[-1 if self.bound is None or count >= self.bound else 0]
+
+    @property
+    def most_ranks(self) -> int:
+        """The largest group of the fit."""
+        return max(p.ranks for p in self.points)
+
+
+def models(summaries: Sequence[Summary]) -> list[Model]:
+    """A model for each library and algorithm with an all-reduce that has a time; some have no fit."""
     groups: dict[tuple[str, str, str], list[Summary]] = {}
-    for s in _measured(summaries):
+    for s in measured(summaries):
         key = s.library_title, s.record["precision"], s.record["settings"].get("place", "out")
         groups.setdefault(key, []).append(s)
-    rows: list[dict[str, Cell]] = []
-    notes: list[str] = [] if groups else ["no all-reduce has a time"]
-    for (library, precision, place), group in groups.items():
-        points = [
-            scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], s.time_s)
-            for s in group
-            if not s.is_disturbed
-        ]
-        if disturbed := len(group) - len(points):
-            notes.append(f"{library}, {precision}: {disturbed} disturbed times are left out of the model.")
-        if len({p.ranks for p in points}) < 2:
-            notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
-            continue
+    return [_model(*key, group) for key, group in groups.items()]
+
+
+def _model(library: str, precision: str, place: str, group: Sequence[Summary]) -> Model:
+    points = [
+        scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], s.time_s)
+        for s in group
+        if not s.is_disturbed
+    ]
+    bound, fits, notes = None, list[scaling.Fit](), list[str]()
+    if disturbed := len(group) - len(points):
+        notes.append(f"{library}, {precision}: {disturbed} disturbed times are left out of the model.")
+    if len({p.ranks for p in points}) < 2:
+        notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
+    else:
         bound, fits = scaling.fit_by_size(points)
         if not fits:
             notes.append(f"{library}, {precision}: measured with too few sizes for a model.")
+    return Model(library, precision, place, points, bound, fits, notes)
+
+
+def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> Table:
+    """A model fitted to each library and algorithm, and its predictions for other numbers of ranks."""
+    found = models(summaries)
+    rows: list[dict[str, Cell]] = []
+    notes: list[str] = [] if found else ["no all-reduce has a time"]
+    for model in found:
+        notes += model.notes
+        if not model.fits:
             continue
         notes += [
-            f"{library}, {precision}, place={place}{_range(bound, i, len(fits))}: {describe(fit)}."
-            for i, fit in enumerate(fits)
+            f"{model.library}, {model.precision}, place={model.place}{_range(model.bound, i, len(model.fits))}: "
+            f"{describe(fit)}."
+            for i, fit in enumerate(model.fits)
         ]
-        for count in sorted({p.bytes for p in points}):
-            fewest = min(p.ranks for p in points if p.bytes == count)
-            base = _bus_bytes_per_s(fewest, count, scaling.predicted_s(bound, fits, fewest, count))
+        for count in sorted({p.bytes for p in model.points}):
+            fewest = min(p.ranks for p in model.points if p.bytes == count)
+            base = _bus_bytes_per_s(fewest, count, model.time_s(fewest, count))
             row: dict[str, Cell] = {
-                "library": library,
-                "precision": precision,
+                "library": model.library,
+                "precision": model.precision,
                 "bytes": count,
-                "model": fits[-1 if bound is None or count >= bound else 0].model,
+                "model": model.fit_of(count).model,
             }
             for r in ranks:
-                time_s = scaling.predicted_s(bound, fits, r, count)
+                time_s = model.time_s(r, count)
                 row |= {f"{r} ranks": time_s, f"{r} keep": _bus_bytes_per_s(r, count, time_s) / base}
             rows.append(row)
     columns = [Column("library"), Column("precision", title="type"), number("bytes"), Column("model", narrow=2)]
@@ -124,13 +170,13 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
         "efficiency: predicted bus bandwidth over that of the smallest measured group.",
         check_on_published(),
     ]
-    used = [s for group in groups.values() for s in group]
+    used = measured(summaries)
     most = max((int(s.record["problem"]["ranks"]) for s in used), default=0)
     if far := [r for r in ranks if r > scaling.FAR * most]:
         names = ", ".join(map(str, far))
         notes.append(f"Uncertain: {names} ranks are more than {scaling.FAR} times the measured number.")
     if any(s.group and s.group["oversubscribed"] for s in used):
-        notes.append("Some groups had more ranks than cores, so times and predictions include waiting for a core.")
+        notes.append(OVERSUBSCRIBED)
     return Table(columns, rows, notes)
 
 
@@ -171,7 +217,7 @@ def _range(bound: int | None, i: int, count: int) -> str:
     return f", {'from' if i else 'below'} {units.data_bytes(bound)}"
 
 
-def _measured(summaries: Sequence[Summary]) -> list[Summary]:
+def measured(summaries: Sequence[Summary]) -> list[Summary]:
     """The all-reduces with a time. A file from elsewhere may have some without a size or ranks: they are left out."""
     ranked = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None and s.is_ranked]
     return [s for s in ranked if _size(s, "n") >= 1 and _size(s, "ranks") >= 2 and s.record["traffic_bytes"] >= 1]

@@ -136,6 +136,8 @@ def _lacks_of_conditions(file: ResultFile) -> list[str]:
         datetime.fromisoformat(file.header["started"])
     except ValueError:
         lacks.append("the date is unknown")
+    if chosen := file.chosen_variables:
+        lacks.append(f"environment variables changed what libraries choose by themselves: {', '.join(chosen)}")
     load, cores = machine.get("load_1min"), machine.get("cores_allowed")
     if isinstance(load, int | float) and isinstance(cores, int) and load > MOST_LOAD * cores:
         lacks.append(f"other programs were running when it began: a load of {load:.2f} on {cores} cores")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+from deepbench.core import variables
 from deepbench.core.errors import BadInput
 from deepbench.core.files import GZIP_MAGIC, SAFELY, NotWritten, decompressed, open_regular
 from deepbench.core.json_lines import (
@@ -72,6 +73,19 @@ class ResultFile:
     def order(self) -> list[str]:
         """The texts of the planned cases, in the order of the plan. Rounds are measured in random order."""
         return [planned["case"] for planned in self.header["plan"]["cases"]]
+
+    @property
+    def chosen_variables(self) -> dict[str, str]:
+        """Environment variables that changed the libraries' own choices, such as OPENBLAS_CORETYPE, by name.
+
+        Groups are left out: DeepBench sets such variables for their ranks.
+        """
+        processes = (r["process"] for r in self.records if not r["is_group"])
+        found = (p.get("environment") for p in processes if p is not None)
+        # Records share equal parts, so there are few.
+        environments = {id(e): e for e in found if isinstance(e, dict)}.values()
+        texts = [{name: value for name, value in e.items() if isinstance(value, str)} for e in environments]
+        return {name: value for e in texts for name, value in variables.chosen(e).items()}
 
     @property
     def incomplete(self) -> str | None:

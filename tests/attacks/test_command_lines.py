@@ -30,7 +30,18 @@ options = st.sampled_from(
     (
         *("--op", "--backend", "--precision", "--direction", "--application", "--threads", "--ranks", "--set"),
         *("--device", "--json", "--csv", "--markdown", "--full", "--by", "--against", "--price", "--plot", "--host"),
-        *("--all", "--margin", "--unchecked", "--suites", "--title", "--no-published", "--to", "--quick", "--help"),
+        *(
+            "--all",
+            "--margin",
+            "--unchecked",
+            "--suites",
+            "--coverage",
+            "--title",
+            "--no-published",
+            "--to",
+            "--quick",
+            "--help",
+        ),
         *("--op=gemm", "--by=application", "--price=2/h", "--margin=nan", "--threads=1,,2", "--set=beta=0", "--no"),
     )
 )

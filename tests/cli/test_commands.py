@@ -150,6 +150,38 @@ def test_suites_are_listed_by_group_with_phases_in_80_columns(deepbench):
     assert ["problems", "train,", "prefill,", "decode"] == llama.split()[2:]
 
 
+def test_the_coverage_of_definitions_of_others_fits_into_80_columns(deepbench, tmp_path):
+    axes = {"M": {"type": "var"}, "N": {"type": "const", "value": 96}, "K": {"type": "const", "value": 64}}
+    a, b, c = ({"shape": list(shape), "dtype": "bfloat16"} for shape in ("MK", "NK", "MN"))
+    table = {"op_type": "gemm", "axes": axes, "inputs": {"A": a, "B": b}, "outputs": {"C": c}}
+    lines = [json.dumps({"axes": {"M": m}, "inputs": {}}) for m in (5, 0)]
+    names = {"gemm_n96_k64": "gemm", "a_name_that_is_longer_than_a_column_should_be_" * 2: "sampling"}
+    for folder, (name, op_type) in enumerate(names.items()):
+        (tmp_path / "theirs" / str(folder)).mkdir(parents=True)
+        path = tmp_path / "theirs" / str(folder) / "definition.json"
+        path.write_text(json.dumps({**table, "name": name, "op_type": op_type, "tags": ["model:qwen3"]}))
+        path.with_name("workload.jsonl").write_text("\n".join(lines))
+
+    text = re.sub("\x1b.[0-9;]*m", "", output_of(tmp_path, 80, "list", "theirs", "--coverage"))
+    rows = [json.loads(line) for line in deepbench("list", "theirs", "--coverage", "--json").stdout.splitlines()]
+    listed = deepbench("list", "theirs", "--backend", "null").stdout
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1 of 2 definitions match an operation." in text
+    assert "1 of 4 workloads are cases here." in text
+    first = next(line for line in text.splitlines() if line.startswith("gemm_n96_k64"))
+    assert ["2", "1", "gemm", "bf16;", "1"] == first.split()[1:6]
+    assert [["gemm", "bf16", 2, 1], [None, None, 2, 0]] == [
+        [row[name] for name in ("operation", "precision", "workloads", "cases")] for row in rows
+    ]
+    assert {"op_type sampling is not matched with any operation": 2} == rows[1]["reasons"]
+    assert ["qwen3"] == rows[0]["models"]
+    assert "gemm m=96 n=5 k=64 a_t=1 b_t=0 forward bf16 null threads=" in listed
+    for wrong in (("theirs", "quick"), (), ("theirs", "--op", "gemm"), ("quick",)):
+        done = deepbench("list", *wrong, "--coverage")
+        assert (64, True) == (done.returncode, "--coverage" in done.stderr), wrong
+
+
 def test_set_takes_several_parameters_of_a_model_in_one_word(deepbench):
     words = ["list", "llm/llama32_1b", "--op", "gemm", "--backend", "mkl"]
     out = deepbench(*words, "--set", "phase=decode,batch=2,4,context=512").stdout

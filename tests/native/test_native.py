@@ -145,8 +145,9 @@ def test_onednn_has_every_function_we_declare():
     cells = ("vanilla_rnn", "lstm", "gru", "lbr_gru")
     for cell, direction in itertools.product(cells, ("forward", "backward")):
         assert hasattr(BACKEND.dnn.library, f"dnnl_{cell}_{direction}_primitive_desc_create")
-    # Before these functions are called, their version is looked at: weights of 4 and 8 bits.
+    # Before these functions are called, their version is looked at: weights of 4 and 8 bits, group normalization.
     newer = {"dnnl_primitive_attr_set_scales", "dnnl_primitive_attr_set_fpmath_mode_v2"}
+    newer |= {"dnnl_group_normalization_forward_primitive_desc_create"}
     names = set(re.findall(r'"(dnnl_[a-z_0-9]+)"', source)) | set(re.findall(r"library\.(dnnl_[a-z_0-9]+)", source))
 
     assert len(names) > 10

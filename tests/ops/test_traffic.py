@@ -15,9 +15,11 @@ SPARSE = "sparse_gemm m=1024 n=4 k=512 sparsity=90 forward f32 mkl threads=1"
 
 
 LAYER_NORM = "layer_norm rows=64 columns=4096 {} f32 onednn threads=1"
+GROUP_NORM = "group_norm n=8 c=16 h=28 w=28 groups=4 {} f32 loops threads=1"
 BATCH_NORM = "batch_norm n=8 c=16 h=28 w=28 forward f32 onednn threads=1 mode={}"
 
 NORMS = [LAYER_NORM.format("forward"), LAYER_NORM.format("backward"), BATCH_NORM.format("training")]
+NORMS += [GROUP_NORM.format("forward"), GROUP_NORM.format("backward")]
 
 
 def traffic(text, capacity=None):
@@ -132,3 +134,25 @@ def test_channels_with_given_statistics_cross_once():
     assert traffic(BATCH_NORM.format("training")) + 16 * (channel - 2**13) == traffic(
         BATCH_NORM.format("training"), 2**13
     )
+
+
+def test_what_does_not_fit_of_a_group_crosses_twice():
+    group, level = 4 * 4 * 28 * 28, 2**13
+    once = traffic(GROUP_NORM.format("forward"))
+
+    assert 4 * (2 * 8 * 16 * 28 * 28 + 2 * 16) == once == traffic(GROUP_NORM.format("forward"), group)
+    assert once + 8 * 4 * (group - level) == traffic(GROUP_NORM.format("forward"), level)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("rope tokens=64 heads=5 dim=16 forward", 64 * 5 * 16 * 2 + 64 * 16),
+        ("top_k rows=64 columns=100 k=8 forward", 64 * (100 + 8 + 8)),
+        ("top_k rows=64 columns=100 k=8 backward", 64 * (100 + 8 + 8)),
+        ("loss kind=cross_entropy rows=64 columns=100 forward", 64 * (100 + 1) + 1),
+        ("loss kind=focal rows=64 columns=100 backward", 64 * 100 * 3 + 1),
+    ],
+)
+def test_operations_that_pass_over_their_numbers_once(text, numbers):
+    assert 4 * numbers == traffic(f"{text} f32 loops threads=1") == traffic(f"{text} f32 loops threads=1", 2**10)

@@ -47,6 +47,12 @@ def test_work_can_be_limited_too():
     assert "m=1024 n=512 k=1024 a_t=0 b_t=0" == twin("gemm m=1024 n=4096 k=1024", "1.1GFLOP")
 
 
+def test_quick_runs_limit_the_work_unless_the_user_did():
+    assert fit.for_mode("4GiB", "quick") == "4GiB+5GFLOP"
+    assert fit.for_mode("4GiB+20GFLOP", "quick") == "4GiB+20GFLOP"
+    assert fit.for_mode("4GiB", None) == fit.for_mode("4GiB", "default") == "4GiB"
+
+
 @pytest.mark.parametrize("suite", ["mlperf/llama31_405b", "mlperf/dlrm_dcnv2", "mlperf/unet3d", "deepbench/train"])
 def test_every_case_of_a_fitted_suite_fits(suite):
     # The caches of attention and the images of one call cannot be made smaller without another kind of work.

@@ -195,6 +195,47 @@ def test_suites_of_chosen_models_pass_parameters_on():
     assert "context" in parameters_of("llm/prefill")
 
 
+@pytest.mark.parametrize("word", ["speech", "speech/", "deepbench", "vision"])
+def test_the_name_of_a_folder_stands_for_all_suites_in_it(word):
+    names = [name for name in suite_files() if name.startswith(f"{word.rstrip('/')}/")]
+
+    entries, _ = read_chosen([word], _choices({}))
+
+    assert [e for name in names for e in read_suite(name)] == entries
+
+
+def test_the_suites_in_a_folder_have_the_parameters_of_a_phase():
+    entries, choices = read_chosen(["mlperf"], _choices({"phase": ("decode",), "batch": ("3",)}))
+    named, _ = read_chosen(["mlperf:phase=decode,batch=3"], _choices({}))
+    decoding = [name for name in suite_files() if name.startswith("mlperf/") and "decode" in phases_of(name)]
+
+    assert [] == list(choices.settings)  # all are parameters
+    assert entries == named == [e for name in decoding for e in read_suite(f"{name}:phase=decode,batch=3")]
+    assert len(decoding) > 5
+    # Lists of chosen models say their phase themselves, and stay where none is chosen.
+    language, _ = read_chosen(["llm"], _choices({"batch": ("2",)}))
+    assert all(e in language for e in read_suite("llm/decode:batch=2"))
+    assert "train" not in {name.partition("phase=")[2][:5] for name in {e.source["suite"] for e in entries}}
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "sentence"),
+    [
+        (["mlperf"], {"phase": ("decod",)}, "no suite in mlperf has the phase 'decod'; they have train, inference"),
+        (["vision:batsh=2"], {}, "no suite in vision has the parameter 'batsh'; they have fit, phase, batch"),
+        (["vision"], {"batch": ("x",)}, "batch must be a whole number"),
+        (["visoin"], {}, "did you mean vision?"),
+        (["architectures"], {}, "unknown suite, operation or file 'architectures'"),
+        (["other"], {}, "unknown suite, operation or file 'other'"),
+    ],
+)
+def test_wrong_words_about_a_folder_of_suites_are_named(words, settings, sentence):
+    with pytest.raises(BadInput) as raised:
+        read_chosen(words, _choices(settings))
+
+    assert sentence in str(raised.value)
+
+
 def test_a_problem_that_two_models_share_is_measured_once_for_both():
     entries, choices = read_chosen(["llm/llama2_7b", "llm/llama31_70b"], _choices({}, backends=("null",)))
     twice, _ = read_chosen(["llm/qwen3_8b", "llm/qwen3_8b:phase=prefill,context=2048"], _choices({}))
@@ -259,3 +300,52 @@ def test_a_wrong_model_file_is_refused_in_a_sentence(tmp_path, old, new, sentenc
         raise BadInput(left_out(str(path))[0].reason if not entries else "nothing is wrong")
 
     assert sentence in str(raised.value)
+
+
+def texts_of(name):
+    return {e.pattern.op: e.pattern.problem.text for e in reversed(read_suite(name))}
+
+
+def test_devices_divide_the_batch_and_are_the_ranks():
+    four = read_suite("mlperf/resnet50_v15:phase=train,devices=4")
+    of_16 = read_suite("mlperf/resnet50_v15:phase=train,batch=16,ranks=4")
+
+    assert [(e.pattern, e.source["count"]) for e in of_16] == [(e.pattern, e.source["count"]) for e in four]
+    assert {"mlperf/resnet50_v15:phase=train,batch=64,devices=4"} == {e.source["suite"] for e in four}
+    assert {"ResNet-50 v1.5, train, batch 64, on one of 4 devices"} == {e.source["application"] for e in four}
+    assert texts_of("mlperf/resnet50_v15:phase=train")["optimizer"] == texts_of(four[0].source["suite"])["optimizer"]
+
+
+def test_one_device_has_the_whole_batch_and_no_all_reduce():
+    one = [e.pattern for e in read_suite("mlperf/resnet50_v15:phase=train,devices=1")]
+    listed = [e.pattern for e in read_suite("mlperf/resnet50_v15:phase=train")]
+
+    assert [p for p in listed if p.op != "all_reduce"] == one
+    assert len(one) < len(listed)
+
+
+def test_the_units_of_a_step_are_those_of_all_devices():
+    model = model_of("mlperf/resnet50_v15")
+
+    assert 64 == model.units(*model.chosen({"phase": "train", "devices": "8"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "mlperf/resnet50_v15:phase=train,devices=3",
+            "must divide the batch of 64; 1, 2, 4, 8, 16, 32, 64 do, found 3",
+        ),
+        ("mlperf/resnet50_v15:phase=train,devices=2,ranks=2", "leave out ranks=2"),
+        ("mlperf/resnet50_v15:phase=train,devices=0", "devices must be a whole number from 1"),
+        ("mlperf/resnet50_v15:phase=inference,devices=2", "no parameter 'devices' in the phase inference"),
+        ("mlperf/dlrm_dcnv2:phase=train,devices=2", "it has all_to_all and all_reduce (DLRM-DCNv2)"),
+        ("mlperf/ncf_v06:phase=train,devices=2", "it has none (NCF, v0.6)"),
+    ],
+)
+def test_devices_that_make_no_sense_are_refused(name, sentence):
+    with pytest.raises(BadInput) as found:
+        read_suite(name)
+
+    assert sentence in str(found.value)

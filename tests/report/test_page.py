@@ -329,3 +329,12 @@ def test_the_data_of_a_first_screen_stay_small():
         return len(json.dumps(first(records + samples.ocr())))
 
     assert size(200) < size(20) + 200
+
+
+def test_a_page_has_the_training_steps_of_a_file_by_devices():
+    records = [*samples.kernels_of_steps(1, 2, 4), *samples.all_reduce(2, 2e-3)]
+    (found,) = content.of_file(ResultFile(Path("one.jsonl"), samples.header(), records), "one")["steps"]
+
+    assert "Sentiment CNN, train, batch 128, f32, 1 thread" == found["title"]
+    assert [1, 2, 4] == [step["devices"] for step in found["steps"]]
+    assert [None, None] == [found["steps"][0]["all_reduce"], found["steps"][2]["one_after_the_other"]]

@@ -519,3 +519,21 @@ def test_a_page_of_many_cases_scrolls(visit, tmp_path):
     sync_api.expect(page.locator("#table tbody")).to_contain_text("100 × 30 × 4")
 
     assert page.evaluate("document.querySelectorAll('#table tbody tr').length") < 200
+
+
+def test_the_training_step_by_devices_stacks_kernels_and_all_reduce(visit, tmp_path):
+    records = [*samples.kernels_of_steps(1, 2, 4), *samples.all_reduce(2, 2e-3)]
+    path = tmp_path / "steps.html"
+    found = content.of_file(ResultFile(Path("steps.jsonl"), samples.header(), records), "steps")
+    path.write_bytes(render.page({"files": [found], "pairs": []}, "Steps"))
+    page = visit(path)
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+
+    kernels, reduced = page.evaluate("document.querySelector('#steps-0 .plot').data")
+    one, two, _ = found["steps"][0]["steps"]
+    assert ["1 device", "2 devices"] == kernels["x"]
+    assert [one["kernels"]["time_s"], two["kernels"]["time_s"]] == pytest.approx(kernels["y"])
+    assert ("all-reduce, measured", ["2 devices"]) == (reduced["name"], reduced["x"])
+    assert [two["all_reduce"]["time"]["time_s"]] == pytest.approx(reduced["y"])
+    assert "stack" == page.evaluate("document.querySelector('#steps-0 .plot').layout.barmode")
+    assert "No step on 4 devices: no all-reduce of" in page.inner_text("#steps-0 figcaption")

@@ -79,3 +79,15 @@ def test_the_command_lists_what_a_file_lacks(tmp_path):
 
 def test_every_published_file_is_complete():
     assert {} == {path.name: found for path in PUBLISHED if (found := lacks_in(path))}
+
+
+def test_a_variable_that_changes_a_library_is_shown_and_does_not_stand_for_the_machine(tmp_path):
+    record = samples.measured(text="gemm m=4 n=4 k=4 a_t=0 b_t=0 forward f32 openblas threads=1")
+    record["process"]["environment"] = {
+        **{"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "1", "MKL_DYNAMIC": "FALSE", "OMP_DYNAMIC": "false"},
+    }
+    path = samples.write(tmp_path / "set.jsonl", [record])
+
+    assert {"OPENBLAS_CORETYPE": "Haswell"} == read_results(path).chosen_variables  # the others are set by DeepBench
+    assert "OPENBLAS_CORETYPE=Haswell: set by the user" in run_command(tmp_path, "show", str(path)).stdout
+    assert [s for s in lacks_in(path) if "environment variables changed" in s and "OPENBLAS_CORETYPE" in s]

@@ -145,6 +145,13 @@ class OneDNNBackend(Backend):
 
         return normalization.batch_norm(self.dnn, case, arrays)
 
+    @kernel("group_norm", precisions=("f32", "bf16", "f16"))
+    def group_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        """No gradient: dx of oneDNN 3.6.2 is wrong (oneDNN's issue 3543)."""
+        from deepbench.backends.onednn import normalization
+
+        return normalization.group_norm(self.dnn, case, arrays)
+
     @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def softmax(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.onednn import softmax

@@ -1,4 +1,4 @@
-"""Layer, RMS and batch normalization in oneDNN, in the format of the arrays."""
+"""Layer, RMS, batch and group normalization in oneDNN, in the format of the arrays."""
 
 from __future__ import annotations
 
@@ -45,12 +45,22 @@ def batch_norm(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     return _kernel(dnn, case, views, "batch", c.USE_SCALE | c.USE_SHIFT | c.GLOBAL_STATISTICS * given)
 
 
+def group_norm(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
+    """A primitive of its own, in versions from 3.3 on."""
+    if not hasattr(dnn.library, "dnnl_group_normalization_forward_primitive_desc_create"):
+        raise Unsupported("this build of oneDNN has no group normalization; version 3.3 and later have")
+    return _kernel(dnn, case, arrays, "group", c.USE_SCALE | c.USE_SHIFT)
+
+
 def _kernel(dnn: c.OneDNN, case: Case, views: dict[str, Any], family: str, flags: int) -> Kernel:
     """One primitive on these views. A backward primitive takes the forward primitive as a hint."""
     descs = {name: dnn.desc_of(view) for name, view in views.items()}
-    # Batch normalization has no descriptor of the statistics.
-    statistics = [] if family == "batch" else [descs.get("mean") or descs.get("mean_square")]
-    last = (*statistics, ctypes.c_float(EPSILON), flags)
+    own: tuple[Any, ...] = ()
+    if family == "layer":
+        own = (descs.get("mean") or descs.get("mean_square"),)  # the descriptor of the statistics
+    elif family == "group":
+        own = (ctypes.c_int64(case.problem.groups),)
+    last = (*own, ctypes.c_float(EPSILON), flags)
     name, x = f"dnnl_{family}_normalization_{{}}_primitive_desc_create", descs["x"]
     if case.direction == "forward":
         kind = c.FORWARD_TRAINING if "batch_mean" in views else c.FORWARD_INFERENCE

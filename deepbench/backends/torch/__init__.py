@@ -173,7 +173,11 @@ class Torch(Backend):
     @kernel("layer_norm", precisions=("f32",), directions=("backward",))
     @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("group_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("rope", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("top_k", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("loss", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def operator(self, case: Case, arrays: Arrays) -> Kernel:
         """No gradient of layer normalization in 16 bits: PyTorch then adds those of scale and shift in 16 bits, too."""
         from deepbench.backends.torch import memory_bound, normalization

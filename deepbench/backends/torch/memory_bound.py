@@ -1,4 +1,4 @@
-"""Operations in PyTorch that are limited by the memory: elementwise, reduction, pooling, embedding bag, optimizer, CTC.
+"""Operations in PyTorch that are limited by the memory: elementwise functions, sums, embeddings, losses and others.
 
 Each function returns what to call, and where its results belong. Backward passes are the operators that autograd calls.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.op import find_op
+from deepbench.ops.loss import ALPHA
 
 Tensors = dict[str, Any]
 Prepared = tuple[Callable[[], Any], list[Any], str]
@@ -161,3 +162,95 @@ def ctc(torch: Any, case: Case, t: Tensors) -> Prepared:
         return backward(dloss, log_y, labels, steps, lengths, loss, alpha, 0, False)
 
     return run, [t["gradient"]], "_ctc_loss_backward"
+
+
+def rope(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """The operators of models in Python, because PyTorch has none for all of it; backward autograd.
+
+    Halves are multiplied, exchanged and added, as in Hugging Face's Llama; interleaved pairs are complex numbers in
+    f32, as in Meta's. Both repeat the cosines and sines before, which is not timed.
+    """
+    source, result = ("x", "y") if case.direction == "forward" else ("dy", "dx")
+    half = case.problem.dim // 2
+    if case.settings["pairs"] == "interleaved":
+        turns = torch.complex(t["cos"].float(), t["sin"].float())[:, None]
+
+        def turned(x: Any) -> Any:
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:2], half, 2))
+            return torch.view_as_real(pairs * turns).flatten(2).type_as(x)
+
+        name = "view_as_complex and mul"
+    else:
+        cos, sin = (torch.cat([t[name], t[name]], dim=1)[:, None] for name in ("cos", "sin"))
+
+        def turned(x: Any) -> Any:
+            return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
+
+        name = "mul, neg, cat, mul and add"
+    if case.direction == "forward":
+        return lambda: turned(t[source]), [t[result]], name
+    x = torch.zeros_like(t["dy"]).requires_grad_()
+    return _gradient(torch, lambda: turned(x), x, t["dy"]), [t["dx"]], f"autograd of {name}"
+
+
+def top_k(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`topk`, and `softmax` of its values; backward the operators that autograd calls. PyTorch's positions are s64."""
+    p, weighted = case.problem, case.settings["softmax"] == "yes"
+    if case.direction == "forward":
+        x, in_order = t["x"], case.settings["sorted"] == "yes"
+
+        def choose() -> Any:
+            values, indices = torch.topk(x, p.k, dim=1, sorted=in_order)
+            return torch.softmax(values, 1) if weighted else values, indices
+
+        return choose, [t["values"], t["indices"]], "topk and softmax" if weighted else "topk"
+    aten, dy, chosen, shape = torch.ops.aten, t["dy"], t["chosen"].long(), [p.rows, p.columns]
+    back, softmax_back = aten.value_selecting_reduction_backward, aten._softmax_backward_data
+    if not weighted:
+        return lambda: back(dy, 1, chosen, shape, True), [t["dx"]], "value_selecting_reduction_backward"
+    results = t["p"]
+
+    def run() -> Any:
+        return back(softmax_back(dy, results, 1, results.dtype), 1, chosen, shape, True)
+
+    return run, [t["dx"]], "_softmax_backward_data and value_selecting_reduction_backward"
+
+
+def loss(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """One function, or for `focal` the chain of them in torchvision; backward autograd.
+
+    Data of 16 bits become f32 first, as language models do, because PyTorch's losses have the type of the data. The
+    numbers of columns become s64 before, which is not timed.
+    """
+    f, kind = torch.nn.functional, case.problem.kind
+    target = t["target"].long() if kind == "cross_entropy" else t["target"]
+
+    def focal(x: Any, target: Any) -> Any:
+        p = torch.sigmoid(x)
+        entropy = f.binary_cross_entropy_with_logits(x, target, reduction="none")
+        hit = p * target + (1 - p) * (1 - target)
+        return ((ALPHA * target + (1 - ALPHA) * (1 - target)) * (entropy * (1 - hit) ** 2)).mean()
+
+    function, name = {
+        "cross_entropy": (f.cross_entropy, "cross_entropy"),
+        "binary_cross_entropy": (f.binary_cross_entropy_with_logits, "binary_cross_entropy_with_logits"),
+        "mean_squared_error": (f.mse_loss, "mse_loss"),
+        "smooth_l1": (f.smooth_l1_loss, "smooth_l1_loss"),
+        "focal": (focal, "sigmoid, binary_cross_entropy_with_logits and a chain"),
+    }[kind]
+
+    def computed(x: Any) -> Any:
+        return function(x.float(), target if kind == "cross_entropy" else target.float())
+
+    if case.direction == "forward":
+        x = t["x"]
+        return lambda: computed(x), [t["loss"]], name
+    x = t["x"].detach().requires_grad_()
+    return _gradient(torch, lambda: computed(x), x, t["dloss"][0]), [t["dx"]], f"autograd of {name}"
+
+
+def _gradient(torch: Any, forward: Callable[[], Any], x: Any, dy: Any) -> Callable[[], Any]:
+    """What computes the gradient of x; the forward pass is not timed."""
+    with torch.enable_grad():
+        y = forward()
+    return lambda: torch.autograd.grad(y, x, dy, retain_graph=True)[0]

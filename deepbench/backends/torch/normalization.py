@@ -66,6 +66,22 @@ def batch_norm(torch: Any, case: Case, t: Tensors) -> Prepared:
     return inference, [t["y"]], "batch_norm"
 
 
+def group_norm(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`group_norm`; backward the operator that autograd calls."""
+    p = case.problem
+    if case.direction == "forward":
+        function = torch.nn.functional.group_norm
+        return lambda: function(t["x"], p.groups, t["scale"], t["shift"], EPSILON), [t["y"]], "group_norm"
+    operator, which = torch.ops.aten.native_group_norm_backward, [True, True, True]
+    reciprocal, sizes = torch.rsqrt(t["variance"] + EPSILON), (p.n, p.c, p.h * p.w, p.groups)
+    outputs = [t["dx"], t["dscale"], t["dshift"]]
+
+    def run() -> Any:
+        return operator(t["dy"], t["x"], t["mean"], reciprocal, t["scale"], *sizes, which)
+
+    return run, outputs, "native_group_norm_backward"
+
+
 def softmax(torch: Any, case: Case, t: Tensors) -> Prepared:
     """`softmax`; backward the operator that autograd calls."""
     if case.direction == "forward":

@@ -458,6 +458,8 @@ function lineBroken(text) {
   }
   return lines;
 }
+const stepsOf = (file, selected) => (file.steps ?? []).find((s) => s.title === selected.model)?.steps ?? [];
+const devicesOf = (s) => `${s.devices} device${s.devices === 1 ? "" : "s"}`;
 const byOperation = (a) =>
   Object.entries(a.by_op_s)
     .sort(([, s], [, t]) => t - s)
@@ -876,6 +878,69 @@ const CHARTS = [
           margin: { l: 20, r: 20 + 7 * longest, t: 32, b: 50 },
           meta: { x: "total time of the kernels (s)", y: "application", bars: 0.7 * all, longest },
         }),
+      ];
+    },
+  },
+  {
+    id: "steps",
+    title: "Training step by devices",
+    text:
+      "The kernels of one device, and then the all-reduce of the gradients: a sum of calls one after the other, not a " +
+      "measured step. The batch is that of all devices together.",
+    choices: (_, file) => [["model", "Model", (file.steps ?? []).map((s) => s.title)]],
+    rows: (_, selected, file) => stepsOf(file, selected).filter((s) => s.one_after_the_other),
+    remarks: (_, selected, file) =>
+      stepsOf(file, selected).flatMap((s) => [
+        s.withheld && `No step on ${devicesOf(s)}: ${s.withheld}.`,
+        !s.withheld && s.disturbed && `A time of the step on ${devicesOf(s)} is disturbed.`,
+        !s.withheld && s.all_reduce?.how === "predicted" && `Predicted on ${devicesOf(s)}: ${s.all_reduce.about}.`,
+      ]),
+    draw(rows) {
+      const parts = [
+        ["kernels", 0, "", (s) => s.kernels.time_s, () => true],
+        ...["measured", "predicted"].map((how) => [
+          ...[`all-reduce, ${how}`, 1, how === "predicted" ? "/" : ""],
+          ...[(s) => s.all_reduce.time.time_s, (s) => s.all_reduce?.how === how],
+        ]),
+      ];
+      const back = styleOf("--back");
+      const bars = parts.map(([name, at, shape, of, has]) => {
+        const members = rows.filter(has),
+          color = OTHER_COLORS[at];
+        return {
+          type: "bar",
+          name,
+          x: members.map(devicesOf),
+          y: members.map(of),
+          meta: {
+            columns: {
+              "batch of each device": members.map((s) => s.batch / s.devices),
+              precision: members.map((s) => s.precision),
+              threads: members.map((s) => s.threads),
+              disturbed: members.map((s) => (s.disturbed ? "yes" : "no")),
+            },
+          },
+          marker: {
+            color,
+            line: { color, width: 1 },
+            pattern: { shape, fgcolor: color, bgcolor: back, size: 7, solidity: 0.35 },
+          },
+          hoverinfo: "text",
+          hovertext: members.map((s) => `${devicesOf(s)}, ${name}: ${format.seconds(of(s))}`),
+        };
+      });
+      const most_s = Math.max(...rows.map((s) => s.one_after_the_other.time_s));
+      const labels = rows.map((s) => ({
+        ...{ x: devicesOf(s), y: s.one_after_the_other.time_s, showarrow: false, yanchor: "bottom" },
+        text: format.seconds(s.one_after_the_other.time_s) + (s.disturbed ? "<br>disturbed" : ""),
+      }));
+      return [
+        bars.filter((trace) => trace.x.length),
+        layoutOf(
+          { type: "category", categoryorder: "array", categoryarray: rows.map(devicesOf) },
+          { title: "time of the step", rangemode: "tozero", tickmode: "array", ...timeTicks(1.1 * most_s) },
+          { barmode: "stack", annotations: labels, meta: { x: "devices", y: "time (s)" } },
+        ),
       ];
     },
   },

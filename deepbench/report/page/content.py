@@ -16,7 +16,7 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.report import answers, export, totals
+from deepbench.report import answers, export, steps, totals
 from deepbench.report import compare as comparisons
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
@@ -69,6 +69,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
             "machines": applications.of_file(summaries, sums),
         },
         "libraries": _libraries(file),
+        "variables": [f"{name}={value}" for name, value in file.chosen_variables.items()],
         "sentences": [
             *disturbed_sentences(summaries),
             *answers.of_file(summaries, groups, nearest, known),
@@ -79,6 +80,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": places,
         "applications": [total.values() for total in sums],
+        "steps": [{"title": s.title, "steps": s.values()} for s in steps.of_summaries(summaries)],
     }
 
 
@@ -309,6 +311,7 @@ def of_machine(machine: str) -> dict[str, Any]:
         "machine": about,
         "first": {**first_screen.of_machine(about, software, results), "machines": applications.of_machine(machine)},
         "libraries": [{"name": text, "version": None, "build": None} for text in software],
+        "variables": [],
         "sentences": _published_sentences(machine, results),
         "columns": _by_column(
             _published_row(r, sheets[0].vendor, _position(r.time_s == fastest[_work_of(r)], counts[_work_of(r)]))

@@ -1,0 +1,124 @@
+"""Group normalization: correct kernels pass with room, and each likely mistake is found."""
+
+import numpy as np
+import pytest
+
+from deepbench.core import parts
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.ops import group_norm
+from tests.ops.norm_kernels import f32, gradient, normalized, solved, spoiled, without_last
+
+SIZES = ["n=3 c=6 h=5 w=7 groups=2", "n=2 c=32 h=6 w=5 groups=8", "n=2 c=64 h=16 w=16 groups=32"]
+FORWARD = [
+    *("mean not subtracted", "no scale", "no shift", "over all channels", "over all images", "scale of groups"),
+    *("other groups", "last row not written", "last row copied"),
+]
+EXACT = ["biased variance", "no epsilon"]
+BACKWARD = [
+    *("mean of the gradient forgotten", "product of the gradient forgotten", "gradient not divided", "no scale"),
+    *(
+        "last row not written",
+        "last image not summed",
+        "dscale zero",
+        "dshift zero",
+        "dscale of x",
+        "over all channels",
+    ),
+    *("scale outside the means", "sums of channels over all images"),
+]
+
+
+def rows_of(p, array, mistake):
+    """The elements of each group of each image as a row; inverse: `reshape` to the same shape."""
+    if mistake == "over all channels":
+        return array.reshape(p.n, -1)
+    if mistake == "over all images":
+        return array.reshape(p.n, p.groups, -1).swapaxes(0, 1).reshape(p.groups, -1)
+    if mistake == "other groups":  # every so many channels instead of neighbours
+        return array.reshape(p.n, -1, p.groups, p.h * p.w).swapaxes(1, 2).reshape(p.n * p.groups, -1)
+    return array.reshape(p.n * p.groups, -1)
+
+
+def images_of(p, rows, mistake):
+    """The inverse of `rows_of`."""
+    if mistake == "over all images":
+        rows = rows.reshape(p.groups, p.n, -1).swapaxes(0, 1)
+    if mistake == "other groups":
+        rows = rows.reshape(p.n, p.groups, -1, p.h * p.w).swapaxes(1, 2)
+    return rows.reshape(p.n, p.c, p.h, p.w)
+
+
+def kernel(case, a, mistake):
+    p = case.problem
+    z, reciprocal = normalized(rows_of(p, a["x"], mistake), mistake)
+    scale = a["scale"] * 0 + 1 if mistake == "no scale" else a["scale"]
+    if mistake == "scale of groups":
+        scale = np.repeat(scale[:: p.c // p.groups], p.c // p.groups)
+    scale = scale[:, None, None]
+    if case.direction == "forward":
+        y = images_of(p, z, mistake) * scale + (0 if mistake == "no shift" else a["shift"][:, None, None])
+        return spoiled({"y": y}, mistake)
+    if mistake == "sums of channels over all images":  # as oneDNN 3.6.2 computes it
+        whole_z = images_of(p, z, mistake)
+        sums = [values.sum(axis=(0, 2, 3), keepdims=True) for values in (a["dy"], a["dy"] * whole_z)]
+        inner = a["dy"] - (sums[0] + whole_z * sums[1]) / f32(z.shape[1])
+        dx = scale * inner * np.repeat(reciprocal.reshape(p.n, p.groups), p.c // p.groups, axis=1)[..., None, None]
+    elif mistake == "scale outside the means":
+        dx = images_of(p, gradient(rows_of(p, a["dy"], mistake), z, reciprocal, mistake), mistake) * scale
+    else:
+        dx = images_of(p, gradient(rows_of(p, a["dy"] * scale, mistake), z, reciprocal, mistake), mistake)
+    product = a["dy"] * (a["x"] if mistake == "dscale of x" else images_of(p, z, mistake))
+    images = [without_last(array, mistake, "last image not summed") for array in (product, a["dy"])]
+    return spoiled(
+        {"dx": dx, **{n: i.sum(axis=(0, 2, 3)) for n, i in zip(("dscale", "dshift"), images, strict=True)}}, mistake
+    )
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("size", [*SIZES, "n=1 c=2 h=1 w=2 groups=1", "n=1 c=64 h=1 w=3199 groups=64"])
+def test_a_correct_kernel_passes_with_room(size, kind, direction):
+    verdict, error = solved(f"group_norm {size} {direction} {kind}", kernel)
+
+    assert verdict.passed, verdict.sentence
+    assert error < 0.5
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("direction", "kind", "mistake"),
+    [
+        *(("forward", "f32", m) for m in (*FORWARD, *EXACT)),
+        *(("forward", "bf16", m) for m in FORWARD),
+        *(("backward", kind, m) for kind in ("f32", "bf16") for m in BACKWARD),
+    ],
+)
+def test_a_mistake_is_found(size, direction, kind, mistake):
+    assert not solved(f"group_norm {size} {direction} {kind}", kernel, mistake)[0].passed
+
+
+@pytest.mark.parametrize("mistake", [None, "dscale zero", "last row not written", "last image not summed"])
+def test_a_sample_of_groups_and_channels_finds_mistakes(monkeypatch, mistake):
+    monkeypatch.setattr(parts, "FULL_CHECK_WORK", 0)
+    monkeypatch.setattr(group_norm, "SAMPLED_ELEMENTS", 0)
+    verdict, _ = solved("group_norm n=4 c=96 h=5 w=7 groups=24 backward f32", kernel, mistake)
+
+    assert verdict.passed == (mistake is None)
+    assert mistake or " parts" in verdict.how
+
+
+def test_the_gradient_is_that_of_the_result():
+    """Differences of the sum of y · dy, in float64."""
+    op, size = find_op("group_norm"), "n=2 c=4 h=2 w=3 groups=2"
+    forward, backward = (parse_case(f"group_norm {size} {d} f32 reference threads=1") for d in op.directions)
+    arrays = {name: array.astype(np.float64) for name, array in op.operands(backward).items()}
+    found = op.reference(backward, arrays)
+    whole = {**arrays, "shift": np.ones(4), "y": np.zeros_like(arrays["x"])}
+    for name, gradient_name in (("x", "dx"), ("scale", "dscale"), ("shift", "dshift")):
+        place, ends = tuple(n // 2 for n in whole[name].shape), []
+        for step in (1e-6, -1e-6):
+            moved = whole[name].copy()
+            moved[place] += step
+            ends.append((op.reference(forward, {**whole, name: moved})["y"] * arrays["dy"]).sum())
+        assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(found[gradient_name][place], rel=1e-5)

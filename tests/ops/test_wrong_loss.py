@@ -1,0 +1,194 @@
+"""The check of losses passes float32 and finds likely mistakes."""
+
+import numpy as np
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.ops import loss as op_module
+from deepbench.ops.loss import KINDS
+from tests.ops.evaluation import is_found, is_right_with_room, verdict_of
+
+OP = find_op("loss")
+SIZES = {
+    "cross_entropy": ("rows=17 columns=67", "rows=60 columns=4096", "rows=3000 columns=81"),
+    **dict.fromkeys(
+        ("binary_cross_entropy", "mean_squared_error", "smooth_l1", "focal"), ("rows=9001", "rows=500 columns=91")
+    ),
+}
+EVERY = [(kind, sizes) for kind, chosen in SIZES.items() for sizes in chosen]
+
+
+def of_logits(x):
+    """-log of the sigmoids of x and of -x."""
+    small = np.log1p(np.exp(-np.abs(x)))
+    return np.maximum(-x, 0) + small, np.maximum(x, 0) + small
+
+
+def losses(problem, arrays, mistake=None):
+    """One number for each row of a cross entropy, else for each number."""
+    x, t = arrays["x"], arrays["target"]
+    if problem.kind == "cross_entropy":
+        largest = 0 if mistake == "overflow" else x.max(axis=1, keepdims=True)
+        total = np.exp(x - largest)
+        if mistake == "last column not summed":
+            total = total[:, :-1]
+        right = np.roll(x, -1, axis=1) if mistake == "next class" else x
+        value = np.log(total.sum(axis=1)) - (right - largest)[np.arange(len(t)), t]
+        return value / np.log(np.float32(2)) if mistake == "logarithm of base 2" else value
+    if problem.kind in ("binary_cross_entropy", "focal"):
+        if mistake == "targets exchanged":
+            t = 1 - t
+        right, wrong = of_logits(x)
+        value = np.where(t > 0, right, wrong)
+        if mistake == "overflow":
+            value = np.log(1 + np.exp(x)) - x * t
+        if problem.kind == "focal":
+            exponent = 1 if mistake == "exponent of 1" else 2
+            alpha = np.where(t > 0, 0.25, 0.75) if mistake != "alpha forgotten" else 1
+            alpha = 1 - alpha if mistake == "alpha exchanged" else alpha
+            value = alpha * np.exp(-np.where(t > 0, wrong, right)) ** exponent * value
+        return value.astype(np.float32)
+    d = x - t
+    if problem.kind == "mean_squared_error":
+        return d**2 / 2 if mistake == "halved" else d**2
+    edge = np.float32(2 if mistake == "edge at 2" else 1)
+    return np.where(np.abs(d) < edge, d**2 / 2 / edge, np.abs(d) - edge / 2)
+
+
+def loss(problem, arrays, mistake=None):
+    found = losses(problem, arrays, mistake)
+    if mistake == "last row dropped":
+        total = np.delete(found, -1, axis=0).sum(dtype=np.float64)
+    else:
+        total = found.sum(dtype=np.float64)
+    count = 1 if mistake == "summed" else found.size - (mistake == "divided by one less")
+    if mistake == "divided by the rows":
+        count = problem.rows
+    if mistake == "divided by all numbers":
+        count = arrays["x"].size
+    return {"loss": np.array([total / count], np.float32)}
+
+
+MISTAKES = [
+    *((kind, m) for kind in KINDS for m in ("summed", "last row dropped", "divided by one less")),
+    *(("cross_entropy", m) for m in ("last column not summed", "next class", "overflow", "logarithm of base 2")),
+    ("cross_entropy", "divided by all numbers"),
+    *((kind, "overflow") for kind in ("binary_cross_entropy",)),
+    *((kind, "targets exchanged") for kind in ("binary_cross_entropy", "focal")),
+    *(("focal", m) for m in ("exponent of 1", "alpha forgotten", "alpha exchanged")),
+    ("mean_squared_error", "halved"),
+    ("smooth_l1", "edge at 2"),
+]
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize(("kind", "sizes"), EVERY)
+def test_float32_passes(kind, sizes, precision):
+    assert is_right_with_room(f"loss kind={kind} {sizes} forward {precision}", loss)
+    assert is_right_with_room(f"loss kind={kind} {sizes} backward {precision}", gradient)
+
+
+@pytest.mark.parametrize("problem", OP.smoke, ids=lambda p: p.text)
+def test_small_problems_pass(problem):
+    assert is_right_with_room(f"loss {problem.text} forward f32", loss)
+    assert is_right_with_room(f"loss {problem.text} backward f32", gradient)
+
+
+# The last number of these is classified so well that its focal loss is less than a millionth of the sum.
+ROUNDED_AWAY = ("focal", "last row dropped", "rows=9001")
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize(("kind", "mistake"), MISTAKES)
+def test_a_wrong_loss_is_found(kind, mistake, precision):
+    for sizes in SIZES[kind]:
+        if (kind, mistake, sizes) == ROUNDED_AWAY:
+            continue
+        text = f"loss kind={kind} {sizes} forward {precision}"
+        assert is_found(text, lambda p, a: loss(p, a, mistake)), sizes
+
+
+@pytest.mark.parametrize("kind", ["binary_cross_entropy", "mean_squared_error", "smooth_l1", "focal"])
+def test_a_mean_over_rows_instead_of_numbers_is_found(kind):
+    text = f"loss kind={kind} rows=500 columns=91 forward f32"
+
+    assert is_found(text, lambda p, a: loss(p, a, "divided by the rows"))
+
+
+def gradient(problem, arrays, mistake=None):
+    x, t = arrays["x"], arrays["target"]
+    count = len(x) if problem.kind == "cross_entropy" else x.size
+    factor = np.float32(1) if mistake == "dloss forgotten" else arrays["dloss"]
+    factor = factor / np.float32(1 if mistake == "summed" else count)
+    if problem.kind == "cross_entropy":
+        largest = x.max(axis=1, keepdims=True)
+        e = np.exp(x - largest)
+        slope = e / e.sum(axis=1, keepdims=True)
+        if mistake != "target forgotten":
+            slope[np.arange(len(t)), t - (mistake == "next class")] -= 1
+    elif problem.kind in ("binary_cross_entropy", "focal"):
+        right, wrong = of_logits(x)
+        slope = np.exp(-right) - (0 if mistake == "target forgotten" else t)
+        if problem.kind == "focal":
+            entropy, other = np.where(t > 0, right, wrong), np.where(t > 0, wrong, right)
+            hit, miss = np.exp(-entropy), np.exp(-other)
+            inner = miss if mistake == "one term forgotten" else 2 * hit * entropy + miss
+            slope = np.where(t > 0, -0.25, 0.75) * miss**2 * inner
+    elif problem.kind == "mean_squared_error":
+        slope = (x - t) * (1 if mistake == "halved" else 2)
+    else:
+        slope = x - t if mistake == "not bounded" else np.clip(x - t, -1, 1)
+    dx = (factor * slope).astype(np.float32)
+    if mistake == "other sign":
+        dx = -dx
+    if mistake == "last row dropped":
+        dx[-1] = 0
+    return {"dx": dx}
+
+
+GRADIENT_MISTAKES = [
+    *((kind, m) for kind in KINDS for m in ("summed", "dloss forgotten", "other sign", "last row dropped")),
+    *((kind, "target forgotten") for kind in ("cross_entropy", "binary_cross_entropy")),
+    ("cross_entropy", "next class"),
+    ("focal", "one term forgotten"),
+    ("mean_squared_error", "halved"),
+    ("smooth_l1", "not bounded"),
+]
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize(("kind", "mistake"), GRADIENT_MISTAKES)
+def test_a_wrong_gradient_is_found(kind, mistake, precision):
+    for sizes in SIZES[kind]:
+        text = f"loss kind={kind} {sizes} backward {precision}"
+        assert is_found(text, lambda p, a: gradient(p, a, mistake)), sizes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_problem_is_computed_in_f32_with_the_same_result(monkeypatch, kind):
+    text = f"loss kind={kind} {SIZES[kind][-1]} forward f32"
+    full = verdict_of(text, loss)
+    monkeypatch.setattr(op_module, "MOST_IN_F64", 0)
+    large = verdict_of(text, loss)
+
+    assert large.passed
+    assert abs(large.error - full.error) < 0.05
+    assert is_found(text, lambda p, a: loss(p, a, "last row dropped"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_is_that_of_the_loss(kind):
+    sizes = "rows=3 columns=4"
+    forward, backward = (parse_case(f"loss kind={kind} {sizes} {d} f32 reference threads=1") for d in OP.directions)
+    arrays = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in OP.operands(backward).items()}
+    if KINDS[kind].of_logits:
+        arrays["x"][0] -= 100  # so that differences are seen
+    found = OP.reference(backward, arrays)["dx"] / arrays["dloss"]
+    for place in np.ndindex(3, 4):
+        ends = []
+        for step in (1e-5, -1e-5):
+            x = arrays["x"].copy()
+            x[place] += step
+            ends.append(OP.reference(forward, {**arrays, "x": x, "loss": np.zeros(1)})["loss"][0])
+        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(found[place], abs=1e-7)

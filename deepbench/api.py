@@ -60,6 +60,7 @@ def cases(
     device: str = "cpu",
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
+    with_parts: bool = False,
 ) -> list[Case]:
     """The cases that a suite, a file or a typed case stands for, without measuring them.
 
@@ -77,12 +78,14 @@ def cases(
             `{"phase": "decode", "batch": "8"}`.
         fit: replace problems of suites that need more than this, such as `4GiB` or `4GiB+20GFLOP`, by smaller ones of
             their kind.
+        with_parts: also the parts of every case whose work can be done piece by piece, such as the products and the
+            recurrence of a recurrent layer with a wide input.
 
     Raises `BadInput` for a word that is unknown, and where no case is left.
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, with_parts=with_parts,
     )  # fmt: skip
     return [p.case for p in plan_cases(what, choices)]
 
@@ -109,6 +112,7 @@ def make_choices(
     device: str | None = "cpu",
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
+    with_parts: bool = False,
     most_ranks: int | None = None,
     mode: str | None = None,
 ) -> Choices:
@@ -132,6 +136,7 @@ def make_choices(
         device=device,
         settings={name: _several(values) for name, values in (settings or {}).items()},
         fit=None if fit is None else for_mode(fit, mode),
+        with_parts=with_parts,
     )
 
 
@@ -163,6 +168,7 @@ def measure(
     device: str = "cpu",
     settings: Mapping[str, Choice] | None = None,
     fit: str | None = None,
+    with_parts: bool = False,
     mode: str = "default",
     rounds: int | None = None,
     energy: bool = False,
@@ -193,7 +199,8 @@ def measure(
     """
     choices = make_choices(
         ops=ops, backends=backends, precisions=precisions, directions=directions, applications=applications,
-        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, mode=mode,
+        threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, with_parts=with_parts,
+        mode=mode,
     )  # fmt: skip
     from deepbench.measure.session import Options, Session
 

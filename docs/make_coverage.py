@@ -27,8 +27,6 @@ NO_LIBRARY, NOT_RUN = "no library", "not run"
 
 # Kernels of models that no operation serves, and why.
 NOT_COVERED = {
-    "recurrent": "recurrent layers whose input is not as wide as their state: DeepBench's layers have one width",
-    "lstm_recurrent_only": "the recurrent half of an LSTM whose input products are a fully connected layer",
     "roi_align": "pooling of regions: its positions depend on the data",
     "non_maximum_suppression": "suppression of overlapping boxes: its work depends on the data",
     "transducer_loss": "loss of RNN-T: a recursion of its own, other than CTC's",

@@ -73,7 +73,11 @@ def fleet(
     plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
     exactly, wait_s = whole("--runs", runs, 1000), seconds("--wait", wait) or 60.0
     given = ((name, v) for name, v in filters.items() if v)
-    options = [f"--{name}={one}" for name, v in given for one in (v if isinstance(v, tuple) else [v])]
+    options = [
+        f"--{name.replace('_', '-')}" + (f"={one}" if one is not True else "")
+        for name, v in given
+        for one in (v if isinstance(v, tuple) else [v])
+    ]
     payload = [*words, *options, "--rounds", "1", *(["--quick"] if quick else [])]
     if timeout is not None and seconds("--timeout", timeout):
         payload += ["--timeout", timeout]

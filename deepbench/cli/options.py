@@ -47,6 +47,11 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones; with "
         "run --quick the work is at most 5 GFLOP unless SIZE says otherwise.",
     )(command)
+    command = click.option(
+        "--with-parts",
+        is_flag=True,
+        help="Also measure the parts of wide or stacked recurrent layers and of linear layers; see show --by parts.",
+    )(command)
     command = click.option("--device", metavar="DEVICE", help="Use libraries of cpu (default), cuda or hip.")(command)
     for name, metavar, text in reversed(options):
         split = None if name in ("--set", "--application") else comma_list
@@ -115,6 +120,7 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
         device=filters["device"],
         settings=settings,
         fit=filters["fit"],
+        with_parts=filters["with_parts"],
         mode=mode,
         most_ranks=place.ranks if place is not None else None,
     )

@@ -38,7 +38,8 @@ def _moved(value: str | None) -> None:
     "--by",
     metavar="WHAT",
     help="application: total time per application; backend: one column per library; limit: the problems furthest from "
-    "their limit, and why; excess: those with the most time above it; ranks: collectives.",
+    "their limit, and why; excess: those with the most time above it; parts: whole layers and the sum of their parts; "
+    "ranks: collectives.",
 )
 @click.option("--against", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
 @click.option("--price", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
@@ -147,11 +148,11 @@ def _plot(results: Results) -> None:
 
 
 def _table_by(results: Results, by: str, form: str | None) -> Table:
-    from deepbench.report import furthest, groups, views
+    from deepbench.report import components, furthest, groups, views
     from deepbench.report.cases import rankings
 
-    if by not in ("application", "backend", "limit", "excess", "ranks"):
-        raise BadInput(f"--by is application, backend, limit, excess or ranks, found {by}")
+    if by not in ("application", "backend", "limit", "excess", "parts", "ranks"):
+        raise BadInput(f"--by is application, backend, limit, excess, parts or ranks, found {by}")
     if by == "application":
         table = views.by_application(results.summaries)
         reason = "no case comes from a suite that names applications; run deepbench/server"
@@ -160,6 +161,10 @@ def _table_by(results: Results, by: str, form: str | None) -> Table:
         found = furthest.kernels(results.summaries, rankings(results.summaries), nearest)
         table = furthest.table(found, by, len(found) if form else furthest.MOST)
         reason = f"no limit of this machine is known; see {command('roofline')}"
+    elif by == "parts":
+        table = components.table(results.summaries)
+        example = "recurrent cell=lstm input_size=512 hidden=512 batch=16 timesteps=25"
+        reason = f"no case with a time has parts; measure some with {command('run', *example.split(), '--with-parts')}"
     elif by == "ranks":
         table = groups.by_ranks(results.summaries)
         reason = "no all-reduce has a time; run all_reduce n=100000 ranks=2"

@@ -195,6 +195,13 @@ class Op(ABC):
         """Texts of cases to compare with in the same run, such as the dense product for a sparse one."""
         return ()
 
+    def components(self, case: Case) -> dict[Case, int]:
+        """Cases on the same library that do the same work piece by piece, and how often each; none by default.
+
+        Their times add up to what the work costs without an operation that does it as a whole.
+        """
+        return {}
+
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
         """Approximate seconds per call at these rates, for estimates of the remaining time."""
         return max(self.flop(case) / flop_per_s, self.traffic_bytes(case) / bytes_per_s)

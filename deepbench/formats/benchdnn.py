@@ -1,7 +1,7 @@
 """benchdnn: the lines of `--mode=P`, by the template that it prints before them. Matrix products and convolutions.
 
 Times are milliseconds; the mean is used. benchdnn's matrices are row-major and ours are column-major, so its M×K:K×N is
-our m=N n=M. Its recurrent layers are skipped, because their time includes the product with the input.
+our m=N n=M. Its recurrent layers are skipped: their sizes are not read yet.
 """
 
 from __future__ import annotations

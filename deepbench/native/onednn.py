@@ -54,7 +54,7 @@ REDUCTION = {"max": 0x2FFF2, "sum": 0x2FFF4, "mean": 0x2FFF6}  # dnnl_reduction_
 SOFTMAX_ACCURATE = 0x30000  # dnnl_softmax_accurate
 # dnnl_normalization_flags_t; dnnl_rms_norm is not in version 3.2
 GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT, RMS_NORM = 0x1, 0x2, 0x4, 0x20
-LEFT_TO_RIGHT = 1  # dnnl_unidirectional_left2right
+LEFT_TO_RIGHT, BIDIRECTIONAL_CONCAT = 1, 3  # dnnl_unidirectional_left2right, dnnl_bidirectional_concat
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
 ENGINE_CPU = 1  # dnnl_cpu

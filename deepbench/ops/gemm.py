@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.precision import BITS
+from deepbench.core.case import RUN_SETTINGS, Case, check_settings
+from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import AddingProductOp, Product, compare_products
 from deepbench.core.traffic import product_bytes
 
 if TYPE_CHECKING:
-    from deepbench.core.case import Case
     from deepbench.core.op import Arrays, Comparison
     from deepbench.core.precision import Precision
 
@@ -115,6 +115,18 @@ class GemmOp(AddingProductOp):
     def _product(self, case: Case, arrays: Arrays) -> Product:
         p, a, b = case.problem, arrays["a"], arrays["b"]
         return Product(a.T if p.a_t else a, b.T if p.b_t else b, arrays["c"], self.initial_c(case))
+
+
+def component(case: Case, m: int, n: int, k: int, a_t: int = 0, b_t: int = 0) -> Case:
+    """A product that is a part of another case's work: on the same library, in the same types, run the same way.
+
+    It overwrites C, and stores 16-bit results in 16 bits. Weights that the case has packed ahead are packed ahead.
+    """
+    kept = {name: value for name, value in case.overrides if name in (*RUN_SETTINGS, "weights")}
+    narrow = {"result": "narrow"} if case.precision.name in SIXTEEN_BITS else {}
+    overrides = check_settings("gemm", {**kept, **narrow, "beta": "0"})
+    problem = Gemm(m, n, k, a_t, b_t)
+    return Case("gemm", problem, "forward", case.precision, case.backend, case.threads, overrides)
 
 
 OP = GemmOp()

@@ -102,6 +102,20 @@ class LinearOp(ProductsOp):
         p = case.problem
         return int(2 * p.m * p.n * p.k)
 
+    def components(self, case: Case) -> dict[Case, int]:
+        """The product, and the activation of every element. No case adds a bias alone, so it is in neither."""
+        from deepbench.core.case import RUN_SETTINGS, Case
+        from deepbench.ops.elementwise import Elementwise
+        from deepbench.ops.gemm import component
+
+        p, kind = case.problem, case.settings["activation"]
+        found = {component(case, p.m, p.n, p.k): 1}
+        if kind != "none":
+            how = tuple((name, value) for name, value in case.overrides if name in RUN_SETTINGS)
+            problem = Elementwise(kind, p.m * p.n)
+            found[Case("elementwise", problem, "forward", case.precision, case.backend, case.threads, how)] = 1
+        return found
+
     def title(self, problem: Any) -> str:
         """`4096 × 128 × 1024`: outputs × tokens × inputs."""
         return f"{problem.m} × {problem.n} × {problem.k}"

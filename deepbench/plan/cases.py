@@ -57,6 +57,8 @@ class Choices:
     """Settings of cases, and parameters of suites."""
     fit: str | None = None
     """What a case of a suite may need, such as `4GiB` or `4GiB+20GFLOP`; larger ones are replaced by smaller twins."""
+    with_parts: bool = False
+    """Whether the parts of every case that has some are measured too; see `Op.components`."""
 
 
 def read_chosen(words: Sequence[str], choices: Choices) -> tuple[list[Entry], Choices]:
@@ -89,6 +91,9 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
             # A case typed in full is that case alone.
             for baseline in _baselines(case, choices) if entry.pattern.backend is None else ():
                 planned.setdefault(baseline.text, Planned(baseline, []))
+            for part in find_op(case.op).components(case) if choices.with_parts else ():
+                if find_backend(part.backend).supports(part.op, part.precision.name, part.direction):
+                    planned.setdefault(part.text, Planned(part, []))
     return list(planned.values())
 
 

@@ -40,7 +40,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     "permute_tokens": ((("tokens",), TOKENS), (("hidden",), 1), (("tokens",), 1)),
     "embedding_bag": ((("bags",), 1024), (("rows",), 1024), (("dim",), 1)),
     "ctc": ((("batch",), 1), (("time", "labels"), 1)),
-    "recurrent": ((("batch",), 16), (("timesteps",), 16), (("hidden",), 1)),
+    "recurrent": ((("batch",), 16), (("timesteps",), 16), (("hidden", "input_size"), 1)),
 }
 
 

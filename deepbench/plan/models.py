@@ -160,8 +160,8 @@ def weights_of(row: Row) -> int:
     """The parameters of the model that belong to a kernel, over all its calls; biases are not counted."""
     if row.weights is not None or row.is_gradient:
         return row.weights or 0
-    v: dict[str, Any] = {"input_size": row.values.get("hidden"), "groups": 1, "t": 1, **row.values}
-    per_call = {
+    v: dict[str, Any] = {"groups": 1, "t": 1, "input_size": 1, "layers": 1, "bidirectional": 0, **row.values}
+    per_call: dict[str, Callable[[], int]] = {
         "gemm": lambda: v["m"] * v["k"],
         "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
         "conv": lambda: v["k"] * v["c"] // v["groups"] * v["t"] * v["r"] * v["s"],
@@ -170,10 +170,16 @@ def weights_of(row: Row) -> int:
         "layer_norm": lambda: 2 * v["columns"],
         "batch_norm": lambda: 2 * v["c"],
         "group_norm": lambda: 2 * v["c"],
-        "lstm_recurrent_only": lambda: 4 * v["hidden"] ** 2,
-        "recurrent": lambda: GATES[v["cell"]] * v["hidden"] * (v["hidden"] + v["input_size"]),
+        "recurrent": lambda: _recurrent_weights(v),
     }
-    return row.count * int(per_call[row.op]()) if row.op in per_call else 0
+    return row.count * per_call[row.op]() if row.op in per_call else 0
+
+
+def _recurrent_weights(v: Mapping[str, Any]) -> int:
+    """The weights of all layers. An input of width 1 stands for none: its products belong to another kernel."""
+    output_size = (1 + v["bidirectional"]) * v["hidden"]
+    widths = [0 if v["input_size"] == 1 else v["input_size"]] + [output_size] * (v["layers"] - 1)
+    return int(GATES[v["cell"]] * output_size * sum(v["hidden"] + width for width in widths))
 
 
 class _Names:

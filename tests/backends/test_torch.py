@@ -47,8 +47,8 @@ def test_gradients_of_steps_are_added_in_16_bits(kind):
     case, op, arrays, kernel = computed(text)
     tensors = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()}
     y, dy = (tensors[name].to(getattr(torch, {"bf16": "bfloat16", "f16": "float16"}[kind])) for name in ("y", "dy"))
-    before = torch.cat([tensors["h0"].to(y.dtype)[None], y[:-1]])
-    r = tensors["r"][:, 0].t().contiguous().to(y.dtype)
+    before = torch.cat([tensors["h0"][0].to(y.dtype), y[:-1]])
+    r = tensors["r"][0, 0, :, 0].t().contiguous().to(y.dtype)
     dh, in_16_bits, in_32_bits = 0, 0, 0
     for t in reversed(range(case.problem.timesteps)):
         gate = (dh + dy[t]) * (y[t] > 0)
@@ -56,7 +56,7 @@ def test_gradients_of_steps_are_added_in_16_bits(kind):
         in_32_bits = in_32_bits + (gate.t() @ before[t]).float()
         dh = gate @ r
 
-    found = tensors["dr"][:, 0].t()
+    found = tensors["dr"][0, 0, :, 0].t()
     assert torch.equal(in_16_bits.float(), found)
     assert not torch.equal(in_32_bits, found)
     assert "16 bits over steps" == kernel.notes["sums"]

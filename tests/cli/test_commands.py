@@ -82,9 +82,10 @@ def test_show_by_application_and_by_backend(deepbench):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--by", "colour"], "--by is application, backend, limit, excess or ranks, found colour"),
+        (["--by", "colour"], "--by is application, backend, limit, excess, parts or ranks, found colour"),
         (["--by", "application"], "no case comes from a suite that names applications"),
         (["--by", "backend"], "out.jsonl: no case has a time"),
+        (["--by", "parts"], "out.jsonl: no case with a time has parts; measure some with deepbench run recurrent"),
     ],
 )
 @pytest.mark.usefixtures("null_file")

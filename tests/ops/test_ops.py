@@ -24,6 +24,8 @@ LARGE = [
     "recurrent cell=vanilla hidden=100 batch=6 timesteps=9",
     "recurrent cell=lstm hidden=70 batch=5 timesteps=7",
     "recurrent cell=gru hidden=70 batch=7 timesteps=9",
+    "recurrent cell=lstm hidden=40 batch=5 timesteps=7 input_size=50 layers=2 bidirectional=1",
+    "recurrent cell=gru hidden=40 batch=7 timesteps=9 input_size=50 bidirectional=1",
     "sparse_gemm m=400 n=30 k=200 sparsity=90",
     "sparse_gemm m=400 n=30 k=200 sparsity=50 structure=2_4",
 ]
@@ -47,6 +49,7 @@ def texts():
         if op.name == "gemm" or op.is_group:
             continue  # test_gemm.py, test_collective.py
         small = [f"{op.name} {op.smoke[i].text}" for i in (1, -1)]
+        small += [f"{op.name} {p.text}" for p in op.smoke if op.name == "recurrent" and not p.is_recurrence_only]
         large = [text for text in LARGE if text.split()[0] == op.name]
         for text, direction in itertools.product([*small, *large], op.directions):
             for kind in ("f32", "bf16", "i8u8"):
@@ -172,7 +175,7 @@ def test_a_convolution_without_its_bias_is_found(size, kind):
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 def test_a_recurrent_layer_without_its_bias_or_with_transposed_weights_is_found(cell, kind):
     text = f"recurrent cell={cell} hidden=20 batch=6 timesteps=5 forward {kind} reference threads=1"
-    for name, fault in (("b", lambda b: 0 * b), ("r", lambda r: np.ascontiguousarray(r.swapaxes(0, 2)))):
+    for name, fault in (("b", lambda b: 0 * b), ("r", lambda r: np.ascontiguousarray(r.swapaxes(-3, -1)))):
         c, op, arrays = solved(text)
         arrays["y"][...] = op.reference(c, {**arrays, name: fault(arrays[name])})["y"]
         assert not check(op, c, arrays).passed, name
@@ -320,7 +323,7 @@ def layer_in_16_bits(text, kind, wrong_step=None):
     op = find_op(c.op)
     arrays = op.operands(c)
     x, h, w, r, b, dy = (arrays[name].astype(np.float64) for name in ("x", "h0", "w", "r", "b", "dy"))
-    w, r = w[0, 0], r[:, 0]
+    h, w, r, b = h[0, 0], w[0, 0, 0], r[0, 0, :, 0], b[0, 0]
     before, after = [], []
     for t in range(c.problem.timesteps):
         before.append(h)
@@ -336,7 +339,8 @@ def layer_in_16_bits(text, kind, wrong_step=None):
         sums["db"] += gate.sum(axis=0)
         dh = stored(gate @ r.T, kind)
     arrays["y"][...], arrays["dh0"][...] = np.stack(after), dh
-    arrays["dr"][:, 0], arrays["dw"][0, 0], arrays["db"][0] = sums["dr"], stored(sums["dw"], kind), sums["db"]
+    dr, dw, db = (arrays[name][0, 0] for name in ("dr", "dw", "db"))
+    dr[:, 0], dw[0], db[0] = sums["dr"], stored(sums["dw"], kind), sums["db"]
     return c, op, arrays
 
 
@@ -372,11 +376,11 @@ def without_bias(arrays, gates):
 
 def with_other_gates(arrays, gates):
     for name in ("dw", "dr"):
-        arrays[name][:, [0, 1]] = arrays[name][:, [1, 0]]
+        arrays[name][..., [0, 1], :] = arrays[name][..., [1, 0], :]
 
 
 def with_one_wrong_element(arrays, gates):
-    arrays["dr"][3, 0, 5] += 2 * np.sqrt((arrays["dr"] ** 2).mean())
+    arrays["dr"][0, 0, 3, 0, 5] += 2 * np.sqrt((arrays["dr"] ** 2).mean())
 
 
 def without_last_step(arrays, gates):

@@ -510,3 +510,22 @@ def test_a_problem_that_a_list_has_many_times_is_one_case_with_all_its_rows():
 
     assert list(range(1, 20_001)) == [s["row"] for s in case.sources]
     assert time.process_time() - begin < 5
+
+
+def test_parts_are_planned_after_each_case_that_has_some():
+    words = ["recurrent cell=lstm input_size=8 hidden=8 batch=2 timesteps=3 f32 onednn"]
+    found = [p.case.text.split(" threads")[0] for p in planned(words, with_parts=True, threads=(2,))]
+
+    assert [
+        "recurrent cell=lstm hidden=8 batch=2 timesteps=3 input_size=8 forward f32 onednn",
+        "gemm m=32 n=6 k=8 a_t=0 b_t=0 forward f32 onednn",
+        "recurrent cell=lstm hidden=8 batch=2 timesteps=3 forward f32 onednn",
+    ] == found
+    assert found[:1] == [p.case.text.split(" threads")[0] for p in planned(words, threads=(2,))]
+
+
+def test_a_part_that_its_library_does_not_serve_is_not_planned():
+    """cuDNN has no products of its own."""
+    words = ["recurrent cell=lstm input_size=8 hidden=8 batch=2 timesteps=3 f32 cudnn"]
+
+    assert ["recurrent", "recurrent"] == [p.case.op for p in planned(words, with_parts=True)]

@@ -13,6 +13,7 @@ from deepbench.native.gpu import cudnn, timing
 from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
 from deepbench.native.gpu.runtime import Memory
+from deepbench.ops.recurrent.problem import single_layer
 
 # cudnn_adv.h
 ALGORITHMS = {"standard": 0, "persistent static": 1, "persistent dynamic": 2, "persistent static small": 3}
@@ -29,7 +30,7 @@ STRICT_MATH_TYPES = {"multiply-adds": 3}
 def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one layer in any direction."""
     math_types = STRICT_MATH_TYPES if case.precision.name == "f32" else MATH_TYPES
-    layer = CuDNNLayer(backend, case, arrays)
+    layer = CuDNNLayer(backend, case, single_layer(case, arrays, backend.title))
     candidates = [
         partial(layer.kernel, f"{algorithm}, {math}", (ALGORITHMS[algorithm], math_types[math]))
         for algorithm, math in product(ALGORITHMS, math_types)

@@ -11,7 +11,8 @@ from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu import miopen, timing
 from deepbench.native.gpu.library import GpuBackend
-from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
+from deepbench.native.gpu.recurrent import CELLS, SKIP_INPUT, UNIDIRECTIONAL, Description, Layer, Spaces
+from deepbench.ops.recurrent.problem import single_layer
 
 # miopen.h
 ALGORITHMS = {"default": 0, "fundamental": 1}
@@ -21,7 +22,7 @@ TRAINING, INFERENCE = 0, 1  # the reverse of cuDNN
 
 def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one layer in any direction."""
-    layer = MIOpenLayer(backend, case, arrays)
+    layer = MIOpenLayer(backend, case, single_layer(case, arrays, backend.title))
     candidates = [partial(layer.kernel, title, algorithm) for title, algorithm in ALGORITHMS.items()]
     return backend.fastest(case, candidates, most_s=timing.COMPILED_SEARCH_MOST_S)[0]
 
@@ -66,7 +67,7 @@ class MIOpenLayer(Layer):
         return miopen.tensor(self.backend, self.type_name, [self.problem.batch, self.width], [self.width, 1])
 
     def place(self, layer: Description, number: int, block: int) -> tuple[int | None, int | None]:
-        skip = self.case.settings["input"] == "skip"
+        skip = self.input_mode == SKIP_INPUT
         matrix = None
         if not (skip and number < self.problem.gates):  # then there is no such matrix, and asking for it is an error
             matrix = self._offset("miopenGetRNNLayerParamOffset", layer, number)

@@ -17,9 +17,6 @@ from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays, find_op
 
-# Our GRU gates are update, reset, new; PyTorch's are reset, update, new.
-GRU_ORDER = (1, 0, 2)
-
 
 def import_torch() -> Any:
     """The module `torch`; `Unavailable` without it."""
@@ -149,97 +146,9 @@ class Torch(Backend):
 
     @kernel("recurrent", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
-        """`rnn_relu`, `lstm` and `gru` as the modules of torch.nn call them; weights in PyTorch's order of gates."""
-        torch, p = self.torch, case.problem
-        self._refuse(
-            case.settings["gru_reset"] == "before",
-            "PyTorch's GRU applies the reset gate after its product; choose gru_reset=after",
-        )
-        self._refuse(case.settings["weights"] == "packed", "PyTorch has no interface to pack weights ahead")
-        self._refuse(case.settings["input"] == "skip", "PyTorch's layers multiply their input; choose input=narrow")
-        training = case.direction == "backward" or case.settings["mode"] == "training"
-        kind = self._tensor(arrays["x"]).dtype
-        order = list(GRU_ORDER if p.cell == "gru" else range(p.gates))
-        name = {"vanilla": "rnn_relu"}.get(p.cell, p.cell)
-        function = getattr(torch._VF, name)
+        from deepbench.backends.torch import recurrent
 
-        def leaf(values: Any) -> Any:
-            """A copy with its own gradient."""
-            return values.to(kind).contiguous().clone().requires_grad_(training)
-
-        flat = p.gates * p.hidden
-        b = self._tensor(arrays["b"])
-        recurrent_bias = torch.zeros(p.gates, p.hidden)
-        if p.cell == "gru":
-            recurrent_bias[2] = b[3]
-        x = leaf(self._tensor(arrays["x"]))
-        states = [leaf(self._tensor(arrays[n])[None]) for n in ("h0", "c0") if n in arrays]
-        begin = perf_counter()  # as for other libraries, the time of reordering the weights is stored
-        weights = [
-            leaf(self._tensor(arrays["w"])[0, order].reshape(flat, 1)),
-            leaf(self._tensor(arrays["r"])[:, order].permute(1, 2, 0).reshape(flat, p.hidden)),
-            leaf(b[order].reshape(flat)),
-            leaf(recurrent_bias.reshape(flat)),
-        ]
-        notes: dict[str, Any] = {"implementation": name, "convert_s": perf_counter() - begin}
-        start = states if p.cell == "lstm" else states[0]
-        result: list[Any] = []
-
-        how = (True, 1, 0.0, training, False, False)
-
-        def forward() -> Any:
-            return function(x, start, weights, *how)
-
-        def run() -> None:
-            with torch.set_grad_enabled(training):
-                result[:] = forward()
-
-        y = self._tensor(arrays["y"])
-        if case.direction == "forward":
-            return Kernel(
-                run=run,
-                load=result.clear,
-                store=lambda: y.copy_(result[0].detach()) if result else None,
-                private_buffers=tuple(arrays),
-                notes=notes,
-            )
-        dy = self._tensor(arrays["dy"]).to(kind)
-        inputs = [x, *states, *weights]
-        output: list[Any] = []
-
-        def load() -> None:
-            result.clear()
-            with torch.enable_grad():
-                output[:] = [forward()[0]]
-            y.copy_(output[0].detach())
-
-        def run_backward() -> None:
-            result[:] = torch.autograd.grad(output[0], inputs, dy, retain_graph=True)
-
-        def store() -> None:
-            if not result:
-                return
-            dx, *rest = result
-            dw, dr, db, db_recurrent = rest[-4:]
-            for name, gradient in zip(("dh0", "dc0"), rest[:-4], strict=False):
-                self._tensor(arrays[name]).copy_(gradient[0])
-            self._tensor(arrays["dx"]).copy_(dx)
-            # `order` swaps gates in pairs, so it is its own inverse.
-            self._tensor(arrays["dw"])[0].copy_(dw.reshape(p.gates, p.hidden)[order])
-            self._tensor(arrays["dr"]).copy_(dr.reshape(p.gates, p.hidden, p.hidden)[order].permute(2, 0, 1))
-            self._tensor(arrays["db"])[: p.gates].copy_(db.reshape(p.gates, p.hidden)[order])
-            if p.cell == "gru":
-                self._tensor(arrays["db"])[3].copy_(db_recurrent.reshape(p.gates, p.hidden)[2])
-
-        notes["implementation"] = "autograd"
-        if kind != torch.float32:
-            # Where one operator of oneDNN does all steps, it adds in 32 bits; autograd adds what each step returns.
-            with torch.enable_grad():
-                start_of_one = [s[:, :1] for s in states]
-                one = function(x[:1, :1], start_of_one if p.cell == "lstm" else start_of_one[0], weights, *how)[0]
-            if not any("mkldnn" in node for node in _graph(one.grad_fn)):
-                notes["sums"] = "16 bits over steps"
-        return Kernel(run=run_backward, load=load, store=store, private_buffers=tuple(arrays), notes=notes)
+        return recurrent.prepare(self.torch, case, self._tensors(arrays))
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
@@ -354,18 +263,6 @@ def find_operator(op: str) -> Callable[..., Any]:
     from deepbench.backends.torch import memory_bound, normalization
 
     return cast("Callable[..., Any]", getattr(memory_bound, op, None) or getattr(normalization, op))
-
-
-def _graph(node: Any) -> set[str]:
-    """The names, in lower case, of all operators that led to a result."""
-    names, waiting, seen = set(), [node], {node}
-    while waiting:
-        node = waiting.pop()
-        names.add(node.name().lower())
-        new = {before for before, _ in node.next_functions if before is not None} - seen
-        seen |= new
-        waiting += new
-    return names
 
 
 def _first_line(text: str, word: str) -> str:

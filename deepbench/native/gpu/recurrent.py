@@ -51,7 +51,8 @@ class Spaces:
 class Layer(ABC):
     """The data of one layer on the GPU, and its kernels by algorithm. Subclasses call the library.
 
-    `GATES` gives, for each cell, the library's positions of our gates: i, f, g, o of an LSTM; u, r, g of a GRU.
+    `arrays` have the shapes of a single layer. `GATES` gives, for each cell, the library's positions of our gates: i,
+    f, g, o of an LSTM; u, r, g of a GRU.
     """
 
     GATES: ClassVar[Mapping[str, tuple[int, ...]]]
@@ -66,8 +67,8 @@ class Layer(ABC):
         p = self.problem = case.problem
         self.type_name = case.precision.data
         self.type = self.TYPES[self.type_name]
-        self.input_mode = SKIP_INPUT if case.settings["input"] == "skip" else LINEAR_INPUT
-        self.width: int = p.hidden if self.input_mode == SKIP_INPUT else 1
+        self.input_mode = LINEAR_INPUT if "w" in arrays else SKIP_INPUT
+        self.width: int = arrays["x"].shape[-1]
         self.training = case.direction != "forward" or case.settings["mode"] == "training"
         self.lengths = np.full(p.batch, p.timesteps, np.int32)
         self.x_desc, self.y_desc = self.data(self.width), self.data(p.hidden)

@@ -1,16 +1,20 @@
-"""All time steps of a recurrent layer and their gradients, in float64, for the first rows of the batch."""
+"""All time steps of recurrent layers and their gradients, in float64, for the first rows of the batch.
+
+Each layer is computed as one or two single layers, one for each direction of time. Arrays of a single layer are in the
+order of its steps: in the second direction of time they begin with the last time step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deepbench.core.precision import STORAGE_ROUNDOFF
-from deepbench.ops.recurrent.cell import Cell
-from deepbench.ops.recurrent.problem import STATE_SCALE, STATE_SHIFT
+from deepbench.ops.recurrent.cell import Cell, values_of
+from deepbench.ops.recurrent.problem import STATE_SCALE, STATE_SHIFT, layer_arrays
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 SAMPLED_ROWS = 64
 # Of the values that a sum over steps takes, so many are computed; the others are taken to be as large as the next one.
 PARTIAL_SUMS = 64
+
+# Steps whose inputs are projected together, which reads the weights once.
+STEPS_AT_ONCE = 64
 
 # Error of computing one stored value of a step from others, in units of the roundoff.
 ROUNDINGS = 1.0
@@ -36,46 +43,85 @@ class States:
     magnitude: Array
 
 
+@dataclass
+class Layer:
+    """A layer of a stack: its input x (T, rows, width), and a cell with its states for each direction of time."""
+
+    x: Array
+    cells: list[Cell]
+    states: list[States]
+
+    def output(self) -> Array:
+        """The states of all directions of time side by side, (T, rows, H or 2·H), as the next layer reads them."""
+        both = zip(self.cells, self.states, strict=True)
+        return np.concatenate([cell.rounded(cell.in_order(states.y)) for cell, states in both], axis=-1)
+
+
 def reference(case: Case, arrays: Arrays) -> Arrays:
     """All outputs of this direction."""
-    rows = case.problem.batch
-    cell = Cell(case, arrays)
-    states = run_steps(case, arrays, rows, cell)
-    y = states.y if cell.is_float else states.y * STATE_SCALE + STATE_SHIFT
+    p, rows = case.problem, case.problem.batch
+    stack = run_layers(case, arrays, rows, p.layers)
+    outputs = {"y": stack[-1].output()}
+    if not case.precision.roundoff:
+        outputs["y"] = np.clip(np.rint(outputs["y"] * STATE_SCALE + STATE_SHIFT), 0, 255)
     if case.direction == "forward":
-        return {"y": y if cell.is_float else np.clip(np.rint(y), 0, 255)}
-    gradients = backpropagate(case, arrays, states, rows, cell)
+        return outputs
+    computed = {name: np.zeros(array.shape) for name, array in arrays.items() if name[0] == "d" and name != "dy"}
     ones = np.ones(rows)
-    outputs = {"y": y, **gradients.of_data, **gradients.of_weights(ones), "dr": gradients.of_recurrent(ones)}
-    return {name: outputs[name] for name in arrays if name in outputs}
+    for number, gradients in backpropagate_layers(case, arrays, stack, rows):
+        of_layer = np.zeros(stack[number].x.shape)
+        for cell, found in zip(stack[number].cells, gradients, strict=True):
+            targets = layer_arrays(case, computed, number, cell.way)
+            values = {**found.of_data, "db": found.of_biases(ones)}
+            values |= {f"d{name}": found.of_matrix(name, ones) for name in found.matrices}
+            of_layer += cell.in_order(values.pop("dx"))
+            for name, value in values.items():
+                if name in targets:
+                    targets[name][...] = value
+        if number == 0 and "dx" in computed:
+            computed["dx"] = of_layer
+    return {**outputs, **computed}
 
 
-def run_steps(case: Case, arrays: Arrays, rows: int, cell: Cell) -> States:
-    """All steps, each from the reference's previous state."""
+def run_layers(case: Case, arrays: Arrays, rows: int, count: int) -> list[Layer]:
+    """The first `count` layers, each from the output of the one before."""
     p = case.problem
-    h = cell.state(arrays["h0"][:rows])
-    c = arrays["c0"][:rows].astype(np.float64) if p.cell == "lstm" else None
+    x, stack = values_of(case, arrays["x"][:, :rows]), list[Layer]()
+    for number in range(count):
+        cells = [Cell(case, arrays, number, way) for way in range(p.time_directions)]
+        stack.append(Layer(x, cells, [run_steps(case, cell.in_order(x), cell) for cell in cells]))
+        x = stack[-1].output()
+    return stack
+
+
+def run_steps(case: Case, x: Array, cell: Cell) -> States:
+    """All steps, each from the reference's previous state. The rows are as many as x (T, rows, width) has."""
+    p, rows = case.problem, x.shape[1]
+    h = cell.h0[:rows]
+    c = None if cell.c0 is None else cell.c0[:rows]
     y, magnitude = np.empty((p.timesteps, rows, p.hidden)), np.empty((p.timesteps, rows))
     steps = []
     for t in range(p.timesteps):
-        magnitude[t] = cell.magnitude(h)
-        y[t], intermediates = cell.step(arrays["x"][t, :rows].astype(np.float64), h, c)
+        if t % STEPS_AT_ONCE == 0:
+            projected = cell.project(x[t : t + STEPS_AT_ONCE])
+        magnitude[t] = cell.magnitude(h, x[t])
+        y[t], intermediates = cell.step(projected[t % STEPS_AT_ONCE], h, c)
         h, c = cell.rounded(y[t]), intermediates.get("next_c")
         if case.direction != "forward":
             steps.append(intermediates)
     return States(y, steps, magnitude)
 
 
-def run_single_steps(arrays: Arrays, y: Array, cell: Cell) -> States:
+def run_single_steps(x: Array, y: Array, cell: Cell) -> States:
     """All steps, each from the library's previous state in `y` (T, rows, H); computed as one product."""
     timesteps, rows, hidden = y.shape
-    y = cell.state(y)
-    before = np.concatenate([cell.state(arrays["h0"][:rows])[None], y[:-1]]).reshape(-1, hidden)
+    before = np.concatenate([cell.h0[:rows][None], y[:-1]]).reshape(-1, hidden)
     with np.errstate(invalid="ignore", over="ignore"):  # poison is NaN, and must remain visible in the result
-        _, results = cell.step(arrays["x"][:, :rows].astype(np.float64).reshape(timesteps * rows, -1), before, None)
+        flat = x.reshape(timesteps * rows, -1)
+        _, results = cell.step(cell.project(flat), before, None)
         by_step = {name: values.reshape(timesteps, rows, -1) for name, values in results.items()}
         steps = [{name: values[t] for name, values in by_step.items()} for t in range(timesteps)]
-        return States(y, steps, cell.magnitude(before).reshape(timesteps, rows))
+        return States(y, steps, cell.magnitude(before, flat).reshape(timesteps, rows))
 
 
 @dataclass
@@ -86,6 +132,7 @@ class Gradients:
     size_of_data: Arrays
     """Norms to which the tolerance of data gradients is relative."""
     x: Array
+    """(T, rows, width): the input of each step."""
     h: Array
     """(T, rows, H): the state before each step."""
     reset: Array | None
@@ -94,59 +141,70 @@ class Gradients:
     """(T, rows, biases, H): gradients of the sums in each gate; the last one of a GRU is that of h'·r_g + b_h."""
     variance: Array | None
     """Shaped like `gates`: mean square of their errors, if all steps store 16 bits; None if they store f32."""
+    variance_of_dx: Array | None
+    """Shaped like `x`: the same of dx."""
     recurrent: tuple[int, ...]
     """Indices of the gates of r in `gates`; those of w are the first ones."""
     has_w: bool
 
-    def of_weights(self, counts: Array) -> Arrays:
-        """db, and dw if there is a w."""
-        db = np.einsum("tngh,n->gh", self.gates, counts)
-        if not self.has_w:
-            return {"db": db}
-        return {"dw": np.einsum("tnx,tngh,n->xgh", self.x, self.gates[:, :, : len(self.recurrent)], counts), "db": db}
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """The weights that have gradients."""
+        return ("w", "r") if self.has_w else ("r",)
 
-    def of_recurrent(self, counts: Array, weights: Array | None = None) -> Array:
-        """dr, or combinations of its rows with `weights` (combinations, H)."""
+    def factors(self, name: str) -> list[tuple[Array, int]]:
+        """For each gate of w or r: what multiplies the rows of its matrix in each step, and its index in `gates`."""
+        if name == "w":
+            return [(self.x, gate) for gate in range(len(self.recurrent))]
+        return [(self._multiplied_by(gate), gate) for gate in self.recurrent]
+
+    def of_biases(self, counts: Array) -> Array:
+        """db."""
+        gradient: Array = np.einsum("tngh,n->gh", self.gates, counts)
+        return gradient
+
+    def of_matrix(self, name: str, counts: Array, weights: Array | None = None) -> Array:
+        """dw or dr, or combinations of its rows with `weights` (combinations, rows)."""
         parts = []
-        for gate in self.recurrent:
-            before = self._multiplied_by(gate)
+        for before, gate in self.factors(name):
             left = before if weights is None else before @ weights.T
             flat = (left * counts[:, None]).reshape(-1, left.shape[-1])
             parts.append(flat.T @ self.gates[:, :, gate].reshape(len(flat), -1))
         return np.stack(parts, axis=1)
 
-    def errors_of_weights(self, counts: Array, roundoff: float, weights: Array) -> Arrays:
-        """Root mean square of the errors of dw, db and combinations of rows of dr, where all steps store 16 bits.
+    def errors_of_biases(self, counts: Array, roundoff: float) -> Array:
+        """Root mean square of the errors of db; see `errors_of_matrix`."""
+        assert self.variance is not None, "the caller has asked for 16 bits"
+        ones = np.ones((*self.gates.shape[:2], 1))
+        propagated = np.einsum("tngh,n->gh", self.variance, counts**2)
+        running = self._running_squares(ones, counts, range(len(propagated)))[0]
+        errors: Array = np.sqrt(propagated + roundoff**2 * running)
+        return errors
+
+    def errors_of_matrix(self, name: str, counts: Array, roundoff: float, weights: Array) -> Array:
+        """Root mean square of the errors of combinations of rows of dw or dr, where all steps store 16 bits.
 
         Errors of the gates' gradients add with random signs; equal rows of the batch have equal errors, which add in
         full. A sum over steps may be stored in 16 bits after every step, from the last one to the first, and each of
         its values is rounded: PyTorch's autograd adds the gradients of the steps like this.
         """
         assert self.variance is not None, "the caller has asked for 16 bits"
-        squares = counts**2
-        ones = np.ones((*self.x.shape[:2], 1))
-        of_db = np.einsum("tngh,n->gh", self.variance, squares)
-        errors = {"db": np.sqrt(of_db + roundoff**2 * self._running_squares(ones, counts, range(len(of_db)))[0])}
-        if self.has_w:
-            gates = range(len(self.recurrent))
-            of_dw = np.einsum("tnx,tngh,n->xgh", self.x**2, self.variance[:, :, : len(gates)], squares)
-            errors["dw"] = np.sqrt(of_dw + roundoff**2 * self._running_squares(self.x, counts, gates))
-        rows = weights.shape[1]
+        squares, rows = counts**2, weights.shape[1]
         sample = np.arange(rows) if len(weights) == rows else np.arange(0, rows, max(1, rows // SAMPLED_ROWS))
         parts = []
-        for gate in self.recurrent:
-            before = self._multiplied_by(gate)
+        for before, gate in self.factors(name):
             left = (before**2 @ (weights**2).T) * squares[:, None]
-            propagated = left.reshape(-1, len(weights)).T @ self.variance[:, :, gate].reshape(-1, rows)
+            flat = left.reshape(-1, len(weights))
+            propagated = flat.T @ self.variance[:, :, gate].reshape(len(flat), -1)
             running = self._running_squares(before[:, :, sample], counts, [gate])[:, 0]
-            if len(weights) < rows:  # per square of a row of h, which differs between rows
+            if len(weights) < rows:  # per square of a row of the factor, which differs between rows
                 size = np.einsum("tnh,n->h", before**2, counts)
                 share = running.sum(axis=0) / max(float(size[sample].sum()), np.finfo(float).tiny)
                 # Where the terms of a sum have one sign more often than not, its own values are larger than usual.
                 own = self._running_squares(before @ weights.T, counts, [gate])[:, 0]
                 running = np.maximum(np.outer(weights**2 @ size, share), own)
             parts.append(propagated + roundoff**2 * running)
-        errors["dr"] = np.sqrt(np.stack(parts, axis=1))
+        errors: Array = np.sqrt(np.stack(parts, axis=1))
         return errors
 
     def _running_squares(self, left: Array, counts: Array, gates: Iterable[int]) -> Array:
@@ -166,21 +224,50 @@ class Gradients:
         """What multiplies the rows of r in this gate: the state before each step, or what a GRU has reset of it."""
         return self.reset if gate == self.recurrent[-1] and self.reset is not None else self.h
 
-    def sizes(self, counts: Array) -> Arrays:
-        """Norms over all steps and rows, to which the tolerance of weight gradients is relative."""
-        db = np.sqrt((self.gates**2 * counts[None, :, None, None]).sum(axis=(0, 1)))
-        x = np.sqrt((self.x**2 * counts[:, None]).sum())
-        return {
-            "dw": x * db[: len(self.recurrent)],
-            "db": np.sqrt(self.gates.shape[0] * counts.sum()) * db,
-            "recurrent_gates": db[list(self.recurrent)],
-            "h": np.sqrt((self.h**2 * counts[:, None]).sum(axis=(0, 1))),
-        }
+    def size_of_gates(self, counts: Array) -> Array:
+        """Norms over all steps and rows (biases, H), to which the tolerance of weight gradients is relative."""
+        size: Array = np.sqrt((self.gates**2 * counts[None, :, None, None]).sum(axis=(0, 1)))
+        return size
+
+    def size_of_rows(self, name: str, counts: Array) -> Array:
+        """The same of what multiplies the rows of w or r."""
+        before = self.x if name == "w" else self.h
+        size: Array = np.sqrt((before**2 * counts[:, None]).sum(axis=(0, 1)))
+        return size
 
 
-def backpropagate(case: Case, arrays: Arrays, states: States, rows: int, cell: Cell) -> Gradients:
-    """Gradients through all steps, from the last to the first; and, where steps store 16 bits, their errors."""
-    p, hidden = case.problem, case.problem.hidden
+def backpropagate_layers(
+    case: Case, arrays: Arrays, stack: list[Layer], rows: int
+) -> Iterator[tuple[int, list[Gradients]]]:
+    """Numbers of the layers from the last to the first, each with the gradients of its directions of time."""
+    dy, variance = arrays["dy"][:, :rows].astype(np.float64), None
+    for number in reversed(range(len(stack))):
+        layer = stack[number]
+        both = []
+        for cell, states in zip(layer.cells, layer.states, strict=True):
+            own_variance = None if variance is None else cell.in_order(cell.own_part(variance))
+            own_dy = cell.in_order(cell.own_part(dy))
+            both.append(backpropagate(case, own_dy, own_variance, cell.in_order(layer.x), states, cell))
+        yield number, both
+        dy = sum_over_ways(layer.cells, [g.of_data["dx"] for g in both])
+        known = [g.variance_of_dx for g in both if g.variance_of_dx is not None]
+        variance = sum_over_ways(layer.cells, known) if known else None
+
+
+def sum_over_ways(cells: list[Cell], values: list[Array]) -> Array:
+    """The sum of what each direction of time has, each in the order of its steps; in the order of time."""
+    total: Array = sum(cell.in_order(v) for cell, v in zip(cells, values, strict=True))  # type: ignore[assignment]
+    return total
+
+
+def backpropagate(
+    case: Case, dy: Array, variance_of_dy: Array | None, x: Array, states: States, cell: Cell
+) -> Gradients:
+    """Gradients through all steps, from the last to the first; and, where steps store 16 bits, their errors.
+
+    `dy` (T, rows, H); `variance_of_dy` is the mean square of its errors, None if it has none.
+    """
+    p, hidden, rows = case.problem, case.problem.hidden, dy.shape[1]
     gates = np.empty((p.timesteps, rows, len(cell.b), hidden))
     reset = np.empty((p.timesteps, rows, hidden)) if p.cell == "gru" and not cell.resets_after else None
     dh, dc = np.zeros((2, rows, hidden))
@@ -190,7 +277,9 @@ def backpropagate(case: Case, arrays: Arrays, states: States, rows: int, cell: C
     with np.errstate(invalid="ignore", over="ignore"):
         for t in reversed(range(p.timesteps)):
             s = states.steps[t]
-            dh = dh + arrays["dy"][t, :rows].astype(np.float64)
+            dh = dh + dy[t]
+            if errors and variance_of_dy is not None:
+                errors.dh += variance_of_dy[t]
             # Every gradient of a gate is a factor times dh or, in an LSTM, times dc.
             of_dh: dict[int, Array] = {}
             of_dc: dict[int, Array] = {}
@@ -236,18 +325,21 @@ def backpropagate(case: Case, arrays: Arrays, states: States, rows: int, cell: C
     # A data gradient contains the errors of all later steps, which decay.
     norms = np.linalg.norm(gates.reshape(p.timesteps, rows, -1), axis=-1, keepdims=True)
     largest = np.maximum.accumulate(norms[::-1], axis=0)[::-1]
+    variance_of_dx = None
     if cell.w is None:
         dx, dx_size = from_x.sum(axis=2), largest
     else:
-        dx = np.einsum("tngh,gh->tn", from_x, cell.w)[..., None]
-        dx_size = largest * np.linalg.norm(cell.w)
+        flat = from_x.reshape(p.timesteps, rows, -1)
+        dx, dx_size = flat @ cell.w.T, largest * np.linalg.norm(cell.w, axis=1)
+        if errors and p.layers > 1:
+            of_gates = errors.gates[:, :, : p.gates].reshape(p.timesteps, rows, -1)
+            variance_of_dx = of_gates @ np.square(cell.w.T) + errors.rounding(dx)
     of_data = {"dx": dx, "dh0": dh, **({"dc0": dc} if p.cell == "lstm" else {})}
-    state_size = largest[0] * cell.magnitude(dh * 0)[:, None]
-    sizes = {"dx": dx_size, "dh0": state_size, "dc0": state_size}
-    before = np.concatenate([cell.state(arrays["h0"][:rows])[None], states.y[:-1]])
-    x = arrays["x"][:, :rows].astype(np.float64)
+    sizes = {"dx": dx_size, "dh0": largest[0], "dc0": largest[0]}
+    before = np.concatenate([cell.h0[:rows][None], states.y[:-1]])
     variance = errors.gates if errors else None
-    return Gradients(of_data, sizes, x, before, reset, gates, variance, recurrent, cell.w is not None)
+    has_w = cell.w is not None
+    return Gradients(of_data, sizes, x, before, reset, gates, variance, variance_of_dx, recurrent, has_w)
 
 
 class _Errors:
@@ -264,7 +356,7 @@ class _Errors:
         self._of_gates, self._recurrent = gates, recurrent
         self._weights = transposed**2
         self.gates = np.zeros(gates.shape)
-        self._dh, self.dc = np.zeros((2, gates.shape[1], gates.shape[-1]))
+        self.dh, self.dc = np.zeros((2, gates.shape[1], gates.shape[-1]))
 
     @classmethod
     def of(cls, case: Case, gates: Array, transposed: Array, recurrent: tuple[int, ...]) -> _Errors | None:
@@ -277,7 +369,7 @@ class _Errors:
             else cls(roundoff, SMALLEST_STEP[case.precision.data], gates, transposed, recurrent)
         )
 
-    def _rounding(self, values: Array) -> Array:
+    def rounding(self, values: Array) -> Array:
         """Of values that are computed from rounded ones: relative to each, and to a typical one of its row."""
         typical = np.mean(values**2, axis=-1, keepdims=True)
         rounding: Array = self._square * (values**2 + typical) + self._least
@@ -285,14 +377,14 @@ class _Errors:
 
     def to_cell(self, factor: Array, dc: Array, dh: Array) -> None:
         """The gradient of an LSTM's cell receives `factor` times that of its state."""
-        self.dc = self.dc + (self._dh + self._rounding(dh)) * factor**2 + self._rounding(dc + dh * factor)
+        self.dc = self.dc + (self.dh + self.rounding(dh)) * factor**2 + self.rounding(dc + dh * factor)
 
     def step(self, t: int, of_dh: dict[int, Array], of_dc: dict[int, Array], keeps: Array | float, dh: Array) -> None:
         """One step back; `dh` is the gradient of the state that the step left."""
-        of_h = self._dh + self._rounding(dh)
+        of_h = self.dh + self.rounding(dh)
         for gate, factor in of_dh.items():
-            self.gates[t, :, gate] = of_h * factor**2 + self._rounding(self._of_gates[t, :, gate])
+            self.gates[t, :, gate] = of_h * factor**2 + self.rounding(self._of_gates[t, :, gate])
         for gate, factor in of_dc.items():
-            self.gates[t, :, gate] = self.dc * factor**2 + self._rounding(self._of_gates[t, :, gate])
+            self.gates[t, :, gate] = self.dc * factor**2 + self.rounding(self._of_gates[t, :, gate])
         back = self.gates[t][:, self._recurrent].reshape(len(dh), -1) @ self._weights
-        self._dh = of_h * np.square(keeps) + back
+        self.dh = of_h * np.square(keeps) + back

@@ -1,5 +1,5 @@
 /* Arithmetic of recurrent layers: one layer, one direction. The weights are all matrices in the order of their numbers,
- * then all biases. Algorithm 0 is slow. */
+ * then all biases. `input` is 0 for a layer that has no input matrix. Algorithm 0 is slow. */
 #include "fake_rnn.h"
 
 int gates_of(const struct rnn *r) { return r->cell == LSTM ? 4 : r->cell == GRU ? 3 : 1; }
@@ -36,12 +36,13 @@ static void forward_step(struct run *s, int64_t t, int64_t n, double *k)
 {
     const struct rnn *r = &s->r;
     const int *q = r->gates;
-    int64_t H = r->hidden, N = s->d.batch, G = gates_of(r);
+    int64_t H = r->hidden, I = r->input, N = s->d.batch, G = gates_of(r);
     for (int64_t j = 0; j < H; j++) {
         double from_x[4], from_h[4];
         for (int64_t g = 0; g < G; g++) {
-            from_x[g] = r->skip ? plain(s, s->x, (t * N + n) * H + j)
-                                : at(s, s->weights, place(r, g, 0) + j) * at(s, s->x, t * N + n);
+            from_x[g] = r->skip ? plain(s, s->x, (t * N + n) * H + j) : 0;
+            for (int64_t i = 0; i < I; i++)
+                from_x[g] += at(s, s->weights, place(r, g, 0) + j * I + i) * at(s, s->x, (t * N + n) * I + i);
             from_x[g] += plain(s, s->weights, place(r, g, 1) + j);
             from_h[g] = r->two_biases ? plain(s, s->weights, place(r, g + G, 1) + j) : 0;
             for (int64_t i = 0; i < H; i++)
@@ -87,14 +88,15 @@ void run_backward(void *arguments)
     struct run *s = arguments;
     const struct rnn *r = &s->r;
     const int *q = r->gates;
-    int64_t H = r->hidden, N = s->d.batch, G = gates_of(r), T = s->d.steps;
-    double *dh = calloc(H, 8), *dc = calloc(H, 8), *next = calloc(H, 8);
+    int64_t H = r->hidden, I = r->input, N = s->d.batch, G = gates_of(r), T = s->d.steps;
+    double *dh = calloc(H, 8), *dc = calloc(H, 8), *next = calloc(H, 8), *dx = calloc(I + 1, 8);
     for (int64_t n = 0; n < N; n++) {
         memset(dh, 0, 8 * H);
         memset(dc, 0, 8 * H);
         for (int64_t t = T - 1; t >= 0; t--) {
-            double *k = reserve_of(s, t, n), dx = 0;
+            double *k = reserve_of(s, t, n);
             memset(next, 0, 8 * H);
+            memset(dx, 0, 8 * I);
             for (int64_t j = 0; j < H; j++) {
                 double d = dh[j] + plain(s, s->dy, (t * N + n) * H + j);
                 double before = t ? plain(s, s->y, ((t - 1) * N + n) * H + j) : plain(s, s->h0, n * H + j);
@@ -117,7 +119,8 @@ void run_backward(void *arguments)
                 double sum = 0;
                 for (int64_t g = 0; g < G; g++) {
                     sum += k[g * H + j];
-                    dx += r->skip ? 0 : k[g * H + j] * plain(s, s->weights, place(r, g, 0) + j);
+                    for (int64_t i = 0; i < I; i++)
+                        dx[i] += k[g * H + j] * plain(s, s->weights, place(r, g, 0) + j * I + i);
                 }
                 if (r->skip)
                     set(s, s->dx, (t * N + n) * H + j, sum);
@@ -129,8 +132,8 @@ void run_backward(void *arguments)
                         next[i] += d * plain(s, s->weights, place(r, g + G, 0) + j * H + i);
                 }
             memcpy(dh, next, 8 * H);
-            if (!r->skip)
-                set(s, s->dx, t * N + n, dx);
+            for (int64_t i = 0; i < I; i++)
+                set(s, s->dx, (t * N + n) * I + i, dx[i]);
         }
         for (int64_t j = 0; j < H; j++) {
             set(s, s->dh0, n * H + j, dh[j]);
@@ -138,7 +141,7 @@ void run_backward(void *arguments)
                 set(s, s->dc0, n * H + j, dc[j]);
         }
     }
-    free(dh), free(dc), free(next);
+    free(dh), free(dc), free(next), free(dx);
     spin((r->algorithm == 0 ? slow() : 0) + slowness());
 }
 
@@ -148,7 +151,7 @@ void run_weights(void *arguments)
 {
     struct run *s = arguments;
     const struct rnn *r = &s->r;
-    int64_t H = r->hidden, N = s->d.batch, G = gates_of(r), T = s->d.steps;
+    int64_t H = r->hidden, I = r->input, N = s->d.batch, G = gates_of(r), T = s->d.steps;
     double *sums = calloc(place(r, 0, 1) + 2 * G * H, 8);
     for (int64_t t = 0; t < T; t++)
         for (int64_t n = 0; n < N; n++)
@@ -156,8 +159,8 @@ void run_weights(void *arguments)
                 for (int64_t j = 0; j < H; j++) {
                     const double *k = reserve_of(s, t, n);
                     double d = k[g * H + j], e = r->cell == GRU && g == 2 ? k[3 * H + j] : d;
-                    if (!r->skip)
-                        sums[place(r, g, 0) + j] += d * plain(s, s->x, t * N + n);
+                    for (int64_t i = 0; i < I; i++)
+                        sums[place(r, g, 0) + j * I + i] += d * plain(s, s->x, (t * N + n) * I + i);
                     sums[place(r, g, 1) + j] += d;
                     if (r->two_biases)
                         sums[place(r, g + G, 1) + j] += e;

@@ -42,7 +42,7 @@ def test_the_reason_of_a_failed_convolution_is_the_librarys_text(gpu):
 
 
 @pytest.mark.parametrize("cell", ["vanilla", "lstm", "gru"])
-@pytest.mark.parametrize("settings", ["", "input=skip"])
+@pytest.mark.parametrize("settings", ["", "input=skip", "input_size=7"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_both_algorithms_of_a_layer_are_timed(gpu, cell, settings, direction):
     record = gpu(f"{LAYER.format(cell)} {direction} f16 miopen threads=1 {settings}")

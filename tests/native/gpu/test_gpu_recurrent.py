@@ -45,6 +45,22 @@ def test_the_input_product_can_be_skipped(gpu, cell, direction):
     assert "ok" == record["status"], record["reason"]
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_input_may_have_any_width(gpu, cell, direction):
+    record = gpu(f"{LAYER.format(cell)} input_size=7 {direction} f32 cudnn threads=1")
+
+    assert "ok" == record["status"], record["reason"]
+
+
+@pytest.mark.parametrize("sizes", ["layers=2", "bidirectional=1"])
+def test_stacks_and_both_directions_of_time_are_unsupported(gpu, sizes):
+    record = gpu(f"{LAYER.format('lstm')} {sizes} forward f32 cudnn threads=1")
+
+    assert "unsupported" == record["status"]
+    assert "one layer in one direction of time" in record["reason"]
+
+
 def test_unsupported_settings_have_a_reason(gpu):
     reset_before = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 gru_reset=before")
     packed = gpu(f"{LAYER.format('gru')} forward f32 cudnn threads=1 weights=packed")

@@ -5,6 +5,7 @@
  */
 #include <stdint.h>
 #include <string.h>
+#include "threads.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -166,22 +167,9 @@ static inline float exponential(float x)
     {                                                                                                               \
         _Pragma("omp parallel for schedule(static)")                                                                \
         for (int64_t row = 0; row < rows; row++)                                                                    \
-            softmax_row_##T(x + row * columns, y + row * columns, space + thread() * columns, columns);             \
+            softmax_row_##T(x + row * columns, y + row * columns, space + thread_number() * columns, columns);             \
         return 0;                                                                                                   \
     }
-
-#ifdef _OPENMP
-#include <omp.h>
-static int64_t thread(void)
-{
-    return omp_get_thread_num();
-}
-#else
-static int64_t thread(void)
-{
-    return 0;
-}
-#endif
 
 #define LOAD load_f32
 #define STORE store_f32

@@ -184,8 +184,8 @@ int64_t deepbench_attention_collect(const char *cache, char *together, const int
 /* Rows (queries of the heads of a group) for which a vector of keys or values is read together. */
 #define ROWS 4
 
-/* Floats of a row in whole vectors of any instruction set, and of its state: the largest score, the sum, and the sums of
- * values. */
+/* Floats of a row in whole vectors of any instruction set, and of its state: the largest score, the sum, and the sums
+ * of values. */
 #define ROUNDED(size) (((size) + 31) / 32 * 32)
 #define STATE(width) (ROUNDED(width) + 32)
 
@@ -196,7 +196,8 @@ struct decode {
     void *y;
     const int32_t *lengths, *page_table;
     float *scratch;
-    int64_t batch, kv_heads, group, queries, keys, size, width, page, is_causal, window, queries_are_keys, is_bf16, parts;
+    int64_t batch, kv_heads, group, queries, keys, size, width, page, is_causal, window, queries_are_keys, is_bf16,
+        parts;
     float scale;
 };
 

@@ -1,8 +1,8 @@
 /* Decoding of attention.c with the vectors of one instruction set.
  *
- * A cache is read as vectors of words. A word is a float, or two numbers in bf16: shifted by 16 bits it is the even one as
- * float, masked the odd one. So a row of bf16 becomes vectors of even and of odd numbers in turn; queries and sums are
- * kept in this order, and put back in order at the end.
+ * A cache is read as vectors of words. A word is a float, or two numbers in bf16: shifted by 16 bits the even one,
+ * masked the odd one. So a row of bf16 becomes vectors of even and of odd numbers in turn; queries and sums are kept in
+ * this order, and put back in order at the end.
  */
 
 /* Rows of a tile of keys or values, `step` words apart; a multiple of LANES of them counts. */
@@ -113,8 +113,9 @@ INLINE void VERSION(add_values)(float *sums, int64_t sums_step, struct VERSION(t
             VERSION(store)(total[row][i], sums + row * sums_step + i * LANES);
 }
 
-/* Exponentials of the scores of one row, which sees the keys from `from` to `to`; those of the others are 0. `state` has
- * the largest score so far, then a vector whose sum is that of all exponentials. Returns by what earlier sums shrink. */
+/* Exponentials of the scores of one row, which sees the keys from `from` to `to`; those of the others are 0. `state`
+ * has the largest score so far, then a vector whose sum is that of all exponentials. Returns by what earlier sums
+ * shrink. */
 INLINE float VERSION(softmax_tile)(const float (*partial)[4], float *weights, float *state, int64_t from, int64_t to)
 {
     const float before = state[0];
@@ -238,9 +239,11 @@ INLINE void VERSION(part)(const struct decode *d, int64_t item, float *q, const 
             const float *some_q = q + row * q_step;
             float *state = states + row * state_step;
             if (some == ROWS)
-                VERSION(rows_and_tile)(some_q, q_step, state, state_step, k, v, k_chunks, v_chunks, n, seen, ROWS, is_bf16);
+                VERSION(rows_and_tile)(some_q, q_step, state, state_step, k, v, k_chunks, v_chunks, n, seen, ROWS,
+                                       is_bf16);
             else
-                VERSION(rows_and_tile)(some_q, q_step, state, state_step, k, v, k_chunks, v_chunks, n, seen, 1, is_bf16);
+                VERSION(rows_and_tile)(some_q, q_step, state, state_step, k, v, k_chunks, v_chunks, n, seen, 1,
+                                       is_bf16);
             row += some;
         }
         tile = stop;

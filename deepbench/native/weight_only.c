@@ -16,8 +16,9 @@
 /* Results that are computed together. */
 #define TILE 8
 
-/* c (n, m) = b (n, k) times the transpose of the weights a (m, k), with scales (k / group, m). `columns` has room for b in
- * f32, and `row_scales` of each thread for the scales of ROWS rows and 64 bytes more, which are read but do not count. */
+/* c (n, m) = b (n, k) times the transpose of the weights a (m, k), with scales (k / group, m). `columns` has room for b
+ * in f32, and `row_scales` of each thread for the scales of ROWS rows and 64 bytes more, which are read but do not
+ * count. */
 struct product {
     const void *a, *scales, *b;
     void *c;

@@ -66,8 +66,8 @@ INLINE floats VERSION(weight)(words x, int i, int bits)
     return __builtin_convertvector(x << (32 - bits * (i + 1)) >> (32 - bits), floats);
 }
 
-/* Some rows of weights times some columns. Both counts are constants where this is inlined, and their product is at most
- * TILE, so that all sums stay in registers. Until the scale changes, a tile sums products of integers. */
+/* Some rows of weights times some columns. Both counts are constants where this is inlined, their product at most TILE,
+ * so that all sums stay in registers. Until the scale changes, a tile sums products of integers. */
 INLINE void VERSION(tile)(const struct product *p, const uint8_t *weights, const float *scales, const float *columns,
                           float *result, const int bits, const int row_count, const int column_count)
 {

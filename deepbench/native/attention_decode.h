@@ -228,13 +228,18 @@ INLINE void VERSION(part)(const struct decode *d, int64_t item, float *q, const 
             (const char *)d->v + at * d->width * bytes, d->width * bytes, v_chunks, n, v_copy);
         for (int64_t row = 0; row < rows;) {
             const int64_t some = rows - row >= ROWS ? ROWS : 1;
-            int64_t seen[ROWS][2];
+            int64_t seen[ROWS][2], is_seen = 0;
             for (int64_t i = 0; i < some; i++) {
                 const int64_t query = (row + i) % d->queries, last = query + keys - queries + 1 - tile;
                 seen[i][0] = d->is_causal && d->window && last > d->window ? last - d->window : 0;
                 seen[i][1] = query >= queries ? 0 : d->is_causal && last < n ? last : n;
                 seen[i][0] = seen[i][0] < TILE ? seen[i][0] : TILE;
                 seen[i][1] = seen[i][1] > 0 ? seen[i][1] : 0;
+                is_seen |= seen[i][0] < seen[i][1];
+            }
+            if (!is_seen) {
+                row += some;
+                continue;
             }
             const float *some_q = q + row * q_step;
             float *state = states + row * state_step;

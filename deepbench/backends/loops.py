@@ -14,8 +14,9 @@ from deepbench.core.rows import EPSILON
 from deepbench.native import library
 from deepbench.ops.memory import REPEATABLE
 
-# With more queries, attention is limited by arithmetic, for which libraries have better kernels.
-MOST_QUERIES = 64
+# The loop is made for few queries. More are limited by arithmetic, for which libraries have better kernels; up to here it
+# is a second opinion in bf16.
+MOST_QUERIES = 1024
 
 
 class Loops(Backend):
@@ -107,9 +108,12 @@ class Loops(Backend):
 
     def _kernel(self, case: Case, file: str, function: str, *arguments: Any) -> Kernel:
         """A call of one function of one file in `native/`."""
+        self._check_threads(case)
+        return Kernel(calls=(Call(self._library(file)[function], *arguments),))
+
+    def _check_threads(self, case: Case) -> None:
         if self.threads != case.threads:
             raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
-        return Kernel(calls=(Call(self._library(file)[function], *arguments),))
 
     def _library(self, name: str) -> ctypes.CDLL:
         loops = library.compiled(name)
@@ -154,13 +158,10 @@ class Loops(Backend):
     @kernel("weight_only_gemm", precisions=("f32", "bf16"))
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """Made for few columns, where reading the weights takes longest: each weight is read once."""
-        from deepbench.core.operands import full
+        from deepbench.native import weight_only
 
-        p, is_bf16 = case.problem, int(case.precision.name == "bf16")
-        wide = full((p.n, p.k), "f32", 0.0), full((p.m, p.k // p.group), "f32", 0.0)
-        operands = (arrays[name] for name in ("a", "scales", "b", "c"))
-        sizes = (p.m, p.n, p.k, p.group, p.bits, is_bf16)
-        return self._kernel(case, "weight_only", "deepbench_weight_only_gemm", *operands, *wide, *sizes)
+        self._check_threads(case)
+        return weight_only.prepare(case, arrays)
 
     @kernel("attention", precisions=("f32", "bf16"))
     def attention(self, case: Case, arrays: Arrays) -> Kernel:
@@ -170,7 +171,7 @@ class Loops(Backend):
         if case.settings["algorithm"] != "default":
             raise Unsupported("the C loop has one algorithm; choose algorithm=default")
         if case.problem.queries > MOST_QUERIES:
-            raise Unsupported(f"the C loop is for a cache and few queries; choose at most {MOST_QUERIES}")
+            raise Unsupported(f"the C loop is made for few queries; choose at most {MOST_QUERIES}")
         call, scratch = attention.decode(case, arrays)
         notes = {"implementation": "own loop", "workspace_bytes": scratch.nbytes}
         return Kernel(calls=(call,), keep=(arrays, scratch), notes=notes)

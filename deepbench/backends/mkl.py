@@ -36,7 +36,10 @@ SPARSE_STATUS = {
     4: "execution failed",
     5: "internal error",
 }
-# mkl_vml_functions.h: for each kind of the operation `elementwise` the functions with their arrays. gelu(a) = a · Φ(a).
+# mkl_vml_functions.h: for each kind of the operation `elementwise` the functions with their arrays. gelu(a) = a · Φ(a),
+# silu(a) = a / (1 + exp(-a)). Vectors of `CONSTANTS` and one for `scratch` are added to those of the case.
+ONE_PLUS_EXP = (("vsSub", "zeros", "a", "y"), ("vsExp", "y", "y"), ("vsAdd", "y", "ones", "y"))
+CONSTANTS = {"zeros": 0.0, "ones": 1.0, "sixes": 6.0}
 VECTOR_FUNCTIONS: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
     "forward": {
         "add": (("vsAdd", "a", "b", "y"),),
@@ -45,10 +48,23 @@ VECTOR_FUNCTIONS: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
         "tanh": (("vsTanh", "a", "y"),),
         "gelu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y")),
         "geglu": (("vsCdfNorm", "a", "y"), ("vsMul", "a", "y", "y"), ("vsMul", "y", "b", "y")),
+        "relu": (("vsFmax", "a", "zeros", "y"),),
+        "relu6": (("vsFmax", "a", "zeros", "y"), ("vsFmin", "y", "sixes", "y")),
+        "add_relu": (("vsAdd", "a", "b", "y"), ("vsFmax", "y", "zeros", "y")),
+        "elu": (
+            *(("vsFmin", "a", "zeros", "scratch"), ("vsExpm1", "scratch", "scratch")),
+            *(("vsFmax", "a", "zeros", "y"), ("vsAdd", "y", "scratch", "y")),
+        ),
+        "sigmoid": (*ONE_PLUS_EXP, ("vsInv", "y", "y")),
+        "silu": (*ONE_PLUS_EXP, ("vsDiv", "a", "y", "y")),
+        "swiglu": (*ONE_PLUS_EXP, ("vsDiv", "a", "y", "y"), ("vsMul", "y", "b", "y")),
     },
     "backward": {
         "multiply": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
         "multiply_add": (("vsMul", "dy", "b", "da"), ("vsMul", "dy", "a", "db")),
+        "elu": (("vsFmin", "a", "zeros", "da"), ("vsExp", "da", "da"), ("vsMul", "da", "dy", "da")),
+        "sigmoid": (("vsSub", "ones", "result", "da"), ("vsMul", "da", "result", "da"), ("vsMul", "da", "dy", "da")),
+        "tanh": (("vsSqr", "result", "da"), ("vsSub", "ones", "da", "da"), ("vsMul", "da", "dy", "da")),
     },
 }
 # The number of products that the inspector is told to expect: many, as in a server.
@@ -212,17 +228,25 @@ class MKL(Backend):
     @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
     def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
         """Vector functions, in their most accurate mode (the default), one after the other where one is not enough."""
+        from deepbench.core.operands import full
+
         steps = VECTOR_FUNCTIONS[case.direction].get(case.problem.kind)
         if steps is None:
             raise Unsupported(
                 f"MKL has no vector functions for {case.problem.kind} {case.direction} without other steps"
             )
+        needed = {operand for _, *operands in steps for operand in operands} - arrays.keys()
+        extra = {name: full((case.problem.n,), "f32", CONSTANTS.get(name, 0.0)) for name in needed}
+        vectors = {**arrays, **extra}
         calls = [
-            Call(self._function(name), case.problem.n, *(arrays[operand] for operand in operands))
+            Call(self._function(name), case.problem.n, *(vectors[operand] for operand in operands))
             for name, *operands in steps
         ]
-        names = " and ".join(dict.fromkeys(name for name, *_ in steps))
-        return Kernel(calls=tuple(calls), notes={"implementation": names})
+        notes = {
+            "implementation": " and ".join(dict.fromkeys(name for name, *_ in steps)),
+            "workspace_bytes": sum(array.nbytes for array in extra.values()),
+        }
+        return Kernel(calls=tuple(calls), notes=notes)
 
     @kernel("attention", precisions=("f32",), directions=("forward", "backward"))
     def attention(self, case: Case, arrays: Arrays) -> Kernel:

@@ -8,9 +8,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "threads.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -18,20 +16,8 @@
 #define WIDEST
 #endif
 
-/* Inlined, because a function that is not cloned would be compiled for the oldest CPU. */
+/* Must be inlined: a function that is not cloned would be compiled for the oldest CPU. */
 #define INLINE static inline __attribute__((always_inline))
-
-/* Keys that are looked at together: their scores stay in a first-level cache. */
-#define TILE 64
-
-int64_t deepbench_attention_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
 
 /* exp(x) for x <= 0, in steps that compilers vectorize: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], whose
  * coefficients are those of Cephes' expf. Its error is below 2 units in the last place; below -87 it is 0. */
@@ -53,12 +39,14 @@ INLINE float exponential(float x)
     return x > -87.0f ? e * power.f : 0.0f;
 }
 
-INLINE float of_bf16(uint16_t x)
+static inline float number(const void *from, int64_t i, int64_t is_bf16)
 {
+    if (!is_bf16)
+        return ((const float *)from)[i];
     union {
         uint32_t i;
         float f;
-    } wide = {.i = (uint32_t)x << 16};
+    } wide = {.i = (uint32_t)((const uint16_t *)from)[i] << 16};
     return wide.f;
 }
 
@@ -130,23 +118,13 @@ WIDEST static void softmax_rows(const struct softmax *s, int64_t first, int64_t 
     }
 }
 
-static void thread_rows(int64_t rows, int64_t *first, int64_t *last)
-{
-    int64_t part = 0, parts = 1;
-#ifdef _OPENMP
-    part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
-    *first = rows * part / parts;
-    *last = rows * (part + 1) / parts;
-}
-
 int64_t deepbench_attention_softmax(const struct softmax *s)
 {
 #pragma omp parallel
     {
-        int64_t first, last;
-        thread_rows(s->rows, &first, &last);
-        softmax_rows(s, first, last);
+        int64_t first;
+        const int64_t count = thread_part(s->rows, 1, &first);
+        softmax_rows(s, first, first + count);
     }
     return 0;
 }
@@ -179,9 +157,9 @@ int64_t deepbench_attention_gradient(const struct gradient *g)
 {
 #pragma omp parallel
     {
-        int64_t first, last;
-        thread_rows(g->rows, &first, &last);
-        gradient_rows(g, first, last);
+        int64_t first;
+        const int64_t count = thread_part(g->rows, 1, &first);
+        gradient_rows(g, first, first + count);
     }
     return 0;
 }
@@ -200,149 +178,53 @@ int64_t deepbench_attention_collect(const char *cache, char *together, const int
     return 0;
 }
 
+/* Keys that are looked at together: their scores stay in a first-level cache. */
+#define TILE 64
+
+/* Rows (queries of the heads of a group) for which a vector of keys or values is read together. */
+#define ROWS 4
+
+/* Floats of a row in whole vectors of any instruction set, and of its state: the largest score, the sum, and the sums
+ * of values. */
+#define ROUNDED(size) (((size) + 31) / 32 * 32)
+#define STATE(width) (ROUNDED(width) + 32)
+
 /* Forward pass for few queries. The keys of a sequence and key-value head are split into `parts` that threads work on;
- * `scratch` holds for each part and row (query of a head in the group) its maximum, its sum and its sums of values. */
+ * `scratch` holds the state of each part and row, and for each thread its queries and copies of a tile. */
 struct decode {
     const void *q, *k, *v;
     void *y;
     const int32_t *lengths, *page_table;
     float *scratch;
-    int64_t batch, kv_heads, group, queries, keys, size, width, page, is_causal, window, queries_are_keys, parts;
+    int64_t batch, kv_heads, group, queries, keys, size, width, page, is_causal, window, queries_are_keys, is_bf16,
+        parts;
     float scale;
 };
 
 /* Keys of a part begin at multiples of TILE. */
-INLINE int64_t part_begin(int64_t first, int64_t last, int64_t part, int64_t parts)
+static inline int64_t part_begin(int64_t first, int64_t last, int64_t part, int64_t parts)
 {
     const int64_t tiles = (last - first + TILE - 1) / TILE, begin = first + tiles * part / parts * TILE;
     return begin < last ? begin : last;
 }
 
-#define DECODE(NAME, TYPE, LOAD, STORE)                                                                                \
-    WIDEST static void decode_part_##NAME(const struct decode *d, int64_t item, float *restrict q)                     \
-    {                                                                                                                  \
-        const int64_t part = item % d->parts, head = item / d->parts % d->kv_heads;                                    \
-        const int64_t sequence = item / d->parts / d->kv_heads, rows = d->group * d->queries;                          \
-        const int64_t keys = d->lengths ? d->lengths[sequence] : d->keys, size = d->size, width = d->width;            \
-        const int64_t queries = d->queries_are_keys ? keys : d->queries;                                               \
-        const int64_t pages = d->page ? (d->keys + d->page - 1) / d->page : 0;                                         \
-        const int64_t seen = d->is_causal && d->window ? keys - queries + 1 - d->window : 0;                           \
-        const int64_t first = seen > 0 ? seen : 0;                                                                     \
-        const int64_t begin = part_begin(first, keys, part, d->parts);                                                 \
-        const int64_t end = part_begin(first, keys, part + 1, d->parts);                                               \
-        const TYPE *source = (const TYPE *)d->q + (sequence * d->kv_heads + head) * rows * size;                       \
-        float *restrict out = d->scratch + item * rows * (width + 2);                                                  \
-        for (int64_t i = 0; i < rows * size; i++)                                                                      \
-            q[i] = d->scale * LOAD(source[i]);                                                                         \
-        for (int64_t r = 0; r < rows; r++) {                                                                           \
-            memset(out + r * (width + 2), 0, (size_t)(width + 2) * sizeof *out);                                       \
-            out[r * (width + 2)] = -INFINITY;                                                                          \
-        }                                                                                                              \
-        float *restrict wide = q + rows * size;                                                                        \
-        for (int64_t tile = begin; tile < end;) {                                                                      \
-            /* a tile ends at the end of a page */                                                                     \
-            int64_t stop = tile + TILE < end ? tile + TILE : end, at;                                                  \
-            if (d->page) {                                                                                             \
-                const int64_t next = (tile / d->page + 1) * d->page;                                                   \
-                stop = stop < next ? stop : next;                                                                      \
-                at = ((int64_t)d->page_table[sequence * pages + tile / d->page] * d->kv_heads + head) * d->page;       \
-                at += tile % d->page;                                                                                  \
-            } else                                                                                                     \
-                at = (sequence * d->kv_heads + head) * d->keys + tile;                                                 \
-            const int64_t n = stop - tile;                                                                             \
-            const TYPE *k = (const TYPE *)d->k + at * size, *v = (const TYPE *)d->v + at * width;                      \
-            float scores[TILE];                                                                                        \
-            const float *restrict wide_k = (const float *)k, *restrict wide_v = (const float *)v;                      \
-            if (sizeof(TYPE) < sizeof(float)) {                                                                        \
-                for (int64_t i = 0; i < n * size; i++)                                                                 \
-                    wide[i] = LOAD(k[i]);                                                                              \
-                for (int64_t i = 0; i < n * width; i++)                                                                \
-                    wide[TILE * size + i] = LOAD(v[i]);                                                                \
-                wide_k = wide, wide_v = wide + TILE * size;                                                            \
-            }                                                                                                          \
-            for (int64_t r = 0; r < rows; r++) {                                                                       \
-                const int64_t query = r % d->queries;                                                                  \
-                int64_t from = 0, to = n;                                                                              \
-                if (d->is_causal) {                                                                                    \
-                    const int64_t last = query + keys - queries + 1 - tile;                                            \
-                    to = last < n ? last : n;                                                                          \
-                    if (d->window && last > d->window)                                                                 \
-                        from = last - d->window;                                                                       \
-                }                                                                                                      \
-                if (from >= to || query >= queries)                                                                    \
-                    continue;                                                                                          \
-                float *restrict sums = out + r * (width + 2) + 2, *state = sums - 2, most = state[0], total = 0;       \
-                for (int64_t j = from; j < to; j++) {                                                                  \
-                    float s = 0;                                                                                       \
-                    const float *restrict a = q + r * size, *restrict b = wide_k + j * size;                           \
-                    _Pragma("omp simd reduction(+ : s)") for (int64_t i = 0; i < size; i++) s += a[i] * b[i];          \
-                    scores[j] = s;                                                                                     \
-                    most = s > most ? s : most;                                                                        \
-                }                                                                                                      \
-                const float shrink = exponential(state[0] - most);                                                     \
-                _Pragma("omp simd reduction(+ : total)") for (int64_t j = from; j < to; j++)                           \
-                {                                                                                                      \
-                    scores[j] = exponential(scores[j] - most);                                                         \
-                    total += scores[j];                                                                                \
-                }                                                                                                      \
-                if (shrink != 1)                                                                                       \
-                    for (int64_t i = 0; i < width; i++)                                                                \
-                        sums[i] *= shrink;                                                                             \
-                for (int64_t j = from; j < to; j++) {                                                                  \
-                    const float weight = scores[j], *restrict b = wide_v + j * width;                                  \
-                    for (int64_t i = 0; i < width; i++)                                                                \
-                        sums[i] += weight * b[i];                                                                      \
-                }                                                                                                      \
-                state[0] = most;                                                                                       \
-                state[1] = state[1] * shrink + total;                                                                  \
-            }                                                                                                          \
-            tile = stop;                                                                                               \
-        }                                                                                                              \
-    }                                                                                                                  \
-                                                                                                                       \
-    /* Adds up the parts of one row, each relative to the largest score of all. */                                     \
-    WIDEST static void decode_row_##NAME(const struct decode *d, int64_t row)                                          \
-    {                                                                                                                  \
-        const int64_t rows = d->group * d->queries, width = d->width, step = rows * (width + 2);                       \
-        float *first = d->scratch + row / rows * d->parts * step + row % rows * (width + 2);                           \
-        float most = -INFINITY, total = 0;                                                                             \
-        for (int64_t part = 0; part < d->parts; part++)                                                                \
-            most = first[part * step] > most ? first[part * step] : most;                                              \
-        for (int64_t part = 0; part < d->parts; part++) {                                                              \
-            float *state = first + part * step;                                                                        \
-            const float shrink = state[1] > 0 ? exponential(state[0] - most) : 0;                                      \
-            total += state[1] * shrink;                                                                                \
-            for (int64_t i = 0; i < width; i++)                                                                        \
-                first[2 + i] = (part ? first[2 + i] : 0) + state[2 + i] * shrink;                                      \
-        }                                                                                                              \
-        const float inverse = total > 0 ? 1 / total : 0; /* rows of padding are 0 */                                   \
-        TYPE *y = (TYPE *)d->y + row * width;                                                                          \
-        for (int64_t i = 0; i < width; i++)                                                                            \
-            y[i] = STORE(first[2 + i] * inverse);                                                                      \
-    }                                                                                                                  \
-                                                                                                                       \
-    int64_t deepbench_attention_decode_##NAME(const struct decode *d)                                                  \
-    {                                                                                                                  \
-        const int64_t heads = d->batch * d->kv_heads, rows = d->group * d->queries;                                    \
-        float *workspace = d->scratch + heads * d->parts * rows * (d->width + 2);                                      \
-        const int64_t own = rows * d->size + TILE * (d->size + d->width);                                              \
-        _Pragma("omp parallel")                                                                                        \
-        {                                                                                                              \
-            int64_t thread = 0;                                                                                        \
-            THREAD(thread);                                                                                            \
-            _Pragma("omp for schedule(static)") for (int64_t item = 0; item < heads * d->parts; item++)                \
-                decode_part_##NAME(d, item, workspace + thread * own);                                                 \
-            _Pragma("omp for schedule(static)") for (int64_t row = 0; row < heads * rows; row++)                       \
-                decode_row_##NAME(d, row);                                                                             \
-        }                                                                                                              \
-        return 0;                                                                                                      \
-    }
+#define VERSIONS "attention_decode.h"
+#include "instruction_sets.h"
 
-#ifdef _OPENMP
-#define THREAD(number) number = omp_get_thread_num()
-#else
-#define THREAD(number)
-#endif
-#define SAME(x) (x)
-DECODE(f32, float, SAME, SAME)
-DECODE(bf16, uint16_t, of_bf16, to_bf16)
+int64_t deepbench_attention_decode(const struct decode *d)
+{
+    const int64_t heads = d->batch * d->kv_heads, rows = d->group * d->queries;
+    float *workspace = d->scratch + heads * d->parts * rows * STATE(d->width);
+    const int64_t own = rows * ROUNDED(d->size) + TILE * (ROUNDED(d->size) + ROUNDED(d->width));
+#pragma omp parallel
+    {
+        float *q = workspace + thread_number() * own;
+#pragma omp for schedule(static)
+        for (int64_t item = 0; item < heads * d->parts; item++)
+            CALL(decode_part)(d, item, q);
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < heads * rows; row++)
+            CALL(decode_row)(d, row);
+    }
+    return 0;
+}

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
 
-# As in `attention.c`.
+# As in `attention.c`: keys that are looked at together, and the floats that a row is rounded up to.
 TILE = 64
+ROUND = 32
 
 # Attention that is composed of products computes the scores of some queries and heads at a time, so that they stay in
 # the caches, and so that no scores are computed that a causal mask hides from all queries.
@@ -94,7 +95,7 @@ class Decode(ctypes.Structure):
 
     _fields_ = (
         *_pointers("q k v y lengths page_table scratch"),
-        *_integers("batch kv_heads group queries keys size width page is_causal window queries_are_keys parts"),
+        *_integers("batch kv_heads group queries keys size width page is_causal window queries_are_keys is_bf16 parts"),
         ("scale", ctypes.c_float),
     )
 
@@ -122,21 +123,22 @@ def pointer(array: Array, *place: int) -> int:
 def decode(case: Case, arrays: Arrays) -> tuple[Call, Any]:
     """The call of the loop, and its scratch memory."""
     p, loops = case.problem, compiled()
-    if loops.deepbench_attention_threads() != case.threads:
+    if loops.deepbench_threads() != case.threads:
         raise Unsupported("the C loops were built without OpenMP, so they have one thread; choose threads=1")
     heads, rows = p.batch * p.kv_heads, p.group * p.queries
     # Enough parts that each thread has some, but no more than there are tiles of keys.
     parts = 1 if heads >= 4 * case.threads else -(-4 * case.threads // heads)
     parts = max(1, min(parts, p.keys // TILE))
-    own = rows * p.head_size + TILE * (p.head_size + p.width)
-    scratch = empty((heads * parts * rows * (p.width + 2) + case.threads * own,), "f32")
+    size, width = (-(-n // ROUND) * ROUND for n in (p.head_size, p.width))
+    own = rows * size + TILE * (size + width)
+    scratch = empty((heads * parts * rows * (width + ROUND) + case.threads * own,), "f32")
     addresses = {n: pointer(arrays[n]) for n in ("q", "k", "v", "y", "lengths", "page_table") if n in arrays}
     description = Decode(
         **addresses, scratch=pointer(scratch), batch=p.batch, kv_heads=p.kv_heads, group=p.group, queries=p.queries,
         keys=p.keys, size=p.head_size, width=p.width, page=p.page, is_causal=p.mask == "causal", window=p.window,
-        queries_are_keys=p.queries == p.keys, parts=parts, scale=p.scale,
+        queries_are_keys=p.queries == p.keys, is_bf16=case.precision.name == "bf16", parts=parts, scale=p.scale,
     )  # fmt: skip
-    return Call(loops[f"deepbench_attention_decode_{case.precision.name}"], description), scratch
+    return Call(loops.deepbench_attention_decode, description), scratch
 
 
 def softmax(case: Case, block: Block, rows: int, scores: int, lse: int | None = None) -> Call:

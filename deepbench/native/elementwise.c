@@ -9,9 +9,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "threads.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2,fma", "default")))
@@ -24,26 +22,8 @@
 /* Floats that are computed in a first-level cache before they are written to memory. */
 #define BLOCK 1024
 
-int64_t deepbench_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
-
-/* First element and length of the calling thread's part, in whole cache lines. */
-static int64_t thread_part(int64_t n, int64_t *begin)
-{
-    int64_t part = 0, parts = 1;
-#ifdef _OPENMP
-    part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
-    const int64_t length = (n / parts + 15) / 16 * 16;
-    *begin = length * part < n ? length * part : n;
-    return part == parts - 1 || *begin + length > n ? n - *begin : length;
-}
+/* Floats in a cache line. */
+#define CACHE_LINE 16
 
 /* exp for |x| < 87, after Cephes (Moshier, expf): 2^n times a polynomial of the remainder, wrong by two roundoffs. */
 static inline float exponential(float x)
@@ -141,7 +121,7 @@ static void write_uncached(const float *restrict from, float *restrict to, int64
     {                                                                                                                  \
         _Pragma("omp parallel")                                                                                        \
         {                                                                                                              \
-            int64_t begin, count = thread_part(n, &begin);                                                             \
+            int64_t begin, count = thread_part(n, CACHE_LINE, &begin);                                                 \
             const float *pa = a + begin, *pb = b + begin, *pc = c + begin;                                             \
             if (n <= BEYOND_CACHES)                                                                                    \
                 name##_block(pa, pb, pc, y + begin, count);                                                            \
@@ -263,7 +243,7 @@ int64_t deepbench_sum_rows(const float *x, float *y, int64_t rows, int64_t colum
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(columns, &begin);
+        int64_t begin, count = thread_part(columns, CACHE_LINE, &begin);
         memset(y + begin, 0, (size_t)count * sizeof *y);
         for (int64_t i = 0; i < rows; i++)
             add_row(x + i * columns + begin, y + begin, count);
@@ -308,10 +288,7 @@ int64_t deepbench_embedding_bag_backward(const float *dy, const int32_t *indices
     const int64_t rows = sizes[0], dim = sizes[1], lookups = bags * bag;
 #pragma omp parallel
     {
-        int64_t thread = 0, threads = 1;
-#ifdef _OPENMP
-        thread = omp_get_thread_num(), threads = omp_get_num_threads();
-#endif
+        const int64_t thread = thread_number(), threads = thread_count();
         int64_t begin, count = thread_part(rows * dim, &begin);
         memset(dtable + begin, 0, (size_t)count * sizeof *dtable);
         /* Columns in whole cache lines first: then a thread need not pass over the lookups of others. */
@@ -351,7 +328,7 @@ int64_t deepbench_sgd(const float *g, float *p, float *v, int64_t n, const float
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         sgd_part(g + begin, p + begin, v + begin, count, factors[0], factors[1]);
     }
     return 0;
@@ -375,7 +352,7 @@ int64_t deepbench_adam(const float *g, float *p, float *m, float *v, int64_t n, 
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         adam_part(g + begin, p + begin, m + begin, v + begin, count, factors);
     }
     return 0;
@@ -446,11 +423,9 @@ int64_t deepbench_lamb(const float *g, float *p, float *m, float *v, int64_t n, 
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(n, &begin), part = 0, parts = 1;
+        const int64_t part = thread_number(), parts = thread_count();
+        int64_t begin, count = thread_part(n, &begin);
         double squares[2] = {0, 0};
-#ifdef _OPENMP
-        part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
         for (int64_t i = begin; i < begin + count; i += SQUARES) {
             const int64_t some = begin + count - i < SQUARES ? begin + count - i : SQUARES;
             lamb_moments(g + i, p + i, m + i, v + i, some, factors, squares);

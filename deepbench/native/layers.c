@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include "threads.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -176,7 +177,7 @@ static inline float exponential(float x)
     {                                                                                                               \
         _Pragma("omp parallel for schedule(static)")                                                                \
         for (int64_t row = 0; row < rows; row++)                                                                    \
-            softmax_row_##T(x + row * columns, y + row * columns, space + thread() * columns, columns);             \
+            softmax_row_##T(x + row * columns, y + row * columns, space + thread_number() * columns, columns);             \
         return 0;                                                                                                   \
     }
 
@@ -424,8 +425,8 @@ static void sort_heap(float *heap, int32_t *at, int64_t size)
     {                                                                                                               \
         _Pragma("omp parallel for schedule(static)")                                                                \
         for (int64_t row = 0; row < rows; row++)                                                                    \
-            top_k_row_##T(x + row * columns, values + row * k, indices + row * k, space + thread() * (k + columns), \
-                          columns, k, softmax);                                                                     \
+            top_k_row_##T(x + row * columns, values + row * k, indices + row * k,                                   \
+                          space + thread_number() * (k + columns), columns, k, softmax);                            \
         return 0;                                                                                                   \
     }                                                                                                               \
                                                                                                                     \
@@ -614,19 +615,6 @@ static inline float focal_slope(float x, float t)
         }                                                                                                      \
         return 0;                                                                                              \
     }
-
-#ifdef _OPENMP
-#include <omp.h>
-static int64_t thread(void)
-{
-    return omp_get_thread_num();
-}
-#else
-static int64_t thread(void)
-{
-    return 0;
-}
-#endif
 
 #define LOAD load_f32
 #define STORE store_f32

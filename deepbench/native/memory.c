@@ -14,24 +14,13 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "threads.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDEST
 #endif
-
-int64_t deepbench_threads(void)
-{
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
-}
 
 /* The sum of n words, `passes` times over, modulo 2^64: depends on every word and every pass, but not on the order.
  *
@@ -120,25 +109,15 @@ static void triad_uncached(const float *restrict a, const float *restrict b, flo
         c[i] = a[i] + 3.0f * b[i];
 }
 
-/* First element and length of the calling thread's part. Whole cache lines, so that no two threads write to the same
- * one. */
-static int64_t thread_part(int64_t n, int64_t *begin)
-{
-    int64_t part = 0, parts = 1;
-#ifdef _OPENMP
-    part = omp_get_thread_num(), parts = omp_get_num_threads();
-#endif
-    const int64_t length = (n / parts + 15) / 16 * 16;
-    *begin = length * part < n ? length * part : n;
-    return part == parts - 1 || *begin + length > n ? n - *begin : length;
-}
+/* Floats, or twice as many bytes, in a cache line: no two threads write to the same one. */
+#define CACHE_LINE 16
 
 int64_t deepbench_read(const uint64_t *a, uint64_t *result, int64_t n, int64_t passes)
 {
     uint64_t sum = 0;
 #pragma omp parallel reduction(+ : sum)
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         sum += read_words(a + begin, count, passes);
     }
     *result = sum;
@@ -151,7 +130,7 @@ int64_t deepbench_gather(const uint32_t *table, const int32_t *at, uint32_t *res
     uint32_t sum = 0;
 #pragma omp parallel reduction(+ : sum)
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         sum += gather_words(table, at + begin, count, passes);
     }
     *result = sum;
@@ -162,7 +141,7 @@ int64_t deepbench_copy(const float *a, float *c, int64_t n)
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         if (n > BEYOND_CACHES)
             copy_uncached(a + begin, c + begin, count);
         else
@@ -175,7 +154,7 @@ int64_t deepbench_triad(const float *a, const float *b, float *c, int64_t n)
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         if (n > BEYOND_CACHES)
             triad_uncached(a + begin, b + begin, c + begin, count);
         else

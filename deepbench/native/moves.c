@@ -7,9 +7,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#ifdef _OPENMP
-#include <omp.h>
-#endif
+#include "threads.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2,fma", "default")))
@@ -122,15 +120,6 @@ int64_t deepbench_combine_backward(const float *dy, const float *x, const float 
 
 /* ---- upsampling: see ops/upsample.py. An image is n · outer planes of h × w pixels of `inner` numbers each. */
 
-static int64_t thread(void)
-{
-#ifdef _OPENMP
-    return omp_get_thread_num();
-#else
-    return 0;
-#endif
-}
-
 /* Each pixel of a row `scale` times. */
 WIDEST static void widen(const float *restrict x, float *restrict y, int64_t w, int64_t inner, int64_t scale)
 {
@@ -177,7 +166,7 @@ int64_t deepbench_upsample(const float *x, const float *z, float *y, float *spac
     const int far = rows * scale * wide > BEYOND_CACHES;
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; row++) {
-        float *copies = space + 2 * thread() * wide, *sum = copies + wide;
+        float *copies = space + 2 * thread_number() * wide, *sum = copies + wide;
         widen(x + row * w * inner, copies, w, inner, scale);
         for (int64_t k = row * scale; k < (row + 1) * scale; k++) {
             if (z)
@@ -195,7 +184,7 @@ int64_t deepbench_upsample_backward(const float *dy, float *dx, float *space, co
     const int64_t rows = sizes[0], w = sizes[1], inner = sizes[2], scale = sizes[3], wide = w * scale * inner;
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; row++) {
-        float *sum = space + 2 * thread() * wide;
+        float *sum = space + 2 * thread_number() * wide;
         memcpy(sum, dy + row * scale * wide, (size_t)wide * sizeof *sum);
         for (int64_t k = 1; k < scale; k++)
             add_to(dy + (row * scale + k) * wide, sum, wide);

@@ -166,6 +166,7 @@ class AttentionOp(PartsOp):
         Attention(1, 4, 1, 5, 29, 24, value_size=16),
         Attention(3, 2, 1, 19, 19, 32, mask="causal", lengths="spread"),
         Attention(2, 4, 2, 17, 45, 32),
+        Attention(1, 5, 1, 2, 201, 64, mask="causal", window=130),
     )
 
     def allows(self, direction: str, precision: Precision) -> bool:

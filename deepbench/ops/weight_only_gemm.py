@@ -92,6 +92,7 @@ class WeightOnlyGemmOp(ProductsOp):
         WeightOnlyGemm(19, 5, 33, 33, bits=8),
         WeightOnlyGemm(48, 3, 128, 64),
         WeightOnlyGemm(32, 17, 64, 64, bits=8),
+        WeightOnlyGemm(41, 5, 256, 32),
     )
 
     def allows(self, direction: str, precision: Precision) -> bool:

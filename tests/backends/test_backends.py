@@ -18,6 +18,7 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, check_settings, known_settings
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import find_precision
+from deepbench.core.variables import thread_variables
 from deepbench.machine import describe
 from deepbench.measure.heat import measure_case
 from deepbench.plan.modes import Rules
@@ -139,7 +140,8 @@ def smoke_results(name, fake):  # (of a fake GPU there are other results)
     of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
     results = []
     # Threads that spin while they wait take CPU time from those that compute; short kernels then take much longer.
-    environment, most_s = {**os.environ, "OMP_WAIT_POLICY": "passive"}, 1800 if is_slow(name) else 600
+    threads = dict.fromkeys(thread_variables(), "2")  # as cases have
+    environment, most_s = {**os.environ, **threads, "OMP_WAIT_POLICY": "passive"}, 1800 if is_slow(name) else 600
     while len(results) < len(of_ops):
         code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {len(results)})"
         command = [sys.executable, "-c", code]

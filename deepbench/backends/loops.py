@@ -14,8 +14,8 @@ from deepbench.core.rows import EPSILON
 from deepbench.native import library
 from deepbench.ops.memory import REPEATABLE
 
-# The loop is made for few queries. More are limited by arithmetic, for which libraries have better kernels; up to here it
-# is a second opinion in bf16.
+# The loop is made for few queries. More are limited by arithmetic, for which libraries have better kernels; up to here
+# it is a second opinion in bf16.
 MOST_QUERIES = 1024
 
 

@@ -181,7 +181,7 @@ ELEMENTWISE(hardtanh_backward, a > -1 && a < 1 ? b : 0)
     {                                                                                                                  \
         _Pragma("omp parallel")                                                                                        \
         {                                                                                                              \
-            int64_t begin, count = thread_part(n, &begin);                                                             \
+            int64_t begin, count = thread_part(n, CACHE_LINE, &begin);                                                 \
             const float *pa = a + begin, *pb = b + begin, *pc = c + begin;                                             \
             if (n <= BEYOND_CACHES)                                                                                    \
                 name##_block(pa, pb, pc, da + begin, db + begin, count);                                               \
@@ -280,8 +280,8 @@ int64_t deepbench_embedding_bag(const float *table, const int32_t *indices, cons
     return 0;
 }
 
-/* The gradient of the table from dy (bags, dim): each thread has some columns of some rows and adds to them in the order
- * of the bags, so that the result does not depend on the threads. */
+/* The gradient of the table from dy (bags, dim): each thread has some columns of some rows and adds to them in the
+ * order of the bags, so that the result does not depend on the threads. */
 int64_t deepbench_embedding_bag_backward(const float *dy, const int32_t *indices, const int32_t *offsets, float *dtable,
                                          int64_t bags, int64_t bag, const int64_t *sizes)
 {
@@ -289,7 +289,7 @@ int64_t deepbench_embedding_bag_backward(const float *dy, const int32_t *indices
 #pragma omp parallel
     {
         const int64_t thread = thread_number(), threads = thread_count();
-        int64_t begin, count = thread_part(rows * dim, &begin);
+        int64_t begin, count = thread_part(rows * dim, CACHE_LINE, &begin);
         memset(dtable + begin, 0, (size_t)count * sizeof *dtable);
         /* Columns in whole cache lines first: then a thread need not pass over the lookups of others. */
         const int64_t lines = (dim + 15) / 16, across = lines < threads ? lines : threads, down = threads / across;
@@ -346,8 +346,8 @@ WIDEST static void adam_part(const float *restrict g, float *restrict p, float *
     }
 }
 
-/* `factors`: beta1, 1 - beta1, beta2, 1 - beta2 (which is inexact if computed in f32), the rate over 1 - beta1^t, one over
- * the root of 1 - beta2^t, epsilon, and what the decay of the weights leaves */
+/* `factors`: beta1, 1 - beta1, beta2, 1 - beta2 (which is inexact if computed in f32), the rate over 1 - beta1^t, one
+ * over the root of 1 - beta2^t, epsilon, and what the decay of the weights leaves */
 int64_t deepbench_adam(const float *g, float *p, float *m, float *v, int64_t n, const float *factors)
 {
 #pragma omp parallel
@@ -372,7 +372,7 @@ int64_t deepbench_adagrad(const float *g, float *p, float *v, int64_t n, const f
 {
 #pragma omp parallel
     {
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         adagrad_part(g + begin, p + begin, v + begin, count, factors[0], factors[1]);
     }
     return 0;
@@ -424,7 +424,7 @@ int64_t deepbench_lamb(const float *g, float *p, float *m, float *v, int64_t n, 
 #pragma omp parallel
     {
         const int64_t part = thread_number(), parts = thread_count();
-        int64_t begin, count = thread_part(n, &begin);
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
         double squares[2] = {0, 0};
         for (int64_t i = begin; i < begin + count; i += SQUARES) {
             const int64_t some = begin + count - i < SQUARES ? begin + count - i : SQUARES;
@@ -464,7 +464,8 @@ static inline int skips(const int32_t *transcript, int64_t i)
     return i % 2 && i > 1 && transcript[i / 2] != transcript[i / 2 - 1];
 }
 
-/* Logarithms of alpha (time, states) of one sequence; `stride` floats from one time step to the next. Returns the loss. */
+/* Logarithms of alpha (time, states) of one sequence; `stride` floats from one time step to the next. Returns the
+ * loss. */
 static float alphas(const float *log_y, int64_t stride, const int32_t *transcript, int64_t time, int64_t states,
                     float *alpha)
 {
@@ -498,8 +499,8 @@ int64_t deepbench_ctc(const float *log_y, const int32_t *transcripts, const int3
     return 0;
 }
 
-/* The gradient; `scratch` has alpha and `loss` the losses of a forward pass. `row`: 2 · labels + 1 floats per sequence,
- * twice */
+/* The gradient; `scratch` has alpha and `loss` the losses of a forward pass. `row`: 2 · labels + 1 floats per
+ * sequence, twice */
 int64_t deepbench_ctc_backward(const float *log_y, const int32_t *transcripts, const int32_t *steps,
                                const int32_t *lengths, const float *loss, const float *scratch, const float *dloss,
                                float *gradient, float *row, const int64_t *sizes)

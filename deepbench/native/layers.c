@@ -177,7 +177,7 @@ static inline float exponential(float x)
     {                                                                                                               \
         _Pragma("omp parallel for schedule(static)")                                                                \
         for (int64_t row = 0; row < rows; row++)                                                                    \
-            softmax_row_##T(x + row * columns, y + row * columns, space + thread_number() * columns, columns);             \
+            softmax_row_##T(x + row * columns, y + row * columns, space + thread_number() * columns, columns);         \
         return 0;                                                                                                   \
     }
 

@@ -126,7 +126,8 @@ class Loops(Backend):
 
     @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
     @kernel("reduction", precisions=("f32",))
-    @kernel("embedding_bag", precisions=("f32",), directions=("forward", "backward"))
+    @kernel("embedding_bag", precisions=("f32", "bf16", "f16"))
+    @kernel("embedding_bag", precisions=("f32",), directions=("backward",))
     @kernel("optimizer", precisions=("f32",))
     @kernel("ctc", precisions=("f32",), directions=("forward", "backward"))
     def memory_bound(self, case: Case, arrays: Arrays) -> Kernel:
@@ -134,11 +135,15 @@ class Loops(Backend):
 
         return elementwise.prepare(case, arrays)
 
-    @kernel("permute_tokens", precisions=("f32",), directions=("forward", "backward"))
+    @kernel("permute_tokens", precisions=("f32", "bf16", "f16"))
+    @kernel("permute_tokens", precisions=("f32",), directions=("backward",))
     def permute_tokens(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.native.elementwise import floats_of_copied_row
+
         p = case.problem
         name = f"deepbench_{p.kind}" + "_backward" * (case.direction == "backward")
-        return self._kernel(case, "moves", name, *arrays.values(), (ctypes.c_int64 * 3)(p.tokens, p.active, p.hidden))
+        floats = p.hidden if case.precision.data == "f32" else floats_of_copied_row(p.hidden, p.kind == "dispatch")
+        return self._kernel(case, "moves", name, *arrays.values(), (ctypes.c_int64 * 3)(p.tokens, p.active, floats))
 
     @kernel("upsample", precisions=("f32",), directions=("forward", "backward"))
     def upsample(self, case: Case, arrays: Arrays) -> Kernel:

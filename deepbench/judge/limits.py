@@ -332,11 +332,11 @@ def missing(
     """
 
     def is_usable(limit: Limit) -> bool:
-        return not limit.get("disturbed") or _age(limit) < DISTURBED_AGE
+        return not limit.get("disturbed") or remembered.age(limit) < DISTURBED_AGE
 
     earlier = [n for n in earlier if n["what"] != "compute" and is_usable(n)]
     known = {key_of(n) for n in in_file if n["what"] == "compute" or is_usable(n)}
-    recent = known | {key_of(n) for n in earlier if _age(n) < RECENT_AGE}
+    recent = known | {key_of(n) for n in earlier if remembered.age(n) < RECENT_AGE}
     known |= {key_of(n) for n in earlier}
     unknown = [p for p in probes if p.key not in (recent if p.is_for_every_file else known)]
     others = sum(not p.is_for_every_file for p in unknown)
@@ -366,13 +366,6 @@ def best(limits: Iterable[Limit]) -> dict[tuple[object, ...], Limit]:
 
 def _speed(limit: Limit) -> float:
     return limit["flop_per_s"] if limit["what"] == "compute" else 1 / limit["seconds"]
-
-
-def _age(limit: Limit) -> timedelta:
-    try:
-        return datetime.now(UTC) - datetime.fromisoformat(limit["at"])
-    except (ValueError, TypeError):  # a file may contain any text
-        return timedelta.max
 
 
 def recall(machine: Mapping[str, Any]) -> list[Limit]:
@@ -793,7 +786,7 @@ def judge_rate(
 
     def may_probe() -> bool:
         recent = timedelta(seconds=PROBES_WITHIN_S)
-        return sum(key_of(n) == ("compute", *place) and _age(n) < recent for n in limits.lines) < MOST_PROBES
+        return sum(key_of(n) == ("compute", *place) and remembered.age(n) < recent for n in limits.lines) < MOST_PROBES
 
     excess = excess_over_card(record)
     if excess is None:

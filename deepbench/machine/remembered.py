@@ -11,6 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,11 @@ def remembered(machine: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
             if isinstance(value, dict):
                 lines.append(value)
     return lines
+
+
+def age(line: Mapping[str, Any]) -> timedelta:
+    """How long ago a line was measured, by its field `at`; the longest time of all where that is not a date."""
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(line["at"])
+    except (KeyError, ValueError, TypeError):  # a file may contain any text
+        return timedelta.max

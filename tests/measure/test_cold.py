@@ -1,0 +1,52 @@
+"""A measurement of warm caches refuses `cache=cold`, but not for ever: the machine may have been busy."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.core.errors import BadInput
+from deepbench.machine import describe, remembered
+from deepbench.measure import cold
+
+MACHINE = {"cpu": "a CPU"}
+CASE = parse_case("gemm m=64 n=1 k=64 a_t=0 b_t=0 forward f32 openblas threads=1 cache=cold")
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Writes what an earlier run found; a new proof counts how often it is asked for and finds cold caches."""
+    monkeypatch.setenv(remembered.STATE, str(tmp_path))
+    monkeypatch.setenv(describe.MEASURED_CACHES, "1000000")
+    proofs = []
+    monkeypatch.setattr(cold, "prove", lambda *_: proofs.append(1) or {"cold_is_cold": True})
+
+    def write(is_cold, hours):
+        at = (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+        size = cold._cache_bytes(cold.environment([CASE], MACHINE))
+        remembered.remember(MACHINE, "cold", {"at": at, "cold_is_cold": is_cold, "cache_bytes": size})
+        return proofs
+
+    return write
+
+
+def test_warm_caches_of_the_last_hour_refuse(measured):
+    proofs = measured(False, 0.5)
+
+    with pytest.raises(BadInput, match="caches stay warm"):
+        cold.require([CASE], MACHINE)
+    assert not proofs
+
+
+def test_warm_caches_of_an_earlier_hour_are_measured_again(measured):
+    proofs = measured(False, 2)
+
+    cold.require([CASE], MACHINE)
+    assert [1] == proofs
+
+
+def test_cold_caches_are_remembered(measured):
+    proofs = measured(True, 1000)
+
+    cold.require([CASE], MACHINE)
+    assert not proofs

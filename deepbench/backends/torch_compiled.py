@@ -83,6 +83,9 @@ class TorchCompiled(Backend):
     @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("batch_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("softmax", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("group_norm", precisions=("f32", "bf16", "f16"))
+    @kernel("rope", precisions=("f32", "bf16", "f16"))
+    @kernel("loss", precisions=("f32", "bf16", "f16"))
     @kernel("optimizer", precisions=("f32", "bf16"))
     def operator(self, case: Case, arrays: Arrays) -> Kernel:
         rounded = case.op == "batch_norm" and case.settings["mode"] == "training" and case.precision.name != "f32"

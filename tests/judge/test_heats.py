@@ -54,6 +54,14 @@ def test_a_disturbed_slice_does_not_move_the_median():
     assert [0.0] == heats.log_ratios(a, b)
 
 
+def test_a_ratio_that_the_times_of_the_same_processes_contradict_is_withheld():
+    # Most samples of both are in one slice; in the others, one rival lacked a CPU.
+    a = in_heats("mkl", [[1.0] * 30 + [1.0, 1.0]], slices=[0] * 30 + [1, 2])
+    b = in_heats("onednn", [[1.1] * 30 + [400.0, 400.0]], slices=[0] * 30 + [1, 2])
+
+    assert [] == heats.log_ratios(a, b)
+
+
 def test_rivals_without_heats_have_no_ratio():
     records = [samples.measured("mkl", 1.0), samples.measured("onednn", 1.0)]
     a, b = summarize(records)

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from deepbench.backends.torch import Torch, attention, find_operator, products, tensor
+from deepbench.backends.torch import Torch, attention, find_operator, memory_bound, products, tensor
 from deepbench.backends.torch.memory_bound import Prepared, Tensors
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
@@ -166,6 +166,15 @@ def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
     """The steps of `torch.optim`, operator by operator. The compiler fuses these, but not eager's fused step."""
     p, g, v, of = t["p"], t["g"], t["v"], find_op(case.op).facts(case)
     rate = of["rate"]
+    if case.problem.kind == "lamb":
+        return memory_bound.optimizer(torch, case, t)  # eager has no fused step of it either
+    if case.problem.kind == "adagrad":
+
+        def adagrad() -> None:
+            v.addcmul_(g, g)
+            p.addcdiv_(g, v.sqrt().add_(of["epsilon"]), value=-rate)
+
+        return adagrad, [], "addcmul_, sqrt, add_ and addcdiv_"
     if case.problem.kind == "sgd":
 
         def sgd() -> None:

@@ -93,8 +93,8 @@ def test_correct_results_pass_and_one_wrong_element_of_any_output_is_found(text)
         array = arrays[name]
         place = tuple(n * 2 // 3 for n in array.shape)
         before = array[place].copy()
-        # An error of twice a typical value; the next test has smaller errors in f32. Rounding errors in 16 bits grow with
-        # the layers that they pass.
+        # An error of twice a typical value; the next test has smaller errors in f32. Rounding errors in 16 bits grow
+        # with the layers that they pass.
         typical = np.sqrt(np.mean(array.astype(np.float64) ** 2)) or 1
         changed = before.astype(np.float64) + 2 * typical * getattr(c.problem, "layers", 1)
         array[place] = (

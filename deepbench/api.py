@@ -116,7 +116,7 @@ def make_choices(
     most_ranks: int | None = None,
     mode: str | None = None,
 ) -> Choices:
-    """The filters of `cases` as one value. In the mode `quick`, `fit` limits the work of a call too."""
+    """The filters of `cases` as one value. In the mode `quick`, `fit` has a tighter limit."""
     from deepbench.core.backend import DEVICES
 
     device = device or "cpu"
@@ -184,7 +184,7 @@ def measure(
 
     Args:
         mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty). With `quick`,
-            `fit` also limits the work of a call, to 5 GFLOP unless it says otherwise.
+            `fit` limits calls to 1 GiB and 5 GFLOP, unless it has a work.
         rounds: exactly this many processes per case, instead of what the mode says.
         energy: joules per call too, where the CPU or the device counts energy.
         budget_s: stop after this many seconds, with the most that can be known by then.

@@ -71,13 +71,17 @@ class Limit:
         return cls(found.get(False), found.get(True))
 
 
-# The work of a call that takes about 50 ms on two cores.
-QUICK_WORK = "5GFLOP"
+# What two cores compute in about 50 ms, and fill and check in about a second.
+QUICK_WORK, QUICK_MEMORY = "5GFLOP", "1GiB"
 
 
 def for_mode(text: str, mode: str | None) -> str:
-    """The limit of a run in this mode: without a limit of work, `quick` adds one, because large calls are not quick."""
-    return f"{text}+{QUICK_WORK}" if mode == "quick" and Limit.parse(text).flop is None else text
+    """The limit of a run in this mode: without a limit of work, that of `quick` is no more than what is quick."""
+    limit = Limit.parse(text)
+    if mode != "quick" or limit.flop is not None:
+        return text
+    is_large = limit.bytes is not None and limit.bytes > 2**30
+    return f"{QUICK_MEMORY if is_large else text}+{QUICK_WORK}"
 
 
 def fitted(op: Op, problem: Any, directions: tuple[str, ...], settings: Mapping[str, str], limit: Limit) -> Any:

@@ -84,7 +84,7 @@ WARNINGS = {
         flag="L",
     ),
     "not_cold": Note(
-        "not_cold", "not cold", "not cold: the buffers fit in the caches, so some data was cached.", flag="H"
+        "not_cold", "not cold", "not cold: what the calls read fits in the caches, so some data was cached.", flag="H"
     ),
 }
 # Preparation that backends time, by the name in the record's notes.

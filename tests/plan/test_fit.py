@@ -47,8 +47,9 @@ def test_work_can_be_limited_too():
     assert "m=1024 n=512 k=1024 a_t=0 b_t=0" == twin("gemm m=1024 n=4096 k=1024", "1.1GFLOP")
 
 
-def test_quick_runs_limit_the_work_unless_the_user_did():
-    assert fit.for_mode("4GiB", "quick") == "4GiB+5GFLOP"
+def test_quick_runs_have_small_calls_unless_the_user_limits_the_work():
+    assert fit.for_mode("4GiB", "quick") == "1GiB+5GFLOP"
+    assert fit.for_mode("512MiB", "quick") == "512MiB+5GFLOP"
     assert fit.for_mode("4GiB+20GFLOP", "quick") == "4GiB+20GFLOP"
     assert fit.for_mode("4GiB", None) == fit.for_mode("4GiB", "default") == "4GiB"
 

@@ -1,6 +1,7 @@
 """Write docs/coverage.md: the status of every problem of DeepBench's suites on one machine.
 
-Run `python docs/make_coverage.py FILE…` with the result files of `deepbench run deepbench/…`.
+Run `python docs/make_coverage.py FILE…` with the result files of `deepbench run deepbench/…`. Without files, only the
+last section is written anew: the kernels of models that no operation serves.
 
 A problem counts once per direction and precision, with its best status over all libraries and settings. Problems that
 no library supports are counted too, because they are read from the suites.
@@ -118,8 +119,16 @@ def _counted(n: int, word: str) -> str:
     return f"{n} {word}{'s' * (n != 1)}"
 
 
+PAGE = Path(__file__).with_name("coverage.md")
+LAST_SECTION = "\n## What is not covered\n"
+
+
 def main() -> None:
-    """Write the page next to this file."""
+    """Write the page next to this file; without result files, only its last section, which comes from the suites."""
+    if not sys.argv[1:]:
+        kept = PAGE.read_text(encoding="utf-8").partition(LAST_SECTION)[0]
+        PAGE.write_text("\n".join([kept.rstrip("\n"), *not_covered()]) + "\n", encoding="utf-8")
+        return
     statuses, reasons, machines = read_statuses([Path(p) for p in sys.argv[1:]])
     used_backends = {name for by_backend in statuses.values() for name in by_backend}
     devices = {find_backend(name).device for name in used_backends}
@@ -172,7 +181,7 @@ def main() -> None:
     for text, n in reasons.most_common():
         lines += textwrap.wrap(f"- {n} × {text}", 118, subsequent_indent="  ")
     lines += not_covered()
-    Path(__file__).with_name("coverage.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
 """Write docs/language-models.md and its pictures: what a token and a prompt of language models cost, kernel by kernel.
 
-Measure on a quiet machine, in 12 minutes:
+Measure on a quiet machine, in 15 minutes, with a oneDNN from 3.5 on (docs/adding-a-library.md):
 
     deepbench run llm/llama32_1b --set phase=decode,batch=1,8,context=512,2048,8192,cache=cold \\
-        --precision f32,bf16,i8 --quick --budget 270s -o decode.jsonl
+        --precision f32,bf16,i8 --quick --budget 7min -o decode.jsonl
     deepbench run llm/llama32_1b --set phase=prefill,context=512,2048 \\
         --precision f32,bf16,i8 --quick --budget 150s -o prefill.jsonl
     deepbench run weight_only --set batch=1,8,bits=4,8,cache=cold --precision bf16 \\
-        --quick --budget 1min -o weights.jsonl
+        --quick --budget 150s -o weights.jsonl
     deepbench run llm/qwen3_30b_a3b --set phase=decode,batch=1,8,64,cache=cold --precision bf16 \\
         --quick --budget 2min -o experts.jsonl
-    deepbench run llm/qwen3_30b_a3b --set phase=decode,batch=1,8,64,cache=cold --op embedding_bag \\
-        --quick -o embedding.jsonl
+    deepbench run llm/qwen3_30b_a3b --set phase=decode,batch=1,8,64,cache=cold --op permute_tokens \\
+        --quick -o permute.jsonl
     deepbench run moe --set phase=decode,cache=cold --op grouped_gemm --precision bf16 --fit 2GiB \\
-        --quick --budget 90s -o moe.jsonl
-    python docs/make_language_models.py decode.jsonl prefill.jsonl weights.jsonl experts.jsonl embedding.jsonl moe.jsonl
+        --quick --budget 1min -o moe.jsonl
+    python docs/make_language_models.py decode.jsonl prefill.jsonl weights.jsonl experts.jsonl permute.jsonl moe.jsonl
 
 All numbers are sums of kernels, each with its fastest library. Products have the type that the table names; another
 kernel that no library has in this type counts in bf16 or f32. For a token every array comes from memory (`cache=cold`):

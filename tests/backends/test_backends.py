@@ -275,3 +275,15 @@ def test_cold_buffers_are_larger_than_the_caches_and_all_are_right(opened, name,
     assert record["notes"]["buffer_bytes"] >= 2 * caches
     assert 0 == record["measurement"]["calls_per_sample"] % record["notes"]["buffer_sets"]
     assert record["check"]["after"]["passed"]
+
+
+def test_a_table_of_which_all_calls_read_the_same_rows_is_not_cold(opened):
+    if "unavailable" in opened["loops"]:
+        pytest.skip(f"loops: {opened['loops']['unavailable']['reason']}")
+    problem = find_op("embedding_bag").Problem(rows=1_000_000, dim=16, bags=64)
+    case = Case("embedding_bag", problem, "forward", find_precision("f32"), "loops", 2, (("cache", "cold"),))
+
+    record = measure_case(case, 1, SHORT, 60.0)
+
+    assert "ok" == record["status"], record["reason"]
+    assert ["not_cold"] == [w["code"] for w in record["warnings"]]

@@ -93,10 +93,11 @@ def test_correct_results_pass_and_one_wrong_element_of_any_output_is_found(text)
         array = arrays[name]
         place = tuple(n * 2 // 3 for n in array.shape)
         before = array[place].copy()
-        # An error of twice a typical value; the next test has smaller errors in f32. Rounding errors in 16 bits grow
-        # with the layers that they pass.
+        # An error of twice a typical value; the next test has smaller errors in f32. The gradients of a layer below
+        # others differ much between gates, so there it is twice the largest value.
+        is_stacked = getattr(c.problem, "layers", 1) > 1
         typical = np.sqrt(np.mean(array.astype(np.float64) ** 2)) or 1
-        changed = before.astype(np.float64) + 2 * typical * getattr(c.problem, "layers", 1)
+        changed = before.astype(np.float64) + 2 * (np.abs(array).astype(np.float64).max() if is_stacked else typical)
         array[place] = (
             changed if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else (int(before) + 99) % 128
         )

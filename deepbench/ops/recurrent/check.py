@@ -44,7 +44,8 @@ STORED_UNITS = 8.0
 STEP_8_BIT, CHAIN_8_BIT = 1.5, 4.0
 # Gradients: errors of all steps forward and then backward.
 GRADIENT_UNITS = 512.0
-# Gradients of weights where steps store 16 bits: in units of the root mean square error (`errors_of_weights`).
+# Gradients of weights where steps store 16 bits: in units of the root mean square error (`errors_of_matrix`). The
+# errors of several layers are independent, so they add like the root of their number.
 GRADIENT_ERRORS = 10.0
 # Up to this many multiply-adds dr is computed in full; beyond, in sums of this many rows with random signs. The errors
 # of a sum add like the root of their sum of squares. No safety factor: the error of each row is a bound already.
@@ -187,7 +188,7 @@ def _compare_weights(
     want = gradients.of_biases(counts)
     tolerance = unit * np.sqrt(p.timesteps * counts.sum()) * of_gates + 4 * stored * np.abs(want)
     if follows:
-        tolerance = tolerance + p.layers * GRADIENT_ERRORS * gradients.errors_of_biases(counts, stored)
+        tolerance = tolerance + np.sqrt(p.layers) * GRADIENT_ERRORS * gradients.errors_of_biases(counts, stored)
     of = arrays["db"].size
     yield Comparison("every element of db", outputs["db"].astype(np.float64), want, tolerance, of, of, "db")
     for name in gradients.matrices:
@@ -205,7 +206,7 @@ def _compare_weights(
             tolerance = unit * np.outer(before, gates) + 4 * stored * np.sqrt(squares)
             if follows:
                 errors = gradients.errors_of_matrix(name, counts, stored, weights).reshape(len(weights), -1)
-                tolerance = tolerance + p.layers * GRADIENT_ERRORS * errors
+                tolerance = tolerance + np.sqrt(p.layers) * GRADIENT_ERRORS * errors
         output = f"d{name}_deep" if name == "w" and number else f"d{name}"
         how = f"every element of {output}" + (f" in a sum of {BLOCK}" if len(weights) < len(flat) else "")
         yield Comparison(how, got, want, tolerance, arrays[output].size, arrays[output].size, output)

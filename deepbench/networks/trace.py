@@ -46,8 +46,9 @@ class Call:
     writes: tuple[int, ...]
     bytes: int
     """Read and written, each tensor once."""
-    begins: bool = True
-    """Whether the framework is called for it; not for the second kernel of an operator."""
+    operators: int = 1
+    """How many operators the framework ran: none for the second kernel of one, many for a chain that computes what the
+    kernel does."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Trace:
     @property
     def operators(self) -> int:
         """How often the framework is called, views included."""
-        return sum(call.begins for call in self.calls) + self.views
+        return sum(call.operators for call in self.calls) + self.views
 
     @cached_property
     def reuse_distances(self) -> tuple[Mapping[int, int], ...]:
@@ -156,7 +157,7 @@ def suite_text(trace: Trace) -> str:
     calls = []
     for call in trace.calls:
         kernel = "-" if call.kernel is None else str(lines[call.kernel][0])
-        words = [kernel if call.begins else f"+{kernel}", str(of_operator[call.operator]), str(of_place[call.where])]
+        words = [kernel, str(of_operator[call.operator]), str(of_place[call.where]), str(call.operators)]
         buffers = [",".join(map(str, numbers)) or "-" for numbers in (call.reads, call.writes)]
         calls.append(" ".join([*words, str(call.bytes), *buffers]))
     return "\n".join(
@@ -175,8 +176,8 @@ def suite_text(trace: Trace) -> str:
             *kernels,
             '"""',
             "",
-            "# The operators in their order. Of each: the number of its kernel (- if it is no operation of DeepBench,",
-            "# + if it belongs to the operator before), its operator and place, bytes moved, buffers read and written.",
+            "# The calls in their order. Of each: the number of its kernel (- if it is no operation of DeepBench), of its",
+            "# operator and of its place, how many operators ran, bytes moved, and buffers read and written.",
             f"[{TRACE}]",
             f"views = {trace.views}",
             f"buffers = {_quoted(' '.join(map(str, trace.buffers)))}",
@@ -208,17 +209,17 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
     calls = []
     for text in texts:
         words = text.split()
-        if len(words) != 6:
-            raise BadInput(f"{named}: wanted six words for a call, found {shorten(text)!r}")
-        begins, number = not words[0].startswith("+"), words[0].removeprefix("+")
+        if len(words) != 7:
+            raise BadInput(f"{named}: wanted seven words for a call, found {shorten(text)!r}")
+        kernel, operator, place, count, moved, *buffer_lists = words
         calls.append(
             Call(
-                operators[_number(words[1], len(operators) - 1, named)],
-                None if number == "-" else kernels[_number(number, len(kernels) - 1, named)],
-                places[_number(words[2], len(places) - 1, named)],
-                *(_numbers(word, len(buffers) - 1, named) for word in words[4:]),
-                bytes=_number(words[3], MOST_BYTES, named),
-                begins=begins,
+                operators[_number(operator, len(operators) - 1, named)],
+                None if kernel == "-" else kernels[_number(kernel, len(kernels) - 1, named)],
+                places[_number(place, len(places) - 1, named)],
+                *(_numbers(word, len(buffers) - 1, named) for word in buffer_lists),
+                bytes=_number(moved, MOST_BYTES, named),
+                operators=_number(count, MOST_CALLS, named),
             )
         )
     parameters = table.get("sizes", {}).get("parameters")

@@ -1,0 +1,100 @@
+"""Measures the kernels of a step, and the step itself in turn with them.
+
+Between two kernels a process of its own runs the real step for a moment. A machine that is slower for a while is
+slower for both, so each kernel's time is compared with the steps next to it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepbench.measure.session import Options, Progress, Session, Step, no_progress
+from deepbench.networks.predict import Need, Prediction, Time, Times, needs, predict, yardstick
+from deepbench.networks.runner import OVERHEAD, Request, Runner
+from deepbench.networks.trace import Trace
+from deepbench.plan.cases import Planned
+from deepbench.results.file import ResultFile
+from deepbench.results.summary import summarize
+
+# Seconds of steps between two kernels.
+SLICE_S = 0.15
+
+# Seconds of steps of the network that measures the overhead.
+OVERHEAD_S = 1.0
+
+
+@dataclass
+class StepTimes:
+    """The real step, as it ran between the kernels."""
+
+    slices_s: list[float] = field(default_factory=list)
+    """The median of each slice, in their order."""
+    after: list[int] = field(default_factory=list)
+    """How many records the file had at each slice."""
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.slices_s)
+
+    def speeds(self, file: ResultFile) -> dict[str, float]:
+        """For each case: the time of the step over that of the steps next to the case."""
+        found: dict[str, list[float]] = {}
+        for number, record in enumerate(file.records):
+            before = max((i for i, count in enumerate(self.after) if count <= number), default=0)
+            near = self.slices_s[before : before + 2]
+            found.setdefault(record["case"], []).append(self.seconds / statistics.mean(near))
+        return {case: statistics.mean(values) for case, values in found.items()}
+
+
+def planned(wanted: Sequence[Need], library: str, threads: int) -> list[Planned]:
+    """The cases of kernels, and of the additions for other operators, each once."""
+    cases = [case for need in wanted for case in need.cases]
+    cases += yardstick(library, threads).values()
+    return [Planned(case, []) for case in dict.fromkeys(cases)]
+
+
+def measure_in_turn(
+    path: Path, request: Request, cases: Sequence[Planned], options: Options, progress: Progress = no_progress
+) -> tuple[ResultFile, StepTimes]:
+    """Measure cases into a new file, and run steps of a network between them."""
+    steps = StepTimes()
+    with Runner(request) as runner, Session.create(path, cases, options) as session:
+
+        def observe(step: Step) -> None:
+            progress(step)
+            steps.after.append(len(session.file.records))
+            steps.slices_s.append(statistics.median(runner.samples(SLICE_S)))
+
+        session.run(observe, options.begin)
+        observe(Step("the step again"))
+        return session.file, steps
+
+
+def overhead_of(request: Request, trace: Trace, times: Times, library: str, capacity: int) -> Time:
+    """What each operator costs besides its kernel: of a network whose kernels take next to no time."""
+    with Runner(Request(OVERHEAD, {}, request.is_training, request.optimizer, request.threads)) as runner:
+        samples = runner.samples(OVERHEAD_S)
+    kernels = predict(trace, times, library, request.threads, capacity, None).known.seconds
+    quarters = statistics.quantiles(samples, n=4)
+    low, middle, high = ((s - kernels) / trace.operators for s in quarters)
+    return Time(middle, low, high)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A prediction next to the real step."""
+
+    prediction: Prediction
+    measured: Time
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        time = self.prediction.time
+        return None if time is None else time.seconds / self.measured.seconds - 1
+
+
+__all__ = ["Need", "StepTimes", "Validation", "measure_in_turn", "needs", "overhead_of", "planned", "summarize"]

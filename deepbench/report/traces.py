@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.case import parse_pattern
+from deepbench.core.case import Case, check_settings, parse_pattern
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
-from deepbench.core.case import Case, check_settings
 from deepbench.networks.memory import memory_of
 from deepbench.networks.trace import Trace
 from deepbench.report.table import Cell, Column, Table, number

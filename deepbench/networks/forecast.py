@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.measure.session import Options, Progress, Session, no_progress
@@ -57,22 +55,43 @@ def forecast(
     With `output`, what the files lack is measured into this new file first. With a `network` its real step is measured
     in turn with all of its kernels, and the files do not count.
     """
-    size = capacity()
+    size, probes = capacity(), _overhead_traces(traces) if library == "torch" and output is not None else {}
     summaries = [s for file in files for s in summarize(file.records, file.order)] if network is None else []
     times, steps, measured = Times(summaries), None, None
     if output is not None:
-        wanted = [need for trace in traces for need in needs(trace, library, threads, size)]
-        missing = lacking(wanted, times, library, threads)
+        every = [*traces, *probes.values()]
+        wanted = [need for trace in every for need in needs(trace, library, threads, size)]
+        missing, options = lacking(wanted, times, library, threads), options or Options("quick")
         if missing and network is not None:
-            file, steps = measure_in_turn(output, network, missing, options or Options("quick"), progress)
-            times = Times(summarize(file.records, file.order), steps.speeds(file))
-            measured = steps.time
+            file, steps = measure_in_turn(output, network, missing, options, progress)
+            times, measured = Times(summarize(file.records, file.order), steps.speeds(file)), steps.time
         elif missing:
-            summaries += measure(output, missing, options or Options("quick"), progress)
-            times = Times(summaries)
-    overhead = _overhead(traces, library, threads) if output is not None else None
-    found = tuple(predict(trace, times, library, threads, size, overhead) for trace in traces)
-    return Forecast(found, measured, steps, output)
+            times = Times(summaries + measure(output, missing, options, progress))
+    overheads = {
+        is_training: overhead_of(probe, times, library, threads, size) for is_training, probe in probes.items()
+    }
+    found = (predict(t, times, library, threads, size, overheads.get(t.is_training)) for t in traces)
+    return Forecast(tuple(found), measured, steps, output)
+
+
+def _overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
+    """The networks that say what an operator costs besides its kernel, for forward passes and for training.
+
+    None without PyTorch: then the overhead is unknown.
+    """
+    try:
+        import torch
+    except ImportError:
+        return {}
+    from deepbench.networks.from_torch import trace_torch
+    from deepbench.networks.program import program_of
+    from deepbench.networks.runner import OVERHEAD, tiny_network
+
+    found = {}
+    for is_training in dict.fromkeys(trace.is_training for trace in traces):
+        tiny = program_of(tiny_network(torch), OVERHEAD, is_training)
+        found[is_training] = trace_torch(tiny.run, tiny.modules, OVERHEAD, OVERHEAD, is_training)
+    return found
 
 
 def lacking(wanted: Sequence[Need], times: Times, library: str, threads: int) -> list[Planned]:

@@ -6,18 +6,18 @@ slower for both, so each kernel's time is compared with the steps next to it.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepbench.measure.session import Options, Progress, Session, Step, no_progress
-from deepbench.networks.predict import Need, Prediction, Time, Times, needs, predict, yardstick
+from deepbench.networks.predict import Need, Time, Times, predict, yardstick
 from deepbench.networks.runner import OVERHEAD, Request, Runner
 from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
-from deepbench.results.summary import summarize
 
 # Seconds of steps between two kernels.
 SLICE_S = 0.15
@@ -37,7 +37,16 @@ class StepTimes:
 
     @property
     def seconds(self) -> float:
+        """The median of all slices."""
         return statistics.median(self.slices_s)
+
+    @property
+    def time(self) -> Time:
+        """The median with its 95 % interval from the order of the slices (a sign test)."""
+        ordered, count = sorted(self.slices_s), len(self.slices_s)
+        reach = math.ceil(0.98 * math.sqrt(count))
+        low, high = max(0, count // 2 - reach), min(count - 1, (count - 1) // 2 + reach)
+        return Time(self.seconds, ordered[low], ordered[high])
 
     def speeds(self, file: ResultFile) -> dict[str, float]:
         """For each case: the time of the step over that of the steps next to the case."""
@@ -73,28 +82,14 @@ def measure_in_turn(
         return session.file, steps
 
 
-def overhead_of(request: Request, trace: Trace, times: Times, library: str, capacity: int) -> Time:
-    """What each operator costs besides its kernel: of a network whose kernels take next to no time."""
-    with Runner(Request(OVERHEAD, {}, request.is_training, request.optimizer, request.threads)) as runner:
+def overhead_of(trace: Trace, times: Times, library: str, threads: int, capacity: int) -> Time:
+    """What each operator costs besides its kernel: of a network whose kernels take next to no time.
+
+    `trace` is that of the network, and `times` has its kernels.
+    """
+    with Runner(Request(OVERHEAD, {}, trace.is_training, threads=threads)) as runner:
         samples = runner.samples(OVERHEAD_S)
-    kernels = predict(trace, times, library, request.threads, capacity, None).known.seconds
+    kernels = predict(trace, times, library, threads, capacity, None).known.seconds
     quarters = statistics.quantiles(samples, n=4)
     low, middle, high = ((s - kernels) / trace.operators for s in quarters)
     return Time(middle, low, high)
-
-
-@dataclass(frozen=True)
-class Validation:
-    """A prediction next to the real step."""
-
-    prediction: Prediction
-    measured: Time
-
-    @property
-    def error(self) -> float | None:
-        """Predicted over measured, less 1."""
-        time = self.prediction.time
-        return None if time is None else time.seconds / self.measured.seconds - 1
-
-
-__all__ = ["Need", "StepTimes", "Validation", "measure_in_turn", "needs", "overhead_of", "planned", "summarize"]

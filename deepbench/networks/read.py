@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deepbench.core.errors import BadInput, Unavailable, shorten
-from deepbench.networks.trace import Trace
+from deepbench.core.files import read_regular
+from deepbench.networks.trace import Trace, parse_trace
+from deepbench.plan.suites import MOST_SUITE_BYTES
 
 WANTED = (
     "wanted a Python file and a function (mymodel.py:build), an ONNX file (model.onnx), "
@@ -65,3 +67,15 @@ def _program(name: str, settings: Mapping[str, str], is_training: bool, optimize
     loaded = program.load(name, settings, is_training, optimizer, device)
     version = f"PyTorch {torch.__version__}"
     return trace_torch(loaded.run, loaded.modules, loaded.title, f"{name}, {version}", is_training)
+
+
+def read_suite_trace(path: Path) -> Trace:
+    """The trace of a suite that `deepbench trace` wrote; `BadInput` for other files."""
+    import tomllib
+
+    wanted = "a suite that deepbench trace wrote"
+    try:
+        table = tomllib.loads(read_regular(path, MOST_SUITE_BYTES, wanted).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInput(f"{path} is not valid TOML: {error}; wanted {wanted}") from None
+    return parse_trace(table, path.name)

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
@@ -51,11 +52,13 @@ class Runner:
         """`keeps_memory`: freed memory stays in the process, see `ALLOCATOR`."""
         environment = launch.worker_environment(request.threads, "none", [], os.environ)
         environment |= ALLOCATOR if keeps_memory else {}
+        environment[launch.PARENT] = str(os.getpid())
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
         self._child = subprocess.Popen(
             launch.module_command("deepbench.networks.runner"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._words,
             env=environment,
             start_new_session=True,
         )
@@ -73,6 +76,7 @@ class Runner:
         except subprocess.TimeoutExpired:
             os.killpg(self._child.pid, 9)
             self._child.wait()
+        self._words.close()
 
     def samples(self, seconds: float, least: int = 1) -> list[float]:
         """The times of steps that run one after the other for so many seconds; at least `least` of them."""
@@ -89,8 +93,8 @@ class Runner:
     def _receive(self) -> dict[str, Any]:
         line = self._child.stdout.readline()
         if not line:
-            words = self._child.stderr.read().decode(errors="replace").strip().splitlines()
-            raise RunnerError(f"the program of the network failed: {words[-1] if words else 'it ended'}")
+            self._child.wait()
+            raise RunnerError(f"the program of the network ended{process.last_output(self._words)}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise RunnerError(answer["error"])
@@ -126,11 +130,11 @@ def _prepare(request: Request) -> Any:
 
     torch.manual_seed(1)
     if request.program == OVERHEAD:
-        return program.program_of(_tiny(torch), OVERHEAD, request.is_training, request.optimizer).run
+        return program.program_of(tiny_network(torch), OVERHEAD, request.is_training, request.optimizer).run
     return program.load(request.program, request.settings, request.is_training, request.optimizer).run
 
 
-def _tiny(torch: Any) -> Any:
+def tiny_network(torch: Any) -> Any:
     """A network whose kernels take no time: what remains is what each operator costs besides."""
     layers = [part for _ in range(16) for part in (torch.nn.Linear(4, 4), torch.nn.ReLU())]
     return torch.nn.Sequential(*layers), torch.ones(4, 4), lambda y: y.sum()
@@ -148,5 +152,5 @@ def _samples(run: Any, seconds: float, least: int) -> Iterator[float]:
 
 
 if __name__ == "__main__":
-    process.die_with_parent() if hasattr(process, "die_with_parent") else None
+    process.die_with_parent(int(os.environ.get(launch.PARENT, "0")))
     main()

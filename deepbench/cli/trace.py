@@ -44,13 +44,12 @@ def trace(
       deepbench run my.suite --backend onednn,torch
       deepbench predict my.suite --measure
     """
-    from deepbench.core.files import replacing
     from deepbench.networks.read import read
-    from deepbench.networks.trace import suite_text
+    from deepbench.networks.trace import SUFFIX
     from deepbench.report import traces
 
-    if output is not None and Path(output).suffix.lower() != ".suite":
-        raise BadInput(f"a suite ends in .suite, such as my.suite; found {shorten(output)!r}")
+    if output is not None and Path(output).suffix.lower() != SUFFIX:
+        raise BadInput(f"a suite of a trace ends in {SUFFIX}, such as my{SUFFIX}; found {shorten(output)!r}")
     chosen = {}
     for word in settings:
         name, equals, value = word.partition("=")
@@ -59,8 +58,7 @@ def trace(
         chosen[name] = value
     found = read(network, chosen, is_training=train, optimizer=optimizer, device="meta" if meta else "cpu", steps=steps)
     if output is not None:
-        with replacing(Path(output)) as file:
-            file.write_text(suite_text(found), encoding="utf-8")
+        found.save(output)
     if form == "json":
         print_json({**traces.values(found), "rows": traces.kernel_rows(found)})
         return

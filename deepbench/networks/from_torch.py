@@ -308,7 +308,7 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
 
     owned, functional = _owned(torch), torch.nn.functional
 
-    class Dispatched(TorchDispatchMode):
+    class Dispatched(TorchDispatchMode):  # type: ignore[misc]  # PyTorch need not be here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = func(*args, **kwargs)
@@ -317,7 +317,7 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
             recorder.dispatched(func, {**defaults, **dict(zip(names, args, strict=False)), **kwargs}, result)
             return result
 
-    class Called(TorchFunctionMode):
+    class Called(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             find = owned.get(func)

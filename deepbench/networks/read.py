@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput, Unavailable, shorten
 from deepbench.core.files import read_regular
 from deepbench.networks.trace import Trace, parse_trace
 from deepbench.plan.suites import MOST_SUITE_BYTES
+
+if TYPE_CHECKING:
+    from deepbench.networks.program import Program
 
 WANTED = (
     "wanted a Python file and a function (mymodel.py:build), an ONNX file (model.onnx), "
@@ -53,20 +57,41 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
+def read_module(network: Any, inputs: Any, is_training: bool, loss: Any, optimizer: Any) -> Trace:
+    """The trace of a PyTorch module with its inputs, or of a function that runs one step."""
+    _import_torch()
+    from deepbench.networks.program import program_of
+
+    parts = [network, inputs, *([] if loss is None else [loss])]
+    built = network if inputs is None else tuple(parts if isinstance(optimizer, str) else [*parts, optimizer])
+    title = getattr(network, "__name__", type(network).__name__)
+    return _traced(program_of(built, title, is_training, optimizer if isinstance(optimizer, str) else "none"), title)
+
+
 def _program(name: str, settings: Mapping[str, str], is_training: bool, optimizer: str, device: str) -> Trace:
+    torch = _import_torch()
     from deepbench.networks import program
 
+    torch.manual_seed(1)
+    return _traced(program.load(name, settings, is_training, optimizer, device), name)
+
+
+def _traced(program: Program, source: str) -> Trace:
+    import torch
+
+    from deepbench.networks.from_torch import trace_torch
+
+    version = f"{source}, PyTorch {torch.__version__}"
+    return trace_torch(program.run, program.modules, program.title, version, program.is_training)
+
+
+def _import_torch() -> Any:
     try:
         import torch
     except ImportError as error:
         remedy = "pip install torch (a smaller build for CPUs is on pytorch.org)"
         raise Unavailable(f"PyTorch not found ({error})", remedy) from None
-    from deepbench.networks.from_torch import trace_torch
-
-    torch.manual_seed(1)
-    loaded = program.load(name, settings, is_training, optimizer, device)
-    version = f"PyTorch {torch.__version__}"
-    return trace_torch(loaded.run, loaded.modules, loaded.title, f"{name}, {version}", is_training)
+    return torch
 
 
 def read_suite_trace(path: Path) -> Trace:

@@ -62,6 +62,8 @@ class Runner:
             env=environment,
             start_new_session=True,
         )
+        assert self._child.stdin is not None and self._child.stdout is not None, "both are pipes"
+        self._questions, self._answers = self._child.stdin, self._child.stdout
         self._send(asdict(request))
         self._receive()
 
@@ -70,7 +72,7 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            self._child.stdin.close()
+            self._questions.close()
         try:
             self._child.wait(10)
         except subprocess.TimeoutExpired:
@@ -85,13 +87,13 @@ class Runner:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         try:
-            self._child.stdin.write(json.dumps(message).encode() + b"\n")
-            self._child.stdin.flush()
+            self._questions.write(json.dumps(message).encode() + b"\n")
+            self._questions.flush()
         except OSError:
             pass  # the answer says why
 
     def _receive(self) -> dict[str, Any]:
-        line = self._child.stdout.readline()
+        line = self._answers.readline()
         if not line:
             self._child.wait()
             raise RunnerError(f"the program of the network ended{process.last_output(self._words)}")

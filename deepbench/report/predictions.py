@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -43,11 +42,12 @@ def title_of(kernel: str) -> str:
 
 def groups(prediction: Prediction) -> dict[str, float]:
     """Seconds by group of kernels, the longest first; other operators and overhead come last."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     for part in prediction.parts:
         if part.time is not None:
-            found[GROUPS.get(part.need.kernel.split()[0], REST)] += part.time.seconds
-    ordered = dict(found.most_common())
+            name = GROUPS.get(part.need.kernel.split()[0], REST)
+            found[name] = found.get(name, 0.0) + part.time.seconds
+    ordered = dict(sorted(found.items(), key=lambda item: -item[1]))
     ordered[OTHERS] = prediction.others.seconds
     if prediction.overhead is not None:
         ordered[OVERHEAD] = prediction.overhead.seconds

@@ -6,12 +6,14 @@ slower for both, so each kernel's time is compared with the steps next to it.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from deepbench.core import stats
+from deepbench.measure.clock import Sample
 from deepbench.measure.session import Options, Progress, Session, Step, no_progress
 from deepbench.networks.predict import Need, Time, Times, predict, yardstick
 from deepbench.networks.runner import OVERHEAD, Request, Runner
@@ -28,34 +30,51 @@ OVERHEAD_S = 1.0
 
 @dataclass
 class StepTimes:
-    """The real step, as it ran between the kernels."""
+    """The real step, as it ran between the kernels. Samples that other programs disturbed do not count."""
 
-    slices_s: list[float] = field(default_factory=list)
-    """The median of each slice, in their order."""
+    slices: list[list[Sample]] = field(default_factory=list)
     after: list[int] = field(default_factory=list)
     """How many records the file had at each slice."""
+
+    @cached_property
+    def _medians_s(self) -> list[float | None]:
+        """Of each slice; None where all of its samples were disturbed."""
+        used = iter(undisturbed([sample for samples in self.slices for sample in samples]))
+        kept = [[sample.call_s for sample in samples if next(used)] for samples in self.slices]
+        return [statistics.median(times) if times else None for times in kept]
 
     @property
     def seconds(self) -> float:
         """The median of all slices."""
-        return statistics.median(self.slices_s)
+        known = [s for s in self._medians_s if s is not None]
+        return statistics.median(known or [sample.call_s for samples in self.slices for sample in samples])
 
     @property
     def time(self) -> Time:
-        """The median with its 95 % interval from the order of the slices (a sign test)."""
-        ordered, count = sorted(self.slices_s), len(self.slices_s)
-        reach = math.ceil(0.98 * math.sqrt(count))
-        low, high = max(0, count // 2 - reach), min(count - 1, (count - 1) // 2 + reach)
-        return Time(self.seconds, ordered[low], ordered[high])
+        """The median of all slices, with its 95 % interval."""
+        interval = stats.median_interval([s for s in self._medians_s if s is not None])
+        return Time(self.seconds, *(interval or (None, None)))
 
     def speeds(self, file: ResultFile) -> dict[str, float]:
         """For each case: the time of the step over that of the steps next to the case."""
         found: dict[str, list[float]] = {}
         for number, record in enumerate(file.records):
             before = max((i for i, count in enumerate(self.after) if count <= number), default=0)
-            near = self.slices_s[before : before + 2]
-            found.setdefault(record["case"], []).append(self.seconds / statistics.mean(near))
+            near = [s for s in self._medians_s[before : before + 2] if s is not None]
+            if near:
+                found.setdefault(record["case"], []).append(self.seconds / statistics.mean(near))
         return {case: statistics.mean(values) for case, values in found.items()}
+
+
+def undisturbed(samples: Sequence[Sample]) -> list[bool]:
+    """For each sample, whether other programs left it alone."""
+    return stats.undisturbed(
+        [s.call_s for s in samples],
+        [s.cpu_s for s in samples],
+        [s.involuntary_switches for s in samples],
+        [s.steal_s for s in samples],
+        1,
+    )
 
 
 def planned(wanted: Sequence[Need], library: str, threads: int) -> list[Planned]:
@@ -75,7 +94,7 @@ def measure_in_turn(
         def observe(step: Step) -> None:
             progress(step)
             steps.after.append(len(session.file.records))
-            steps.slices_s.append(statistics.median(runner.samples(SLICE_S)))
+            steps.slices.append(runner.samples(SLICE_S))
 
         session.run(observe, options.begin)
         observe(Step("the step again"))
@@ -89,7 +108,8 @@ def overhead_of(trace: Trace, times: Times, library: str, threads: int, capacity
     """
     with Runner(Request(OVERHEAD, {}, trace.is_training, threads=threads)) as runner:
         samples = runner.samples(OVERHEAD_S)
+    used = stats.samples_used([s.call_s for s in samples], undisturbed(samples))
     kernels = predict(trace, times, library, threads, capacity, None).known.seconds
-    quarters = statistics.quantiles(samples, n=4)
+    quarters = statistics.quantiles(used, n=4)
     low, middle, high = ((s - kernels) / trace.operators for s in quarters)
     return Time(middle, low, high)

@@ -13,13 +13,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from time import perf_counter
+from time import perf_counter_ns
 from typing import Any
 
 from deepbench.core.errors import DeepBenchError
 from deepbench.measure import launch, process
+from deepbench.measure.clock import Sample, SystemClock, take_sample
 
 # The memory of freed arrays stays in the process, so that the next one does not wait for the system to clear its pages.
 # Kernels that are measured alone find their memory like this.
@@ -62,7 +63,8 @@ class Runner:
             env=environment,
             start_new_session=True,
         )
-        assert self._child.stdin is not None and self._child.stdout is not None, "both are pipes"
+        assert self._child.stdin is not None, "it is a pipe"
+        assert self._child.stdout is not None, "it is a pipe"
         self._questions, self._answers = self._child.stdin, self._child.stdout
         self._send(asdict(request))
         self._receive()
@@ -80,10 +82,10 @@ class Runner:
             self._child.wait()
         self._words.close()
 
-    def samples(self, seconds: float, least: int = 1) -> list[float]:
-        """The times of steps that run one after the other for so many seconds; at least `least` of them."""
+    def samples(self, seconds: float, least: int = 1) -> list[Sample]:
+        """Steps that run one after the other for so many seconds; at least `least` of them."""
         self._send({"seconds": seconds, "least": least})
-        return [float(s) for s in self._receive()["samples_s"]]
+        return [Sample(*values) for values in self._receive()["samples"]]
 
     def _send(self, message: Mapping[str, Any]) -> None:
         try:
@@ -122,7 +124,7 @@ def main() -> None:
     answer({})
     for line in sys.stdin:
         wanted = json.loads(line)
-        answer({"samples_s": list(_samples(run, wanted["seconds"], wanted["least"]))})
+        answer({"samples": _samples(run, wanted["seconds"], wanted["least"])})
 
 
 def _prepare(request: Request) -> Any:
@@ -142,15 +144,18 @@ def tiny_network(torch: Any) -> Any:
     return torch.nn.Sequential(*layers), torch.ones(4, 4), lambda y: y.sum()
 
 
-def _samples(run: Any, seconds: float, least: int) -> Iterator[float]:
-    begin, count = perf_counter(), 0
-    end = begin
-    while count < least or end - begin < seconds:
-        start = perf_counter()
-        run()
-        end = perf_counter()
-        count += 1
-        yield end - start
+def _samples(run: Callable[[], Any], seconds: float, least: int) -> list[Sample]:
+    def timer(turns: int) -> int:
+        begin = perf_counter_ns()
+        for _ in range(turns):
+            run()
+        return perf_counter_ns() - begin
+
+    clock, samples = SystemClock(timer), list[Sample]()
+    end = clock.now() + seconds
+    while len(samples) < least or clock.now() < end:
+        samples.append(take_sample(clock, 1))
+    return samples
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.case import parse_pattern
 from deepbench.networks.predict import Part, Prediction, Time
 from deepbench.report.table import Cell, Column, Table, number
+from deepbench.report.traces import kernel_title
 
 MOST_ROWS = 12
 
@@ -29,15 +29,6 @@ GROUPS = {
     **dict.fromkeys(("optimizer",), "optimizer"),
 }
 REST, OTHERS, OVERHEAD = "other kernels", "other operators", "overhead"
-
-
-def title_of(kernel: str) -> str:
-    """A kernel as tables show it: its operation, problem and direction."""
-    from deepbench.core.op import find_op
-
-    p = parse_pattern(kernel)
-    direction = "" if p.direction in (None, "forward") else f" {p.direction}"
-    return f"{p.op} {find_op(p.op).title(p.problem)}{direction}"
 
 
 def groups(prediction: Prediction) -> dict[str, float]:
@@ -112,7 +103,7 @@ def rows(prediction: Prediction) -> list[dict[str, Cell]]:
 def _row(part: Part, known: float) -> dict[str, Cell]:
     time = part.time
     return {
-        "kernel": title_of(part.need.kernel),
+        "kernel": kernel_title(part.need.kernel),
         "case": part.need.kernel,
         "calls": part.need.count,
         "time": time.seconds if time else None,

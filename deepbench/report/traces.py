@@ -32,6 +32,13 @@ def flop_of(kernel: str) -> int:
     return find_op(p.op).flop(case)
 
 
+def kernel_title(kernel: str) -> str:
+    """A kernel as tables show it: its operation, problem, direction, and precision unless f32."""
+    p = parse_pattern(kernel)
+    extra = [word for word in (p.direction, p.precision) if word not in (None, "forward", "f32")]
+    return " ".join([p.op, find_op(p.op).title(p.problem), *map(str, extra)])
+
+
 def values(trace: Trace) -> dict[str, Any]:
     """The sums of a trace as plain values."""
     memory = memory_of(trace)
@@ -74,6 +81,7 @@ def _row(name: str, count: int, flop: int | None, moved: int, places: Mapping[st
     more = f", {len(named) - 1} more" if len(named) > 1 else ""
     return {
         "kernel": name,
+        "title": name if flop is None else kernel_title(name),
         "calls": count,
         "flop": flop,
         "bytes": moved,
@@ -81,25 +89,53 @@ def _row(name: str, count: int, flop: int | None, moved: int, places: Mapping[st
     }
 
 
+def problem_rows(trace: Trace) -> list[dict[str, Cell]]:
+    """One row per problem with all of its directions: the most FLOP first, then other operators by bytes."""
+    found: dict[str, dict[str, Any]] = {}
+    rest = []
+    for row in kernel_rows(trace):
+        if row["flop"] is None:
+            rest.append(row)
+            continue
+        p = parse_pattern(str(row["kernel"]))
+        title = " ".join(
+            filter(None, [p.op, find_op(p.op).title(p.problem), p.precision if p.precision != "f32" else ""])
+        )
+        known = found.setdefault(title, {"kernel": title, "title": title, "calls": 0, "flop": 0, "bytes": 0})
+        for name in ("calls", "flop", "bytes"):
+            known[name] += row[name]
+        known.setdefault("places", row["places"])
+        known.setdefault("directions", []).append(SHORT[p.direction or "forward"])
+    ordered = sorted(found.values(), key=lambda row: -row["flop"])
+    return [*({**row, "directions": " ".join(dict.fromkeys(row["directions"]))} for row in ordered), *rest]
+
+
+# Directions in a narrow column.
+SHORT = {"forward": "f", "backward": "b", "backward_data": "d", "backward_weights": "w"}
+
+
 def table(trace: Trace, most: int | None = MOST_ROWS) -> Table:
-    """The kernels with the most FLOP, and the other operators with the most bytes."""
-    rows = kernel_rows(trace)
+    """The problems with the most FLOP, and the other operators with the most bytes."""
+    rows = problem_rows(trace)
     kernels = [row for row in rows if row["flop"] is not None]
     others = [row for row in rows if row["flop"] is None]
     shown = rows if most is None else [*kernels[:most], *others[: max(3, most // 3)]]
     notes = []
+    if trace.is_training:
+        notes.append("in: the directions: forward, backward, gradient of the data, gradient of the weights.")
     if len(shown) < len(rows):
         notes.append(f"{len(shown)} of {len(rows)} rows are shown; --all shows the others.")
     if others:
         notes.append("Without FLOP: operators of the framework that are no operation of DeepBench; only bytes count.")
     columns = [
         Column("kernel", title="kernel of one step", least=30),
+        Column("directions", title="in", whole=True),
         number("calls"),
         number("flop", lambda n: units.significant(n / 1e9), "GFLOP"),
         number("bytes", lambda n: units.significant(n / 1e6), "MB"),
         Column("places", title="where", narrow=1),
     ]
-    return Table(columns, shown, notes)
+    return Table(columns, shown, notes).without_empty_columns()
 
 
 def summary(trace: Trace) -> list[tuple[str, str]]:

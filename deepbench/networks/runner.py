@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,20 +67,29 @@ class Runner:
         assert self._child.stdin is not None, "it is a pipe"
         assert self._child.stdout is not None, "it is a pipe"
         self._questions, self._answers = self._child.stdin, self._child.stdout
-        self._send(asdict(request))
-        self._receive()
+        try:
+            self._send(asdict(request))
+            self._receive()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
         with contextlib.suppress(OSError):
             self._questions.close()
         try:
             self._child.wait(10)
         except subprocess.TimeoutExpired:
-            os.killpg(self._child.pid, 9)
+            os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()
+        self._answers.close()
         self._words.close()
 
     def samples(self, seconds: float, least: int = 1) -> list[Sample]:

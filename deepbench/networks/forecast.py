@@ -55,7 +55,7 @@ def forecast(
     With `output`, what the files lack is measured into this new file first. With a `network` its real step is measured
     in turn with all of its kernels, and the files do not count.
     """
-    size, probes = capacity(), _overhead_traces(traces) if library == "torch" and output is not None else {}
+    size, probes = capacity(), overhead_traces(traces) if library == "torch" and output is not None else {}
     summaries = [s for file in files for s in summarize(file.records, file.order)] if network is None else []
     times, steps, measured = Times(summaries), None, None
     if output is not None:
@@ -74,7 +74,7 @@ def forecast(
     return Forecast(tuple(found), measured, steps, output)
 
 
-def _overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
+def overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
     """The networks that say what an operator costs besides its kernel, for forward passes and for training.
 
     None without PyTorch: then the overhead is unknown.

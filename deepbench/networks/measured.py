@@ -108,6 +108,13 @@ def overhead_of(trace: Trace, times: Times, library: str, threads: int, capacity
     """
     with Runner(Request(OVERHEAD, {}, trace.is_training, threads=threads)) as runner:
         samples = runner.samples(OVERHEAD_S)
+    return overhead_from(samples, trace, times, library, threads, capacity)
+
+
+def overhead_from(
+    samples: Sequence[Sample], trace: Trace, times: Times, library: str, threads: int, capacity: int
+) -> Time:
+    """The same from steps of that network."""
     used = stats.samples_used([s.call_s for s in samples], undisturbed(samples))
     kernels = predict(trace, times, library, threads, capacity, None).known.seconds
     quarters = statistics.quantiles(used, n=4)

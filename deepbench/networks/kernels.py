@@ -28,7 +28,7 @@ def kernel_text(
         raise BadInput(f"{op} has no precision {precision} in the direction {direction}")
     problem = make_problem(operation, sizes)
     unused = operation.unused_settings(problem, direction, types)
-    stated = [f"{n}={v}" for n, v in settings.items() if n not in unused and v != operation.settings[n][0]]
+    stated = [f"{n}={v}" for n, v in sorted(settings.items()) if n not in unused and v != operation.settings[n][0]]
     return " ".join([op, problem.text, direction, types.name, *stated])
 
 

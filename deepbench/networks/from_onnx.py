@@ -300,7 +300,8 @@ class _Graph:
     def _results(self, node: Any, is_constant: bool) -> list[_Tensor | None]:
         """The results of an operator; `BadInput` if their shapes depend on data."""
         domain = "" if node.domain in OWN_DOMAINS else node.domain
-        inputs = {n: self.types[n] for n in node.input if n}
+        # Versions of the package before 1.17 look up inputs that are left out, too.
+        inputs = {n: self.types[n] if n else self.onnx.TypeProto() for n in node.input}
         values = {n: self.values[n] for n in node.input if n in self.values}
         if node.op_type in UNINFERRED and not domain:
             return [self._result(n, self.types[node.input[0]], is_constant) for n in node.output]
@@ -310,8 +311,10 @@ class _Graph:
             inferred = self.onnx.shape_inference.infer_node_outputs(
                 schema, node, inputs, values, opset_imports=self.imports, ir_version=self.version
             )
-        except self.onnx.defs.SchemaError:
-            pass  # an operator of others, whose results the file may describe
+        except self.onnx.defs.SchemaError:  # an operator of others, whose results the file may describe
+            if not domain:
+                version = f"onnx {self.onnx.__version__} does not know it in opset {self.opsets.get('')}"
+                raise BadInput(f"{self.name}: {version}: {printable(node.op_type)}; pip install -U onnx") from None
         except Exception as error:
             what = f"{node.op_type} {shorten(printable(node.name))}".strip()
             reason = shorten(printable(str(error)), 200)

@@ -26,7 +26,8 @@ def kernel_text(
     types = PRECISIONS.get(precision or "")
     if types is None or not operation.allows(direction, types):
         raise BadInput(f"{op} has no precision {precision} in the direction {direction}")
-    problem = make_problem(operation, sizes)
+    # Frameworks also give whole numbers of NumPy.
+    problem = make_problem(operation, {n: v if isinstance(v, str) else int(v) for n, v in sizes.items()})
     unused = operation.unused_settings(problem, direction, types)
     stated = [f"{n}={v}" for n, v in sorted(settings.items()) if n not in unused and v != operation.settings[n][0]]
     return " ".join([op, problem.text, direction, types.name, *stated])

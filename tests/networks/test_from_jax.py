@@ -120,7 +120,7 @@ def test_operands_are_read_as_they_are_stored(left, right, wanted):
 
 
 def test_a_product_of_strided_operands_copies_them_first():
-    trace = traced(lambda a, b: a[:, ::2] @ b, shape(6, 8), shape(4, 5))
+    trace = traced(lambda a, b: lax.slice(a, (0, 0), (6, 8), (1, 2)) @ b, shape(6, 8), shape(4, 5))
 
     assert ["copy", "dot_general"] == [c.operator for c in trace.calls]
     copy, product = trace.calls
@@ -454,6 +454,7 @@ def test_a_cache_is_updated_in_place_but_an_input_is_copied():
     assert last.writes == kept.calls[0].writes
 
 
+@pytest.mark.skipif(not hasattr(jax, "shard_map"), reason="needs a JAX with jax.shard_map")
 def test_work_on_several_devices_is_refused():
     mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec("x")

@@ -11,6 +11,7 @@ Gradients are part of the program where the function computes them, as `jax.grad
   part of the operator that reads the result. Three things are copies, operators without a kernel: a reshape of
   elements that are not in their order, an operand of a product whose rows and columns are both strided or whose
   batches are not one after the other, and an array whose order is reversed, except the filters of a convolution.
+- **Updates.** `dynamic_update_slice` and the kinds of `scatter` write into their array, unless it is an input.
 - **Loops.** The body of a `scan` counts as often as it runs. It uses the same buffers in every step, except for what
   it reads from and writes to the arrays that the loop runs over: each step has its own part of these.
   How often the body of a `while` runs is not known; `while_steps` says it, else the function is refused.

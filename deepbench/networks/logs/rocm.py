@@ -28,13 +28,24 @@ PRODUCTS = ("gemm", "gemm_ex", "gemm_batched", "gemm_batched_ex", "gemm_strided_
 
 DRIVER_TYPES = {None: "f32", "fp16": "f16", "bfp16": "bf16", "bf16": "bf16", "int8": "i8"}
 
-# Short names of MIOpenDriver's options.
-NAMES = {
+# Short names of MIOpenDriver's options for images, and for recurrent layers.
+IMAGES = {
     **{"n": "batchsize", "c": "in_channels", "H": "in_h", "W": "in_w", "k": "out_channels", "g": "group_count"},
     **{"y": "fil_h", "x": "fil_w", "p": "pad_h", "q": "pad_w", "u": "conv_stride_h", "v": "conv_stride_w"},
     **{"l": "dilation_h", "j": "dilation_w", "F": "forw", "m": "mode", "_": "spatial_dim", "!": "in_d", "@": "fil_d"},
     **{"#": "conv_stride_d", "$": "pad_d", "^": "dilation_d", "I": "in_layout", "b": "back", "L": "layout"},
     **{"pool_stride_h": "conv_stride_h", "pool_stride_w": "conv_stride_w", "win_h": "fil_h", "win_w": "fil_w"},
+}
+
+LAYERS = {
+    "n": "batches",
+    "k": "steps",
+    "H": "hidden",
+    "W": "width",
+    "l": "layers",
+    "m": "mode",
+    "r": "ways",
+    "F": "forw",
 }
 
 # Of one call there is one; 0 stands for all.
@@ -55,9 +66,10 @@ def read(line: str) -> list[Logged]:
     match = DRIVER.search(line)
     if match is None or match[1] not in KERNELS:
         raise BadInput("no operation of MIOpen that is read")
-    found = {NAMES.get(name, name): value for name, value in options(match[3].split()).items()}
+    find, names = KERNELS[match[1]]
+    found = {names.get(name, name): value for name, value in options(match[3].split()).items()}
     try:
-        kernels = KERNELS[match[1]](found, DRIVER_TYPES.get(match[2]))
+        kernels = find(found, DRIVER_TYPES.get(match[2]))
     except (KeyError, ValueError, ZeroDivisionError) as error:
         raise BadInput(f"MIOpenDriver {match[1]}: {error} is missing or wrong") from None
     return [kernel_call(f"miopen.{match[1]}", kernel) for kernel in kernels]
@@ -211,28 +223,28 @@ def _softmax(found: Mapping[str, str], precision: str | None) -> list[str]:
 
 
 def _rnn(found: Mapping[str, str], precision: str | None) -> list[str]:
-    """`-n` lists the batch of every step."""
-    batches = [int(n) for n in found["batchsize"].split(",")]
-    if len(set(batches)) != 1:
-        raise BadInput("MIOpenDriver rnn: steps with different batches are no operation of ours")
+    """`-n` lists the batch of every step; with `-p 1` the input is not multiplied."""
+    batches = [int(n) for n in found["batches"].split(",")]
+    if len(set(batches)) != 1 or found.get("p", "0") != "0":
+        raise BadInput("MIOpenDriver rnn: steps with different batches, or without weights for the input, are not read")
     cells = {"lstm": "lstm", "gru": "gru", "relu": "vanilla", "tanh": "vanilla"}
     sizes: dict[str, int | str] = {
         "cell": cells[found["mode"]],
-        "hidden": int(found["in_h"]),
+        "hidden": int(found["hidden"]),
         "batch": batches[0],
-        "timesteps": int(found.get("out_channels", len(batches))),
-        "input_size": int(found["in_w"]),
-        "layers": int(found.get("dilation_h", "1")),
-        "bidirectional": int(found.get("r", "0")),
+        "timesteps": int(found.get("steps", len(batches))),
+        "input_size": int(found["width"]),
+        "layers": int(found.get("layers", "1")),
+        "bidirectional": int(found.get("ways", "0")),
     }
     return [kernel_text("recurrent", sizes, precision, way, mode="training") for way in _directions(found)]
 
 
-KERNELS: dict[str, Callable[[Mapping[str, str], str | None], list[str]]] = {
-    "conv": _conv,
-    "pool": _pool,
-    "bnorm": _bnorm,
-    "activ": _activ,
-    "softmax": _softmax,
-    "rnn": _rnn,
+KERNELS: dict[str, tuple[Callable[[Mapping[str, str], str | None], list[str]], Mapping[str, str]]] = {
+    "conv": (_conv, IMAGES),
+    "pool": (_pool, IMAGES),
+    "bnorm": (_bnorm, IMAGES),
+    "activ": (_activ, IMAGES),
+    "softmax": (_softmax, IMAGES),
+    "rnn": (_rnn, LAYERS),
 }

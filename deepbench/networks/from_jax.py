@@ -36,7 +36,7 @@ from deepbench.networks.kernels import (
     pooling_text,
     reduction_sizes,
 )
-from deepbench.networks.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.trace import MOST_CALLS, Trace
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 PRODUCT_PRECISIONS = {
@@ -528,9 +528,9 @@ class _Walker:
         if renamed:
             calls = self.record.calls
             for i in range(first, len(calls)):
-                c = calls[i]
-                reads, writes = (tuple(renamed.get(n, n) or 0 for n in group) for group in (c.reads, c.writes))
-                calls[i] = Call(c.operator, c.kernel, c.where, reads, writes, c.bytes, c.begins)
+                groups = calls[i].reads, calls[i].writes
+                reads, writes = (tuple(renamed.get(n, n) or 0 for n in group) for group in groups)
+                calls[i] = replace(calls[i], reads=reads, writes=writes)
 
     def _part(self, array: _Array, step: int, length: int) -> _Array:
         """The part of an array that a step of a loop reads or writes."""

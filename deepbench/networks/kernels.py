@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
@@ -174,7 +174,7 @@ class Recorder:
                 for group in (call.reads, call.writes)
             )
             if (reads, writes) != (call.reads, call.writes):
-                call = Call(call.operator, call.kernel, call.where, reads, writes, call.bytes, call.begins)
+                call = replace(call, reads=reads, writes=writes)
             calls.append(call)
         if len(numbers) > MOST_BUFFERS:
             raise BadInput(f"the network has {len(numbers)} buffers; a trace has at most {MOST_BUFFERS}")

@@ -449,10 +449,12 @@ def _place(node: Any) -> str:
     if scopes is not None:
         found = [piece for piece in re.findall(r"'([^']*)'", scopes)[:-1] if piece]
         return printable(found[-1]) if found else ""
-    place = ""
+    places: list[str] = []
     for piece in node.name.strip("/").split("/")[:-1]:
-        place = piece if piece.startswith(f"{place}.") else ".".join(filter(None, (place, piece)))
-    return printable(place)
+        if places and piece.startswith(f"{places[-1]}."):
+            places.pop()
+        places.append(piece)
+    return printable(".".join(places))
 
 
 # ---- kernels: the text, or None if it is none of ours

@@ -7,7 +7,7 @@ them, such as `batch`, or by input and axis, such as `x.0`.
 - **Before optimization.** A trace has the operators of the file. Runtimes join some of them, such as a convolution with
   the normalization and activation after it.
 - **Constants.** What depends on weights and sizes alone is computed when a network is loaded, so it is no operator
-  here. Weights are parameters if they are floats that an operator reads.
+  here. Weights are parameters if they are floats that an operator reads, and no single number.
 - **Views.** `Reshape`, `Flatten`, `Squeeze`, `Unsqueeze`, `Identity`, `Dropout` and a `Cast` to the same type move
   nothing. A `Transpose` is a copy.
 - **Padding.** Where one end of an image is padded more than the other, see `kernels.centered`.
@@ -235,7 +235,7 @@ class _Graph:
         self._inputs()
 
     def parameters(self) -> int:
-        """Elements of the weights in floats that operators read, without the statistics of normalizations."""
+        """Elements of the weights in floats that operators read, without statistics of normalizations and factors."""
         same: dict[str, str] = {}
         read: set[str] = set()
         for node in self.graph.node:
@@ -245,7 +245,7 @@ class _Graph:
                 named = node.input[:3] if node.op_type == "BatchNormalization" else node.input
                 read.update(same.get(n, n) for n in named)
         weights = (t for n, t in self.weights.items() if n in read and TYPES.get(t.data_type, ("", 0))[0] in FLOATS)
-        return sum(math.prod(tensor.dims) for tensor in weights)
+        return sum(math.prod(tensor.dims) for tensor in weights if tensor.dims)
 
     # ---- arrays
 

@@ -398,6 +398,34 @@ def test_what_is_computed_again_counts_again():
     assert flop(plain) < flop(again)
 
 
+def test_functions_with_gradients_of_their_own_are_followed():
+    @jax.custom_vjp
+    def twice(x, w):
+        return x @ w
+
+    twice.defvjp(lambda x, w: (x @ w, (x, w)), lambda kept, dy: (dy @ kept[1].T, kept[0].T @ dy @ jnp.eye(8)))
+    forward = traced(twice, shape(4, 8), shape(8, 8))
+    both = traced(jax.grad(lambda x, w: (twice(x, w) ** 2).sum(), (0, 1)), shape(4, 8), shape(8, 8))
+
+    assert 2 * 4 * 8 * 8 == flop(forward)
+    assert 3 * 2 * 4 * 8 * 8 + 2 * 8**3 == flop(both)
+
+
+def test_constants_of_a_function_are_read():
+    table = jnp.ones((8, 8))
+    trace = traced(lambda x: jax.jit(lambda y: y @ table)(jnp.tanh(x)) @ table, shape(4, 8))
+
+    first, second = (c for c in trace.calls if c.operator == "dot_general")
+    assert first.reads[1] == second.reads[1]
+    assert 8 * 8 * 4 == trace.buffers[first.reads[1]]
+
+
+def test_what_is_not_seen_is_said():
+    trace = traced(lambda x: jax.pure_callback(lambda y: y, shape(4), x) + x, shape(4))
+
+    assert "what runs inside of pure_callback is not seen" in trace.source
+
+
 # ---- other operators
 
 

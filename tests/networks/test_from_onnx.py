@@ -334,6 +334,14 @@ def test_statistics_are_no_parameters(tmp_path):
     assert 16 == trace.parameters
 
 
+def test_factors_are_no_parameters(tmp_path):
+    nodes = [node("MatMul", "x", "w", outputs=["h"]), node("Div", "h", "by")]
+    factor = numpy_helper.from_array(np.float32(8), "by")
+    trace = trace_onnx(saved(tmp_path, nodes, [value("x", 3, 5)], [weight("w", 5, 7), factor]), {})
+
+    assert 35 == trace.parameters
+
+
 def test_a_shape_that_depends_on_data_can_be_stated(tmp_path):
     nodes = [node("NonZero", "x", outputs=["places"]), node("Cast", "places", outputs=["f"], to=F32), node("Tanh", "f")]
     path = saved(tmp_path, nodes, [value("x", 4, 6)])

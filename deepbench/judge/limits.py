@@ -555,6 +555,18 @@ class Limits:
             rates[MEMORY] = slowest
         return {name: rate for name, rate in rates.items() if rate is not None}
 
+    def levels_of(self, threads: int, device: str = "cpu") -> tuple[Level, ...]:
+        """The levels of memory of the CPU, the smallest first; none of other devices, whose caches are not measured."""
+        return self._levels.of(threads) if device == "cpu" else ()
+
+    def is_disturbed(self, threads: int) -> bool:
+        """Whether other programs disturbed the probes of memory."""
+        return self._levels.is_disturbed(threads)
+
+    def call_times(self, threads: int) -> list[float]:
+        """Seconds of the fixed costs of calls that were measured with so many threads, of all libraries."""
+        return [seconds for text, seconds in self._calls.items() if f"threads={threads}" in text.split()]
+
     def gathers(self, threads: int) -> float | None:
         """Numbers per second that are read one by one at random positions of a first-level cache."""
         return self._gathers.get(threads)

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -57,7 +57,7 @@ MOST_TEXT = 2000
 # Larger and smaller values are no machine.
 LARGEST, SMALLEST = 1e24, 1e-15
 
-# The word of a knob that means every level or every precision, and what the main memory of a measured machine is called.
+# The word of a knob that means every level or precision, and what the main memory of a measured machine is called.
 ALL, MAIN = "all", "main"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -212,6 +212,10 @@ class Hardware:
             values = _values(part, *(f.name for f in fields(part)))
             lines += ["", f"[{name}]", *values] if values else []
         return "\n".join([*lines, ""])
+
+    def values(self) -> dict[str, Any]:
+        """All of it as plain values, for programs."""
+        return {"schema": SCHEMA, **asdict(self)}
 
     # ---- knobs
 

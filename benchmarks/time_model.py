@@ -4,12 +4,11 @@ python benchmarks/time_model.py [--threads FILE] [--write]
 
 Prints the tables of docs/what-if.md, and with --write replaces them there:
 
-1. Each device: the roofline of its data sheet (`benchmarks/hardware/`), and the model, cross-validated with five folds.
-   Problems that differ only in what is transposed are in one fold.
-2. Each device that the model never saw: constants that were fitted to the ten others.
-3. Pairs of devices with the same chip or generation: what a what-if on the first says of the second, whose times are
-   known. This shows that the intervals do not hold from one device to another.
-4. With a result FILE that has the same cases with one thread and with two (`deepbench run … --threads 1,2`): what a
+1. Each device: the roofline of its data sheet (`benchmarks/hardware/`); the model, cross-validated with five folds, in
+   which problems that differ only in what is transposed are in one fold; and constants of the ten other devices.
+2. Pairs of devices with the same chip or generation: what a what-if on the first says of the second, whose times are
+   known. This shows that the intervals do not hold from one device to another. The page has no such table.
+3. With a result FILE that has the same cases with one thread and with two (`deepbench run … --threads 1,2`): what a
    what-if on the times with one thread says of a machine with the limits that were measured with two, and the other
    way round. This shows whether the intervals hold where nothing but the hardware changes.
 
@@ -19,7 +18,9 @@ All published times are those of the list `deepbench/train` in f32: 160 products
 import argparse
 import math
 import statistics
+import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,14 +42,15 @@ from deepbench.networks.time_model import Columns, Constants, Errors, TimeModel 
 from deepbench.report import applications  # noqa: E402
 from deepbench.results import published  # noqa: E402
 
+# The words of the question in the page.
+EXAMPLE = ("--model", "speech", "--precision", "bf16", "--set", "memory.bytes_per_s*2", "--set", "peak.bf16*2")
+
 PAGE = ROOT / "docs" / "what-if.md"
 
-# The same chip (GM200, Vega 10), or the same generation (GP102, GP100).
+# The same chip (GM200, Vega 10, GP102), or the same generation (GP100).
 PAIRS = (
     ("TitanX Maxwell", "Tesla M40"),
     ("MI25", "Vega Frontier Edition"),
-    ("TitanX Pascal", "TitanXp"),
-    ("TitanX Pascal", "GTX 1080 Ti"),
     ("GTX 1080 Ti", "TitanXp"),
     ("GTX 1080 Ti", "Tesla P100"),
 )
@@ -134,7 +136,7 @@ def ratios(model: TimeModel, times: dict[Case, float], there: dict[Case, float],
 
 
 def of_threads(path: Path) -> list[str]:
-    """The lines of the fourth table."""
+    """The lines of the third table."""
     results = load(path)
     times: dict[int, dict[Case, float]] = {1: {}, 2: {}}
     for s in results.summaries:
@@ -155,11 +157,13 @@ def of_threads(path: Path) -> list[str]:
     return lines
 
 
-def own_row(hardware: Hardware) -> str:
+def own_row(hardware: Hardware, others: list[Hardware]) -> str:
     """The line of a device in the first table."""
-    fit, roofline = own_fit(hardware), roofline_errors(hardware)
-    errors = [getattr(e, n) for e in (fit.errors, fit.corrected) for n in ("mean", "median", "high")]
-    return f"| {hardware.name} | {' | '.join(percent(error, 1) for error in (roofline.mean, *errors))} |"
+    fit, (unseen, total) = own_fit(hardware), held_out(hardware, others)
+    errors = [roofline_errors(hardware).mean, fit.errors.mean, fit.errors.median]
+    errors += [fit.corrected.mean, fit.corrected.median, fit.corrected.high]
+    cells = [percent(error, 1) for error in errors] + [percent(error) for error in (unseen.mean, unseen.high)]
+    return f"| {hardware.name} | {' | '.join(cells)} | {signed(total)} |"
 
 
 def short(name: str) -> str:
@@ -171,28 +175,20 @@ def tables() -> dict[str, list[str]]:
     """The lines of all tables in Markdown, by their names in the page."""
     listed = sheets()
     own = [
-        "| device | roofline | model: mean | median | 90 % | with neighbours: mean | median | 90 % |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| device | roofline | model | median | with neighbours | median | 90 % | unseen | 90 % | sum |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        *(own_row(hardware, [h for h in listed if h is not hardware]) for hardware in listed),
     ]
-    own += map(own_row, listed)
-    others = [
-        "| device that took no part in the fit | mean | median | 90 % | sum of all times |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for hardware in listed:
-        errors, total = held_out(hardware, [h for h in listed if h is not hardware])
-        cells = [percent(value) for value in (errors.mean, errors.median, errors.high)]
-        others.append(f"| {hardware.name} | {' | '.join(cells)} | {signed(total)} |")
     pairs = [
-        "| from | to | ratio: mean error | median | of no change | inside the interval | sum: predicted | measured |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| from | to | ratio: mean error | of no change | inside the interval | sum: predicted | measured |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     by_name = {short(h.name): h for h in listed}
     for first, second in PAIRS:
         found = pair(by_name[first], by_name[second])
-        cells = [percent(found[name]) for name in ("mean", "median", "unchanged", "inside")]
+        cells = [percent(found[name]) for name in ("mean", "unchanged", "inside")]
         pairs.append(f"| {first} | {second} | {' | '.join(cells)} | {sums(found)} |")
-    return {"own": own, "held out": others, "pairs": pairs}
+    return {"example": example(), "own": own, "pairs": pairs}
 
 
 def sums(found: dict[str, float]) -> str:
@@ -206,9 +202,21 @@ def signed(value: float) -> str:
     return f"{'+' if value >= 0 else chr(0x2212)}{percent(abs(value))}"
 
 
+def example() -> list[str]:
+    """What the command in the page prints."""
+    words = [sys.executable, "-m", "deepbench", "whatif", "results/xeon-amx-2vcpu.jsonl.gz", *EXAMPLE]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    shown = [textwrap.fill(line, 118) for line in lines[:2]]
+    command = f"$ deepbench whatif results/xeon-amx-2vcpu.jsonl.gz {' '.join(EXAMPLE[:4])} \\"
+    return ["```text", command, f"    {' '.join(EXAMPLE[4:])}", *shown, *map(str.rstrip, lines[2:6]), "```"]
+
+
 def with_tables(text: str, found: dict[str, list[str]]) -> str:
     """A page with its tables replaced; each stands between two comments."""
     for name, lines in found.items():
+        if f"<!-- {name} -->" not in text:
+            continue
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         text = f"{before}{begin}" + "\n".join(lines) + f"\n{end}{rest.partition(end)[2]}"

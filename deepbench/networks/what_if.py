@@ -171,7 +171,7 @@ def _scaled(term: Term, model: TimeModel, after: Hardware, change: Change) -> _S
         fit.parts(demands[1], after, c).seconds / fit.parts(demands[0], model.hardware, c).seconds for c in fit.folds
     ]
     low, high = min([ratio, *folds]), max([ratio, *folds])
-    least, most = _extremes(before, changed)
+    least, most = _extremes(before, changed, (model.hardware, after))
     factor = change.time_factor(term.case)
     one, mean = (
         Range(ratio * factor, factor * (low - e * max(0.0, low - least)), factor * (high + e * max(0.0, most - high)))
@@ -189,12 +189,16 @@ def _scaled_overhead(term: Term, before: Hardware, after: Hardware) -> _Scaled:
     return _Scaled(exact, exact, (min(1.0, ratio), max(1.0, ratio)), *parts)
 
 
-def _extremes(before: Parts, after: Parts) -> tuple[float, float]:
-    """The least and the largest factor by which a change scales a part of the time; 1 belongs to what it leaves."""
+def _extremes(before: Parts, after: Parts, hardware: tuple[Hardware, Hardware]) -> tuple[float, float]:
+    """The least and the largest factor by which a change scales a part of the time; 1 belongs to what it leaves.
+
+    Every level of memory counts, because the model may be wrong about the one that a kernel reads.
+    """
     factors = [1.0]
-    for one, other in zip(before.times, after.times, strict=True):
-        if one > 0:
-            factors.append(other / one)
+    factors += [other / one for one, other in zip(before.times, after.times, strict=True) if one > 0]
+    for one, other in zip(*(h.memory for h in hardware), strict=False):
+        if one.bytes_per_s and other.bytes_per_s and one.name == other.name:
+            factors.append(one.bytes_per_s / other.bytes_per_s)
     return min(factors), max(factors)
 
 

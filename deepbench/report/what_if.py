@@ -40,6 +40,10 @@ HOW = (
 INTERVAL = (
     "interval: what the model does not explain of a kernel may depend on whatever changes, or on nothing that changes."
 )
+HOT = (
+    "Each kernel was repeated with the same data, so what fits into a cache comes from there. In a network other data "
+    "may take its place: deepbench run … --set cache=cold measures that."
+)
 ONE_BY_ONE = (
     "A sum of kernels one after the other; what runs between them is not in it, nor is the exchange of devices."
 )
@@ -263,7 +267,7 @@ def _verdict(subject: str, changes: Sequence[tuple[Change, Range, bool]]) -> lis
 
 
 def _does_nothing(o: Outcome) -> bool:
-    return all(abs(e.ratio.value - 1) < 1e-12 for e in o.effects)
+    return all(max(abs(r - 1) for r in (e.ratio.value, e.ratio.low, e.ratio.high)) < 1e-12 for e in o.effects)
 
 
 def _capital(text: str) -> str:
@@ -272,6 +276,8 @@ def _capital(text: str) -> str:
 
 def _speed(speed_up: Range) -> str:
     """`1.62× faster (1.41 to 1.80)`."""
+    if abs(speed_up.value - 1) < LEAST_HELP:
+        return f"as fast as before ({_interval(speed_up)})"
     if speed_up.value >= 1:
         return f"{_times(speed_up.value)} faster ({_interval(speed_up)})"
     inverse = speed_up.inverse
@@ -514,6 +520,9 @@ def _short(knob: str) -> str:
 
 def _notes(answer: Answer) -> list[str]:
     sentences = [HOW, answer.model.sentence, INTERVAL, ONE_BY_ONE]
+    cases = [t.case for a in answer.applications for t in a.terms if t.case is not None]
+    if any(case.settings.get("cache", "hot") == "hot" for case in cases):
+        sentences.append(HOT)
     if answer.model.hardware.remarks:
         sentences += answer.model.hardware.remarks
     remarks = Counter[str]()

@@ -1,9 +1,7 @@
 """The time model: its parts, its fit, its errors, and what it says about published times."""
 
-import importlib.util
 import math
 import random
-import sys
 
 import pytest
 
@@ -12,6 +10,7 @@ from deepbench.networks import time_model
 from deepbench.networks.hardware import Hardware
 from deepbench.networks.time_model import CALL, COMPUTE, Columns, Constants, Errors, TimeModel, demand_of, parts_of
 from tests.conftest import ROOT
+from tests.scripts import benchmark
 
 HARDWARE = Hardware.parse("""
 schema = "deepbench-hardware/1"
@@ -256,30 +255,14 @@ def test_an_error_without_times_is_unknown_and_not_zero():
 # ---- published times
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    spec = importlib.util.spec_from_file_location("benchmark", ROOT / "benchmarks" / "time_model.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("sheet", "prototype"), [("v100", 0.082), ("t4", 0.124), ("p100", 0.156)], ids=["v100", "t4", "p100"]
 )
-def test_published_products_are_predicted_better_than_by_the_prototype(benchmark, sheet, prototype):
+def test_published_products_are_predicted_better_than_by_the_prototype(sheet, prototype):
     """The errors of the prototype with occupancy, by five folds."""
     hardware = Hardware.load(ROOT / "benchmarks" / "hardware" / f"{sheet}.toml")
-    fit = benchmark.own_fit(hardware)
+    fit = benchmark("time_model").own_fit(hardware)
 
     assert 160 == fit.errors.count
     assert fit.corrected.mean < prototype
-    assert benchmark.roofline_errors(hardware).mean > fit.errors.mean
-
-
-def test_the_table_of_the_page_is_that_of_the_script(benchmark):
-    hardware = Hardware.load(ROOT / "benchmarks" / "hardware" / "v100.toml")
-    row = benchmark.own_row(hardware)
-
-    assert row in benchmark.PAGE.read_text(encoding="utf-8")
+    assert benchmark("time_model").roofline_errors(hardware).mean > fit.errors.mean

@@ -31,6 +31,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -130,7 +131,7 @@ class Hardware:
         """The main memory."""
         return self.memory[-1]
 
-    @property
+    @cached_property
     def capacities(self) -> tuple[float, ...]:
         """For each level: bytes that the levels inside of it hold. What fits into these does not come from it."""
         held = [0.0, *(level.bytes or 0.0 for level in self.memory[:-1])]

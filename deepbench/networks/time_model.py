@@ -291,19 +291,28 @@ class Fit:
         }
 
 
-def parts_of(demand: Demand, hardware: Hardware, c: Constants, call_s: float | None) -> Parts:
-    """The time of a kernel with these constants, which were fitted where a call costs `call_s`."""
+Roof = tuple[float, float, str]
+"""Seconds of computing and of reading at full rates, and the level that is read."""
+
+
+def parts_of(
+    demand: Demand, hardware: Hardware, c: Constants, call_s: float | None, found: Sequence[Roof] | None = None
+) -> Parts:
+    """The time of a kernel with these constants, which were fitted where a call costs `call_s`.
+
+    `found` are the `roofs`, if they are known.
+    """
     costlier = hardware.overhead.call_s / call_s if hardware.overhead.call_s and call_s else 1.0
     call = c.step_s * costlier * demand.steps
-    found = (
+    ways = [
         Parts(call, compute_s / c.compute, memory_s / c.memory, level, c.p)
-        for compute_s, memory_s, level in roofs(demand, hardware)
-    )
-    return min(found, key=lambda parts: parts.seconds)
+        for compute_s, memory_s, level in (roofs(demand, hardware) if found is None else found)
+    ]
+    return ways[0] if len(ways) == 1 else min(ways, key=lambda parts: parts.seconds)
 
 
-def roofs(demand: Demand, hardware: Hardware) -> list[tuple[float, float, str]]:
-    """Seconds of computing and of reading at full rates, and the level that is read, for each way to cut a product."""
+def roofs(demand: Demand, hardware: Hardware) -> list[Roof]:
+    """What a kernel takes at full rates, for each way to cut a product."""
     peak = hardware.peak_of(demand.precision)
     compute_s = demand.flop / peak if peak else 0.0
     ways = [(1.0, 0.0)]
@@ -511,6 +520,7 @@ class TimeModel:
             for key in dict.fromkeys(_keys(case)):
                 self._groups.setdefault(key, []).append(case)
         self._fits: dict[tuple[object, ...], Fit] = {}
+        self._roofs: dict[Demand, list[Roof]] = {}
         self._chosen: dict[tuple[tuple[object, ...], ...], Fit] = {}
 
     @property
@@ -531,6 +541,12 @@ class TimeModel:
 
     def _has_enough(self, key: tuple[object, ...]) -> bool:
         return len({case.problem for case in self._groups[key]}) >= LEAST_PROBLEMS
+
+    def roofs(self, demand: Demand) -> list[Roof]:
+        """What a kernel takes at full rates on the hardware of the fits."""
+        if demand not in self._roofs:
+            self._roofs[demand] = roofs(demand, self.hardware)
+        return self._roofs[demand]
 
     def predict(self, case: Case) -> float:
         """Seconds of a case on the hardware of the fits, corrected by its neighbours; `fit_of(case).corrected` is how

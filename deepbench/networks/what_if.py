@@ -20,7 +20,17 @@ from deepbench.core.case import Case
 from deepbench.networks.hardware import Hardware
 from deepbench.networks.knobs import Change, Knob
 from deepbench.networks.terms import Application, Term
-from deepbench.networks.time_model import OPERATOR, Demand, Parts, TimeModel, demand_of, peak_name
+from deepbench.networks.time_model import (
+    OPERATOR,
+    Constants,
+    Demand,
+    Parts,
+    TimeModel,
+    demand_of,
+    parts_of,
+    peak_name,
+    roofs,
+)
 
 # A knob is turned by so much to find its elasticity.
 SMALL_STEP = 1.01
@@ -164,20 +174,26 @@ def _scaled(term: Term, model: TimeModel, after: Hardware, change: Change) -> _S
     if term.is_overhead:
         return _scaled_overhead(term, model.hardware, after)
     fit = model.fit_of(term.case)
-    demands = _demand(term, model.hardware), _demand(term, after)
-    before, changed = fit.parts(demands[0], model.hardware), fit.parts(demands[1], after)
+    one, other = _demand(term, model.hardware), _demand(term, after)
+    roofs_before, roofs_after = model.roofs(one), roofs(other, after)
+
+    def both(c: Constants) -> tuple[Parts, Parts]:
+        return (
+            parts_of(one, model.hardware, c, fit.call_s, roofs_before),
+            parts_of(other, after, c, fit.call_s, roofs_after),
+        )
+
+    before, changed = both(fit.constants)
     ratio = changed.seconds / before.seconds
-    folds = [
-        fit.parts(demands[1], after, c).seconds / fit.parts(demands[0], model.hardware, c).seconds for c in fit.folds
-    ]
+    folds = [second.seconds / first.seconds for first, second in map(both, fit.folds)]
     low, high = min([ratio, *folds]), max([ratio, *folds])
     least, most = _extremes(before, changed, (model.hardware, after))
     factor = change.time_factor(term.case)
-    one, mean = (
+    single, in_sum = (
         Range(ratio * factor, factor * (low - e * max(0.0, low - least)), factor * (high + e * max(0.0, most - high)))
-        for e in (fit.unexplained(term.case, in_sum) for in_sum in (False, True))
+        for e in (fit.unexplained(term.case, counts) for counts in (False, True))
     )
-    return _Scaled(one, mean, (factor * least, factor * most), before, changed)
+    return _Scaled(single, in_sum, (factor * least, factor * most), before, changed)
 
 
 def _scaled_overhead(term: Term, before: Hardware, after: Hardware) -> _Scaled:
@@ -276,9 +292,17 @@ def _elasticity(application: Application, model: TimeModel, name: str) -> float:
     return math.log(up / down) / (2 * math.log(SMALL_STEP))
 
 
-def _total(application: Application, model: TimeModel, hardware: Hardware) -> float:
-    nothing = Change(())
-    return sum(t.count * effect(t, model, hardware, nothing).after_s for t in application.terms)
+def _total(application: Application, model: TimeModel, after: Hardware) -> float:
+    """The time after a change of hardware, without an interval."""
+    total = 0.0
+    for term in application.terms:
+        if term.is_overhead:
+            total += term.total_s * _scaled_overhead(term, model.hardware, after).one.value
+            continue
+        fit, demand = model.fit_of(term.case), _demand(term, model.hardware)
+        before = parts_of(demand, model.hardware, fit.constants, fit.call_s, model.roofs(demand)).seconds
+        total += term.total_s * fit.parts(_demand(term, after), after).seconds / before
+    return total
 
 
 # ---- another device

@@ -206,10 +206,18 @@ def example() -> list[str]:
     """What the command in the page prints."""
     words = [sys.executable, "-m", "deepbench", "whatif", "results/xeon-amx-2vcpu.jsonl.gz", *EXAMPLE]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    shown = [textwrap.fill(line, 118) for line in lines[:2]]
+    head, table, *_ = done.stdout.split("\n\n")
+    shown = [textwrap.fill(line, 118) for line in head.splitlines()]
     command = f"$ deepbench whatif results/xeon-amx-2vcpu.jsonl.gz {' '.join(EXAMPLE[:4])} \\"
-    return ["```text", command, f"    {' '.join(EXAMPLE[4:])}", *shown, *map(str.rstrip, lines[2:6]), "```"]
+    return [
+        "```text",
+        command,
+        f"    {' '.join(EXAMPLE[4:])}",
+        *shown,
+        "",
+        *map(str.rstrip, table.splitlines()[:3]),
+        "```",
+    ]
 
 
 def with_tables(text: str, found: dict[str, list[str]]) -> str:

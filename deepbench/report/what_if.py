@@ -17,7 +17,7 @@ from deepbench.networks import what_if
 from deepbench.networks.hardware import ALL, MAIN, Hardware
 from deepbench.networks.knobs import Change, Knob
 from deepbench.networks.terms import Application
-from deepbench.networks.time_model import TimeModel
+from deepbench.networks.time_model import TimeModel, peak_name
 from deepbench.networks.what_if import Effect, Elsewhere, Outcome, Range, Sensitivity
 from deepbench.report import applications
 from deepbench.report.limits import library_name
@@ -203,9 +203,10 @@ def parts(answer: Answer, full: bool = False, with_sensitivity: bool = False) ->
     if len(answer.applications) == 1:
         outcomes = answer.outcomes[0]
         tables = [changes_table(outcomes), kernels_table(outcomes[-1], full)] if answer.changes else []
-        return [[_heading(answer), *verdicts(answer)], *tables, *sensitivity, _notes(answer)]
+        head = [_heading(answer), *verdicts(answer), *_incomplete(answer)]
+        return [head, *tables, *sensitivity, _notes(answer)]
     tables = [applications_table(answer)] if answer.changes else []
-    return [[*verdicts(answer), *_legend(answer)], *tables, *sensitivity, _notes(answer)]
+    return [[*verdicts(answer), *_incomplete(answer), *_legend(answer)], *tables, *sensitivity, _notes(answer)]
 
 
 def _heading(answer: Answer) -> str:
@@ -215,6 +216,21 @@ def _heading(answer: Answer) -> str:
     limited = shares_text(what_if.what_if(application, answer.model, Change(())).bound_before)
     seconds = units.seconds(application.seconds)
     return f"{application.title}: {seconds} for {kernels}, {calls} calls. Limited by {limited}."
+
+
+def _incomplete(answer: Answer) -> list[str]:
+    """Which answers are not about the whole application."""
+    partial = [a for a in answer.applications if a.kernels is not None and len(a.terms) < a.kernels]
+    if not partial:
+        return []
+    if len(answer.applications) > 1:
+        which = f"{len(partial)} of {len(answer.applications)} applications"
+        return [f"In {which} some kernels have no time that is trusted: these answers are about the others."]
+    (application,) = partial
+    lacking = (application.kernels or 0) - len(application.terms)
+    return [
+        f"{lacking} of {application.kernels} kernels have no time that is trusted: this answer is about the others."
+    ]
 
 
 def shares_text(shares: Mapping[str, float], most: int = 3) -> str:
@@ -312,7 +328,7 @@ def words(change: Change) -> str:
 def _knob_words(knob: Knob) -> str:
     factor = knob.value if knob.how == "*" else 1 / knob.value
     names = {2.0: "twice", 0.5: "half", 1.0: "once"}
-    times = names.get(factor, f"{units.significant(factor)} times")
+    times = names.get(factor, f"{float(units.significant(factor)):g} times")
     first, *rest = knob.path
     if first == "time":
         where = " where " + " and ".join(f"{c.name} {c.comparison} {c.value}" for c in knob.conditions)
@@ -427,7 +443,7 @@ def applications_table(answer: Answer) -> Table:
     rows.append(_means(answer, letters))
     columns = [
         Column("application", least=20),
-        Column("kernels", narrow=2),
+        Column("kernels", narrow=0 if _incomplete(answer) else 2),
         number("time", units.seconds),
         Column("limited by", narrow=1),
         *(Column(letter, of=partial(_with_interval, letter), whole=True) for letter in letters),
@@ -551,6 +567,9 @@ def elsewhere_parts(answer: Answer, hardware: Hardware) -> list[Part]:
         answer.model.sentence,
         ONE_BY_ONE,
     ]
+    needed = {peak_name(t.case) for a in answer.applications for t in a.terms if t.case is not None}
+    if lacking := sorted(needed - hardware.peak.keys()):
+        notes.insert(0, f"{hardware.name} states no peak of {', '.join(lacking)}; that of f32 counts.")
     return [elsewhere_table(found), notes]
 
 

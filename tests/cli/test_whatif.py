@@ -116,6 +116,13 @@ def test_the_hardware_is_written_edited_and_used(deepbench, tmp_path):
     assert 0 == done.returncode, done.stderr
     assert "the model alone" in done.stdout
     assert "a factor of 1.8" in done.stdout
+    assert "states no peak" not in done.stdout
+
+    text = (tmp_path / "mine.toml").read_text()
+    (tmp_path / "less.toml").write_text("".join(line for line in text.splitlines(True) if "bf16" not in line))
+    assert (
+        "states no peak of bf16; that of f32 counts." in deepbench("whatif", "speech.jsonl", "--on", "less.toml").stdout
+    )
 
 
 def test_disturbed_times_are_left_out_and_said(tmp_path, deepbench):

@@ -12,6 +12,8 @@ from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
 from deepbench.core.errors import BadInput
 
+MOST_CHANGES = 12
+
 
 @cli.command(context_settings=HELP, short_help="Say what a change of hardware does to applications.")
 @click.argument("file", metavar="FILE")
@@ -60,6 +62,8 @@ def whatif(
 
     if other is not None and (changes or sensitivity):
         raise BadInput("--on asks the model about other hardware; leave out --set and --sensitivity")
+    if len(changes) > MOST_CHANGES:
+        raise BadInput(f"--set is given {len(changes)} times; at most {MOST_CHANGES} changes are compared")
     results = load(file, skip_damaged=skip_damaged)
     warn_of_gaps(results.file)
     answer = tables.answer(

@@ -160,7 +160,7 @@ class Hardware:
                 "measure the limits: deepbench run, or pass a file with --hardware"
             )
         inner = [level for level in memory if level.bytes is not None]
-        calls = limits.call_times(threads)
+        calls = limits.call_times(threads, device)
         remarks = []
         if device == "cpu" and limits.is_disturbed(threads):
             remarks.append("Other programs disturbed the measurement of the memory.")

@@ -332,15 +332,18 @@ OTHER_DEVICE = 1.8
 
 def elsewhere(application: Application, model: TimeModel, other: Hardware) -> Elsewhere:
     """The time of an application on other hardware, with the constants that were fitted on this one."""
-    found = []
-    for term in application.terms:
-        best = min(
-            (model.fit_of(t.case).parts(_demand(t, other), other) for t in (term, *term.rivals)),
-            key=lambda parts: parts.seconds,
-        )
-        found.append((term, best))
+    found = [(term, _there(term, model, other)) for term in application.terms]
     seconds = sum(term.count * parts.seconds for term, parts in found)
     return Elsewhere(application, other, seconds, seconds / OTHER_DEVICE, seconds * OTHER_DEVICE, found)
+
+
+def _there(term: Term, model: TimeModel, other: Hardware) -> Parts:
+    """The time of a term on other hardware, with the constants of its fastest library there."""
+    if term.is_overhead:
+        ratio = _scaled_overhead(term, model.hardware, other).one.value
+        return Parts(term.seconds * ratio, 0.0, 0.0, other.main.name, 1.0, OPERATOR)
+    ways = [model.fit_of(t.case).parts(_demand(t, other), other) for t in (term, *term.rivals)]
+    return min(ways, key=lambda parts: parts.seconds)
 
 
 def model_of(applications: Iterable[Application], hardware: Hardware, further: Iterable[Term] = ()) -> TimeModel:

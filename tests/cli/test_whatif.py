@@ -168,6 +168,7 @@ def test_it_fits_80_columns(tmp_path, file, more, chosen):
         (["speech.jsonl", "--model", "resnet", "--set", "peak*2"], "the file has no application 'resnet'; it has "),
         (["speech.jsonl", "--precision", "i8", "--set", "peak*2"], "has no times in i8; it has f32, bf16"),
         (["speech.jsonl", "--precision", "fp16"], "unknown precision 'fp16'"),
+        (["speech.jsonl", *["--set", "peak*2"] * 13], "--set is given 13 times; at most 12 changes are compared"),
         (["speech.jsonl", "--threads", "7"], "has no times with 7 threads; it has 1"),
         (["speech.jsonl", "--on", "x.toml", "--set", "peak*2"], "leave out --set"),
         (["speech.jsonl", "--on", "none.toml"], "none.toml does not exist; expected a file of hardware"),

@@ -1,6 +1,9 @@
 """Files of hardware: what they may say, what is refused, and what knobs do to them."""
 
+import contextlib
+
 import pytest
+from hypothesis import given, strategies
 
 from deepbench.core.errors import BadInput
 from deepbench.judge.limits import Limits
@@ -138,9 +141,9 @@ def read(size, rate, **fields):
 LINES = [
     limit("compute", precision="f32", device="cpu", flop_per_s=3e11, library="x"),
     limit("compute", precision="bf16", device="cpu", flop_per_s=2e12, library="x"),
-    limit("call", backend="mkl", library="x", case="gemm m=1 n=1 k=1 forward f32 mkl threads=2", seconds=1e-7),
-    limit("call", backend="onednn", library="x", case="gemm m=1 n=1 k=1 forward f32 onednn threads=2", seconds=5e-7),
-    limit("call", backend="onednn", library="x", case="gemm m=1 n=1 k=1 forward f32 onednn threads=1", seconds=9.0),
+    limit("call", backend="mkl", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 mkl threads=2", seconds=1e-7),
+    limit("call", backend="onednn", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 onednn threads=2", seconds=5e-7),
+    limit("call", backend="onednn", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 onednn threads=1", seconds=9.0),
     *(read(size, rate) for size, rate in ((2**14, 5e11), (2**19, 2e11), (2**22, 1e11), (2**29, 3e10))),
 ]
 CACHES = {"caches": [{"level": 1, "bytes": 2**15}, {"level": 2, "bytes": 2**20}, {"level": 3, "bytes": 2**23}]}
@@ -160,6 +163,27 @@ def test_a_file_without_limits_says_what_lacks():
         Hardware.measured(Limits(LINES[2:], CACHES), "here", 2)
     with pytest.raises(BadInput, match="has no bandwidth of main memory"):
         Hardware.measured(Limits(LINES[:2], CACHES), "here", 2)
+
+
+def test_a_device_has_its_peak_and_its_memory():
+    size, rate = 2**30, 2e12
+    lines = [
+        limit("compute", precision="f16", device="cuda", flop_per_s=1e14, library="x") | {"threads": 1},
+        limit("memory", device="cuda", kind="copy", bytes=size, bytes_per_s=rate, case="copy") | {"threads": 1},
+    ]
+    device = Hardware.measured(Limits([*LINES, *lines]), "a card", 1, "cuda")
+
+    assert {"f16": 1e14} == device.peak
+    assert (Memory("main", None, rate),) == device.memory
+    assert (None, "cuda") == (device.overhead.call_s, device.device)
+
+
+@given(strategies.text(), strategies.integers(0, len(TEXT)))
+def test_no_text_is_a_file_of_hardware_by_chance(text, place):
+    """Damaged files are refused in a sentence, and never with another error."""
+    for damaged in (text, TEXT[:place] + text + TEXT[place:]):
+        with contextlib.suppress(BadInput):
+            Hardware.parse(damaged)
 
 
 # ---- knobs

@@ -176,6 +176,8 @@ def test_other_operators_depend_on_memory_and_overhead_on_operators():
     assert 0.5 == pytest.approx(reads.effects[0].ratio.value, rel=1e-3)
     assert (1.0, 1.0) == (reads.effects[1].ratio.value, calls.effects[0].ratio.value)
     assert 0.5 == pytest.approx(calls.effects[1].ratio.value)
+    there = what_if.elsewhere(application, model, hardware.replace("overhead.operator_s*3"))
+    assert 9e-6 == pytest.approx(there.parts[1][1].seconds)
     assert "operators" == calls.effects[1].after.bound
 
 

@@ -141,9 +141,23 @@ def read(size, rate, **fields):
 LINES = [
     limit("compute", precision="f32", device="cpu", flop_per_s=3e11, library="x"),
     limit("compute", precision="bf16", device="cpu", flop_per_s=2e12, library="x"),
-    limit("call", backend="mkl", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 mkl threads=2", seconds=1e-7),
-    limit("call", backend="onednn", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 onednn threads=2", seconds=5e-7),
-    limit("call", backend="onednn", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 onednn threads=1", seconds=9.0),
+    limit(
+        "call", backend="mkl", library="x", case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 mkl threads=2", seconds=1e-7
+    ),
+    limit(
+        "call",
+        backend="onednn",
+        library="x",
+        case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 onednn threads=2",
+        seconds=5e-7,
+    ),
+    limit(
+        "call",
+        backend="onednn",
+        library="x",
+        case="gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 onednn threads=1",
+        seconds=9.0,
+    ),
     *(read(size, rate) for size, rate in ((2**14, 5e11), (2**19, 2e11), (2**22, 1e11), (2**29, 3e10))),
 ]
 CACHES = {"caches": [{"level": 1, "bytes": 2**15}, {"level": 2, "bytes": 2**20}, {"level": 3, "bytes": 2**23}]}

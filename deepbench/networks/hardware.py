@@ -133,8 +133,11 @@ class Hardware:
 
     @cached_property
     def capacities(self) -> tuple[float, ...]:
-        """For each level: bytes that the levels inside of it hold. What fits into these does not come from it."""
-        held = [0.0, *(level.bytes or 0.0 for level in self.memory[:-1])]
+        """For each level: bytes that the levels inside of it hold. What fits into these does not come from it.
+
+        A level whose rate is unknown holds nothing: what it saves is unknown.
+        """
+        held = [0.0, *((level.bytes or 0.0) if level.bytes_per_s else 0.0 for level in self.memory[:-1])]
         return tuple(max(held[: i + 1]) for i in range(len(self.memory)))
 
     # ---- measured

@@ -558,12 +558,13 @@ def _notes(answer: Answer) -> list[str]:
 def elsewhere_parts(answer: Answer, hardware: Hardware) -> list[Part]:
     """The time of each application on other hardware, with how little is known about it."""
     found = [what_if.elsewhere(a, answer.model, hardware) for a in answer.applications]
+    least, most = what_if.OTHER_DEVICE_KERNEL
     notes = [
         f"{hardware.name} ({hardware.origin}): the model alone, with the efficiencies of this machine. Nothing was "
         "measured there.",
         f"interval: a factor of {what_if.OTHER_DEVICE}, the largest error of a sum of products on eleven published "
-        "devices that the model never saw. One kernel was off by 20 to 34 % on average, and by up to 60 % for one in "
-        "ten (docs/what-if.md).",
+        f"devices that the model never saw. There, one kernel was off by {units.percent(least)} to "
+        f"{units.percent(most)} on average (docs/what-if.md).",
         answer.model.sentence,
         ONE_BY_ONE,
     ]

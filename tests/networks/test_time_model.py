@@ -78,6 +78,15 @@ def test_a_small_problem_needs_nothing_from_memory():
     assert 2 * 1024**3 == large.flop
 
 
+def test_a_level_of_unknown_rate_holds_nothing():
+    unknown = Hardware.parse(HARDWARE.toml().replace("bytes_per_s = 100000000000\n", ""))
+    needs = demand_of(gemm(128, 128, 128), unknown.capacities, 0)
+
+    assert (32768.0, 32768.0) == unknown.capacities[1:]
+    assert needs.crossing[2] >= 3 * 128 * 128 * 4
+    assert "main" == parts_of(needs, unknown, Constants(), None).level
+
+
 def test_a_cold_case_comes_from_main_memory():
     cold = parse_case("gemm m=16 n=16 k=16 a_t=0 b_t=0 forward f32 onednn threads=1 beta=0 cache=cold")
 

@@ -366,7 +366,7 @@ class Gnmt(nn.Module):
 
     def __init__(self, width, words):
         super().__init__()
-        self.encoder_words, self.decoder_words = nn.Embedding(words, width), nn.Embedding(words, width)
+        self.words = nn.Embedding(words, width)  # of both languages
         self.first = nn.LSTM(width, width, bidirectional=True)
         self.encoder = nn.ModuleList(nn.LSTM(n * width, width) for n in (2, 1, 1))
         self.attended = nn.LSTM(width, width)
@@ -377,12 +377,12 @@ class Gnmt(nn.Module):
         self.classifier = nn.Linear(width, words)
 
     def forward(self, source, target):
-        x = self.encoder_words(source)
+        x = self.words(source)
         x = self.first(x)[0]
         for i, layer in enumerate(self.encoder):
             y = layer(x)[0]
             x = y if not i else y + x
-        h = self.attended(self.decoder_words(target))[0]
+        h = self.attended(self.words(target))[0]
         q, k = self.query(h).transpose(0, 1), self.key(x).transpose(0, 1)
         sums = torch.tanh(q[:, :, None] + k[:, None] + self.score_bias)
         weights = functional.softmax((sums * (self.score * self.score_scale)).sum(-1), -1)

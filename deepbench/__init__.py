@@ -21,7 +21,7 @@ __version__ = VERSION
 del measure, report  # noqa: F821
 
 if TYPE_CHECKING:
-    from deepbench.api import Results, cases, compare, load, measure, report, resume
+    from deepbench.api import Results, cases, compare, load, measure, report, resume, trace
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
 
@@ -36,6 +36,7 @@ __all__ = [
     "measure",
     "report",
     "resume",
+    "trace",
 ]
 
 _MODULES = {"Case": "core.case", "BadInput": "core.errors", "DeepBenchError": "core.errors"}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.case import Case, Pattern, parse_case, parse_patterns
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
     from deepbench.judge.limits import Limits
     from deepbench.measure.session import Progress, Session
+    from deepbench.networks.trace import Trace
     from deepbench.report.sections import Sections
     from deepbench.report.steps import Scaling
     from deepbench.report.table import Table
@@ -385,6 +386,46 @@ def _fits(pattern: Pattern, record: Record) -> bool:
         and all(value is None or record[name] == value for name, value in words.items())  # type: ignore[literal-required]
         and all(record["settings"].get(name) == value for name, value in pattern.settings)
     )
+
+
+# ---- networks
+
+
+def trace(
+    network: Any,
+    inputs: Any = None,
+    *,
+    train: bool = False,
+    loss: Callable[[Any], Any] | None = None,
+    optimizer: Any = "sgd",
+    settings: Mapping[str, object] | None = None,
+    meta: bool = False,
+) -> Trace:
+    """The kernels of one step of a network, with their order, counts and places.
+
+    Args:
+        network: a PyTorch module; a function without arguments that runs one step; or what the command takes, such as
+            `mymodel.py:build`, `model.onnx` or the log of a library. A Python file is executed.
+        inputs: of a module: a tensor, a tuple or a dict of them.
+        train: a training step instead of a forward pass.
+        loss: of a module in training: a function of its output.
+        optimizer: `sgd`, `adam`, `adamw`, `adagrad` or `none`; of a module also an object of torch.optim.
+        settings: of a file: arguments of the function, or dynamic dimensions.
+        meta: of a Python file: only shapes, for networks that are larger than this machine.
+
+    A module runs two steps, so training changes its parameters. `Trace.save` writes a suite for `deepbench run`.
+    """
+    from deepbench.networks import read
+
+    if isinstance(network, str | Path):
+        if inputs is not None or loss is not None or not isinstance(optimizer, str):
+            raise BadInput("a file brings its inputs, its loss and its optimizer; leave out inputs, loss and optimizer")
+        words = {name: str(value) for name, value in (settings or {}).items()}
+        device = "meta" if meta else "cpu"
+        return read.read(str(network), words, is_training=train, optimizer=optimizer, device=device)
+    if settings or meta:
+        raise BadInput("settings and meta are for files; change the module itself")
+    return read.read_module(network, inputs, train, loss, optimizer)
 
 
 # ---- compare and report

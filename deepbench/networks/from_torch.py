@@ -27,6 +27,9 @@ FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"
 
 OPTIMIZER = "optimizer"
 
+# Optimizers of torch.optim that are an operation of ours.
+OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "Adagrad": "adagrad"}
+
 
 @dataclass
 class _Scope:
@@ -114,7 +117,9 @@ class _Recorder:
             for i, kernel in enumerate(found):
                 moved = sum(map(bytes_of, {id(t): t for t in (*kernel.reads, *kernel.writes)}.values()))
                 reads, writes = self.buffers(kernel.reads), self.buffers(kernel.writes)
-                self.calls.append(Call(f"aten.{name}", kernel.kernel, where, reads, writes, moved, begins=i == 0))
+                self.calls.append(
+                    Call(f"aten.{name}", kernel.kernel, where, reads, writes, moved, operators=int(i == 0))
+                )
             return
         written = [t for t in outputs if bytes_of(t)]
         if mutates:
@@ -131,7 +136,34 @@ class _Recorder:
         moved = sum(map(bytes_of, read)) + sum(map(bytes_of, written))
         self.calls.append(Call(f"aten.{name}", None, where, self.buffers(read), self.buffers(written), moved))
 
-    # ---- functions that are one kernel
+    # ---- chains and functions that are one kernel
+
+    def optimized(self, optimizer: Any, first: int) -> None:
+        """Put one kernel in place of the operators with which an optimizer did the same, from the first on.
+
+        In place of those of one update of all parameters, which PyTorch writes as a chain of operators unless it is
+        asked for its fused kernel.
+        """
+        chain = self.calls[first:]
+        kind = OPTIMIZERS.get(type(optimizer).__name__)
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if (
+            kind is None
+            or not chain
+            or not parameters
+            or any((call.kernel or "").startswith("optimizer ") for call in chain)
+        ):
+            return
+        try:
+            kernel = text("optimizer", {"kind": kind, "n": sum(p.numel() for p in parameters)}, parameters[0])
+        except BadInput:
+            return
+        reads, writes = (
+            tuple(dict.fromkeys(b for call in chain for b in getattr(call, name))) for name in ("reads", "writes")
+        )
+        count, moved = sum(call.operators for call in chain), sum(call.bytes for call in chain)
+        name = f"{type(optimizer).__name__}.step"
+        self.calls[first:] = [Call(name, kernel, OPTIMIZER, reads, writes, moved, max(2, count))]
 
     @contextmanager
     def scope(self, forward: str, backward: str, inputs: list[Any]) -> Iterator[list[Any]]:
@@ -243,6 +275,16 @@ def _cross_entropy(
     return text("loss", sizes, input), text("loss", sizes, input, "backward"), [input, target]
 
 
+def _ctc(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *_: Any, **__: Any
+) -> tuple[str, str, list[Any]] | None:
+    if log_probs.dim() != 3 or targets.dim() != 2:
+        return None
+    time, batch, classes = log_probs.shape
+    sizes: dict[str, int | str] = {"batch": batch, "time": time, "labels": targets.shape[1], "classes": classes}
+    return text("ctc", sizes, log_probs), text("ctc", sizes, log_probs, "backward"), [log_probs, targets]
+
+
 def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | None]]:
     functional, cells = torch.nn.functional, torch._VF
     return {
@@ -252,6 +294,7 @@ def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | N
         cells.rnn_relu: _recurrent("vanilla"),
         functional.scaled_dot_product_attention: _attention,
         functional.cross_entropy: _cross_entropy,
+        functional.ctc_loss: _ctc,
     }
 
 
@@ -263,9 +306,9 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    owned = _owned(torch)
+    owned, functional = _owned(torch), torch.nn.functional
 
-    class Dispatched(TorchDispatchMode):
+    class Dispatched(TorchDispatchMode):  # type: ignore[misc]  # PyTorch need not be here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = func(*args, **kwargs)
@@ -274,7 +317,7 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
             recorder.dispatched(func, {**defaults, **dict(zip(names, args, strict=False)), **kwargs}, result)
             return result
 
-    class Called(TorchFunctionMode):
+    class Called(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             find = owned.get(func)
@@ -285,7 +328,9 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
             if found is None:
                 return func(*args, **kwargs)
             with recorder.scope(*found) as results:
-                result = func(*args, **kwargs)
+                # PyTorch has no shapes of this loss without memory. Another function has the same.
+                has_no_shapes = func is functional.ctc_loss and args[0].device.type == "meta"
+                result = args[0].sum() if has_no_shapes else func(*args, **kwargs)
                 results.append(result)
             return result
 
@@ -296,12 +341,22 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
         if recorder.modules:
             recorder.modules.pop()
 
+    begins: list[int] = []
+
+    def before_update(*_: Any) -> None:
+        recorder.modules.append(OPTIMIZER)
+        begins.append(len(recorder.calls))
+
+    def after_update(optimizer: Any, *_: Any) -> None:
+        recorder.modules.pop()
+        recorder.optimized(optimizer, begins.pop())
+
     with ExitStack() as stack:
         for handle in (
             hooks.register_module_forward_pre_hook(entered),
             hooks.register_module_forward_hook(left, always_call=True),
-            register_optimizer_step_pre_hook(lambda *_: recorder.modules.append(OPTIMIZER)),
-            register_optimizer_step_post_hook(lambda *_: recorder.modules.pop()),
+            register_optimizer_step_pre_hook(before_update),
+            register_optimizer_step_post_hook(after_update),
         ):
             stack.callback(handle.remove)
         fast = torch.backends.mha.get_fastpath_enabled()
@@ -313,12 +368,21 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
 
 
 def trace_torch(run: Callable[[], Any], modules: Iterable[Any], title: str, source: str, is_training: bool) -> Trace:
-    """The operators of `run()`, which is called once. `modules` are the networks in it: their parts name the calls."""
+    """The operators of `run()`. `modules` are the networks in it: the names of their parts say where a call is.
+
+    `run` is called twice, and the second step is traced: optimizers create their state in the first. Its results are
+    those of a step that nobody watches.
+    """
     import torch
 
     networks = list(modules)
     names = {part: name for module in networks for name, part in module.named_modules()}
-    parameters = {p.untyped_storage()._cdata: p.numel() for module in networks for p in module.parameters()}
+    parameters = {p.untyped_storage()._cdata: p for module in networks for p in module.parameters()}
+    if any(p.device.type == "meta" for p in parameters.values()):
+        with _recording(torch, _Recorder(torch), names):  # some functions work without memory only when recorded
+            run()
+    else:
+        run()
     recorder = _Recorder(torch)
     with _recording(torch, recorder, names):
         run()
@@ -329,5 +393,5 @@ def trace_torch(run: Callable[[], Any], modules: Iterable[Any], title: str, sour
         calls=tuple(recorder.calls),
         buffers=tuple(recorder.sizes),
         views=recorder.views,
-        parameters=sum(parameters.values()) if networks else None,
+        parameters=sum(p.numel() for p in parameters.values()) if networks else None,
     )

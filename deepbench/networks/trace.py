@@ -15,10 +15,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from deepbench.core.case import parse_pattern
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
 from deepbench.plan.models import TRACE
 
@@ -26,6 +28,9 @@ from deepbench.plan.models import TRACE
 MOST_CALLS = 1_000_000
 MOST_BUFFERS = 1_000_000
 MOST_BYTES = 2**60
+
+# What the files of traced suites end in.
+SUFFIX = ".suite"
 
 # How the phases of a traced suite are called.
 FORWARD, TRAIN = "inference", "train"
@@ -46,11 +51,12 @@ class Call:
     writes: tuple[int, ...]
     bytes: int
     """Read and written, each tensor once."""
-    begins: bool = True
-    """Whether the framework is called for it; not for the second kernel of an operator."""
+    operators: int = 1
+    """How many operators the framework ran: none for the second kernel of one, many for a chain that computes what the
+    kernel does."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """The operators of one step in their order."""
 
@@ -79,7 +85,18 @@ class Trace:
     @property
     def operators(self) -> int:
         """How often the framework is called, views included."""
-        return sum(call.begins for call in self.calls) + self.views
+        return sum(call.operators for call in self.calls) + self.views
+
+    def save(self, path: str | Path) -> None:
+        """Write a suite that `deepbench run` measures; its name ends in `.suite`. A file that exists is replaced."""
+        if Path(path).suffix.lower() != SUFFIX:
+            raise BadInput(f"a suite of a trace ends in {SUFFIX}, such as my{SUFFIX}; found {shorten(str(path))!r}")
+        with replacing(Path(path)) as file:
+            file.write_text(suite_text(self), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        phase = "training step" if self.is_training else "forward pass"
+        return f"<Trace of {self.title}: a {phase}, {len(self.calls)} calls of {len(self.counts)} kernels and others>"
 
     @cached_property
     def reuse_distances(self) -> tuple[Mapping[int, int], ...]:
@@ -150,13 +167,13 @@ def suite_text(trace: Trace) -> str:
             _, places = lines.setdefault(call.kernel, (len(lines), Counter()))
             places[_general(call.where)] += 1
     kernels = [f"{kernel} count={sum(places.values())}{_comment(places)}" for kernel, (_, places) in lines.items()]
-    places = list(dict.fromkeys(call.where for call in trace.calls))
+    sites = list(dict.fromkeys(call.where for call in trace.calls))
     operators = list(dict.fromkeys(call.operator for call in trace.calls))
-    of_place, of_operator = ({name: i for i, name in enumerate(names)} for names in (places, operators))
+    of_place, of_operator = ({name: i for i, name in enumerate(names)} for names in (sites, operators))
     calls = []
     for call in trace.calls:
         kernel = "-" if call.kernel is None else str(lines[call.kernel][0])
-        words = [kernel if call.begins else f"+{kernel}", str(of_operator[call.operator]), str(of_place[call.where])]
+        words = [kernel, str(of_operator[call.operator]), str(of_place[call.where]), str(call.operators)]
         buffers = [",".join(map(str, numbers)) or "-" for numbers in (call.reads, call.writes)]
         calls.append(" ".join([*words, str(call.bytes), *buffers]))
     return "\n".join(
@@ -175,13 +192,13 @@ def suite_text(trace: Trace) -> str:
             *kernels,
             '"""',
             "",
-            "# The operators in their order. Of each: the number of its kernel (- if it is no operation of DeepBench,",
-            "# + if it belongs to the operator before), its operator and place, bytes moved, buffers read and written.",
+            "# The calls in their order. Of each: the number of its kernel (- if it is no operation of DeepBench), of",
+            "# its operator and of its place, how many operators ran, bytes moved, and buffers read and written.",
             f"[{TRACE}]",
             f"views = {trace.views}",
             f"buffers = {_quoted(' '.join(map(str, trace.buffers)))}",
             f"operators = [{', '.join(map(_quoted, operators))}]",
-            f"places = [{', '.join(map(_quoted, places))}]",
+            f"places = [{', '.join(map(_quoted, sites))}]",
             'calls = """',
             *calls,
             '"""',
@@ -208,17 +225,18 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
     calls = []
     for text in texts:
         words = text.split()
-        if len(words) != 6:
-            raise BadInput(f"{named}: wanted six words for a call, found {shorten(text)!r}")
-        begins, number = not words[0].startswith("+"), words[0].removeprefix("+")
+        if len(words) != 7:
+            raise BadInput(f"{named}: wanted seven words for a call, found {shorten(text)!r}")
+        kernel, operator, place, count, moved, reads, writes = words
         calls.append(
             Call(
-                operators[_number(words[1], len(operators) - 1, named)],
-                None if number == "-" else kernels[_number(number, len(kernels) - 1, named)],
-                places[_number(words[2], len(places) - 1, named)],
-                *(_numbers(word, len(buffers) - 1, named) for word in words[4:]),
-                bytes=_number(words[3], MOST_BYTES, named),
-                begins=begins,
+                operators[_number(operator, len(operators) - 1, named)],
+                None if kernel == "-" else kernels[_number(kernel, len(kernels) - 1, named)],
+                places[_number(place, len(places) - 1, named)],
+                _numbers(reads, len(buffers) - 1, named),
+                _numbers(writes, len(buffers) - 1, named),
+                _number(moved, MOST_BYTES, named),
+                _number(count, MOST_CALLS, named),
             )
         )
     parameters = table.get("sizes", {}).get("parameters")

@@ -13,11 +13,14 @@ from deepbench.core import units
 from deepbench.core.errors import BadInput
 from deepbench.core.precision import find_precision
 from deepbench.judge.limits import Limits
-from deepbench.networks import what_if
+from deepbench.networks import forecast, what_if
 from deepbench.networks.hardware import ALL, MAIN, Hardware
 from deepbench.networks.knobs import Change, Knob
+from deepbench.networks.predict import Times, predict
+from deepbench.networks.step_terms import application_of
 from deepbench.networks.terms import Application
 from deepbench.networks.time_model import TimeModel, peak_name
+from deepbench.networks.trace import Trace
 from deepbench.networks.what_if import Effect, Elsewhere, Outcome, Range, Sensitivity
 from deepbench.report import applications
 from deepbench.report.limits import library_name
@@ -171,27 +174,64 @@ def answer(
     `name` chooses applications, `precision` one of theirs, `threads` a number of threads (None: that of most times).
     `hardware` replaces that of the file's limits. `BadInput` says what the file lacks.
     """
+    threads, device = _place(summaries, named, threads)
+    base = hardware or Hardware.measured(limits, named, threads, device)
+    on_device = [s for s in summaries if s.record["device"] == device]
+    every = applications.of_summaries(on_device, threads)
+    chosen = every
+    if precision is not None:
+        chosen = applications.of_summaries(on_device, threads, find_precision(precision).name)
+    if not chosen:
+        known_ones = ", ".join(dict.fromkeys(s.record["precision"] for s in on_device))
+        raise BadInput(f"{named} has no times in {precision}; it has {known_ones}")
+    chosen = chosen if name is None else applications.chosen(chosen, name)
+    return Answer(what_if.model_of(every, base), chosen, _parsed(changes, base))
+
+
+def answer_of_step(
+    trace: Trace,
+    summaries: Sequence[Summary],
+    limits: Limits,
+    named: str,
+    changes: Sequence[str] = (),
+    library: str = "torch",
+    threads: int | None = None,
+    hardware: Hardware | None = None,
+) -> Answer:
+    """What changes would do to the step of a traced network, whose kernels a result file has.
+
+    The overhead of the framework is not in a result file, so it is left out.
+    """
+    threads, device = _place(summaries, named, threads)
+    base = hardware or Hardware.measured(limits, named, threads, device)
+    capacity = limits.cache_bytes() or forecast.capacity()
+    step = application_of(predict(trace, Times(summaries), library, threads, capacity, None))
+    if not step.terms:
+        raise BadInput(
+            f"{named} has no kernel of {trace.title} on {library} with {threads} thread{'s' * (threads != 1)}; "
+            "measure them: deepbench predict … --measure"
+        )
+    measured = applications.of_summaries([s for s in summaries if s.record["device"] == device], threads)
+    return Answer(what_if.model_of([step, *measured], base), [step], _parsed(changes, base))
+
+
+def _place(summaries: Sequence[Summary], named: str, threads: int | None) -> tuple[int, str]:
+    """The number of threads and the device that the answer is about."""
     known = applications.threads_of(summaries)
     if not known:
         raise BadInput(f"{named} has no time that is trusted; measure it again: deepbench run")
     if threads is not None and threads not in known:
         raise BadInput(f"{named} has no times with {threads} threads; it has {', '.join(map(str, sorted(known)))}")
-    threads = threads or known[0]
-    device = Counter(s.record["device"] for s in summaries if s.is_ranked).most_common(1)[0][0]
-    base = hardware or Hardware.measured(limits, named, threads, device)
-    on_device = [s for s in summaries if s.record["device"] == device]
-    every = applications.of_summaries(on_device, threads)
-    chosen = (
-        every if precision is None else applications.of_summaries(on_device, threads, find_precision(precision).name)
-    )
-    if not chosen:
-        known_ones = ", ".join(dict.fromkeys(s.record["precision"] for s in on_device))
-        raise BadInput(f"{named} has no times in {precision}; it has {known_ones}")
-    chosen = chosen if name is None else applications.chosen(chosen, name)
+    devices = Counter(s.record["device"] for s in summaries if s.is_ranked)
+    return threads or known[0], devices.most_common(1)[0][0]
+
+
+def _parsed(changes: Sequence[str], base: Hardware) -> list[Change]:
+    """The changes; `BadInput` for a knob that the hardware lacks."""
     parsed = [Change.parse(text) for text in changes]
     for change in parsed:
-        base.replace(*change.of_hardware)  # a knob that the hardware lacks is said at once
-    return Answer(what_if.model_of(every, base), chosen, parsed)
+        base.replace(*change.of_hardware)
+    return parsed
 
 
 # ---- for people
@@ -228,9 +268,8 @@ def _incomplete(answer: Answer) -> list[str]:
         return [f"In {which} some kernels have no time that is trusted: these answers are about the others."]
     (application,) = partial
     lacking = (application.kernels or 0) - len(application.terms)
-    return [
-        f"{lacking} of {application.kernels} kernels have no time that is trusted: this answer is about the others."
-    ]
+    which = f"{lacking} of {application.kernels} kernels {'has' if lacking == 1 else 'have'}"
+    return [f"{which} no time that is trusted: this answer is about the others."]
 
 
 def shares_text(shares: Mapping[str, float], most: int = 3) -> str:

@@ -10,6 +10,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.networks.hardware import Hardware
 from deepbench.networks.time_model import Constants, demand_of, parts_of
+from deepbench.networks.trace import Call, Trace, suite_text
 from tests import samples
 from tests.networks.test_hardware import CACHES, LINES, MEASURED
 from tests.terminal import output_of
@@ -149,6 +150,25 @@ def test_problems_without_an_application_are_one(tmp_path, deepbench):
     assert "Some times have no interval of their own" not in done.stdout  # ten samples give one
 
 
+def test_a_traced_network_is_asked_about_with_the_kernels_of_a_file(tmp_path, deepbench):
+    kernels = [f"gemm m=256 n={n} k=256 a_t=0 b_t=0 forward f32 beta=0" for n in (32, 64)]
+    calls = [Call("aten.mm", kernels[i % 2], "layer", (0,), (1,), 10) for i in range(4)]
+    (tmp_path / "mine.suite").write_text(suite_text(Trace("my network", "", False, tuple(calls), (10, 10), 0, None)))
+    records = [
+        samples.measured(text=kernel.replace(" beta=0", " mkl threads=1 beta=0"), seconds=2e-4) for kernel in kernels
+    ]
+    samples.write(tmp_path / "kernels.jsonl", [*limits(), *records], first())
+    words = ("whatif", "mine.suite", "--with", "kernels.jsonl", "--backend", "mkl", "--set", "peak*2")
+    done = deepbench(*words)
+
+    assert 0 == done.returncode, done.stderr
+    assert re.match(r"my network: 8[0-9]{2} µs for 2 different kernels, 4 calls\. Limited by ", done.stdout)
+    assert "Twice every peak makes it " in done.stdout
+    other = deepbench(*words[:4], "--set", "peak*2")
+    assert (64, "") == (other.returncode, other.stdout)
+    assert "has no kernel of my network on torch with 1 thread; measure them: deepbench predict" in other.stderr
+
+
 @pytest.mark.parametrize("more", [[], ["--set", "memory.bytes_per_s*2", "--set", "peak.bf16*2"]])
 @pytest.mark.parametrize("chosen", [[], ["--precision", "bf16"]])
 def test_it_fits_80_columns(tmp_path, file, more, chosen):
@@ -173,6 +193,9 @@ def test_it_fits_80_columns(tmp_path, file, more, chosen):
         (["speech.jsonl", "--on", "x.toml", "--set", "peak*2"], "leave out --set"),
         (["speech.jsonl", "--on", "none.toml"], "none.toml does not exist; expected a file of hardware"),
         (["speech.jsonl", "--write-hardware", "mine.jsonl"], "--write-hardware wants a name that ends in .toml"),
+        (["speech.suite"], "name the result file with its kernels: --with FILE"),
+        (["speech.jsonl", "--with", "speech.jsonl"], "--with and --backend are for a suite"),
+        (["speech.suite", "--with", "speech.jsonl"], "speech.suite does not exist"),
         (["null.jsonl"], "has no peak rate of cpu with 1 thread"),
     ],
 )

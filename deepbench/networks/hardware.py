@@ -149,11 +149,6 @@ class Hardware:
         `BadInput` where the file has no peak rate or no bandwidth of main memory.
         """
         peak = {p: rate for p in PRECISIONS if (rate := _own_peak(limits, p, device, threads))}
-        memory = [
-            Memory(level.name, level.capacity, rate)
-            for level in limits.levels_of(threads, device)
-            if (rate := level.rate(level.below)) or level.capacity
-        ]
         dram = limits.dram(threads, device)
         what = "peak rate" if not peak else "bandwidth of main memory" if dram is None else None
         if what is not None or dram is None:
@@ -162,11 +157,19 @@ class Hardware:
                 f"{name} has no {what} of {device} with {with_threads}, without which nothing can be predicted; "
                 "measure the limits: deepbench run, or pass a file with --hardware"
             )
-        inner = [level for level in memory if level.bytes is not None]
-        calls = limits.call_times(threads, device)
-        remarks = []
+        inner, remarks = list[Memory](), list[str]()
+        for level in limits.levels_of(threads, device):
+            rate = level.rate(level.below)
+            if level.capacity is not None and rate is not None:
+                inner.append(Memory(level.name, level.capacity, rate))
+            elif level.capacity is not None:
+                remarks.append(
+                    f"{level.name} was not measured: what it holds counts as read from the next level. "
+                    "deepbench roofline measures all levels, for later runs."
+                )
         if device == "cpu" and limits.is_disturbed(threads):
             remarks.append("Other programs disturbed the measurement of the memory.")
+        calls = limits.call_times(threads, device)
         return cls(
             name,
             "measured",

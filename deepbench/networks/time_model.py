@@ -406,7 +406,7 @@ def fitted(columns: Columns, call_s: float | None) -> Constants:
         price = PRICE * (math.log(c.compute) ** 2 + math.log(c.memory) ** 2)
         return error + price + (PRICE_OF_CALL * math.log(c.step_s / call_s) ** 2 if call_s else 0.0)
 
-    bounds = ((least_s * 1e-4, least_s), (1e-3, 4.0), (1e-2, 8.0), (LEAST_P, MOST_P))
+    bounds = ((least_s * 1e-4, least_s), (1e-3, 4.0), (0.1, 4.0), (LEAST_P, MOST_P))
     best: tuple[float, list[float]] | None = None
     for p in (1.0, 4.0):
         found = minimum(cost, [least_s * 0.3, 0.7, 0.7, p], bounds)

@@ -172,6 +172,15 @@ def test_measured_hardware_has_what_a_file_knows():
     assert (2, "cpu", "measured") == (MEASURED.threads, MEASURED.device, MEASURED.origin)
 
 
+def test_a_level_that_was_not_measured_does_not_count():
+    lines = [line for line in LINES if line.get("bytes") != 2**14]
+    hardware = Hardware.measured(Limits(lines, CACHES), "here", 2)
+
+    assert ["L2", "L3", "main"] == [level.name for level in hardware.memory]
+    (remark,) = hardware.remarks
+    assert remark.startswith("L1 was not measured: what it holds counts as read from the next level.")
+
+
 def test_a_file_without_limits_says_what_lacks():
     with pytest.raises(BadInput, match=r"has no peak rate of cpu with 2 threads.*--hardware"):
         Hardware.measured(Limits(LINES[2:], CACHES), "here", 2)

@@ -244,8 +244,8 @@ class Paddle(Backend):
                 dw, dr, db, db_of_h = rest[-4:]
                 arrays["y"][...] = y.numpy()
                 arrays["dx"][...] = dx
-                for name, gradient in zip(names, rest[:-4], strict=True):
-                    arrays[f"d{name}"][...] = gradient[0]
+                for state, gradient in zip(names, rest[:-4], strict=True):
+                    arrays[f"d{state}"][...] = gradient[0]
                 for name, gradient in (("dw", dw), ("dr", dr)):
                     arrays[name][...] = gradient.reshape(*shape, -1)[order].transpose(2, 0, 1)
                 arrays["db"][: p.gates] = db.reshape(shape)[order]

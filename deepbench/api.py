@@ -185,7 +185,7 @@ def measure(
 
     Args:
         mode: `quick` (one process per case), `default` (three to five) or `rigorous` (ten to twenty). With `quick`,
-            `fit` limits calls to 1 GiB and 5 GFLOP, unless it has a work.
+            `fit` limits calls to 512 MiB and 5 GFLOP, unless it has a work.
         rounds: exactly this many processes per case, instead of what the mode says.
         energy: joules per call too, where the CPU or the device counts energy.
         budget_s: stop after this many seconds, with the most that can be known by then.

@@ -7,7 +7,7 @@ Measure on a quiet machine, in 15 minutes, with a oneDNN from 3.5 on (docs/addin
     deepbench run llm/llama32_1b --set phase=prefill,context=512,2048 \\
         --precision f32,bf16,i8 --quick --budget 150s -o prefill.jsonl
     deepbench run weight_only --set batch=1,8,bits=4,8,cache=cold --precision bf16 \\
-        --quick --budget 150s -o weights.jsonl
+        --backend loops --quick -o weights.jsonl
     deepbench run llm/qwen3_30b_a3b --set phase=decode,batch=1,8,64,cache=cold --precision bf16 \\
         --quick --budget 2min -o experts.jsonl
     deepbench run llm/qwen3_30b_a3b --set phase=decode,batch=1,8,64,cache=cold --op permute_tokens \\

@@ -19,6 +19,7 @@ from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.rows import EPSILON
+from deepbench.ops.recurrent.problem import single_layer
 
 # The order in which PaddlePaddle stores our gates: reset, update, new. It swaps two, so it is its own inverse.
 GRU_ORDER = (1, 0, 2)
@@ -200,15 +201,16 @@ class Paddle(Backend):
         )
         _refuse(case.settings["weights"] == "packed", "PaddlePaddle has no interface to pack weights ahead")
         _refuse(case.settings["input"] == "skip", "PaddlePaddle's layers multiply their input; choose input=narrow")
+        arrays = single_layer(case, arrays, "PaddlePaddle")
         order = list(GRU_ORDER if p.cell == "gru" else range(p.gates))
         options = {"activation": "relu"} if p.cell == "vanilla" else {}
-        layer = getattr(paddle.nn, LAYERS[p.cell])(1, p.hidden, time_major=True, **options)
+        layer = getattr(paddle.nn, LAYERS[p.cell])(p.input_size, p.hidden, time_major=True, **options)
         begin = perf_counter()
         bias, of_h = arrays["b"][order], np.zeros((p.gates, p.hidden), np.float32)
         if p.cell == "gru":
             of_h[2] = arrays["b"][3]
         weights = [layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0]
-        ours = [arrays["w"][0, order], arrays["r"][:, order].transpose(1, 2, 0), bias, of_h]
+        ours = [*(arrays[name][:, order].transpose(1, 2, 0) for name in ("w", "r")), bias, of_h]
         for weight, values in zip(weights, ours, strict=True):
             weight.set_value(np.ascontiguousarray(values).reshape(weight.shape))
         notes = {"convert_s": perf_counter() - begin}
@@ -242,10 +244,10 @@ class Paddle(Backend):
                 dw, dr, db, db_of_h = rest[-4:]
                 arrays["y"][...] = y.numpy()
                 arrays["dx"][...] = dx
-                for name, gradient in zip(names, rest[:-4], strict=True):
-                    arrays[f"d{name}"][...] = gradient[0]
-                arrays["dw"][0] = dw.reshape(shape)[order]
-                arrays["dr"][...] = dr.reshape(*shape, p.hidden)[order].transpose(2, 0, 1)
+                for state, gradient in zip(names, rest[:-4], strict=True):
+                    arrays[f"d{state}"][...] = gradient[0]
+                for name, gradient in (("dw", dw), ("dr", dr)):
+                    arrays[name][...] = gradient.reshape(*shape, -1)[order].transpose(2, 0, 1)
                 arrays["db"][: p.gates] = db.reshape(shape)[order]
                 if p.cell == "gru":
                     arrays["db"][3] = db_of_h.reshape(shape)[2]

@@ -45,7 +45,7 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--fit",
         metavar="SIZE",
         help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones; with "
-        "run --quick at most 1 GiB and 5 GFLOP, unless SIZE has a work.",
+        "run --quick at most 512 MiB and 5 GFLOP, unless SIZE has a work.",
     )(command)
     command = click.option(
         "--with-parts",

@@ -72,7 +72,7 @@ class Limit:
 
 
 # What two cores compute in about 50 ms, and fill and check in about a second.
-QUICK_WORK, QUICK_MEMORY = "5GFLOP", "1GiB"
+QUICK_WORK, QUICK_MEMORY = "5GFLOP", "512MiB"
 
 
 def for_mode(text: str, mode: str | None) -> str:
@@ -80,7 +80,7 @@ def for_mode(text: str, mode: str | None) -> str:
     limit = Limit.parse(text)
     if mode != "quick" or limit.flop is not None:
         return text
-    is_large = limit.bytes is not None and limit.bytes > 2**30
+    is_large = limit.bytes is not None and limit.bytes > 2**29
     return f"{QUICK_MEMORY if is_large else text}+{QUICK_WORK}"
 
 

@@ -40,7 +40,9 @@ class Bar:
             transient=True,
         )
         self._task = self._progress.add_task("", total=None, left="measuring")
-        self._started = self._printed = time.monotonic()
+        self._printed = self._began = time.monotonic()
+        self._total: int | None = None
+        self._done = 0
         self._estimated = False
 
     def __enter__(self) -> Bar:
@@ -57,11 +59,14 @@ class Bar:
     def __call__(self, step: Step) -> None:
         """Show a step. `total` may change from step to step."""
         now, left = time.monotonic(), "measuring"
+        if step.total != self._total:  # other steps, which may take longer or shorter
+            self._total, self._began, self._done = step.total, now, step.done
         if step.left_s is not None and not self._estimated:
             self._estimated = True
             self._console.print(f"estimated  {units.duration(step.left_s)}", markup=False)
-        if step.total is not None and (step.left_s is not None or step.done):
-            left_s = step.left_s if step.left_s is not None else (now - self._started) * (step.total / step.done - 1)
+        done = step.done - self._done
+        if step.total is not None and (step.left_s is not None or done > 0):
+            left_s = step.left_s if step.left_s is not None else (now - self._began) * (step.total - step.done) / done
             left = f"{units.duration(max(0.0, left_s))} left"
         if self._console.is_terminal:
             self._progress.update(self._task, description=step.text, completed=step.done, total=step.total, left=left)

@@ -48,7 +48,7 @@ def test_work_can_be_limited_too():
 
 
 def test_quick_runs_have_small_calls_unless_the_user_limits_the_work():
-    assert fit.for_mode("4GiB", "quick") == "1GiB+5GFLOP"
+    assert fit.for_mode("4GiB", "quick") == "512MiB+5GFLOP"
     assert fit.for_mode("512MiB", "quick") == "512MiB+5GFLOP"
     assert fit.for_mode("4GiB+20GFLOP", "quick") == "4GiB+20GFLOP"
     assert fit.for_mode("4GiB", None) == fit.for_mode("4GiB", "default") == "4GiB"

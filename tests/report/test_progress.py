@@ -43,7 +43,22 @@ def test_without_an_estimate_the_time_left_follows_from_the_steps_so_far(clock):
         clock[0] = 40.0
         bar(Step("a case", 4, 8))
 
-    assert ["4 of 8 done, 40 s left"] == text.getvalue().splitlines()
+        clock[0] = 80.0
+        bar(Step("another case", 6, 8))
+
+    assert ["4 of 8 done, measuring", "6 of 8 done, 40 s left"] == text.getvalue().splitlines()
+
+
+def test_steps_of_another_kind_have_a_time_of_their_own(clock):
+    text = io.StringIO()
+    with progress.Bar(Console(file=text, width=100)) as bar:
+        bar(Step("a case", 0, 8, 1000.0))
+        clock[0] = 1000.0
+        bar(Step("a question", 0, 100))
+        clock[0] = 1040.0
+        bar(Step("a question", 20, 100))
+
+    assert "20 of 100 done, 2 min 40 s left" == text.getvalue().splitlines()[-1]
 
 
 def test_on_a_terminal_it_shows_the_step_and_the_total_may_change():

@@ -8,6 +8,7 @@ They are written from the papers' descriptions, with the sizes that MLPerf's ref
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -152,7 +153,7 @@ class Detector(nn.Module):
         widths = (inputs, 512, 256, 256)
         self.extra = nn.ModuleList(
             nn.Sequential(nn.Conv2d(a, b // 2, 1), nn.ReLU(), nn.Conv2d(b // 2, b, 3, 2, 1), nn.ReLU())
-            for a, b in zip(widths, widths[1:], strict=False)
+            for a, b in itertools.pairwise(widths)
         )
         self.boxes = nn.ModuleList(nn.Conv2d(width, 4 * anchors, 3, padding=1) for width in widths)
         self.classes = nn.ModuleList(nn.Conv2d(width, classes * anchors, 3, padding=1) for width in widths)
@@ -199,7 +200,7 @@ class UNet(nn.Module):
             return nn.Sequential(*parts, conv(b, b, 3, 1, 1, bias=False), norm(b, affine=True), nn.ReLU(inplace=True))
 
         self.input = block(inputs, widths[0])
-        self.down = nn.ModuleList(block(a, b, 2) for a, b in zip(widths, widths[1:], strict=False))
+        self.down = nn.ModuleList(block(a, b, 2) for a, b in itertools.pairwise(widths))
         pairs = list(zip(widths[1:], widths, strict=False))[::-1]
         self.up = nn.ModuleList(transposed(a, b, 2, 2) for a, b in pairs)
         self.after = nn.ModuleList(block(2 * b, b) for _, b in pairs)
@@ -459,7 +460,7 @@ class Recommender(nn.Module):
         width = dim * (len(tables) + 1)
 
         def dense(widths):
-            pairs = list(zip(widths, widths[1:], strict=False))
+            pairs = list(itertools.pairwise(widths))
             return nn.Sequential(*(part for a, b in pairs for part in (nn.Linear(a, b), nn.ReLU())))
 
         self.bottom = dense((13, *bottom))

@@ -3,13 +3,12 @@
 python benchmarks/prediction.py FOLDER [NAME]...     measures what FOLDER lacks (4 minutes each), then prints the table
 python benchmarks/prediction.py FOLDER --table       the table from what was measured before
 
-Of each network FOLDER gets the trace (.suite), the kernels (.jsonl) and the real step in turn with them (.steps.json).
+Of each network FOLDER gets the trace (.suite), and its kernels with the real step in turn with them (.jsonl).
 Asked: of the held-out networks a median error of at most 3 %, a mean of at most 5 %, and 95 % within 10 %.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from dataclasses import dataclass
@@ -18,15 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench.measure.clock import Sample  # noqa: E402
-from deepbench.measure.session import Options  # noqa: E402
-from deepbench.networks import forecast, measured, predict, read  # noqa: E402
-from deepbench.networks.measured import StepTimes  # noqa: E402
-from deepbench.networks.predict import Prediction, Time, Times  # noqa: E402
-from deepbench.networks.runner import OVERHEAD, Request, Runner  # noqa: E402
+from deepbench.networks import forecast, read  # noqa: E402
+from deepbench.networks.predict import Prediction, Time  # noqa: E402
+from deepbench.networks.runner import Request  # noqa: E402
 from deepbench.report.progress import Bar  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
-from deepbench.results.summary import summarize  # noqa: E402
 
 NETWORKS = Path(__file__).parent / "networks.py"
 
@@ -75,25 +70,17 @@ LIBRARY, THREADS = "torch", 1
 
 
 def measure(network: Network, folder: Path) -> None:
-    """The kernels of a network, the real step in turn with them, and the step that measures the overhead."""
+    """The kernels of a network, the real step in turn with them, and steps that measure the overhead."""
     name = f"{NETWORKS}:{network.function}"
     trace = read.read(name, network.settings, is_training=network.is_training)
-    probe = forecast.overhead_traces([trace])[network.is_training]
-    size = forecast.capacity()
-    wanted = [need for t in (trace, probe) for need in predict.needs(t, LIBRARY, THREADS, size)]
-    cases = measured.planned(wanted, LIBRARY, THREADS)
-    path = folder / f"{network.stem}.jsonl"
-    path.unlink(missing_ok=True)
-    request = Request(name, network.settings, network.is_training, threads=THREADS)
-    print(f"{network.title}: {len(cases)} kernels", flush=True)
-    with Bar() as bar:
-        _, steps = measured.measure_in_turn(path, request, cases, Options("quick"), bar)
-    with Runner(Request(OVERHEAD, {}, network.is_training, threads=THREADS)) as runner:
-        overhead = runner.samples(measured.OVERHEAD_S)
     trace.save(folder / f"{network.stem}.suite")
-    probe.save(folder / f"{network.stem}.overhead.suite")
-    facts = {"slices": steps.slices, "after": steps.after, "overhead": overhead, "capacity": size}
-    (folder / f"{network.stem}.steps.json").write_text(json.dumps(facts))
+    request = Request(name, network.settings, network.is_training, threads=THREADS)
+    path = folder / f"{network.stem}.part.jsonl"
+    path.unlink(missing_ok=True)
+    print(network.title, flush=True)
+    with Bar() as bar:
+        forecast.forecast([trace], [], library=LIBRARY, threads=THREADS, output=path, network=request, progress=bar)
+    path.rename(folder / f"{network.stem}.jsonl")
 
 
 @dataclass(frozen=True)
@@ -112,16 +99,11 @@ class Outcome:
 
 def outcome(network: Network, folder: Path) -> Outcome:
     """Predict a network from what was measured."""
-    facts = json.loads((folder / f"{network.stem}.steps.json").read_text())
-    steps = StepTimes([[Sample(*s) for s in samples] for samples in facts["slices"]], facts["after"])
-    trace, probe = (read.read_suite_trace(folder / f"{network.stem}{end}") for end in (".suite", ".overhead.suite"))
+    trace = read.read_suite_trace(folder / f"{network.stem}.suite")
     file = read_results(folder / f"{network.stem}.jsonl")
-    times = Times(summarize(file.records, file.order), steps.speeds(file))
-    overhead = measured.overhead_from(
-        [Sample(*s) for s in facts["overhead"]], probe, times, LIBRARY, THREADS, facts["capacity"]
-    )
-    found = predict.predict(trace, times, LIBRARY, THREADS, facts["capacity"], overhead)
-    return Outcome(network, found, steps.time)
+    found = forecast.forecast([trace], [file], library=LIBRARY, threads=THREADS)
+    assert found.measured is not None, "the file has the steps"
+    return Outcome(network, found.predictions[0], found.measured)
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -164,9 +146,9 @@ def main() -> None:
     chosen = [n for n in CHOSEN if not names or any(name.lower() in n.title.lower() for name in names)]
     if "--table" not in sys.argv:
         for network in chosen:
-            if not (folder / f"{network.stem}.steps.json").exists():
+            if not (folder / f"{network.stem}.jsonl").exists():
                 measure(network, folder)
-    print(table([outcome(n, folder) for n in chosen if (folder / f"{n.stem}.steps.json").exists()]))
+    print(table([outcome(n, folder) for n in chosen if (folder / f"{n.stem}.jsonl").exists()]))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from deepbench.cli.console import make_console, print_json, print_labelled, print_table
-from deepbench.cli.options import form_options
+from deepbench.cli.options import form_options, pairs, whole
 from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput, shorten
+
+MOST_STEPS = 1_000_000
 
 
 @cli.command(context_settings=HELP, short_help="List the kernels of a network, and write them as a suite.")
@@ -19,7 +21,8 @@ from deepbench.core.errors import BadInput, shorten
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An argument of the function. Repeatable.")
 @click.option("--optimizer", default="sgd", metavar="NAME", help="sgd (default), adam, adamw, adagrad or none.")
 @click.option("--meta", is_flag=True, help="Only shapes, no memory: for networks that are larger than this machine.")
-@click.option("--steps", default=1, metavar="N", help="How many steps a log has (default: 1).")
+@click.option("--steps", metavar="N", help="How many steps a log has (default: 1).")
+@click.option("--while-steps", metavar="N", help="JAX: how often the body of a while loop runs.")
 @click.option("--all", "show_all", is_flag=True, help="Print every kernel and operator.")
 @form_options
 def trace(
@@ -29,7 +32,8 @@ def trace(
     settings: tuple[str, ...],
     optimizer: str,
     meta: bool,
-    steps: int,
+    steps: str | None,
+    while_steps: str | None,
     show_all: bool,
     form: str | None,
 ) -> None:
@@ -50,13 +54,16 @@ def trace(
 
     if output is not None and Path(output).suffix.lower() != SUFFIX:
         raise BadInput(f"a suite of a trace ends in {SUFFIX}, such as my{SUFFIX}; found {shorten(output)!r}")
-    chosen = {}
-    for word in settings:
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
-        chosen[name] = value
-    found = read(network, chosen, is_training=train, optimizer=optimizer, device="meta" if meta else "cpu", steps=steps)
+    chosen = pairs("--set", settings)
+    found = read(
+        network,
+        chosen,
+        is_training=train,
+        optimizer=optimizer,
+        device="meta" if meta else "cpu",
+        steps=whole("--steps", steps, MOST_STEPS) or 1,
+        while_steps=whole("--while-steps", while_steps, MOST_STEPS),
+    )
     if output is not None:
         found.save(output)
     if form == "json":

@@ -32,7 +32,7 @@ from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds,
 from deepbench.plan.rounds import Forecast, next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
-from deepbench.results.record import SCHEMA, Header, Limit, Record, make_record
+from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
 
 DEFAULT_TIMEOUT_S = 600.0
 OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
@@ -289,6 +289,11 @@ class Session:
         for session in self._sharing:
             session._store.append({"limit": limit})
             session.file.limits.append(limit)
+
+    def keep_steps(self, steps: NetworkSteps) -> None:
+        """Write steps of a network into the file, behind what was measured so far."""
+        self._store.append({"step": steps})
+        self.file.steps.append((len(self.file.records), steps))
 
     def share_limits(self, other: Session) -> None:
         """Judge by the same limits as another new session, so that two sides of a comparison cannot differ in them."""

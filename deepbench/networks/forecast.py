@@ -8,8 +8,8 @@ from pathlib import Path
 
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measure.session import Options, Progress, Session, no_progress
-from deepbench.networks.measured import StepTimes, measure_in_turn, overhead_of, planned
+from deepbench.measure.session import Options, Progress, no_progress
+from deepbench.networks.measured import StepTimes, measure, overhead_of, planned
 from deepbench.networks.predict import Need, Prediction, Time, Times, needs, predict
 from deepbench.networks.runner import Request
 from deepbench.networks.trace import Trace
@@ -27,14 +27,18 @@ class Forecast:
 
     predictions: tuple[Prediction, ...]
     measured: Time | None
-    """Of the only step, where it was measured."""
-    steps: StepTimes | None
+    """Of the only step, where a file has it."""
     file: Path | None
     """Where the kernels are that were measured."""
+    alternatives: tuple[Prediction, ...] = ()
+    """The first step with the kernels of every other library that has times in the files."""
 
 
-def capacity() -> int:
-    """Bytes that the caches of this machine hold: measured on it before, else what it states."""
+def capacity(files: Iterable[ResultFile] = ()) -> int:
+    """Bytes that the caches hold: as measured in files, or else on this machine before, or else as it states."""
+    for file in files:
+        if measured := limits.Limits(file.limits).cache_bytes():
+            return measured
     measured = limits.Limits(limits.recall(describe.describe_machine())).cache_bytes()
     return measured or describe.cache_bytes() or GUESSED_CACHE_BYTES
 
@@ -55,23 +59,45 @@ def forecast(
     With `output`, what the files lack is measured into this new file first. With a `network` its real step is measured
     in turn with all of its kernels, and the files do not count.
     """
-    size, probes = capacity(), overhead_traces(traces) if library == "torch" and output is not None else {}
-    summaries = [s for file in files for s in summarize(file.records, file.order)] if network is None else []
-    times, steps, measured = Times(summaries), None, None
+    known = list(files) if network is None else []
+    probes = overhead_traces(traces) if library == "torch" else {}
+    size = capacity(known)
     if output is not None:
-        every = [*traces, *probes.values()]
-        wanted = [need for trace in every for need in needs(trace, library, threads, size)]
-        missing, options = lacking(wanted, times, library, threads), options or Options("quick")
-        if missing and network is not None:
-            file, steps = measure_in_turn(output, network, missing, options, progress)
-            times, measured = Times(summarize(file.records, file.order), steps.speeds(file)), steps.time
-        elif missing:
-            times = Times(summaries + measure(output, missing, options, progress))
-    overheads = {
-        is_training: overhead_of(probe, times, library, threads, size) for is_training, probe in probes.items()
-    }
-    found = (predict(t, times, library, threads, size, overheads.get(t.is_training)) for t in traces)
-    return Forecast(tuple(found), measured, steps, output)
+        wanted = [need for trace in (*traces, *probes.values()) for need in needs(trace, library, threads, size)]
+        missing = lacking(wanted, times_of(known, traces), library, threads)
+        lacks_overhead = [
+            is_training
+            for is_training, probe in probes.items()
+            if overhead_of(known, probe, times_of(known, traces), library, threads, size) is None
+        ]
+        if missing or lacks_overhead:
+            real = None if network is None else (traces[0].title, network)
+            cases = missing or planned([], library, threads)
+            overheads = dict.fromkeys(lacks_overhead, threads)
+            known.append(measure(output, cases, options or Options("quick"), progress, real, overheads))
+    times = times_of(known, traces)
+    overheads_s = {t: overhead_of(known, probe, times, library, threads, size) for t, probe in probes.items()}
+    found = tuple(predict(t, times, library, threads, size, overheads_s.get(t.is_training)) for t in traces)
+    summaries = [s for file in known for s in summarize(file.records, file.order)]
+    others = sorted({s.record["backend"] for s in summaries if s.record["threads"] == threads} - {library})
+    alternatives = tuple(predict(traces[0], times, other, threads, size, None) for other in others)
+    steps = next((steps for file in known if (steps := _steps(file, traces))), None)
+    return Forecast(found, steps.time if steps else None, output, alternatives)
+
+
+def _steps(file: ResultFile, traces: Sequence[Trace]) -> StepTimes | None:
+    """The real step in a file: only where one step is predicted."""
+    return StepTimes.of(file, traces[0].title, traces[0].is_training) if len(traces) == 1 else None
+
+
+def times_of(files: Iterable[ResultFile], traces: Sequence[Trace]) -> Times:
+    """The times of all cases in files; those next to real steps are relative to these."""
+    summaries, speeds = list[Summary](), dict[str, float]()
+    for file in files:
+        summaries += summarize(file.records, file.order)
+        if steps := _steps(file, traces):
+            speeds |= steps.speeds(record["case"] for record in file.records)
+    return Times(summaries, speeds)
 
 
 def overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
@@ -88,7 +114,7 @@ def overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
     from deepbench.networks.runner import OVERHEAD, tiny_network
 
     found = {}
-    for is_training in dict.fromkeys(trace.is_training for trace in traces):
+    for is_training in dict.fromkeys(trace.is_training for trace in traces if trace.buffers):
         tiny = program_of(tiny_network(torch), OVERHEAD, is_training)
         found[is_training] = trace_torch(tiny.run, tiny.modules, OVERHEAD, OVERHEAD, is_training)
     return found
@@ -97,10 +123,3 @@ def overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
 def lacking(wanted: Sequence[Need], times: Times, library: str, threads: int) -> list[Planned]:
     """The cases that have no time yet."""
     return [p for p in planned(wanted, library, threads) if times.of(p.case) is None]
-
-
-def measure(path: Path, cases: Sequence[Planned], options: Options, progress: Progress) -> list[Summary]:
-    """Measure cases into a new file."""
-    with Session.create(path, cases, options) as session:
-        session.run(progress, options.begin)
-        return summarize(session.file.records, session.file.order)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from deepbench.core.case import Case, parse_case
+from deepbench.core.case import Case, check_settings, parse_pattern
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
-from deepbench.core.precision import PRECISIONS
+from deepbench.core.precision import PRECISIONS, find_precision
 from deepbench.core.problem import make_problem
 from deepbench.networks.trace import MOST_BUFFERS, MOST_CALLS, Call, Trace
 
@@ -34,8 +34,11 @@ def kernel_text(
 
 
 def case_of(kernel: str) -> Case:
-    """A case with the text of a kernel, on our reference."""
-    return parse_case(f"{kernel} reference threads=1")
+    """A case with the text of a kernel, on our reference; forward and f32 unless the text says otherwise."""
+    p = parse_pattern(kernel)
+    operation = find_op(p.op)
+    direction, precision = p.direction or operation.directions[0], find_precision(p.precision or "f32")
+    return Case(p.op, p.problem, direction, precision, "reference", 1, check_settings(p.op, dict(p.settings)))
 
 
 def flop_of(kernel: str) -> int:

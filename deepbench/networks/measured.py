@@ -1,14 +1,17 @@
 """Measures the kernels of a step, and the step itself in turn with them.
 
 Between two kernels a process of its own runs the real step for a moment. A machine that is slower for a while is
-slower for both, so each kernel's time is compared with the steps next to it.
+slower for both, so each kernel's time is compared with the steps next to it. All of it is kept in the result file: a
+prediction and its error can be computed again from it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -20,12 +23,14 @@ from deepbench.networks.runner import OVERHEAD, Request, Runner
 from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
+from deepbench.results.record import NetworkSteps
 
 # Seconds of steps between two kernels.
 SLICE_S = 0.15
 
-# Seconds of steps of the network that measures the overhead.
-OVERHEAD_S = 1.0
+# Seconds of steps of the network that measures the overhead, at the start, at the end, and each time after so many
+# kernels.
+OVERHEAD_SLICE_S, KERNELS_PER_SLICE = 0.25, 12
 
 
 @dataclass
@@ -35,6 +40,12 @@ class StepTimes:
     slices: list[list[Sample]] = field(default_factory=list)
     after: list[int] = field(default_factory=list)
     """How many records the file had at each slice."""
+
+    @classmethod
+    def of(cls, file: ResultFile, network: str, is_training: bool) -> StepTimes | None:
+        """The steps of a network in a file, by its title; None without any."""
+        found = [(after, line) for after, line in file.steps if _is_of(line, network, is_training)]
+        return cls([samples_of(line) for _, line in found], [after for after, _ in found]) if found else None
 
     @cached_property
     def _medians_s(self) -> list[float | None]:
@@ -55,15 +66,29 @@ class StepTimes:
         interval = stats.median_interval([s for s in self._medians_s if s is not None])
         return Time(self.seconds, *(interval or (None, None)))
 
-    def speeds(self, file: ResultFile) -> dict[str, float]:
-        """For each case: the time of the step over that of the steps next to the case."""
+    def speeds(self, cases: Iterable[str]) -> dict[str, float]:
+        """For each case of a file, whose records are in this order: the step's time over that of the steps next to it.
+
+        Steps next to each other differ by a few percent for no reason that lasts, so all steps from one before to one
+        after the case count.
+        """
         found: dict[str, list[float]] = {}
-        for number, record in enumerate(file.records):
+        for number, case in enumerate(cases):
             before = max((i for i, count in enumerate(self.after) if count <= number), default=0)
             near = [s for s in self._medians_s[before : before + 2] if s is not None]
             if near:
-                found.setdefault(record["case"], []).append(self.seconds / statistics.mean(near))
+                found.setdefault(case, []).append(self.seconds / statistics.mean(near))
         return {case: statistics.mean(values) for case, values in found.items()}
+
+
+def _is_of(line: NetworkSteps, network: str, is_training: bool) -> bool:
+    return (line["network"], line["is_training"]) == (network, is_training)
+
+
+def samples_of(line: NetworkSteps) -> list[Sample]:
+    """The samples of a line of a result file."""
+    lists = line["samples_s"], line["cpu_s"], line["involuntary_switches"], line["steal_s"]
+    return [Sample(*values) for values in zip(*lists, strict=False)]
 
 
 def undisturbed(samples: Sequence[Sample]) -> list[bool]:
@@ -84,39 +109,80 @@ def planned(wanted: Sequence[Need], library: str, threads: int) -> list[Planned]
     return [Planned(case, []) for case in dict.fromkeys(cases)]
 
 
-def measure_in_turn(
-    path: Path, request: Request, cases: Sequence[Planned], options: Options, progress: Progress = no_progress
-) -> tuple[ResultFile, StepTimes]:
-    """Measure cases into a new file, and run steps of a network between them."""
-    steps = StepTimes()
-    with Runner(request) as runner, Session.create(path, cases, options) as session:
+def measure(
+    path: Path,
+    cases: Sequence[Planned],
+    options: Options,
+    progress: Progress = no_progress,
+    network: tuple[str, Request] | None = None,
+    overheads: Mapping[bool, int] | None = None,
+) -> ResultFile:
+    """Measure cases into a new file, with steps of networks between them.
+
+    `network` has the title and the program of the real step. `overheads` has, for forward passes and for training,
+    how many threads the network that measures the overhead of operators uses.
+    """
+    with contextlib.ExitStack() as stack:
+        runners = []
+        if network is not None:
+            runners.append((network[0], network[1], stack.enter_context(Runner(network[1]))))
+        probes = []
+        for is_training, threads in (overheads or {}).items():
+            request = Request(OVERHEAD, {}, is_training, threads=threads)
+            probes.append((OVERHEAD, request, stack.enter_context(Runner(request))))
+        session = stack.enter_context(Session.create(path, cases, options))
+        seen = [-KERNELS_PER_SLICE]
 
         def observe(step: Step) -> None:
             progress(step)
-            steps.after.append(len(session.file.records))
-            steps.slices.append(runner.samples(SLICE_S))
+            for title, request, runner in runners:
+                session.keep_steps(_line(title, request, runner.samples(SLICE_S)))
+            count = len(session.file.records)
+            if count - seen[0] >= KERNELS_PER_SLICE:
+                seen[0] = count
+                for title, request, runner in probes:
+                    session.keep_steps(_line(title, request, runner.samples(OVERHEAD_SLICE_S)))
 
         session.run(observe, options.begin)
-        observe(Step("the step again"))
-        return session.file, steps
+        seen[0] = -KERNELS_PER_SLICE
+        observe(Step("the step again" if runners else "overhead of operators"))
+        return session.file
 
 
-def overhead_of(trace: Trace, times: Times, library: str, threads: int, capacity: int) -> Time:
+def _line(title: str, request: Request, samples: Sequence[Sample]) -> NetworkSteps:
+    return {
+        "network": title,
+        "settings": dict(request.settings),
+        "is_training": request.is_training,
+        "optimizer": request.optimizer,
+        "threads": request.threads,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "samples_s": [s.call_s for s in samples],
+        "cpu_s": [s.cpu_s for s in samples],
+        "involuntary_switches": [s.involuntary_switches for s in samples],
+        "steal_s": [s.steal_s for s in samples],
+    }
+
+
+def overhead_of(
+    files: Iterable[ResultFile], trace: Trace, times: Times, library: str, threads: int, capacity: int
+) -> Time | None:
     """What each operator costs besides its kernel: of a network whose kernels take next to no time.
 
-    `trace` is that of the network, and `times` has its kernels.
+    `trace` is that of the network, and `times` has its kernels. None if no file has steps of it, or lacks its kernels.
     """
-    with Runner(Request(OVERHEAD, {}, trace.is_training, threads=threads)) as runner:
-        samples = runner.samples(OVERHEAD_S)
-    return overhead_from(samples, trace, times, library, threads, capacity)
-
-
-def overhead_from(
-    samples: Sequence[Sample], trace: Trace, times: Times, library: str, threads: int, capacity: int
-) -> Time:
-    """The same from steps of that network."""
+    samples = [
+        sample
+        for file in files
+        for _, line in file.steps
+        if _is_of(line, OVERHEAD, trace.is_training) and line["threads"] == threads
+        for sample in samples_of(line)
+    ]
+    kernels = predict(trace, times, library, threads, capacity, None)
+    if not samples or kernels.time is None:
+        return None
     used = stats.samples_used([s.call_s for s in samples], undisturbed(samples))
-    kernels = predict(trace, times, library, threads, capacity, None).known.seconds
-    quarters = statistics.quantiles(used, n=4)
-    low, middle, high = ((s - kernels) / trace.operators for s in quarters)
+    low, middle, high = (
+        (seconds - kernels.known.seconds) / trace.operators for seconds in statistics.quantiles(used, n=4)
+    )
     return Time(middle, low, high)

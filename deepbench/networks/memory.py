@@ -31,11 +31,13 @@ class Memory:
         return math.ceil(self.total / capacity) if capacity > 0 else None
 
 
-def memory_of(trace: Trace) -> Memory:
-    """Follow the buffers of a trace from their first to their last use.
+def memory_of(trace: Trace) -> Memory | None:
+    """Follow the buffers of a trace from their first to their last use; None where its buffers are unknown.
 
     A buffer that is read before it is written holds what the step before, or the program, has left there.
     """
+    if not trace.buffers:
+        return None
     first: dict[int, tuple[int, bool]] = {}
     last: dict[int, int] = {}
     for number, call in enumerate(trace.calls):

@@ -143,6 +143,11 @@ class Prediction:
         return None if self.missing else self.known
 
     @property
+    def disturbed(self) -> tuple[Part, ...]:
+        """Kernels whose measurement other programs disturbed."""
+        return tuple(part for part in self.parts if part.disturbed)
+
+    @property
     def measured_share(self) -> float:
         """The share of the known time that consists of measured kernels."""
         known = self.known.seconds
@@ -150,7 +155,12 @@ class Prediction:
 
 
 def cold_share(call: Call, distances: Mapping[int, int], sizes: Sequence[int], capacity: int) -> float:
-    """The share of the bytes of a call that were not touched for more bytes than the caches hold."""
+    """The share of the bytes of a call that were not touched for more bytes than the caches hold.
+
+    All of them where the buffers are unknown: the kernels of most steps touch more than the caches hold.
+    """
+    if not sizes:
+        return 1.0
     buffers = dict.fromkeys((*call.reads, *call.writes))
     total = sum(sizes[b] for b in buffers)
     far = sum(sizes[b] for b in buffers if distances.get(b, capacity + 1) + sizes[b] > capacity)

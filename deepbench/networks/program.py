@@ -1,32 +1,38 @@
 """A network in a Python file: what builds it, and its step.
 
-`mymodel.py:build` names a function. It returns the network and its inputs, and for training also the loss of the
-output, and if it likes an optimizer:
+`mymodel.py:build` names a function. It returns a PyTorch network and its inputs, and for training also the loss of the
+output, and an optimizer if it has its own; or a function of JAX with its inputs:
 
     def build(batch=8):
         return module, inputs                       # inputs: a tensor, a tuple of tensors, or a dict of them
         return module, inputs, loss                 # loss(output) gives one number
         return module, inputs, loss, optimizer      # an object of torch.optim
-        return step                                 # or a function without arguments that runs one step
+        return step                                 # a function without arguments that runs one step in PyTorch
+        return function, inputs                     # JAX: arrays or shapes; for training it computes the gradients
 
 The file is a program of its author: it is executed with the rights of the user.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import runpy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.aliases import did_you_mean
-from deepbench.core.errors import BadInput, shorten
+from deepbench.core.errors import BadInput, DeepBenchError, shorten
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "none")
 """What updates the parameters in training unless the program says; PyTorch's defaults, SGD with a momentum of 0.9."""
+
+MOST_WORDS = 300
+"""Of an error of the program."""
 
 WANTED = "wanted a network and its inputs, for training also the loss, such as: return module, inputs, loss"
 
@@ -52,30 +58,63 @@ def split_name(name: str) -> tuple[Path, str]:
     return Path(path), function
 
 
-def load(
-    name: str, settings: Mapping[str, str], is_training: bool, optimizer: str = "sgd", device: str = "cpu"
-) -> Program:
-    """Execute the file and call the function with `settings` as arguments; whole numbers are passed as such.
+@contextlib.contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Errors of the program in a file become `BadInput` with the line of the file."""
+    try:
+        yield
+    except DeepBenchError:
+        raise
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        where = f"{path}, line {lines[-1]}" if lines else str(path)
+        words = " ".join(str(error).split())
+        raise BadInput(f"{where}: {type(error).__name__}: {shorten(words, MOST_WORDS)}") from error
 
-    With the device `meta` the network has shapes but no memory. `BadInput` for a file or function that is not as
-    wanted.
+
+def build(name: str, settings: Mapping[str, str], device: str = "cpu") -> tuple[Any, str]:
+    """What the function of a file returns, and a title: the file is executed.
+
+    `settings` are arguments of the function; whole numbers are passed as such. With the device `meta` a PyTorch network
+    has shapes but no memory. `BadInput` for a file or function that is not as wanted, or that fails.
     """
-    import torch
-
     path, function = split_name(name)
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
-        build = runpy.run_path(str(path)).get(function)
-        if not callable(build):
-            raise BadInput(f"{path} has no function {function}")
-        arguments = _arguments(build, settings, name)
-        with torch.device(device):
-            built = build(**arguments)
+        with errors_of(path):
+            made = runpy.run_path(str(path)).get(function)
+            if not callable(made):
+                raise BadInput(f"{path} has no function {function}")
+            arguments = _arguments(made, settings, name)
+            with _default_device(device):
+                built = made(**arguments)
     finally:
         sys.path.remove(folder)
     stated = ", ".join(f"{n} {v}" for n, v in settings.items())
-    title = ", ".join(filter(None, [function, stated]))
+    return built, ", ".join(filter(None, [function, stated]))
+
+
+def _default_device(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Of what the program makes in PyTorch, if it uses PyTorch at all."""
+    torch = sys.modules.get("torch")
+    return contextlib.nullcontext() if torch is None else torch.device(device)
+
+
+def is_function_of_jax(built: Any) -> bool:
+    """Whether a program returned a function with its inputs, rather than a PyTorch network."""
+    torch = sys.modules.get("torch")
+    is_pair = isinstance(built, tuple) and len(built) == 2 and callable(built[0])
+    return is_pair and (torch is None or not isinstance(built[0], torch.nn.Module))
+
+
+def load(
+    name: str, settings: Mapping[str, str], is_training: bool, optimizer: str = "sgd", device: str = "cpu"
+) -> Program:
+    """The step of a PyTorch network in a file; see `build`."""
+    built, title = build(name, settings, device)
+    if is_function_of_jax(built):
+        raise BadInput(f"{name} is a function of JAX; wanted a PyTorch network, whose steps can be run")
     return program_of(built, title, is_training, optimizer)
 
 

@@ -1,4 +1,4 @@
-"""Which of our kernels an operator of PyTorch is: a function for each operator, named like it.
+"""Which of our kernels an operator of PyTorch is: a private function for each operator, named like it.
 
 A function has the arguments of the operator by their names in PyTorch's schema, and its results. It returns the texts
 of the kernels that the operator consists of, each with the tensors that it reads and writes; none where the operator is
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.op import find_op
-from deepbench.core.problem import make_problem
+from deepbench.networks.kernels import kernel_text, spatial
 
 PRECISIONS = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16"}
 
@@ -35,9 +34,7 @@ def text(op: str, values: Mapping[str, int | str], tensor: Any, direction: str =
     precision = PRECISIONS.get(str(tensor.dtype))
     if precision is None:
         raise BadInput(f"{tensor.dtype} is no precision of {op}")
-    operation = find_op(op)
-    stated = [f"{n}={v}" for n, v in settings.items() if v != operation.settings[n][0]]
-    return " ".join([op, make_problem(operation, dict(values)).text, direction, precision, *stated])
+    return kernel_text(op, values, precision, direction, **settings)
 
 
 # ---- products
@@ -63,26 +60,26 @@ def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[Found
     return [Found(text("gemm", sizes, left, beta=beta, **precision), reads, (written,))]
 
 
-def mm(a: Arguments, result: Any) -> list[Found]:
+def _mm(a: Arguments, result: Any) -> list[Found]:
     return _product(a["self"], a["mat2"], result)
 
 
-def addmm(a: Arguments, result: Any) -> list[Found]:
+def _addmm(a: Arguments, result: Any) -> list[Found]:
     bias, left, right = a["self"], a["mat1"], a["mat2"]
     if bias.dim() == 2 and bias.shape[0] > 1:
         return _product(left, right, result, bias)
-    return _linear(left, right.mT, bias, result)
+    return _layer(left, right.mT, bias, result)
 
 
-def _linear(x: Any, weight: Any, bias: Any, result: Any) -> list[Found]:
+def _layer(x: Any, weight: Any, bias: Any, result: Any) -> list[Found]:
     sizes = {"m": weight.shape[0], "n": math.prod(x.shape[:-1]), "k": x.shape[-1]}
     has = "no" if bias is None else "yes"
     reads = (x, weight) if bias is None else (x, weight, bias)
     return [Found(text("linear", sizes, x, bias=has), reads, (result,))]
 
 
-def linear(a: Arguments, result: Any) -> list[Found]:
-    return _linear(a["input"], a["weight"], a["bias"], result)
+def _linear(a: Arguments, result: Any) -> list[Found]:
+    return _layer(a["input"], a["weight"], a["bias"], result)
 
 
 def _products(left: Any, right: Any, result: Any) -> list[Found]:
@@ -93,11 +90,11 @@ def _products(left: Any, right: Any, result: Any) -> list[Found]:
     return [Found(text("batched_gemm", sizes, left), (left, right), (result,))]
 
 
-def bmm(a: Arguments, result: Any) -> list[Found]:
+def _bmm(a: Arguments, result: Any) -> list[Found]:
     return _products(a["self"], a["mat2"], result)
 
 
-def baddbmm(a: Arguments, result: Any) -> list[Found]:
+def _baddbmm(a: Arguments, result: Any) -> list[Found]:
     return _products(a["batch1"], a["batch2"], result)
 
 
@@ -116,21 +113,14 @@ def _axes(values: Sequence[int], axes: int) -> list[int]:
     return values
 
 
-def _image(prefix: str, values: Sequence[int], empty: int) -> dict[str, int]:
-    """`pad_d`, `pad_h` and `pad_w` for values of one to three axes."""
-    names = ("d", "h", "w")
-    full = [empty] * (3 - len(values)) + list(values)
-    return {f"{prefix}{name}": value for name, value in zip(names, full, strict=True)}
-
-
 def _conv_sizes(a: Arguments, x: Any, w: Any) -> dict[str, int]:
     axes = x.dim() - 2
-    filters = _image("", w.shape[2:], 1)
+    filters = spatial("", w.shape[2:], 1)
     return {
-        **_image("", x.shape[2:], 1),
-        **_image("stride_", _axes(a["stride"], axes), 1),
-        **_image("pad_", _axes(a["padding"], axes), 0),
-        **_image("dilation_", _axes(a["dilation"], axes), 1),
+        **spatial("", x.shape[2:], 1),
+        **spatial("stride_", _axes(a["stride"], axes), 1),
+        **spatial("pad_", _axes(a["padding"], axes), 0),
+        **spatial("dilation_", _axes(a["dilation"], axes), 1),
         "n": x.shape[0],
         "c": x.shape[1],
         "k": w.shape[0],
@@ -141,7 +131,7 @@ def _conv_sizes(a: Arguments, x: Any, w: Any) -> dict[str, int]:
     }
 
 
-def convolution(a: Arguments, result: Any) -> list[Found]:
+def _convolution(a: Arguments, result: Any) -> list[Found]:
     """A transposed convolution is the data gradient of the convolution from its result to its input."""
     x, w, bias = a["input"], a["weight"], a["bias"]
     layout = "nhwc" if _is_channels_last(x) or _is_channels_last(w) else "nchw"
@@ -153,7 +143,7 @@ def convolution(a: Arguments, result: Any) -> list[Found]:
     return [Found(text("conv", _conv_sizes(a, x, w), x, layout=layout, bias=has), reads, (result,))]
 
 
-def convolution_backward(a: Arguments, result: Any) -> list[Found]:
+def _convolution_backward(a: Arguments, result: Any) -> list[Found]:
     dy, x, w = a["grad_output"], a["input"], a["weight"]
     dx, dw, db = result
     layout = "nhwc" if any(map(_is_channels_last, (dy, x, w))) else "nchw"
@@ -175,13 +165,13 @@ def _pooling(kind: str, a: Arguments, x: Any, reads: tuple[Any, ...], result: An
     axes = x.dim() - 2
     if any(n != 1 for n in a.get("dilation") or ()) or a["ceil_mode"] or a.get("divisor_override") or axes < 1:
         return []
-    window = _image("", _axes(a["kernel_size"], axes), 1)
+    window = spatial("", _axes(a["kernel_size"], axes), 1)
     stride = a["stride"] or a["kernel_size"]
     sizes: dict[str, int | str] = {
         "kind": kind,
-        **_image("", x.shape[2:], 1),
-        **_image("stride_", _axes(stride, axes), 1),
-        **_image("pad_", _axes(a["padding"], axes), 0),
+        **spatial("", x.shape[2:], 1),
+        **spatial("stride_", _axes(stride, axes), 1),
+        **spatial("pad_", _axes(a["padding"], axes), 0),
         "n": x.shape[0],
         "c": x.shape[1],
         "t": window["d"],
@@ -193,23 +183,23 @@ def _pooling(kind: str, a: Arguments, x: Any, reads: tuple[Any, ...], result: An
     return [Found(text("pooling", sizes, x, direction, layout=layout), reads, writes)]
 
 
-def max_pool2d_with_indices(a: Arguments, result: Any) -> list[Found]:
+def _max_pool2d_with_indices(a: Arguments, result: Any) -> list[Found]:
     return _pooling("max", a, a["self"], (a["self"],), result, "forward")
 
 
-def max_pool2d_with_indices_backward(a: Arguments, result: Any) -> list[Found]:
+def _max_pool2d_with_indices_backward(a: Arguments, result: Any) -> list[Found]:
     return _pooling("max", a, a["self"], (a["grad_output"], a["indices"]), result, "backward")
 
 
-def avg_pool2d(a: Arguments, result: Any) -> list[Found]:
+def _avg_pool2d(a: Arguments, result: Any) -> list[Found]:
     return _pooling("average", a, a["self"], (a["self"],), result, "forward")
 
 
-def avg_pool2d_backward(a: Arguments, result: Any) -> list[Found]:
+def _avg_pool2d_backward(a: Arguments, result: Any) -> list[Found]:
     return _pooling("average", a, a["self"], (a["grad_output"],), result, "backward")
 
 
-def upsample_nearest2d(a: Arguments, result: Any) -> list[Found]:
+def _upsample_nearest2d(a: Arguments, result: Any) -> list[Found]:
     x, (n, c, h, w) = a["input"] if "input" in a else a["self"], result.shape
     if h % x.shape[2] or w % x.shape[3] or h // x.shape[2] != w // x.shape[3]:
         return []
@@ -221,14 +211,14 @@ def upsample_nearest2d(a: Arguments, result: Any) -> list[Found]:
 # ---- normalization and softmax
 
 
-def native_layer_norm(a: Arguments, result: Any) -> list[Found]:
+def _native_layer_norm(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
     columns = math.prod(a["normalized_shape"])
     reads = tuple(t for t in (x, a["weight"], a["bias"]) if t is not None)
     return [Found(text("layer_norm", {"rows": x.numel() // columns, "columns": columns}, x), reads, tuple(result))]
 
 
-def native_layer_norm_backward(a: Arguments, result: Any) -> list[Found]:
+def _native_layer_norm_backward(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
     columns = math.prod(a["normalized_shape"])
     kernel = text("layer_norm", {"rows": x.numel() // columns, "columns": columns}, x, "backward")
@@ -243,17 +233,17 @@ def _fused_rms_norm(a: Arguments, result: Any) -> list[Found]:
 
 
 def _batch(x: Any) -> dict[str, int]:
-    return {"n": x.shape[0], "c": x.shape[1], **{"h": 1, "w": 1}, **_image("", x.shape[2:], 1)}
+    return {"n": x.shape[0], "c": x.shape[1], **{"h": 1, "w": 1}, **spatial("", x.shape[2:], 1)}
 
 
-def native_batch_norm(a: Arguments, result: Any) -> list[Found]:
+def _native_batch_norm(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
     layout = "nhwc" if _is_channels_last(x) else "nchw"
     mode = "training" if a["training"] else "inference"
     return [Found(text("batch_norm", _batch(x), x, mode=mode, layout=layout), (x,), (result[0],))]
 
 
-def native_batch_norm_backward(a: Arguments, result: Any) -> list[Found]:
+def _native_batch_norm_backward(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
     layout = "nhwc" if _is_channels_last(x) or _is_channels_last(a["grad_out"]) else "nchw"
     mode = "training" if a["train"] else "inference"
@@ -261,13 +251,13 @@ def native_batch_norm_backward(a: Arguments, result: Any) -> list[Found]:
     return [Found(text("batch_norm", _batch(x), x, "backward", mode=mode, layout=layout), (a["grad_out"], x), writes)]
 
 
-def native_group_norm(a: Arguments, result: Any) -> list[Found]:
+def _native_group_norm(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
     sizes = {"n": a["N"], "c": a["C"], "h": a["HxW"], "w": 1, "groups": a["group"]}
     return [Found(text("group_norm", sizes, x), (x,), (result[0],))]
 
 
-def native_group_norm_backward(a: Arguments, result: Any) -> list[Found]:
+def _native_group_norm_backward(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
     sizes = {"n": a["N"], "c": a["C"], "h": a["HxW"], "w": 1, "groups": a["group"]}
     return [
@@ -373,7 +363,7 @@ def _hardtanh(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, An
     return find
 
 
-def addcmul(a: Arguments, result: Any) -> list[Found]:
+def _addcmul(a: Arguments, result: Any) -> list[Found]:
     if a["value"] != 1:
         return []
     return _elementwise("multiply_add", "forward", ("self", "tensor1", "tensor2"))(a, result)
@@ -397,13 +387,13 @@ def _reduction(kind: str) -> Callable[[Arguments, Any], list[Found]]:
     return find
 
 
-def embedding(a: Arguments, result: Any) -> list[Found]:
+def _embedding(a: Arguments, result: Any) -> list[Found]:
     table, indices = a["weight"], a["indices"]
     sizes = {"rows": table.shape[0], "dim": table.shape[1], "bags": indices.numel()}
     return [Found(text("embedding_bag", sizes, table), (indices,), (result,))]
 
 
-def embedding_dense_backward(a: Arguments, result: Any) -> list[Found]:
+def _embedding_dense_backward(a: Arguments, result: Any) -> list[Found]:
     dy, indices = a["grad_output"], a["indices"]
     sizes = {"rows": a["num_weights"], "dim": dy.shape[-1], "bags": indices.numel()}
     return [Found(text("embedding_bag", sizes, dy, "backward"), (dy, indices), (result,))]
@@ -427,7 +417,7 @@ def _embedding_bag_backward(a: Arguments, result: Any) -> list[Found]:
     return [Found(text("embedding_bag", sizes, dy, "backward"), (dy, indices), (result,))]
 
 
-def topk(a: Arguments, result: Any) -> list[Found]:
+def _topk(a: Arguments, result: Any) -> list[Found]:
     x = a["self"]
     if a["dim"] % x.dim() != x.dim() - 1 or not a["largest"]:
         return []
@@ -449,30 +439,30 @@ def _fused(kind: str) -> Callable[[Arguments, Any], list[Found]]:
 TANH_OR_NOT = {"none": "gelu", "tanh": "gelu_tanh"}
 
 KERNELS: dict[str, Callable[[Arguments, Any], list[Found]]] = {
-    "mm": mm,
-    "addmm": addmm,
-    "linear": linear,
-    "bmm": bmm,
-    "baddbmm": baddbmm,
-    "convolution": convolution,
-    "convolution_backward": convolution_backward,
-    "max_pool2d_with_indices": max_pool2d_with_indices,
-    "max_pool2d_with_indices_backward": max_pool2d_with_indices_backward,
-    "max_pool3d_with_indices": max_pool2d_with_indices,
-    "max_pool3d_with_indices_backward": max_pool2d_with_indices_backward,
-    "avg_pool2d": avg_pool2d,
-    "avg_pool2d_backward": avg_pool2d_backward,
-    "avg_pool3d": avg_pool2d,
-    "avg_pool3d_backward": avg_pool2d_backward,
-    "upsample_nearest2d": upsample_nearest2d,
-    "native_layer_norm": native_layer_norm,
-    "native_layer_norm_backward": native_layer_norm_backward,
+    "mm": _mm,
+    "addmm": _addmm,
+    "linear": _linear,
+    "bmm": _bmm,
+    "baddbmm": _baddbmm,
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "max_pool2d_with_indices": _max_pool2d_with_indices,
+    "max_pool2d_with_indices_backward": _max_pool2d_with_indices_backward,
+    "max_pool3d_with_indices": _max_pool2d_with_indices,
+    "max_pool3d_with_indices_backward": _max_pool2d_with_indices_backward,
+    "avg_pool2d": _avg_pool2d,
+    "avg_pool2d_backward": _avg_pool2d_backward,
+    "avg_pool3d": _avg_pool2d,
+    "avg_pool3d_backward": _avg_pool2d_backward,
+    "upsample_nearest2d": _upsample_nearest2d,
+    "native_layer_norm": _native_layer_norm,
+    "native_layer_norm_backward": _native_layer_norm_backward,
     "_fused_rms_norm": _fused_rms_norm,
-    "native_batch_norm": native_batch_norm,
-    "_native_batch_norm_legit": native_batch_norm,
-    "native_batch_norm_backward": native_batch_norm_backward,
-    "native_group_norm": native_group_norm,
-    "native_group_norm_backward": native_group_norm_backward,
+    "native_batch_norm": _native_batch_norm,
+    "_native_batch_norm_legit": _native_batch_norm,
+    "native_batch_norm_backward": _native_batch_norm_backward,
+    "native_group_norm": _native_group_norm,
+    "native_group_norm_backward": _native_group_norm_backward,
     "_softmax": _softmax,
     "_log_softmax": _softmax,
     "_softmax_backward_data": _softmax_backward_data,
@@ -501,18 +491,18 @@ KERNELS: dict[str, Callable[[Arguments, Any], list[Found]]] = {
     "add_.Tensor": _elementwise("add", "forward", ("self", "other")),
     "mul.Tensor": _elementwise("multiply", "forward", ("self", "other")),
     "mul_.Tensor": _elementwise("multiply", "forward", ("self", "other")),
-    "addcmul": addcmul,
+    "addcmul": _addcmul,
     "sum": _reduction("sum"),
     "sum.dim_IntList": _reduction("sum"),
     "mean": _reduction("mean"),
     "mean.dim": _reduction("mean"),
     "amax": _reduction("max"),
-    "embedding": embedding,
-    "embedding_dense_backward": embedding_dense_backward,
+    "embedding": _embedding,
+    "embedding_dense_backward": _embedding_dense_backward,
     "_embedding_bag": _embedding_bag,
     "_embedding_bag_backward": _embedding_bag_backward,
     "_embedding_bag_dense_backward": _embedding_bag_backward,
-    "topk": topk,
+    "topk": _topk,
     "_fused_sgd_": _fused("sgd"),
     "_fused_adam_": _fused("adam"),
     "_fused_adamw_": _fused("adamw"),

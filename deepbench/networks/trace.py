@@ -165,7 +165,7 @@ def suite_text(trace: Trace) -> str:
     for call in trace.calls:
         if call.kernel is not None:
             _, places = lines.setdefault(call.kernel, (len(lines), Counter()))
-            places[_general(call.where)] += 1
+            places[general_place(call.where)] += 1
     kernels = [f"{kernel} count={sum(places.values())}{_comment(places)}" for kernel, (_, places) in lines.items()]
     sites = list(dict.fromkeys(call.where for call in trace.calls))
     operators = list(dict.fromkeys(call.operator for call in trace.calls))
@@ -251,7 +251,7 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
     )
 
 
-def _general(place: str) -> str:
+def general_place(place: str) -> str:
     """`layers.*.attention` for `layers.3.attention`, so that equal layers are one place."""
     return re.sub(r"(?<![A-Za-z_0-9])[0-9]+(?![A-Za-z_0-9])", "*", place)
 

@@ -143,6 +143,11 @@ class Model:
         """How many units a forward pass processes, such as tokens or images, on all devices together."""
         return _Names({**self.sizes, **self.phases[phase], **parameters}).value_of("units")
 
+    def weights(self, phase: str, parameters: Mapping[str, int]) -> int | None:
+        """How many numbers the network learns; None if its file does not say."""
+        names = _Names({**self.sizes, **self.phases[phase], **parameters})
+        return names.value_of("parameters") if "parameters" in names.raw else None
+
 
 def _check_devices(batch: int, devices: int) -> None:
     if batch % devices:

@@ -183,6 +183,8 @@ class Pass:
     units: int
     """How many units, such as tokens."""
     unit: str
+    weights: int | None = None
+    """How many numbers the network learns; None if its file does not say."""
 
 
 def pass_of(name: str) -> Pass:
@@ -193,7 +195,7 @@ def pass_of(name: str) -> Pass:
         raise BadInput(f"{shorten(base)!r} is no model")
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
-    return Pass(phase, values, model.units(phase, values), model.unit)
+    return Pass(phase, values, model.units(phase, values), model.unit, model.weights(phase, values))
 
 
 def parameters_of(name: str) -> tuple[str, ...]:

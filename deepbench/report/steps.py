@@ -75,7 +75,7 @@ class AllReduce:
     """The all-reduces of the gradients of one step."""
 
     time: Time
-    """A prediction has no interval."""
+    """The interval of a prediction is the range of errors of its model; none far beyond the measured groups."""
     how: HOW
     precision: str
     about: str
@@ -249,10 +249,9 @@ def _all_reduce(total: Total, devices: int, known: Sequence[Summary]) -> AllRedu
     if not calls:
         return "the file does not say how many gradients there are"
     precision = total.precision if any(s.record["precision"] == total.precision for s in known) else F32
-    known = [s for s in known if s.record["precision"] == precision]
     parts = []
     for n, count in calls:
-        part = _measured(n, devices, known) or _predicted(n, devices, known)
+        part = all_reduce_of(n, devices, known, precision)
         if part is None:
             return (
                 f"no all-reduce of {n} elements over {devices} ranks in {precision}; measure it, or for a prediction "
@@ -296,6 +295,15 @@ def _calls(suite: str, known: Iterable[Summary]) -> list[tuple[int, int]]:
     return list(rows.values())
 
 
+def all_reduce_of(n: int, ranks: int, known: Sequence[Summary], precision: str = F32) -> AllReduce | None:
+    """The fastest all-reduce of so many numbers over so many ranks, measured or else predicted; None without either.
+
+    `known` are the all-reduces of a file that have a time.
+    """
+    fitting = [s for s in known if s.record["precision"] == precision]
+    return _measured(n, ranks, fitting) or _predicted(n, ranks, fitting)
+
+
 def _measured(n: int, ranks: int, known: Iterable[Summary]) -> AllReduce | None:
     """The fastest one over libraries, algorithms and places."""
     fitting = [s for s in known if (s.record["problem"]["n"], s.record["problem"]["ranks"]) == (n, ranks)]
@@ -325,11 +333,15 @@ def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None
     model = min(fitting, key=lambda m: m.time_s(most, count))
     fit = model.fit_of(count)
     worst = units.percent(max(map(abs, fit.errors)))
+    is_far = ranks > scaling.FAR * model.most_ranks
     about = f"{model.library}, model {fit.model} of up to {model.most_ranks} ranks, off by up to {worst} on its points"
-    if ranks > scaling.FAR * model.most_ranks:
+    if is_far:
         about += f"; uncertain, because {ranks} ranks are more than {scaling.FAR} times as many"
     oversubscribed = any(s.group and s.group["oversubscribed"] for s in known if s.library_title == model.library)
-    time = Time(model.time_s(ranks, count), None, None)
+    time_s = model.time_s(ranks, count)
+    # An error is the predicted time over the measured one, less 1.
+    ends = (None, None) if is_far else (time_s / (1 + max(fit.errors)), time_s / (1 + min(fit.errors)))
+    time = Time(time_s, *ends)
     return AllReduce(time, "predicted", first["precision"], about, oversubscribed=oversubscribed)
 
 
@@ -415,7 +427,7 @@ def _notes(found: Sequence[Scaling], steps: Sequence[Step]) -> list[str]:
         "measured step: what runs between kernels, input, and waiting for the slowest device are not in it.",
         "kernels: for batch / devices, with the fastest library each; the optimizer runs in full on every device.",
         "all-reduce: of the gradients over as many ranks as devices; measured, or predicted by a model fitted to "
-        "smaller groups. A prediction has no interval, and so neither has its step.",
+        "smaller groups. The interval of a prediction is the range of the model's errors.",
         *dict.fromkeys(f"all-reduce, {reduce.how}: {reduce.about}." for reduce in reduces),
         "overlapped ≥: the longer of both. No overlap of the all-reduce with kernels makes a step shorter.",
         f"speed-up: the step on {base} over this one; its interval holds whatever the correlation of both. "

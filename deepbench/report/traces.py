@@ -7,29 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.case import Case, check_settings, parse_pattern
+from deepbench.core.case import parse_pattern
 from deepbench.core.op import find_op
-from deepbench.core.precision import find_precision
-from deepbench.networks.memory import memory_of
+from deepbench.networks.kernels import flop_of
+from deepbench.networks.memory import Memory, memory_of
 from deepbench.networks.trace import Trace
 from deepbench.report.table import Cell, Column, Table, number
 
 MOST_ROWS = 12
-
-
-def flop_of(kernel: str) -> int:
-    """FLOP of one call."""
-    p = parse_pattern(kernel)
-    case = Case(
-        p.op,
-        p.problem,
-        p.direction or "forward",
-        find_precision(p.precision or "f32"),
-        "reference",
-        1,
-        check_settings(p.op, dict(p.settings)),
-    )
-    return find_op(p.op).flop(case)
 
 
 def kernel_title(kernel: str) -> str:
@@ -54,9 +39,17 @@ def values(trace: Trace) -> dict[str, Any]:
         "flop": sum(flop_of(kernel) * count for kernel, count in trace.counts.items()),
         "bytes": sum(call.bytes for call in trace.calls),
         "other_bytes": sum(call.bytes for call in trace.others),
-        "kept_bytes": memory.kept,
-        "temporary_bytes": memory.temporary,
+        "kept_bytes": memory.kept if memory else None,
+        "temporary_bytes": memory.temporary if memory else None,
     }
+
+
+def memory_text(memory: Memory | None) -> str:
+    """What a step needs."""
+    if memory is None:
+        return "unknown: which arrays the operators share is not in this trace"
+    kept, temporary = units.data_bytes(memory.kept), units.data_bytes(memory.temporary)
+    return f"{kept} kept from step to step, at most {temporary} temporary"
 
 
 def kernel_rows(trace: Trace) -> list[dict[str, Cell]]:
@@ -149,5 +142,5 @@ def summary(trace: Trace) -> list[tuple[str, str]]:
         ("operators", f"{shares}, {trace.views} views"),
         ("work", f"{units.significant(v['flop'] / 1e9)} GFLOP; {units.significant(v['bytes'] / 1e9)} GB moved, "
                  f"{units.percent(v['other_bytes'] / v['bytes'] if v['bytes'] else 0)} of it by other operators"),
-        ("memory", f"{units.data_bytes(v['kept_bytes'])} kept, {units.data_bytes(v['temporary_bytes'])} temporary"),
+        ("memory", memory_text(memory_of(trace))),
     ]  # fmt: skip

@@ -1,7 +1,5 @@
 """The real step in turn with kernels: which steps count, and how fast the machine was next to each kernel."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from deepbench.core.errors import DeepBenchError
@@ -37,15 +35,14 @@ def test_disturbed_steps_do_not_count():
     found = StepTimes([[clean, waited, clean], [waited], [clean] * 4], [0, 1, 2])
 
     assert found.seconds == pytest.approx(0.1)
-    assert found.speeds(SimpleNamespace(records=[{"case": "a"}, {"case": "b"}])) == {"a": 1.0, "b": 1.0}
+    assert found.speeds("ab") == {"a": 1.0, "b": 1.0}
 
 
 def test_a_kernel_is_compared_with_the_steps_next_to_it():
     """The machine was half as fast while b was measured."""
     found = steps([0.1], [0.2], [0.2], [0.1], [0.1], [0.1], after=[0, 1, 2, 3, 4, 5])
-    records = [{"case": name} for name in "abcde"]
 
-    speeds = found.speeds(SimpleNamespace(records=records))
+    speeds = found.speeds("abcde")
 
     assert speeds["b"] == pytest.approx(0.5)
     assert speeds["a"] == speeds["c"] == pytest.approx(0.1 / 0.15)

@@ -36,7 +36,8 @@ test-hosts: .venv/test
 TORCH := 2.13.0
 test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'
-	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
+	$(PIP) jax onnx onnxruntime
+	$(BIN)/python -m pytest tests/backends tests/networks tests/cli/test_trace.py -k 'torch or gloo or networks or trace'
 
 # Kernels of PaddlePaddle, a download of 200 MB.
 PADDLE := 3.3.1

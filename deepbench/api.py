@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from deepbench.judge.limits import Limits
     from deepbench.measure.session import Progress, Session
     from deepbench.networks.trace import Trace
+    from deepbench.report.predictions import Predicted
     from deepbench.report.sections import Sections
     from deepbench.report.steps import Scaling
     from deepbench.report.table import Table
+    from deepbench.report.what_if import Answer
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
@@ -426,6 +428,81 @@ def trace(
     if settings or meta:
         raise BadInput("settings and meta are for files; change the module itself")
     return read.read_module(network, inputs, train, loss, optimizer)
+
+
+def predict(
+    network: Trace | str | Path,
+    *results: Results | ResultFile | str | Path,
+    train: bool = False,
+    settings: Mapping[str, object] | None = None,
+    library: str = "torch",
+    threads: int = 1,
+    precision: str = "f32",
+    measure: bool = False,
+    output: str | Path | None = None,
+    progress: bool = False,
+) -> Predicted:
+    """The time of one step of a network from the measured times of its kernels.
+
+    Args:
+        network: a `Trace`; or what the command takes, such as `my.suite`, `mymodel.py:build` or `vision/resnet18`.
+        results: results with its kernels.
+        train: of a name: a training step.
+        settings: of a name: arguments of the function, or parameters of the model.
+        library: of the kernels.
+        threads: of the kernels.
+        precision: of a model of the package.
+        measure: measure the kernels that the results lack.
+        output: the result file of these; None: a file in the folder for temporary files.
+        progress: show a progress bar.
+
+    A kernel without a time withholds the prediction: `time` is None then.
+    """
+    from deepbench.measure.session import no_progress
+    from deepbench.networks import read
+    from deepbench.networks.forecast import forecast
+    from deepbench.report.predictions import Predicted
+    from deepbench.report.progress import Bar
+
+    if isinstance(network, str | Path):
+        words = {name: str(value) for name, value in (settings or {}).items()}
+        network = read.read(str(network), words, is_training=train, precision=precision)
+    elif settings or train:
+        raise BadInput("train and settings are for names; trace another step instead")
+    files = [_file_of(r) for r in results]
+    path = (Path(output) if output is not None else _temporary()) if measure else None
+    with Bar() if progress else nullcontext() as bar:
+        found = forecast([network], files, library=library, threads=threads, output=path, progress=bar or no_progress)
+    return Predicted(found)
+
+
+def what_if(
+    results: Results | str | Path,
+    *changes: str,
+    application: str | None = None,
+    precision: str | None = None,
+    threads: int | None = None,
+    hardware: str | Path | None = None,
+) -> Answer:
+    """What changes of the hardware or of a library do to the applications of results; `docs/what-if.md` lists them.
+
+    Args:
+        results: what was measured.
+        changes: such as `memory.bytes_per_s*2` or `peak.bf16*2`; each alone, and all together.
+        application: only applications whose name contains this.
+        precision: only kernels in this precision.
+        threads: only times with so many threads; None: those that most times have.
+        hardware: a file that replaces the limits in the results.
+
+    Without changes, `sensitivities` of the answer says how much each knob matters.
+    """
+    from deepbench.networks.hardware import Hardware
+    from deepbench.report import what_if as tables
+
+    loaded = results if isinstance(results, Results) else load(results)
+    own = None if hardware is None else Hardware.load(str(hardware))
+    given = loaded.summaries, loaded.limits, Path(loaded.path).name, list(changes)
+    return tables.answer(*given, name=application, precision=precision, threads=threads, hardware=own)
 
 
 # ---- compare and report

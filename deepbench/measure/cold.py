@@ -49,7 +49,7 @@ def require(cases: Iterable[Case], machine: Mapping[str, Any]) -> None:
     proofs = [
         line for line in remembered.remembered(machine, "cold") if line.get("cache_bytes") == size and _counts(line)
     ]
-    proof = proofs[-1] if proofs else None
+    proof: Mapping[str, Any] | None = proofs[-1] if proofs else None
     for _ in range(0 if proofs else PROOFS):
         proof = prove(machine, workers)
         if proof is None or proof["cold_is_cold"]:

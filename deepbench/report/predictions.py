@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from deepbench.core import units
+from deepbench.networks.forecast import Forecast
 from deepbench.networks.memory import memory_of
 from deepbench.networks.predict import Part, Prediction, Time
 from deepbench.networks.trace import Trace, general_place
@@ -344,6 +346,62 @@ def picture(found: Sequence[tuple[str, Prediction]], measured: Time | None = Non
 
 def _ends(time: Time | None) -> tuple[float, float] | None:
     return None if time is None or time.low_s is None or time.high_s is None else (time.low_s, time.high_s)
+
+
+@dataclass(frozen=True, repr=False)
+class Predicted:
+    """One predicted step, as Python users see it: in a notebook and in a terminal it is a table."""
+
+    forecast: Forecast
+
+    @property
+    def prediction(self) -> Prediction:
+        """The step with all of its parts."""
+        return self.forecast.predictions[0]
+
+    @property
+    def time(self) -> Time | None:
+        """Seconds with the ends of an interval; None where a kernel is missing."""
+        return self.prediction.time
+
+    @property
+    def measured(self) -> Time | None:
+        """The real step, where the results have it."""
+        return self.forecast.measured
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        return None if self.time is None or self.measured is None else self.time.seconds / self.measured.seconds - 1
+
+    def table(self) -> Table:
+        """One row per kernel, the longest first."""
+        return table(self.prediction, None)
+
+    def layers(self) -> Table:
+        """Layers next to the sum of their parts."""
+        return layer_table(self.prediction, True)
+
+    def picture(self) -> str:
+        """Predicted and measured step as bars, as SVG."""
+        return picture([("predicted", self.prediction)], self.measured)
+
+    def values(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return values(self.prediction, self.measured, self.forecast.alternatives)
+
+    def __str__(self) -> str:
+        lines = [f"{label:<11}{text}" for label, text in self._summary()]
+        return "\n".join([*lines, "", str(table(self.prediction))])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in self._summary())
+        return f"<ul>{lines}</ul>{table(self.prediction)._repr_html_()}"
+
+    def _summary(self) -> list[tuple[str, str]]:
+        return summary(self.prediction, self.measured, self.forecast.alternatives)
 
 
 # ---- several steps: batches, devices

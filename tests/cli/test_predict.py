@@ -100,7 +100,7 @@ def test_weak_scaling_adds_the_all_reduce(deepbench, suite, tmp_path):
     one, two, four = json.loads(deepbench(*words, "--json").stdout)
 
     assert one["step"]["seconds"] == pytest.approx(2.02e-3, rel=1e-3)
-    assert two["step"]["seconds"] == pytest.approx(3.02e-3, rel=1e-3)
+    assert two["step"]["seconds"] == pytest.approx(3.02e-3, rel=0.02)
     assert two["overlapped"]["seconds"] == pytest.approx(2.02e-3, rel=1e-3)
     assert four["step"] is None
     assert "no all-reduce over 4 ranks" in four["withheld"]

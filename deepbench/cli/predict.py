@@ -79,7 +79,7 @@ def predict(
       deepbench predict mymodel.py:build --train --validate
       deepbench predict mymodel.py:build --sweep batch=1,2,4,8 --measure
       deepbench predict vision/resnet18 --set batch=4 --backend onednn --measure
-      deepbench predict my.suite --with kernels.jsonl --with groups.jsonl --devices 1,8
+      deepbench predict my.suite --with a.jsonl --with b.jsonl --devices 1,8
     """
     from deepbench.api import load
     from deepbench.core.case import thread_count

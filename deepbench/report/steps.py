@@ -75,7 +75,7 @@ class AllReduce:
     """The all-reduces of the gradients of one step."""
 
     time: Time
-    """The interval of a prediction is the range of errors of its model; none far beyond the measured groups."""
+    """The interval of a prediction is the range of errors of such models; none far beyond the measured groups."""
     how: HOW
     precision: str
     about: str
@@ -340,8 +340,11 @@ def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None
     oversubscribed = any(s.group and s.group["oversubscribed"] for s in known if s.library_title == model.library)
     time_s = model.time_s(ranks, count)
     # An error is the predicted time over the measured one, less 1.
-    ends = (None, None) if is_far else (time_s / (1 + max(fit.errors)), time_s / (1 + min(fit.errors)))
-    time = Time(time_s, *ends)
+    low, high = 1 / (1 + max(fit.errors)), 1 / (1 + min(fit.errors))
+    if ranks > model.most_ranks:
+        least, most = groups.range_of_errors()
+        low, high = min(low, least), max(high, most)
+    time = Time(time_s, None, None) if is_far else Time(time_s, low * time_s, high * time_s)
     return AllReduce(time, "predicted", first["precision"], about, oversubscribed=oversubscribed)
 
 
@@ -427,7 +430,8 @@ def _notes(found: Sequence[Scaling], steps: Sequence[Step]) -> list[str]:
         "measured step: what runs between kernels, input, and waiting for the slowest device are not in it.",
         "kernels: for batch / devices, with the fastest library each; the optimizer runs in full on every device.",
         "all-reduce: of the gradients over as many ranks as devices; measured, or predicted by a model fitted to "
-        "smaller groups. The interval of a prediction is the range of the model's errors.",
+        "smaller groups. The interval of a prediction is the range of errors of such models on published times; far "
+        "beyond the measured groups there is none.",
         *dict.fromkeys(f"all-reduce, {reduce.how}: {reduce.about}." for reduce in reduces),
         "overlapped ≥: the longer of both. No overlap of the all-reduce with kernels makes a step shorter.",
         f"speed-up: the step on {base} over this one; its interval holds whatever the correlation of both. "

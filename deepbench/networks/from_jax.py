@@ -549,8 +549,9 @@ class _Walker:
         p, steps = equation.params, self.while_steps
         if steps is None:
             raise BadInput(
-                "the function has a while loop, whose number of steps depends on data; state it (while_steps), or "
-                "write the loop as jax.lax.scan, or as jax.lax.fori_loop from and to a Python number"
+                "the function has a while loop, whose number of steps depends on data; state it "
+                "(--while-steps, in Python while_steps), or write the loop as jax.lax.scan, or as jax.lax.fori_loop "
+                "from and to a Python number"
             )
         self.notes[f"{steps} steps of each while loop"] = None
         condition, body = p["cond_jaxpr"], p["body_jaxpr"]

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from deepbench.core.errors import BadInput
@@ -298,6 +299,13 @@ def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | N
     }
 
 
+@cache
+def _arguments_of(operator: Any) -> tuple[list[str], dict[str, Any]]:
+    """The names of the arguments of an operator, and the defaults."""
+    arguments = operator._schema.arguments
+    return [a.name for a in arguments], {a.name: a.default_value for a in arguments if a.has_default_value()}
+
+
 @contextmanager
 def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterator[None]:
     """The modes and hooks under which a step runs."""
@@ -312,9 +320,8 @@ def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterat
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = func(*args, **kwargs)
-            names = [a.name for a in func._schema.arguments]
-            defaults = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
-            recorder.dispatched(func, {**defaults, **dict(zip(names, args, strict=False)), **kwargs}, result)
+            arguments, defaults = _arguments_of(func)
+            recorder.dispatched(func, {**defaults, **dict(zip(arguments, args, strict=False)), **kwargs}, result)
             return result
 
     class Called(TorchFunctionMode):  # type: ignore[misc]
@@ -373,19 +380,13 @@ def trace_torch(run: Callable[[], Any], modules: Iterable[Any], title: str, sour
     `run` is called twice, and the second step is traced: optimizers create their state in the first. Its results are
     those of a step that nobody watches.
     """
-    import torch
-
     networks = list(modules)
-    names = {part: name for module in networks for name, part in module.named_modules()}
     parameters = {p.untyped_storage()._cdata: p for module in networks for p in module.parameters()}
     if any(p.device.type == "meta" for p in parameters.values()):
-        with _recording(torch, _Recorder(torch), names):  # some functions work without memory only when recorded
-            run()
+        record_step(run, networks)  # some functions work without memory only when recorded
     else:
         run()
-    recorder = _Recorder(torch)
-    with _recording(torch, recorder, names):
-        run()
+    recorder = record_step(run, networks)
     return Trace(
         title=title,
         source=source,
@@ -395,3 +396,14 @@ def trace_torch(run: Callable[[], Any], modules: Iterable[Any], title: str, sour
         views=recorder.views,
         parameters=sum(p.numel() for p in parameters.values()) if networks else None,
     )
+
+
+def record_step(run: Callable[[], Any], networks: Iterable[Any]) -> _Recorder:
+    """Call `run()` and record its operators."""
+    import torch
+
+    names = {part: name for module in networks for name, part in module.named_modules()}
+    recorder = _Recorder(torch)
+    with _recording(torch, recorder, names):
+        run()
+    return recorder

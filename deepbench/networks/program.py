@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.aliases import did_you_mean
-from deepbench.core.errors import BadInput, DeepBenchError, shorten
+from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, shorten
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "none")
 """What updates the parameters in training unless the program says; PyTorch's defaults, SGD with a momentum of 0.9."""
@@ -72,6 +72,16 @@ def errors_of(path: Path) -> Iterator[None]:
         raise BadInput(f"{where}: {type(error).__name__}: {shorten(words, MOST_WORDS)}") from error
 
 
+def import_torch() -> Any:
+    """The module `torch`; `Unavailable` without it."""
+    try:
+        import torch
+    except ImportError as error:
+        remedy = "pip install torch (a smaller build for CPUs is on pytorch.org)"
+        raise Unavailable(f"PyTorch not found ({error})", remedy) from None
+    return torch
+
+
 def build(name: str, settings: Mapping[str, str], device: str = "cpu") -> tuple[Any, str]:
     """What the function of a file returns, and a title: the file is executed.
 
@@ -79,6 +89,10 @@ def build(name: str, settings: Mapping[str, str], device: str = "cpu") -> tuple[
     has shapes but no memory. `BadInput` for a file or function that is not as wanted, or that fails.
     """
     path, function = split_name(name)
+    with contextlib.suppress(ImportError):
+        import torch
+
+        torch.manual_seed(1)  # the same parameters each time
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

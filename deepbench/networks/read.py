@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.errors import BadInput, Unavailable, shorten
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.networks.trace import SUFFIX, Trace, parse_trace
 from deepbench.plan import suites
@@ -79,9 +78,9 @@ def _whole(name: str, text: str) -> int:
 
 def read_module(network: Any, inputs: Any, is_training: bool, loss: Any, optimizer: Any) -> Trace:
     """The trace of a PyTorch module with its inputs, or of a function that runs one step."""
-    _import_torch()
-    from deepbench.networks.program import program_of
+    from deepbench.networks.program import import_torch, program_of
 
+    import_torch()
     parts = [network, inputs, *([] if loss is None else [loss])]
     built = network if inputs is None else tuple(parts if isinstance(optimizer, str) else [*parts, optimizer])
     title = getattr(network, "__name__", type(network).__name__)
@@ -94,10 +93,6 @@ def _program(
     from deepbench.networks import program
 
     path, _ = program.split_name(name)
-    with contextlib.suppress(ImportError):
-        import torch
-
-        torch.manual_seed(1)
     built, title = program.build(name, settings, device)
     if program.is_function_of_jax(built):
         from deepbench.networks.from_jax import import_jax, trace_jax
@@ -109,7 +104,7 @@ def _program(
             return trace_jax(
                 function, *arguments, title=title, source=source, is_training=is_training, while_steps=while_steps
             )
-    _import_torch()
+    program.import_torch()
     with program.errors_of(path):
         return _traced(program.program_of(built, title, is_training, optimizer), name)
 
@@ -121,15 +116,6 @@ def _traced(program: Program, source: str) -> Trace:
 
     version = f"{source}, PyTorch {torch.__version__}"
     return trace_torch(program.run, program.modules, program.title, version, program.is_training)
-
-
-def _import_torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        remedy = "pip install torch (a smaller build for CPUs is on pytorch.org)"
-        raise Unavailable(f"PyTorch not found ({error})", remedy) from None
-    return torch
 
 
 def read_suite_trace(path: Path) -> Trace:

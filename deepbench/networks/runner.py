@@ -138,13 +138,11 @@ def main() -> None:
 
 
 def _prepare(request: Request) -> Any:
-    import torch
-
     from deepbench.networks import program
 
-    torch.manual_seed(1)
     if request.program == OVERHEAD:
-        return program.program_of(tiny_network(torch), OVERHEAD, request.is_training, request.optimizer).run
+        network = tiny_network(program.import_torch())
+        return program.program_of(network, OVERHEAD, request.is_training, request.optimizer).run
     return program.load(request.program, request.settings, request.is_training, request.optimizer).run
 
 

@@ -342,8 +342,8 @@ def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None
     # An error is the predicted time over the measured one, less 1.
     low, high = 1 / (1 + max(fit.errors)), 1 / (1 + min(fit.errors))
     if ranks > model.most_ranks:
-        least, most = groups.range_of_errors()
-        low, high = min(low, least), max(high, most)
+        shortest, longest = groups.range_of_errors()
+        low, high = min(low, shortest), max(high, longest)
     time = Time(time_s, None, None) if is_far else Time(time_s, low * time_s, high * time_s)
     return AllReduce(time, "predicted", first["precision"], about, oversubscribed=oversubscribed)
 

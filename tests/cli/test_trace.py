@@ -97,3 +97,32 @@ def test_a_model_of_the_package_is_a_network_too(deepbench):
     assert 11_689_512 == found["parameters"]
     assert 20 == sum(r["calls"] for r in found["rows"] if r["kernel"].startswith("conv "))
     assert found["kept_bytes"] is None
+
+
+JAX = """
+import jax
+
+def build(rows=8):
+    shapes = jax.ShapeDtypeStruct((64, 10), "float32"), jax.ShapeDtypeStruct((rows, 64), "float32")
+    return jax.grad(lambda w, x: (x @ w).sum()), shapes
+
+def loop(n=3):
+    return lambda x: jax.lax.while_loop(lambda y: y.sum() < 9, lambda y: y @ y, x), jax.numpy.ones((n, n))
+"""
+
+
+def test_a_function_of_jax_is_a_network_too(deepbench, tmp_path):
+    pytest.importorskip("jax")
+    (tmp_path / "net.py").write_text(JAX)
+
+    found = json.loads(deepbench("trace", "net.py:build", "--train", "--set", "rows=4", "--json").stdout)
+    refused = deepbench("trace", "net.py:loop")
+    counted = json.loads(deepbench("trace", "net.py:loop", "--while-steps", "5", "--json").stdout)
+    validated = deepbench("predict", "net.py:build", "--validate")
+
+    assert found["training"]
+    assert 2 * 64 * 10 * 4 == found["flop"]  # the gradient alone: its result does not need the product itself
+    assert 64 == refused.returncode
+    assert "--while-steps" in refused.stderr
+    assert 5 == sum(row["calls"] for row in counted["rows"] if row["kernel"].startswith("gemm"))
+    assert "is a function of JAX; wanted a PyTorch network, whose steps can be run" in validated.stderr

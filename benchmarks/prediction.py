@@ -2,6 +2,7 @@
 
 python benchmarks/prediction.py FOLDER [NAME]...     measures what FOLDER lacks (4 minutes each), then prints the table
 python benchmarks/prediction.py FOLDER --table       the table from what was measured before
+python benchmarks/prediction.py FOLDER --write       writes it into docs/prediction.md, with the picture
 
 Of each network FOLDER gets the trace (.suite), and its kernels with the real step in turn with them (.jsonl).
 Asked: of the held-out networks a median error of at most 3 %, a mean of at most 5 %, and 95 % within 10 %.
@@ -20,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 from deepbench.networks import forecast, read  # noqa: E402
 from deepbench.networks.predict import Prediction, Time  # noqa: E402
 from deepbench.networks.runner import Request  # noqa: E402
+from deepbench.report import bars as bars_module  # noqa: E402
+from deepbench.report import predictions  # noqa: E402
 from deepbench.report.progress import Bar  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
 
@@ -96,6 +99,12 @@ class Outcome:
         """Predicted over measured, less 1."""
         return self.prediction.known.seconds / self.step.seconds - 1
 
+    @property
+    def is_covered(self) -> bool:
+        """Whether the interval of the prediction holds the measured step."""
+        known = self.prediction.known
+        return known.low_s is not None and known.high_s is not None and known.low_s <= self.step.seconds <= known.high_s
+
 
 def outcome(network: Network, folder: Path) -> Outcome:
     """Predict a network from what was measured."""
@@ -109,46 +118,77 @@ def outcome(network: Network, folder: Path) -> Outcome:
 def table(outcomes: list[Outcome]) -> str:
     """As Markdown."""
     lines = [
-        "| network | step | predicted | error | kernels | others | overhead | constants |",
-        "|---|---:|---:|---:|---:|---:|---:|---|",
+        "| network | measured | predicted | interval | error | kernels | others | overhead | constants |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for o in outcomes:
-        known = o.prediction.known.seconds
+        known = o.prediction.known
         shares = (
             o.prediction.measured_share,
-            o.prediction.others.seconds / known,
-            o.prediction.overhead.seconds / known if o.prediction.overhead else 0.0,
+            o.prediction.others.seconds / known.seconds,
+            o.prediction.overhead.seconds / known.seconds if o.prediction.overhead else 0.0,
         )
+        ends = "–" if known.low_s is None or known.high_s is None else f"{_ms(known.low_s)} to {_ms(known.high_s)}"
         cells = [
             o.network.title,
-            f"{o.step.seconds * 1e3:.1f} ms",
-            f"{known * 1e3:.1f} ms" + (" (lower bound)" if o.prediction.missing else ""),
+            f"{_ms(o.step.seconds)} ms",
+            f"{_ms(known.seconds)} ms" + (" (lower bound)" if o.prediction.missing else ""),
+            ends,
             f"{100 * o.error:+.1f} %",
             *(f"{100 * share:.0f} %" for share in shares),
             "fixed on it" if o.network.fixes_constants else "held out",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    for title, chosen in (("held out", [o for o in outcomes if not o.network.fixes_constants]), ("all", outcomes)):
+    for title, chosen in (("Held out", [o for o in outcomes if not o.network.fixes_constants]), ("All", outcomes)):
         errors = [abs(o.error) for o in chosen]
         if errors:
             lines.append(
-                f"\n{title}: {len(errors)} networks, median {100 * statistics.median(errors):.1f} %, mean "
-                f"{100 * statistics.mean(errors):.1f} %, largest {100 * max(errors):.1f} %, "
-                f"{100 * sum(e <= 0.1 for e in errors) / len(errors):.0f} % within 10 %"
+                f"\n{title}: {len(errors)} networks, median error {100 * statistics.median(errors):.1f} %, mean "
+                f"{100 * statistics.mean(errors):.1f} %, largest {100 * max(errors):.1f} %; "
+                f"{sum(e <= 0.1 for e in errors)} within 10 %; "
+                f"{sum(o.is_covered for o in chosen)} inside their interval."
             )
     return "\n".join(lines)
 
 
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f}"
+
+
+def picture(outcomes: list[Outcome]) -> str:
+    """A bar for each network, with its measured step as a line."""
+    bars = []
+    for o in outcomes:
+        known = o.prediction.known
+        ends = None if known.low_s is None or known.high_s is None else (known.low_s, known.high_s)
+        parts = predictions.groups(o.prediction)
+        bars.append(bars_module.StackedBar(o.network.title, parts, f"{100 * o.error:+.1f} %", ends, o.step.seconds))
+    return bars_module.svg("Predicted steps by group of kernels; the black line is the measured step", bars)
+
+
+def write(outcomes: list[Outcome]) -> None:
+    """Into the documentation, between its marks."""
+    page, marks = ROOT / "docs" / "prediction.md", ("<!-- table -->\n", "<!-- end of table -->\n")
+    before, _, rest = page.read_text().partition(marks[0])
+    _, _, after = rest.partition(marks[1])
+    image = "![Predicted and measured steps](pictures/prediction.svg)\n"
+    page.write_text(f"{before}{marks[0]}\n{table(outcomes)}\n\n{image}\n{marks[1]}{after}")
+    (ROOT / "docs" / "pictures" / "prediction.svg").write_text(picture(outcomes))
+
+
 def main() -> None:
     """See the top of this file."""
-    folder, names = Path(sys.argv[1]), [word for word in sys.argv[2:] if word != "--table"]
+    folder, names = Path(sys.argv[1]), [word for word in sys.argv[2:] if not word.startswith("--")]
     folder.mkdir(parents=True, exist_ok=True)
     chosen = [n for n in CHOSEN if not names or any(name.lower() in n.title.lower() for name in names)]
-    if "--table" not in sys.argv:
+    if not {"--table", "--write"} & set(sys.argv):
         for network in chosen:
             if not (folder / f"{network.stem}.jsonl").exists():
                 measure(network, folder)
-    print(table([outcome(n, folder) for n in chosen if (folder / f"{n.stem}.jsonl").exists()]))
+    outcomes = [outcome(n, folder) for n in chosen if (folder / f"{n.stem}.jsonl").exists()]
+    print(table(outcomes))
+    if "--write" in sys.argv:
+        write(outcomes)
 
 
 if __name__ == "__main__":

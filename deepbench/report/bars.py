@@ -42,6 +42,8 @@ class StackedBar:
     """What stands behind the bar."""
     ends: tuple[float, float] | None = None
     """Of the interval of the sum, in seconds."""
+    mark: float | None = None
+    """Seconds that were measured: a line across the bar."""
 
     @property
     def seconds(self) -> float:
@@ -54,7 +56,12 @@ def svg(title: str, bars: Sequence[StackedBar]) -> str:
     names = list(dict.fromkeys(name for bar in bars for name, seconds in bar.parts.items() if seconds > 0))
     spare = iter(SPARE * (len(names) + 1))
     colors = {name: COLORS.get(name) or next(spare) for name in names}
-    longest = max([*(bar.seconds for bar in bars), *(bar.ends[1] for bar in bars if bar.ends)], default=0) or 1.0
+    every = [
+        *(bar.seconds for bar in bars),
+        *(bar.ends[1] for bar in bars if bar.ends),
+        *(bar.mark or 0 for bar in bars),
+    ]
+    longest = max(every, default=0) or 1.0
     legend, rows = _legend(colors)
     top = TOP + 20 * (rows - 1)
     height = top + HIGH * len(bars) + 12
@@ -84,6 +91,13 @@ def svg(title: str, bars: Sequence[StackedBar]) -> str:
                 'stroke="#000000" stroke-width="1.5" fill="none"/>'
             )
             x = max(x, last)
+        if bar.mark is not None:
+            at = LEFT + WIDE * bar.mark / longest
+            lines.append(
+                f'<rect x="{at - 1.5:.1f}" y="{y - 3}" width="3" height="26" fill="#000000">'
+                f"<title>measured: {units.seconds(bar.mark)}</title></rect>"
+            )
+            x = max(x, at)
         lines.append(f'<text x="{x + 6:.1f}" y="{y + 15}">{escape(bar.text)}</text>')
     return "\n".join([*lines, "</svg>", ""])
 

@@ -83,7 +83,9 @@ def whatif(
     given = results.summaries, results.limits, Path(kernels or file).name, list(changes)
     if is_suite:
         trace = read_suite_trace(Path(file))
-        answer = tables.answer_of_step(trace, *given, library=library or "torch", threads=count, hardware=own)
+        answer = tables.answer_of_step(
+            trace, results.file, *given, library=library or "torch", threads=count, hardware=own
+        )
     else:
         answer = tables.answer(*given, name=name, precision=precision, threads=count, hardware=own)
     if output is not None:

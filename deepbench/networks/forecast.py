@@ -11,7 +11,7 @@ from deepbench.machine import describe
 from deepbench.measure.session import Options, Progress, no_progress
 from deepbench.networks.measured import StepTimes, measure, overhead_of, planned
 from deepbench.networks.predict import Need, Prediction, Time, Times, needs, predict
-from deepbench.networks.runner import Request
+from deepbench.networks.runner import OVERHEAD, Request
 from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
@@ -60,7 +60,9 @@ def forecast(
     in turn with all of its kernels, and the files do not count.
     """
     known = list(files) if network is None else []
-    probes = overhead_traces(traces) if library == "torch" else {}
+    # Tracing needs PyTorch, which takes seconds to import.
+    asks = output is not None or any(line["network"] == OVERHEAD for file in known for _, line in file.steps)
+    probes = overhead_traces(traces) if library == "torch" and asks else {}
     size = capacity(known)
     if output is not None:
         wanted = [need for trace in (*traces, *probes.values()) for need in needs(trace, library, threads, size)]
@@ -111,7 +113,7 @@ def overhead_traces(traces: Sequence[Trace]) -> dict[bool, Trace]:
         return {}
     from deepbench.networks.from_torch import trace_torch
     from deepbench.networks.program import program_of
-    from deepbench.networks.runner import OVERHEAD, tiny_network
+    from deepbench.networks.runner import tiny_network
 
     found = {}
     for is_training in dict.fromkeys(trace.is_training for trace in traces if trace.buffers):

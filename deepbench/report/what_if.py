@@ -16,8 +16,7 @@ from deepbench.judge.limits import Limits
 from deepbench.networks import forecast, what_if
 from deepbench.networks.hardware import ALL, MAIN, Hardware
 from deepbench.networks.knobs import Change, Knob
-from deepbench.networks.predict import Times, predict
-from deepbench.networks.step_terms import application_of
+from deepbench.networks.step_terms import application_of, with_overhead
 from deepbench.networks.terms import Application
 from deepbench.networks.time_model import TimeModel, peak_name
 from deepbench.networks.trace import Trace
@@ -25,6 +24,7 @@ from deepbench.networks.what_if import Effect, Elsewhere, Outcome, Range, Sensit
 from deepbench.report import applications
 from deepbench.report.limits import library_name
 from deepbench.report.table import Cell, Column, Part, Table, number, plain_text, print_parts
+from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 
 # So many kernels that change most are listed, and so many knobs next to each other.
@@ -190,6 +190,7 @@ def answer(
 
 def answer_of_step(
     trace: Trace,
+    file: ResultFile,
     summaries: Sequence[Summary],
     limits: Limits,
     named: str,
@@ -200,12 +201,12 @@ def answer_of_step(
 ) -> Answer:
     """What changes would do to the step of a traced network, whose kernels a result file has.
 
-    The overhead of the framework is not in a result file, so it is left out.
+    The overhead of the framework counts where the file has it, and then it is a knob.
     """
     threads, device = _place(summaries, named, threads)
-    base = hardware or Hardware.measured(limits, named, threads, device)
-    capacity = limits.cache_bytes() or forecast.capacity()
-    step = application_of(predict(trace, Times(summaries), library, threads, capacity, None))
+    prediction = forecast.forecast([trace], [file], library=library, threads=threads).predictions[0]
+    base = hardware or with_overhead(Hardware.measured(limits, named, threads, device), prediction)
+    step = application_of(prediction)
     if not step.terms:
         raise BadInput(
             f"{named} has no kernel of {trace.title} on {library} with {threads} thread{'s' * (threads != 1)}; "

@@ -13,6 +13,7 @@ from typing import Any
 from deepbench.core import units
 from deepbench.networks.predict import Prediction, Time
 from deepbench.report import groups
+from deepbench.report.predictions import without_time
 from deepbench.report.steps import AllReduce, all_reduce_of
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.summary import Summary
@@ -58,7 +59,7 @@ def on_devices(found: Sequence[tuple[int, Prediction]], summaries: Sequence[Summ
     for devices, prediction in found:
         exchange, reason = None, None
         if prediction.time is None:
-            reason = f"{len(prediction.missing)} kernels have no time"
+            reason = without_time(len(prediction.missing))
         elif devices > 1:
             if prediction.trace.parameters is None:
                 reason = "the network does not say how many parameters it has"

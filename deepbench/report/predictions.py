@@ -77,7 +77,8 @@ def summary(
     else:
         count = sum(part.need.count for part in p.missing)
         reasons = ", ".join(dict.fromkeys(part.how for part in p.missing))
-        text = f"withheld: {len(p.missing)} kernels ({count} calls) have no time ({reasons})"
+        calls = f"{count} call{'s' * (count != 1)}"
+        text = f"withheld: {without_time(len(p.missing))} in {calls} ({reasons})"
         lines.append(("predicted", f"{text}; the others take {units.seconds(p.known.seconds)}"))
     known = p.known.seconds
     if known:
@@ -87,7 +88,8 @@ def summary(
     if p.disturbed:
         seconds = sum(part.time.seconds for part in p.disturbed if part.time)
         share = units.percent(seconds / known)
-        text = f"{len(p.disturbed)} kernels, {share} of the time: other programs disturbed them; measure them again"
+        count = len(p.disturbed)
+        text = f"{count} kernel{'s' * (count != 1)}, {share} of the time: other programs interfered; measure again"
         lines.append(("disturbed", text))
     if p.overhead is None:
         lines.append(("overhead", "unknown: what the framework needs for each operator is not in the sum"))
@@ -232,12 +234,17 @@ def layer_table(prediction: Prediction, is_full: bool = False) -> Table:
     if len(shown) < len(every):
         notes.append(f"{len(shown)} of {len(every)} rows are shown; --all shows the others.")
     if prediction.missing:
-        notes.append(f"{len(prediction.missing)} kernels have no time, so these sums lack them.")
+        notes.append(f"{without_time(len(prediction.missing))}, so these sums lack them.")
     columns = [
         Column("name", title="layer and its parts", least=30),
         *(number("calls"), number("time", units.seconds), number("share", units.percent, "of step")),
     ]
     return Table(columns, shown, notes, more_for_programs=("layer", "part"))
+
+
+def without_time(count: int) -> str:
+    """`2 kernels have no time`."""
+    return "1 kernel has no time" if count == 1 else f"{count} kernels have no time"
 
 
 def error_text(error: float) -> str:

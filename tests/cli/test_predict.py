@@ -75,14 +75,14 @@ def test_a_missing_kernel_withholds_the_time(deepbench, suite, tmp_path):
     samples.write(tmp_path / "a.jsonl", [r for r in kernels() if r["op"] != "gemm"])
     done = deepbench("predict", suite, "--with", "a.jsonl")
 
-    assert "predicted  withheld: 1 kernels (2 calls) have no time (not measured)" in done.stdout, done.stderr
+    assert "predicted  withheld: 1 kernel has no time in 2 calls (not measured)" in done.stdout, done.stderr
 
 
 def test_disturbed_kernels_are_named(deepbench, suite, tmp_path):
     samples.write(tmp_path / "a.jsonl", kernels(make=samples.disturbed))
     done = deepbench("predict", suite, "--with", "a.jsonl", "--picture", "step.svg")
 
-    assert "other programs disturbed them" in done.stdout, done.stderr
+    assert "other programs interfered; measure again" in done.stdout, done.stderr
     assert "(disturbed)" in (tmp_path / "step.svg").read_text()
 
 

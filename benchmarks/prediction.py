@@ -1,17 +1,23 @@
 """How far predictions are from real steps: 16 networks in PyTorch, of which three fix constants and 13 are held out.
 
-python benchmarks/prediction.py FOLDER [NAME]...     measures what FOLDER lacks (4 minutes each), then prints the table
+python benchmarks/prediction.py FOLDER [NAME]...     measures what FOLDER lacks (5 minutes each), then prints the table
+python benchmarks/prediction.py FOLDER --busy        the same into FOLDER/busy, while another program works in bursts
 python benchmarks/prediction.py FOLDER --table       the table from what was measured before
 python benchmarks/prediction.py FOLDER --write       writes it into docs/prediction.md, with the picture
 
-Of each network FOLDER gets the trace (.suite), and its kernels with the real step in turn with them (.jsonl).
+Of each network FOLDER gets the trace (.suite), its kernels with the real step in turn with them (.jsonl), and how much
+longer a step is with the default settings of the C library's allocator (.allocator.json).
 Asked: of the held-out networks a median error of at most 3 %, a mean of at most 5 %, and 95 % within 10 %.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import statistics
+import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +25,9 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from deepbench.networks import forecast, read  # noqa: E402
+from deepbench.networks.measured import StepTimes  # noqa: E402
 from deepbench.networks.predict import Prediction, Time  # noqa: E402
-from deepbench.networks.runner import Request  # noqa: E402
+from deepbench.networks.runner import Request, Runner  # noqa: E402
 from deepbench.report import bars as bars_module  # noqa: E402
 from deepbench.report import predictions  # noqa: E402
 from deepbench.report.progress import Bar  # noqa: E402
@@ -29,7 +36,7 @@ from deepbench.results.file import read_results  # noqa: E402
 NETWORKS = Path(__file__).parent / "networks.py"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """A network with the sizes that make a step take a tenth of a second or so."""
 
@@ -83,7 +90,53 @@ def measure(network: Network, folder: Path) -> None:
     print(network.title, flush=True)
     with Bar() as bar:
         forecast.forecast([trace], [], library=LIBRARY, threads=THREADS, output=path, network=request, progress=bar)
+    ratio = allocator_ratio(request)
+    (folder / f"{network.stem}.allocator.json").write_text(json.dumps({"default_over_kept": ratio}) + "\n")
     path.rename(folder / f"{network.stem}.jsonl")
+
+
+# Slices of steps with each setting of the allocator, and their seconds.
+SLICES, SLICE_S = 8, 0.5
+
+
+def allocator_ratio(request: Request) -> float:
+    """A step with the default settings of the C library's allocator over one that keeps freed memory: they take turns.
+
+    The median of the ratios of neighbouring slices.
+    """
+    ratios = []
+    with Runner(request) as kept, Runner(request, keeps_memory=False) as default:
+        for _ in range(SLICES):
+            longer, step = (StepTimes([runner.samples(SLICE_S)]).seconds for runner in (default, kept))
+            ratios.append(longer / step)
+    return round(statistics.median(ratios), 4)
+
+
+# Works for some tenths of a second, then sleeps as long, as other programs on a shared machine do.
+BURSTS = """
+import random, time
+import torch
+torch.set_num_threads(1)
+a = torch.randn(1500, 1500)
+while True:
+    end = time.monotonic() + random.uniform(0.05, 1.0)
+    while time.monotonic() < end:
+        a @ a
+    time.sleep(random.uniform(0.05, 1.0))
+"""
+PROGRAMS = 2
+
+
+@contextlib.contextmanager
+def bursts(is_busy: bool) -> Iterator[None]:
+    """Keep other programs working meanwhile."""
+    programs = [subprocess.Popen([sys.executable, "-c", BURSTS]) for _ in range(PROGRAMS if is_busy else 0)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
 
 
 @dataclass(frozen=True)
@@ -115,12 +168,13 @@ def outcome(network: Network, folder: Path) -> Outcome:
     return Outcome(network, found.predictions[0], found.measured)
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """As Markdown."""
+def table(outcomes: list[Outcome], busy: list[Outcome], ratios: dict[Network, float]) -> str:
+    """As Markdown. `busy` has the outcomes of a busy hour; `ratios` those of the default allocator."""
     lines = [
-        "| network | measured | predicted | interval | error | kernels | others | overhead | constants |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
+        "| network | measured | predicted | interval | error | busy | kernels | others | overhead | allocator |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    errors_when_busy = {o.network: o.error for o in busy}
     for o in outcomes:
         known = o.prediction.known
         shares = (
@@ -130,25 +184,33 @@ def table(outcomes: list[Outcome]) -> str:
         )
         ends = "–" if known.low_s is None or known.high_s is None else f"{_ms(known.low_s)} to {_ms(known.high_s)}"
         cells = [
-            o.network.title,
+            o.network.title + (" *" if o.network.fixes_constants else ""),
             f"{_ms(o.step.seconds)} ms",
             f"{_ms(known.seconds)} ms" + (" (lower bound)" if o.prediction.missing else ""),
             ends,
-            f"{100 * o.error:+.1f} %",
+            _percent(o.error),
+            _percent(errors_when_busy.get(o.network)),
             *(f"{100 * share:.0f} %" for share in shares),
-            "fixed on it" if o.network.fixes_constants else "held out",
+            _percent(ratios[o.network] - 1 if o.network in ratios else None),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    for title, chosen in (("Held out", [o for o in outcomes if not o.network.fixes_constants]), ("All", outcomes)):
+    lines.append("\n\\* constants were fixed on this network; all others are held out.\n")
+    held_out = [o for o in outcomes if not o.network.fixes_constants]
+    held_out_busy = [o for o in busy if not o.network.fixes_constants]
+    for title, chosen in (("Held out", held_out), ("All", outcomes), ("Held out, busy hour", held_out_busy)):
         errors = [abs(o.error) for o in chosen]
         if errors:
             lines.append(
-                f"\n{title}: {len(errors)} networks, median error {100 * statistics.median(errors):.1f} %, mean "
+                f"- {title}: {len(errors)} networks, median error {100 * statistics.median(errors):.1f} %, mean "
                 f"{100 * statistics.mean(errors):.1f} %, largest {100 * max(errors):.1f} %; "
                 f"{sum(e <= 0.1 for e in errors)} within 10 %; "
                 f"{sum(o.is_covered for o in chosen)} inside their interval."
             )
     return "\n".join(lines)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:+.1f} %"
 
 
 def _ms(seconds: float) -> str:
@@ -166,29 +228,37 @@ def picture(outcomes: list[Outcome]) -> str:
     return bars_module.svg("Predicted steps by group of kernels; the black line is the measured step", bars)
 
 
-def write(outcomes: list[Outcome]) -> None:
+def write(text: str, outcomes: list[Outcome]) -> None:
     """Into the documentation, between its marks."""
     page, marks = ROOT / "docs" / "prediction.md", ("<!-- table -->\n", "<!-- end of table -->\n")
     before, _, rest = page.read_text().partition(marks[0])
     _, _, after = rest.partition(marks[1])
     image = "![Predicted and measured steps](pictures/prediction.svg)\n"
-    page.write_text(f"{before}{marks[0]}\n{table(outcomes)}\n\n{image}\n{marks[1]}{after}")
+    page.write_text(f"{before}{marks[0]}\n{text}\n\n{image}\n{marks[1]}{after}")
     (ROOT / "docs" / "pictures" / "prediction.svg").write_text(picture(outcomes))
 
 
 def main() -> None:
     """See the top of this file."""
     folder, names = Path(sys.argv[1]), [word for word in sys.argv[2:] if not word.startswith("--")]
-    folder.mkdir(parents=True, exist_ok=True)
     chosen = [n for n in CHOSEN if not names or any(name.lower() in n.title.lower() for name in names)]
     if not {"--table", "--write"} & set(sys.argv):
-        for network in chosen:
-            if not (folder / f"{network.stem}.jsonl").exists():
-                measure(network, folder)
-    outcomes = [outcome(n, folder) for n in chosen if (folder / f"{n.stem}.jsonl").exists()]
-    print(table(outcomes))
+        into = folder / "busy" if "--busy" in sys.argv else folder
+        into.mkdir(parents=True, exist_ok=True)
+        with bursts("--busy" in sys.argv):
+            for network in chosen:
+                if not (into / f"{network.stem}.jsonl").exists():
+                    measure(network, into)
+    outcomes, busy = (
+        [outcome(n, place) for n in chosen if (place / f"{n.stem}.jsonl").exists()]
+        for place in (folder, folder / "busy")
+    )
+    known = {n: folder / f"{n.stem}.allocator.json" for n in chosen}
+    ratios = {n: json.loads(path.read_text())["default_over_kept"] for n, path in known.items() if path.exists()}
+    text = table(outcomes, busy, ratios)
+    print(text)
     if "--write" in sys.argv:
-        write(outcomes)
+        write(text, outcomes)
 
 
 if __name__ == "__main__":

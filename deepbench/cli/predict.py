@@ -114,7 +114,7 @@ def predict(
     if devices and not traces[0].is_training:
         raise BadInput("--devices add their gradients after a training step; add --train, or trace one with --train")
     loaded = [load(file) for file in files]
-    options = Options("quick", budget_s=duration("--budget", budget) if budget else None)
+    options = Options("steps", budget_s=duration("--budget", budget) if budget else None)
     path = Path(output or f"predict-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl") if measure or validate else None
     request = Request(network, chosen, train, optimizer, count) if validate else None
     with Bar() as bar:

@@ -65,7 +65,7 @@ class Options:
     """How to measure."""
 
     mode: str = "default"
-    """`quick`, `default` or `rigorous`."""
+    """`quick`, `default`, `rigorous` or `steps`: a name in `MODES`."""
     rounds: int | None = None
     """Exactly this many rounds; None: as the mode says."""
     energy: bool = False

@@ -76,7 +76,7 @@ def forecast(
             real = None if network is None else (traces[0].title, network)
             cases = missing or planned([], library, threads)
             overheads = dict.fromkeys(lacks_overhead, threads)
-            known.append(measure(output, cases, options or Options("quick"), progress, real, overheads))
+            known.append(measure(output, cases, options or Options("steps"), progress, real, overheads))
     times = times_of(known, traces)
     overheads_s = {t: overhead_of(known, probe, times, library, threads, size) for t, probe in probes.items()}
     found = tuple(predict(t, times, library, threads, size, overheads_s.get(t.is_training)) for t in traces)

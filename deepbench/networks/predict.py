@@ -34,6 +34,9 @@ YARDSTICK_BYTES = 12
 # larger share than one minus this from memory only.
 NEGLIGIBLE = 0.02
 
+# A time of too few samples for an interval may be off by this share.
+FEW_SAMPLES = 0.1
+
 # Operations without which a sum of times is not a prediction: their work is not proportional to their bytes.
 DOMINANT = ("gemm", "linear", "batched_gemm", "grouped_gemm", "conv", "attention", "recurrent", "weight_only_gemm")
 
@@ -215,8 +218,10 @@ class Times:
         s = None if case is None else self._of.get(case.text)
         if case is None or s is None or s.estimate is None or not s.is_ranked:
             return None
-        time = Time(s.estimate.time_s, s.estimate.low_s, s.estimate.high_s)
-        return time.times(self._speeds.get(case.text, 1.0)), s.is_disturbed
+        middle, low, high = s.estimate.time_s, s.estimate.low_s, s.estimate.high_s
+        if low is None or high is None:
+            low, high = middle * (1 - FEW_SAMPLES), middle * (1 + FEW_SAMPLES)
+        return Time(middle, low, high).times(self._speeds.get(case.text, 1.0)), s.is_disturbed
 
     def reason(self, case: Case | None, library: str) -> str:
         """Why a case has no time."""

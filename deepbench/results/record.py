@@ -87,7 +87,7 @@ class Plan(TypedDict):
     """Everything that `--resume` needs."""
 
     rounds: RoundLimits
-    mode: Literal["quick", "default", "rigorous", "imported"]
+    mode: Literal["quick", "default", "rigorous", "steps", "imported"]
     order_seed: int
     timeout_s: float
     rules: SamplingRules

@@ -492,7 +492,7 @@ class Limits:
         self.lines.append(line)
         threads, disturbed = line["threads"], bool(line.get("disturbed"))
         if line["what"] == "compute":
-            self.peaks.include(line["precision"], line["device"], threads, line["flop_per_s"])
+            self.peaks.include(line["precision"], line["device"], threads, line["flop_per_s"], disturbed)
         elif disturbed and (line["what"] in ("call", "threads") or line.get("kind") == "gather"):
             return
         elif line["what"] == "call":

@@ -256,9 +256,11 @@ class Session:
         if ends is None:
             ends = begin + max(LEAST_QUESTIONS_S, QUESTIONS_SHARE * spent_s)
         for done, case in enumerate(questions):
-            if time.monotonic() + QUESTION_S > ends:
+            left_s = ends - time.monotonic()
+            if left_s < QUESTION_S:
                 return
-            progress(Step(f"does one thread suffice?  {case.text}", done, len(questions)))
+            left_s = min(left_s, QUESTION_S * (len(questions) - done))
+            progress(Step(f"does one thread suffice?  {case.text}", done, len(questions), left_s))
             line = limits.answer(self._measure(case, 1, QUICK.rules))
             if line is not None:
                 self._keep_limit(line)

@@ -169,6 +169,15 @@ def test_a_rate_above_the_peak_of_the_file_is_inconsistent():
     assert reason_of(fast) is None
 
 
+def test_a_disturbed_peak_refutes_only_what_is_far_above_it():
+    fast, disturbed = samples.measured(seconds=48 / 3e9), {"disturbed": True}
+
+    assert reason_of(fast, samples.peak(1e9) | disturbed) is None
+    assert "above the measured peak" in reason_of(fast, samples.peak(0.7e9) | disturbed)
+    # The same rate without other programs counts more than one with them.
+    assert reason_of(fast, samples.peak(1e9) | disturbed, samples.peak(2e9)) is not None
+
+
 def test_a_rate_above_the_peak_of_the_card_is_inconsistent():
     record = samples.measured("cublas", seconds=48 / 3e9)
     record["library"]["card"] = {"peak_f32_flop_per_s": 1e9}

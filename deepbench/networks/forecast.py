@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deepbench.judge import limits
 from deepbench.machine import describe
@@ -15,6 +16,7 @@ from deepbench.networks.runner import OVERHEAD, Request
 from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
+from deepbench.results.record import Limit
 from deepbench.results.summary import Summary, summarize
 
 # What caches hold where nobody has measured or stated it.
@@ -35,12 +37,22 @@ class Forecast:
 
 
 def capacity(files: Iterable[ResultFile] = ()) -> int:
-    """Bytes that the caches hold: as measured in files, or else on this machine before, or else as it states."""
+    """Bytes that the caches of a thread hold: what the machine of the files states, or less if measurements say so.
+
+    Without files, or where they say nothing, those of this machine.
+    """
     for file in files:
-        if measured := limits.Limits(file.limits).cache_bytes():
-            return measured
-    measured = limits.Limits(limits.recall(describe.describe_machine())).cache_bytes()
-    return measured or describe.cache_bytes() or GUESSED_CACHE_BYTES
+        known = _known_caches(file.limits, file.header["machine"])
+        if known is not None:
+            return known
+    machine = describe.describe_machine()
+    return _known_caches(limits.recall(machine), machine) or GUESSED_CACHE_BYTES
+
+
+def _known_caches(lines: Sequence[Limit], machine: Mapping[str, Any]) -> int | None:
+    stated = sum(c["bytes"] for c in machine.get("caches") or [] if c["level"] > 1)
+    measured = limits.Limits(lines).cache_bytes()
+    return min((size for size in (stated, measured) if size), default=None)
 
 
 def forecast(

@@ -20,15 +20,23 @@ from time import perf_counter_ns
 from typing import Any
 
 from deepbench.core.errors import DeepBenchError
+from deepbench.machine import describe
 from deepbench.measure import launch, process
 from deepbench.measure.clock import Sample, SystemClock, take_sample
 
-# The memory of freed arrays stays in the process, so that the next one does not wait for the system to clear its pages.
-# Kernels that are measured alone find their memory like this.
-ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(64 * 2**20)}
+# The memory of freed arrays stays in the process, so that the next one does not wait for the system to clear its pages,
+# and lies in huge pages. The step and the kernels that predict it both run like this.
+ALLOCATOR = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
 
-# The network that measures what an operator costs besides its kernel.
+# The network that measures what an operator costs besides its kernel. Its code is not in the caches: the kernels of a
+# real step evict it. So memory that is this many times as large as the caches is read before each sample.
 OVERHEAD = "overhead"
+TIMES_CACHE = 2
+GUESSED_CACHE_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,10 @@ class Runner:
         self._words.close()
 
     def samples(self, seconds: float, least: int = 1) -> list[Sample]:
-        """Steps that run one after the other for so many seconds; at least `least` of them."""
+        """Steps that run one after the other for so many seconds; at least `least` of them.
+
+        One step before them is not measured: caches and branch predictors belonged to other processes.
+        """
         self._send({"seconds": seconds, "least": least})
         return [Sample(*values) for values in self._receive()["samples"]]
 
@@ -125,7 +136,7 @@ def main() -> None:
 
     request = Request(**json.loads(sys.stdin.readline()))
     try:
-        run = _prepare(request)
+        run, evict = _prepare(request)
         for _ in range(2):
             run()
     except DeepBenchError as error:
@@ -134,34 +145,38 @@ def main() -> None:
     answer({})
     for line in sys.stdin:
         wanted = json.loads(line)
-        answer({"samples": _samples(run, wanted["seconds"], wanted["least"])})
+        answer({"samples": _samples(run, evict, wanted["seconds"], wanted["least"])})
 
 
-def _prepare(request: Request) -> Any:
+def _prepare(request: Request) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A step of the network, and what to do before each."""
     from deepbench.networks import program
 
     if request.program == OVERHEAD:
-        network = tiny_network(program.import_torch())
-        return program.program_of(network, OVERHEAD, request.is_training, request.optimizer).run
-    return program.load(request.program, request.settings, request.is_training, request.optimizer).run
+        torch = program.import_torch()
+        memory = torch.ones(TIMES_CACHE * (describe.cache_bytes() or GUESSED_CACHE_BYTES) // 4)
+        network = program.program_of(tiny_network(torch), OVERHEAD, request.is_training, request.optimizer)
+        return network.run, memory.sum
+    return program.load(request.program, request.settings, request.is_training, request.optimizer).run, lambda: None
 
 
 def tiny_network(torch: Any) -> Any:
     """A network whose kernels take no time: what remains is what each operator costs besides."""
-    layers = [part for _ in range(16) for part in (torch.nn.Linear(4, 4), torch.nn.ReLU())]
-    return torch.nn.Sequential(*layers), torch.ones(4, 4), lambda y: y.sum()
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.ones(4, 4), lambda y: y.sum()
 
 
-def _samples(run: Callable[[], Any], seconds: float, least: int) -> list[Sample]:
+def _samples(run: Callable[[], Any], evict: Callable[[], Any], seconds: float, least: int) -> list[Sample]:
     def timer(turns: int) -> int:
         begin = perf_counter_ns()
         for _ in range(turns):
             run()
         return perf_counter_ns() - begin
 
+    run()
     clock, samples = SystemClock(timer), list[Sample]()
     end = clock.now() + seconds
     while len(samples) < least or clock.now() < end:
+        evict()
         samples.append(take_sample(clock, 1))
     return samples
 

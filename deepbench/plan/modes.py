@@ -74,7 +74,7 @@ RIGOROUS = Mode(
 # But each needs an interval, also where its operands take turns and a single sample takes a tenth of a second.
 STEPS = Mode(
     Rounds(1, 1, 0.03, 0.0),
-    Rules(target=0.02, least_samples=10, least_s=0.05, most_s=0.5, patience=2),
+    Rules(target=0.02, least_samples=10, least_s=0.05, most_s=1.5, patience=2),
     (4, 6),
     Rules(most_s=0.25, patience=1, least_slices=20),
 )

@@ -37,6 +37,10 @@ NEGLIGIBLE = 0.02
 # A time of too few samples for an interval may be off by this share.
 FEW_SAMPLES = 0.1
 
+# What the method itself may be off by, at 95 %: Student's t of three degrees of freedom, times the root mean square
+# error of the three networks on which the method was fixed (docs/prediction.md).
+MODEL_ERROR = 0.031
+
 # Operations without which a sum of times is not a prediction: their work is not proportional to their bytes.
 DOMINANT = ("gemm", "linear", "batched_gemm", "grouped_gemm", "conv", "attention", "recurrent", "weight_only_gemm")
 
@@ -58,6 +62,11 @@ class Time:
         low = None if self.low_s is None or other.low_s is None else self.low_s + other.low_s
         high = None if self.high_s is None or other.high_s is None else self.high_s + other.high_s
         return Time(self.seconds + other.seconds, low, high)
+
+    def widened(self, share: float) -> Time:
+        """The same with an interval whose ends are further away by a share of the time."""
+        low = None if self.low_s is None else max(self.low_s - share * self.seconds, 0.0)
+        return Time(self.seconds, low, None if self.high_s is None else self.high_s + share * self.seconds)
 
 
 NOTHING = Time(0.0, 0.0, 0.0)
@@ -133,12 +142,15 @@ class Prediction:
 
     @property
     def known(self) -> Time:
-        """The sum of what is known: the step takes at least so long, if anything is missing."""
+        """The sum of what is known: the step takes at least so long, if anything is missing.
+
+        The interval includes what the method itself may be off by.
+        """
         total = self.others if self.overhead is None else self.others.plus(self.overhead)
         for part in self.parts:
             if part.time is not None:
                 total = total.plus(part.time)
-        return total
+        return total.widened(MODEL_ERROR)
 
     @property
     def time(self) -> Time | None:

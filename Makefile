@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 run: .venv/run
 	$(BIN)/deepbench run
 
-# Before a commit, under a minute: format, lint, strict types, and all tests but those that measure.
+# Before a commit, a minute and a half: format, lint, strict types, and all tests but those that measure.
 MEASURING := attacks backends cli docs hosts measure native/gpu ops test_python_api.py
 check: .venv/test
 	$(BIN)/ruff format --check .
@@ -16,7 +16,7 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest $(MEASURING:%=--ignore=tests/%)
 
-# All tests except the opt-in ones below, under 6 minutes on 2 cores.
+# All tests except the opt-in ones below, 13 minutes on 2 cores.
 test: .venv/test
 	$(BIN)/python -m pytest
 

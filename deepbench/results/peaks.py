@@ -17,8 +17,8 @@ F32 = "f32"
 # that rise after the probe, and for shared machines on which a whole probe ran slowly.
 MARGIN = 1.25
 
-# The same where other programs disturbed the fastest probe: they may have taken most of its time. A kernel that does
-# not do its work is faster by more.
+# The same where other programs disturbed every probe: they may have taken most of its time. A kernel that does not do
+# its work is faster by more.
 DISTURBED_MARGIN = 4.0
 
 # The same for the theoretical f32 peak of a card, which no clock or reading error exceeds by more.
@@ -30,19 +30,19 @@ class Peaks:
 
     def __init__(self, limits: Iterable[Limit] = ()) -> None:
         self._rates: dict[tuple[str, str, int], float] = {}
-        self._disturbed: set[float] = set()
-        """The rates that were reached although other programs took time."""
+        self._undisturbed: set[tuple[str, str, int]] = set()
+        """Where a probe was left alone by other programs."""
         for limit in limits:
             if limit["what"] == "compute":
                 disturbed = bool(limit.get("disturbed"))
                 self.include(limit["precision"], limit["device"], limit["threads"], limit["flop_per_s"], disturbed)
 
     def include(self, precision: str, device: str, threads: int, rate: float, disturbed: bool = False) -> None:
-        """A rate that was reached; `disturbed`: although other programs took time."""
+        """A rate that was reached; `disturbed`: other programs took time meanwhile."""
         key = precision, device, threads
         self._rates[key] = max(rate, self._rates.get(key, 0.0))
-        if disturbed:
-            self._disturbed.add(rate)
+        if not disturbed:
+            self._undisturbed.add(key)
 
     def of(self, precision: str, device: str, threads: int) -> float | None:
         """FLOP/s, at least those of f32 and those that fewer threads reach; None if unknown with this many.
@@ -66,10 +66,15 @@ class Peaks:
             return None
         return max((rate, n) for n, rate in rates.items())
 
+    def _margin(self, precision: str, device: str, threads: int) -> float:
+        """Of the probes of this precision, or of f32 where there are none: their number of threads must be the same."""
+        probed = [key for name in (precision, F32) if (key := (name, device, threads)) in self._rates]
+        return DISTURBED_MARGIN if probed and probed[0] not in self._undisturbed else MARGIN
+
     def excess(self, record: Record) -> str | None:
         """Why the rate of a checked record is impossible on this machine; None if it is not."""
         peak = self.of(record["precision"], record["device"], record["threads"])
-        rate = _rate_above(record, peak, DISTURBED_MARGIN if peak in self._disturbed else MARGIN)
+        rate = _rate_above(record, peak, self._margin(record["precision"], record["device"], record["threads"]))
         if rate is None:
             return None
         fastest = f"measured peak of {units.flop_per_s(peak)} that the fastest library reaches in {record['precision']}"

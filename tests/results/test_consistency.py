@@ -169,13 +169,31 @@ def test_a_rate_above_the_peak_of_the_file_is_inconsistent():
     assert reason_of(fast) is None
 
 
-def test_a_disturbed_peak_refutes_only_what_is_far_above_it():
-    fast, disturbed = samples.measured(seconds=48 / 3e9), {"disturbed": True}
+def disturbed_peak(flop_per_s, **place):
+    return samples.peak(flop_per_s, **place) | {"disturbed": True}
 
-    assert reason_of(fast, samples.peak(1e9) | disturbed) is None
-    assert "above the measured peak" in reason_of(fast, samples.peak(0.7e9) | disturbed)
-    # The same rate without other programs counts more than one with them.
-    assert reason_of(fast, samples.peak(1e9) | disturbed, samples.peak(2e9)) is not None
+
+def test_a_peak_that_is_always_disturbed_refutes_only_what_is_far_above_it():
+    fast = samples.measured(seconds=48 / 3e9)
+
+    assert reason_of(fast, disturbed_peak(1e9)) is None
+    assert "above the measured peak" in reason_of(fast, disturbed_peak(0.7e9))
+
+
+@pytest.mark.parametrize("undisturbed", [2e9, 0.9e9])
+def test_one_undisturbed_probe_makes_the_peak_count(undisturbed):
+    """Also where a disturbed probe was the faster one."""
+    fast, peak = samples.measured(seconds=48 / 3e9), samples.peak(undisturbed)
+
+    assert "above the measured peak" in reason_of(fast, disturbed_peak(1e9), peak)
+    assert "above the measured peak" in reason_of(fast, peak, disturbed_peak(1e9))
+
+
+def test_an_undisturbed_probe_of_another_precision_says_nothing_about_a_disturbed_one():
+    half = samples.measured(seconds=48 / 3e9, text=GEMM.format(2, "mkl").replace("f32", "bf16"))
+
+    assert reason_of(half, disturbed_peak(1e9, precision="bf16"), samples.peak(0.5e9)) is None
+    assert "above the measured peak" in reason_of(half, samples.peak(0.5e9))
 
 
 def test_a_rate_above_the_peak_of_the_card_is_inconsistent():

@@ -24,9 +24,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from deepbench.core.times import Time  # noqa: E402
 from deepbench.networks import forecast, read  # noqa: E402
 from deepbench.networks.measured import StepTimes  # noqa: E402
-from deepbench.networks.predict import Prediction, Time  # noqa: E402
+from deepbench.networks.predict import Prediction  # noqa: E402
 from deepbench.networks.runner import Request, Runner  # noqa: E402
 from deepbench.report import bars as bars_module  # noqa: E402
 from deepbench.report import predictions  # noqa: E402

@@ -13,6 +13,7 @@ from deepbench.cli.console import make_console, print_json, print_labelled, prin
 from deepbench.cli.options import duration, form_options, pairs, require_suffix
 from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.shell import command
 
 
 @cli.command(context_settings=HELP, short_help="Predict the time of a network from measured kernels.")
@@ -158,7 +159,24 @@ def predict(
         else:
             print_table(predictions.table(first, None if show_all or form else predictions.MOST_ROWS), form)
     if path is not None and form is None:
-        print(f"\n{path} has the kernels. To predict from it again:\n  deepbench predict {network} --with {path}")
+        print(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
+
+
+# Options that measure or write, which a second prediction from the same file does not need.
+_ONCE = ("network", "measure", "validate", "budget", "output", "picture")
+
+
+def _again(path: Path) -> str:
+    """The command that predicts the same from the file."""
+    context = click.get_current_context()
+    words: list[str | Path] = [context.params["network"]]
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if option.name in _ONCE or value in (None, False, ()) or value == option.default:
+            continue
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [option.opts[0]] if each is True else [option.opts[0], str(each)]
+    return command("predict", *words, "--with", path)
 
 
 def _list(option: str, word: str) -> tuple[str, list[int]]:

@@ -99,4 +99,4 @@ def _giga(bytes_per_s: object) -> str:
 
 def _cache_bytes(workers: Mapping[str, str]) -> int:
     measured = workers.get(describe.MEASURED_CACHES)
-    return int(measured) if measured else describe.cache_bytes() or selftest.GUESSED_CACHE_BYTES
+    return int(measured) if measured else describe.cache_bytes() or describe.GUESSED_CACHE_BYTES

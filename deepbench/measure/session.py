@@ -23,7 +23,7 @@ from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measure import cold
+from deepbench.measure import cold, launch
 from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.measure.parent import open_backends
 from deepbench.plan.cases import Planned, with_reference
@@ -144,7 +144,12 @@ class Session:
         """From probes alone: what a result reached does not raise the limit that judges it."""
         self._sharing = [self]
         """The sessions whose files get each new limit."""
-        self.environment = {**cold.environment(self.cases, file.header["machine"]), **(environment or {})}
+        mode = MODES.get(plan["mode"])
+        self.environment = {
+            **cold.environment(self.cases, file.header["machine"]),
+            **(launch.KEEPS_MEMORY if mode and mode.keeps_memory else {}),
+            **(environment or {}),
+        }
 
     # ---- create and resume
 

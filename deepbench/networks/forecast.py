@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepbench.core.times import Time
 from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.measure.session import Options, Progress, no_progress
 from deepbench.networks.measured import StepTimes, measure, overhead_of, planned
-from deepbench.networks.predict import Need, Prediction, Time, Times, needs, predict
+from deepbench.networks.predict import Need, Prediction, Times, needs, predict
 from deepbench.networks.runner import OVERHEAD, Request
 from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
 from deepbench.results.record import Limit
 from deepbench.results.summary import Summary, summarize
-
-# What caches hold where nobody has measured or stated it.
-GUESSED_CACHE_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def capacity(files: Iterable[ResultFile] = ()) -> int:
         if known is not None:
             return known
     machine = describe.describe_machine()
-    return _known_caches(limits.recall(machine), machine) or GUESSED_CACHE_BYTES
+    return _known_caches(limits.recall(machine), machine) or describe.GUESSED_CACHE_BYTES
 
 
 def _known_caches(lines: Sequence[Limit], machine: Mapping[str, Any]) -> int | None:

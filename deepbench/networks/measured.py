@@ -16,10 +16,11 @@ from functools import cached_property
 from pathlib import Path
 
 from deepbench.core import stats
+from deepbench.core.times import Time
 from deepbench.measure.clock import Sample
 from deepbench.measure.session import Options, Progress, Session, Step, no_progress
-from deepbench.networks.predict import Need, Time, Times, predict, yardstick
-from deepbench.networks.runner import ALLOCATOR, OVERHEAD, Request, Runner
+from deepbench.networks.predict import Need, Times, predict, yardstick
+from deepbench.networks.runner import OVERHEAD, Request, Runner
 from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
@@ -131,7 +132,6 @@ def measure(
             request = Request(OVERHEAD, {}, is_training, threads=threads)
             probes.append((OVERHEAD, request, stack.enter_context(Runner(request))))
         session = stack.enter_context(Session.create(path, cases, options))
-        session.environment |= ALLOCATOR
         seen = [-KERNELS_PER_SLICE]
 
         def observe(step: Step) -> None:

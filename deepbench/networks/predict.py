@@ -16,11 +16,12 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from deepbench.core.case import Case, parse_pattern
 from deepbench.core.op import find_op
+from deepbench.core.times import NOTHING, Time
 from deepbench.networks.trace import Call, Trace
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.suites import Entry
@@ -43,33 +44,6 @@ MODEL_ERROR = 0.031
 
 # Operations without which a sum of times is not a prediction: their work is not proportional to their bytes.
 DOMINANT = ("gemm", "linear", "batched_gemm", "grouped_gemm", "conv", "attention", "recurrent", "weight_only_gemm")
-
-
-@dataclass(frozen=True)
-class Time:
-    """Seconds with the ends of an interval; None where the interval is unknown."""
-
-    seconds: float
-    low_s: float | None
-    high_s: float | None
-
-    def times(self, factor: float) -> Time:
-        low, high = (None if end is None else end * factor for end in (self.low_s, self.high_s))
-        return Time(self.seconds * factor, low, high)
-
-    def plus(self, other: Time) -> Time:
-        """The sum; the ends add up, as errors of one run may all have the same sign."""
-        low = None if self.low_s is None or other.low_s is None else self.low_s + other.low_s
-        high = None if self.high_s is None or other.high_s is None else self.high_s + other.high_s
-        return Time(self.seconds + other.seconds, low, high)
-
-    def widened(self, share: float) -> Time:
-        """The same with an interval whose ends are further away by a share of the time."""
-        low = None if self.low_s is None else max(self.low_s - share * self.seconds, 0.0)
-        return Time(self.seconds, low, None if self.high_s is None else self.high_s + share * self.seconds)
-
-
-NOTHING = Time(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -316,8 +290,3 @@ class _Price:
         (below, first), (above, second) = points[place - 1], points[place]
         share = (size - below) / (above - below)
         return first.times(1 - share).plus(second.times(share))
-
-
-def with_overhead(prediction: Prediction, overhead_s: Time) -> Prediction:
-    """The same prediction with another overhead per operator."""
-    return replace(prediction, overhead=overhead_s.times(prediction.trace.operators))

@@ -24,19 +24,10 @@ from deepbench.machine import describe
 from deepbench.measure import launch, process
 from deepbench.measure.clock import Sample, SystemClock, take_sample
 
-# The memory of freed arrays stays in the process, so that the next one does not wait for the system to clear its pages,
-# and lies in huge pages. The step and the kernels that predict it both run like this.
-ALLOCATOR = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**40),
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
-
 # The network that measures what an operator costs besides its kernel. Its code is not in the caches: the kernels of a
 # real step evict it. So memory that is this many times as large as the caches is read before each sample.
 OVERHEAD = "overhead"
 TIMES_CACHE = 2
-GUESSED_CACHE_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -59,9 +50,9 @@ class Runner:
     """A network in a process of its own. Use as a context manager."""
 
     def __init__(self, request: Request, keeps_memory: bool = True) -> None:
-        """`keeps_memory`: freed memory stays in the process, see `ALLOCATOR`."""
+        """`keeps_memory`: freed memory stays in the process, as it does where its kernels are measured."""
         environment = launch.worker_environment(request.threads, "none", [], os.environ)
-        environment |= ALLOCATOR if keeps_memory else {}
+        environment |= launch.KEEPS_MEMORY if keeps_memory else {}
         environment[launch.PARENT] = str(os.getpid())
         self._words = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process)
         self._child = subprocess.Popen(
@@ -154,7 +145,7 @@ def _prepare(request: Request) -> tuple[Callable[[], Any], Callable[[], Any]]:
 
     if request.program == OVERHEAD:
         torch = program.import_torch()
-        memory = torch.ones(TIMES_CACHE * (describe.cache_bytes() or GUESSED_CACHE_BYTES) // 4)
+        memory = torch.ones(TIMES_CACHE * (describe.cache_bytes() or describe.GUESSED_CACHE_BYTES) // 4)
         network = program.program_of(tiny_network(torch), OVERHEAD, request.is_training, request.optimizer)
         return network.run, memory.sum
     return program.load(request.program, request.settings, request.is_training, request.optimizer).run, lambda: None

@@ -49,6 +49,8 @@ class Mode:
     rounds_of_sides: tuple[int, int]
     """Least and most heats of the sides of a comparison: the interval of a ratio needs more than that of a time."""
     rules_of_sides: Rules
+    keeps_memory: bool = False
+    """Whether the processes keep the memory of freed arrays: `launch.KEEPS_MEMORY`."""
 
 
 # A second call of a long kernel would double the time of a quick run. What the libraries concerned load in a first call
@@ -77,6 +79,7 @@ STEPS = Mode(
     Rules(target=0.02, least_samples=10, least_s=0.05, most_s=1.5, patience=2),
     (4, 6),
     Rules(most_s=0.25, patience=1, least_slices=20),
+    keeps_memory=True,
 )
 MODES = {"quick": QUICK, "default": DEFAULT, "rigorous": RIGOROUS, "steps": STEPS}
 

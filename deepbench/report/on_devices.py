@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deepbench.core import units
-from deepbench.networks.predict import Prediction, Time
+from deepbench.core.times import Time
+from deepbench.networks.predict import Prediction
 from deepbench.report import groups
 from deepbench.report.predictions import without_time
 from deepbench.report.steps import AllReduce, all_reduce_of
@@ -37,7 +38,7 @@ class OnDevices:
         own = self.prediction.time
         if self.withheld is not None or own is None:
             return None
-        return own if self.all_reduce is None else own.plus(_time_of(self.all_reduce))
+        return own if self.all_reduce is None else own.plus(self.all_reduce.time)
 
     @property
     def overlapped(self) -> Time | None:
@@ -45,11 +46,7 @@ class OnDevices:
         own = self.prediction.time
         if self.withheld is not None or own is None:
             return None
-        return own if self.all_reduce is None else max(own, _time_of(self.all_reduce), key=lambda t: t.seconds)
-
-
-def _time_of(found: AllReduce) -> Time:
-    return Time(found.time.time_s, found.time.low_s, found.time.high_s)
+        return own if self.all_reduce is None else own.longer(self.all_reduce.time)
 
 
 def on_devices(found: Sequence[tuple[int, Prediction]], summaries: Sequence[Summary]) -> list[OnDevices]:
@@ -107,7 +104,7 @@ def table(steps: Sequence[OnDevices], is_strong: bool) -> Table:
             {
                 "devices": step.devices,
                 "own": own.seconds if own else None,
-                "all-reduce": reduce.time.time_s if reduce else None,
+                "all-reduce": reduce.time.seconds if reduce else None,
                 "how": reduce.how if reduce else None,
                 "step": whole.seconds if whole else None,
                 "low": whole.low_s if whole else None,

@@ -8,9 +8,10 @@ from html import escape
 from typing import Any
 
 from deepbench.core import units
+from deepbench.core.times import Time
 from deepbench.networks.forecast import Forecast
 from deepbench.networks.memory import memory_of
-from deepbench.networks.predict import Part, Prediction, Time
+from deepbench.networks.predict import Part, Prediction
 from deepbench.networks.trace import Trace, general_place
 from deepbench.report.bars import StackedBar, svg
 from deepbench.report.table import Cell, Column, Table, number

@@ -155,3 +155,8 @@ def test_a_sweep_of_a_model_of_the_package(deepbench, tmp_path):
     rows = [line.split() for line in done.stdout.splitlines() if line.split()[:1] in (["1"], ["2"], ["4"])]
     assert ["1", "2", "4"] == [row[0] for row in rows]
     assert "k.jsonl has the kernels" in done.stdout
+    again = done.stdout.splitlines()[-1].split()
+    assert ["deepbench", "predict", "tiny.toml"] == again[:3]
+    assert [row for row in deepbench(*again[1:]).stdout.splitlines() if row.split()[:1] in (["1"], ["2"], ["4"])] == [
+        row for row in done.stdout.splitlines() if row.split()[:1] in (["1"], ["2"], ["4"])
+    ]

@@ -2,12 +2,18 @@
 
 import pytest
 
+from deepbench.core.case import parse_case
 from deepbench.core.errors import DeepBenchError
+from deepbench.machine import describe
+from deepbench.measure import launch
 from deepbench.measure.clock import Sample
+from deepbench.measure.session import Options, Session
+from deepbench.networks import runner
 from deepbench.networks.measured import StepTimes, planned
 from deepbench.networks.predict import needs
 from deepbench.networks.runner import OVERHEAD, Request, Runner
 from deepbench.networks.trace import Call, Trace
+from deepbench.plan.cases import Planned
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 
@@ -59,6 +65,15 @@ def test_what_is_measured_is_each_case_once():
     assert sum(c.op == "elementwise" for c in cases) == len(cases) - 1
 
 
+@pytest.mark.parametrize(("mode", "keeps"), [("steps", True), ("quick", False)])
+def test_kernels_of_steps_keep_freed_memory_as_the_step_does(tmp_path, mode, keeps):
+    cases = [Planned(parse_case(f"{GEMM} mkl threads=1"), [])]
+    path = tmp_path / "a.jsonl"
+    for opened in (lambda: Session.create(path, cases, Options(mode)), lambda: Session.resume(path)):
+        with opened() as session:
+            assert keeps == (launch.KEEPS_MEMORY.items() <= session.environment.items())
+
+
 # ---- the process that runs steps
 
 
@@ -78,8 +93,8 @@ def test_steps_of_a_program_that_prints(torch, tmp_path):
         tmp_path, "def build():\n    print('hello')\n    return lambda: (print('step'), time.sleep(0.01))\n"
     )
 
-    with Runner(request) as runner:
-        first, second = runner.samples(0.05), runner.samples(0.0, least=3)
+    with Runner(request) as running:
+        first, second = running.samples(0.05), running.samples(0.0, least=3)
 
     assert len(first) >= 2
     assert len(second) == 3
@@ -87,8 +102,15 @@ def test_steps_of_a_program_that_prints(torch, tmp_path):
 
 
 def test_the_network_that_measures_the_overhead(torch):
-    with Runner(Request(OVERHEAD, is_training=True)) as runner:
-        assert len(runner.samples(0.1)) > 10
+    with Runner(Request(OVERHEAD, is_training=True)) as running:
+        assert len(running.samples(0.1)) > 10
+
+
+def test_the_code_of_that_network_is_evicted_from_the_caches(torch, monkeypatch):
+    monkeypatch.setattr(describe, "cache_bytes", lambda: 10**6)
+    _, evict = runner._prepare(Request(OVERHEAD))
+
+    assert evict() == 500_000  # numbers of 4 bytes, each of them read: twice the caches
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 import pytest
 
+from deepbench.core.times import NOTHING, Time
 from deepbench.networks import predict as module
-from deepbench.networks.predict import Time, cold_share, needs, predict, yardstick
+from deepbench.networks.predict import cold_share, needs, predict, yardstick
 from deepbench.networks.trace import Call, Trace
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
@@ -76,8 +77,9 @@ def test_the_sum_is_that_of_calls_operators_and_overhead():
     found = predicted(calls, (10, 10), {("gemm", "hot"): 1e-3}, overhead_s=1e-6, views=4)
 
     assert found.time.seconds == pytest.approx(2e-3 + 12 * 2**12 * 1e-9 + 7e-6)
-    assert found.time.low_s == pytest.approx(1.8e-3 + 12 * 2**12 * 0.5e-9 + 7e-6)
-    assert found.time.high_s == pytest.approx(2.4e-3 + 12 * 2**12 * 2e-9 + 7e-6)
+    method_s = module.MODEL_ERROR * found.time.seconds
+    assert found.time.low_s == pytest.approx(1.8e-3 + 12 * 2**12 * 0.5e-9 + 7e-6 - method_s)
+    assert found.time.high_s == pytest.approx(2.4e-3 + 12 * 2**12 * 2e-9 + 7e-6 + method_s)
     assert found.measured_share == pytest.approx(2e-3 / found.time.seconds)
 
 
@@ -137,5 +139,5 @@ def test_without_additions_other_operators_have_no_price():
         def of(self, case):
             return None
 
-    assert module._Price(Nothing({}), "torch", 1).of(1000, 0.5) == module.NOTHING
+    assert module._Price(Nothing({}), "torch", 1).of(1000, 0.5) == NOTHING
     assert {state for state, _ in yardstick("torch", 1)} == {"hot", "cold"}

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from deepbench.core.times import Time
 from deepbench.networks.forecast import Forecast
-from deepbench.networks.predict import Need, Part, Prediction, Time
+from deepbench.networks.predict import Need, Part, Prediction
 from deepbench.networks.trace import Call, Trace
 from deepbench.report import on_devices, predictions
 from deepbench.report.predictions import Gain, Predicted, gains, knee_of, layer_rows, layer_table

@@ -899,10 +899,10 @@ const CHARTS = [
       ]),
     draw(rows) {
       const parts = [
-        ["kernels", 0, "", (s) => s.kernels.time_s, () => true],
+        ["kernels", 0, "", (s) => s.kernels.seconds, () => true],
         ...["measured", "predicted"].map((how) => [
           ...[`all-reduce, ${how}`, 1, how === "predicted" ? "/" : ""],
-          ...[(s) => s.all_reduce.time.time_s, (s) => s.all_reduce?.how === how],
+          ...[(s) => s.all_reduce.time.seconds, (s) => s.all_reduce?.how === how],
         ]),
       ];
       const back = styleOf("--back");
@@ -931,10 +931,10 @@ const CHARTS = [
           hovertext: members.map((s) => `${devicesOf(s)}, ${name}: ${format.seconds(of(s))}`),
         };
       });
-      const most_s = Math.max(...rows.map((s) => s.one_after_the_other.time_s));
+      const most_s = Math.max(...rows.map((s) => s.one_after_the_other.seconds));
       const labels = rows.map((s) => ({
-        ...{ x: devicesOf(s), y: s.one_after_the_other.time_s, showarrow: false, yanchor: "bottom" },
-        text: format.seconds(s.one_after_the_other.time_s) + (s.disturbed ? "<br>disturbed" : ""),
+        ...{ x: devicesOf(s), y: s.one_after_the_other.seconds, showarrow: false, yanchor: "bottom" },
+        text: format.seconds(s.one_after_the_other.seconds) + (s.disturbed ? "<br>disturbed" : ""),
       }));
       return [
         bars.filter((trace) => trace.x.length),

@@ -536,6 +536,7 @@ def report(
     output: str | Path = "report.html",
     *,
     against: Sequence[str] = (),
+    networks: Iterable[str | Path] = (),
     title: str | None = None,
     skip_damaged: bool = False,
 ) -> list[ResultFile]:
@@ -545,6 +546,7 @@ def report(
         results: one or more results or result files.
         output: the page; a page that exists is replaced.
         against: published machines to compare with, such as `V100`.
+        networks: suites that `deepbench trace` wrote; the page draws the step that the kernels of each file predict.
         title: the heading of the page.
         skip_damaged: leave out damaged lines of files; the page says so.
 
@@ -552,6 +554,7 @@ def report(
     """
     import gc
 
+    from deepbench.networks.read import read_suite_trace
     from deepbench.report.page import render
     from deepbench.report.page import report as page
     from deepbench.results import published
@@ -560,12 +563,13 @@ def report(
     if not str(output).lower().endswith((".html", ".htm")):
         raise BadInput(f"the page needs a name that ends in .html, found {str(output)[-60:]!r}")
     machines = [published.find(name) for name in against]
+    traces = [read_suite_trace(Path(name)) for name in networks]
     render.plotly()  # a missing package is reported before the work, not after it
     paused = gc.isenabled()
     gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
     try:
         files = [_file_of(source, skip_damaged) for source in sources]
-        page.write_report(files, machines, Path(output), title)
+        page.write_report(files, machines, traces, Path(output), title)
     finally:
         if paused:
             gc.enable()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
@@ -135,22 +136,34 @@ def gains(prediction: Prediction, alternatives: Sequence[Prediction]) -> list[Ga
 
     A kernel is taken from the library in which it is the fastest, so the savings add up.
     """
-    own = {p.need.kernel: p.time.seconds for p in prediction.parts if p.time and _is_sound(p)}
-    best: dict[str, tuple[float, str]] = {}
-    for other in alternatives:
-        for part in other.parts:
-            kernel = part.need.kernel
-            if part.time and _is_sound(part) and kernel in own:
-                best[kernel] = min(best.get(kernel, (own[kernel], "")), (part.time.seconds, other.library))
+    own = {part.need.kernel: _sound_s(part) for part in prediction.parts}
     found: dict[str, list[float]] = {}
-    for kernel, (seconds, library) in best.items():
-        if library and seconds < own[kernel]:
-            found.setdefault(library, []).append(own[kernel] - seconds)
+    for kernel, (library, part) in _faster(prediction, alternatives).items():
+        found.setdefault(library, []).append(own[kernel] - _sound_s(part))
     return sorted((Gain(name, len(saved), sum(saved)) for name, saved in found.items()), key=lambda g: -g.saved_s)
 
 
-def _is_sound(part: Part) -> bool:
-    return part.how == "measured" and not part.disturbed
+def fastest(prediction: Prediction, alternatives: Sequence[Prediction]) -> Prediction:
+    """The step with every kernel from the library in which it is the fastest."""
+    faster = _faster(prediction, alternatives)
+    parts = [faster[part.need.kernel][1] if part.need.kernel in faster else part for part in prediction.parts]
+    return replace(prediction, parts=tuple(parts))
+
+
+def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[str, tuple[str, Part]]:
+    """The fastest other library of each kernel that has one, with its part of the step."""
+    best = {part.need.kernel: ("", part) for part in prediction.parts if _sound_s(part) < math.inf}
+    for other in alternatives:
+        for part in other.parts:
+            known = best.get(part.need.kernel)
+            if known and _sound_s(part) < _sound_s(known[1]):
+                best[part.need.kernel] = (other.library, part)
+    return {kernel: (library, part) for kernel, (library, part) in best.items() if library}
+
+
+def _sound_s(part: Part) -> float:
+    """Seconds of a kernel that was measured and not disturbed; others are never the faster one."""
+    return part.time.seconds if part.time and part.how == "measured" and not part.disturbed else math.inf
 
 
 def gain_text(prediction: Prediction, alternatives: Sequence[Prediction]) -> str | None:

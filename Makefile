@@ -32,7 +32,8 @@ test-wheel: .venv/test
 test-hosts: .venv/test
 	$(BIN)/python -m pytest -m hosts
 
-# Kernels of PyTorch, as they are and compiled, and traces of networks in PyTorch, JAX and ONNX. Its build for CPUs is used where the package index has one; others are several gigabytes.
+# Kernels of PyTorch, as they are and compiled, and traces of networks in PyTorch, JAX and ONNX. Its build for CPUs is
+# used where the package index has one; others are several gigabytes.
 TORCH := 2.13.0
 test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.aliases import did_you_mean
-from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, shorten
+from deepbench.core.errors import BadInput, DeepBenchError, shorten
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "none")
 """What updates the parameters in training unless the program says; PyTorch's defaults, SGD with a momentum of 0.9."""
@@ -70,16 +70,6 @@ def errors_of(path: Path) -> Iterator[None]:
         where = f"{path}, line {lines[-1]}" if lines else str(path)
         words = " ".join(str(error).split())
         raise BadInput(f"{where}: {type(error).__name__}: {shorten(words, MOST_WORDS)}") from error
-
-
-def import_torch() -> Any:
-    """The module `torch`; `Unavailable` without it."""
-    try:
-        import torch
-    except ImportError as error:
-        remedy = "pip install torch (a smaller build for CPUs is on pytorch.org)"
-        raise Unavailable(f"PyTorch not found ({error})", remedy) from None
-    return torch
 
 
 def build(name: str, settings: Mapping[str, str], device: str = "cpu") -> tuple[Any, str]:

@@ -78,7 +78,8 @@ def _whole(name: str, text: str) -> int:
 
 def read_module(network: Any, inputs: Any, is_training: bool, loss: Any, optimizer: Any) -> Trace:
     """The trace of a PyTorch module with its inputs, or of a function that runs one step."""
-    from deepbench.networks.program import import_torch, program_of
+    from deepbench.backends.torch import import_torch
+    from deepbench.networks.program import program_of
 
     import_torch()
     parts = [network, inputs, *([] if loss is None else [loss])]
@@ -90,6 +91,7 @@ def read_module(network: Any, inputs: Any, is_training: bool, loss: Any, optimiz
 def _program(
     name: str, settings: Mapping[str, str], is_training: bool, optimizer: str, device: str, while_steps: int | None
 ) -> Trace:
+    from deepbench.backends.torch import import_torch
     from deepbench.networks import program
 
     path, _ = program.split_name(name)
@@ -104,7 +106,7 @@ def _program(
             return trace_jax(
                 function, *arguments, title=title, source=source, is_training=is_training, while_steps=while_steps
             )
-    program.import_torch()
+    import_torch()
     with program.errors_of(path):
         return _traced(program.program_of(built, title, is_training, optimizer), name)
 

@@ -141,10 +141,11 @@ def main() -> None:
 
 def _prepare(request: Request) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """A step of the network, and what to do before each."""
+    from deepbench.backends.torch import import_torch
     from deepbench.networks import program
 
     if request.program == OVERHEAD:
-        torch = program.import_torch()
+        torch = import_torch()
         memory = torch.ones(TIMES_CACHE * (describe.cache_bytes() or describe.GUESSED_CACHE_BYTES) // 4)
         network = program.program_of(tiny_network(torch), OVERHEAD, request.is_training, request.optimizer)
         return network.run, memory.sum

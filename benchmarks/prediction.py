@@ -147,6 +147,8 @@ class Outcome:
     network: Network
     prediction: Prediction
     step: Time
+    where: str
+    """The processor, the library, and the day."""
 
     @property
     def error(self) -> float:
@@ -166,7 +168,10 @@ def outcome(network: Network, folder: Path) -> Outcome:
     file = read_results(folder / f"{network.stem}.jsonl")
     found = forecast.forecast([trace], [file], library=LIBRARY, threads=THREADS)
     assert found.measured is not None, "the file has the steps"
-    return Outcome(network, found.predictions[0], found.measured)
+    library = next(record["library"] for record in file.records if record["library"])
+    day = str(file.header["started"])[:10]
+    where = f"{file.header['machine']['cpu']}, PyTorch {library['version']}, {day}"
+    return Outcome(network, found.predictions[0], found.measured, where)
 
 
 def table(outcomes: list[Outcome], busy: list[Outcome], ratios: dict[Network, float]) -> str:
@@ -196,9 +201,12 @@ def table(outcomes: list[Outcome], busy: list[Outcome], ratios: dict[Network, fl
         ]
         lines.append(f"| {' | '.join(cells)} |")
     lines.append("\n\\* constants were fixed on this network; all others are held out.\n")
+    for title, several in (("Quiet hour", outcomes), ("Busy hour", busy)):
+        if several:
+            lines.append(f"- {title}: {'; '.join(dict.fromkeys(o.where for o in several))}.")
     held_out = [o for o in outcomes if not o.network.fixes_constants]
     held_out_busy = [o for o in busy if not o.network.fixes_constants]
-    for title, chosen in (("Held out", held_out), ("All", outcomes), ("Held out, busy hour", held_out_busy)):
+    for title, chosen in (("Held out", held_out), ("All", outcomes), ("Held out, busy", held_out_busy)):
         errors = [abs(o.error) for o in chosen]
         if errors:
             lines.append(

@@ -32,11 +32,14 @@ test-wheel: .venv/test
 test-hosts: .venv/test
 	$(BIN)/python -m pytest -m hosts
 
-# Kernels of PyTorch, as they are and compiled. Its build for CPUs is used where the package index has one; others are several gigabytes.
+# Kernels of PyTorch, as they are and compiled, and traces of networks in PyTorch, JAX and ONNX. Its build for CPUs is
+# used where the package index has one; others are several gigabytes.
 TORCH := 2.13.0
 test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'
+	$(PIP) jax onnx onnxruntime
 	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
+	$(BIN)/python -m pytest tests/networks tests/cli/test_trace.py tests/cli/test_predict.py
 
 # Kernels of PaddlePaddle, a download of 200 MB.
 PADDLE := 3.3.1

@@ -21,7 +21,7 @@ __version__ = VERSION
 del measure, report  # noqa: F821
 
 if TYPE_CHECKING:
-    from deepbench.api import Results, cases, compare, load, measure, report, resume
+    from deepbench.api import Results, cases, compare, load, measure, predict, report, resume, trace, what_if
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
 
@@ -34,8 +34,11 @@ __all__ = [
     "compare",
     "load",
     "measure",
+    "predict",
     "report",
     "resume",
+    "trace",
+    "what_if",
 ]
 
 _MODULES = {"Case": "core.case", "BadInput": "core.errors", "DeepBenchError": "core.errors"}

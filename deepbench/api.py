@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.case import Case, Pattern, parse_case, parse_patterns
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
     from deepbench.judge.limits import Limits
     from deepbench.measure.session import Progress, Session
+    from deepbench.networks.trace import Trace
+    from deepbench.report.predictions import Predicted
     from deepbench.report.sections import Sections
     from deepbench.report.steps import Scaling
     from deepbench.report.table import Table
+    from deepbench.report.what_if import Answer
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
@@ -387,6 +390,121 @@ def _fits(pattern: Pattern, record: Record) -> bool:
     )
 
 
+# ---- networks
+
+
+def trace(
+    network: Any,
+    inputs: Any = None,
+    *,
+    train: bool = False,
+    loss: Callable[[Any], Any] | None = None,
+    optimizer: Any = "sgd",
+    settings: Mapping[str, object] | None = None,
+    meta: bool = False,
+) -> Trace:
+    """The kernels of one step of a network, with their order, counts and places.
+
+    Args:
+        network: a PyTorch module; a function without arguments that runs one step; or what the command takes, such as
+            `mymodel.py:build`, `model.onnx` or the log of a library. A Python file is executed.
+        inputs: of a module: a tensor, a tuple or a dict of them.
+        train: a training step instead of a forward pass.
+        loss: of a module in training: a function of its output.
+        optimizer: `sgd`, `adam`, `adamw`, `adagrad` or `none`; of a module also an object of torch.optim.
+        settings: of a file: arguments of the function, or dynamic dimensions.
+        meta: of a Python file: only shapes, for networks that are larger than this machine.
+
+    A module runs two steps, so training changes its parameters. `Trace.save` writes a suite for `deepbench run`.
+    """
+    from deepbench.networks import read
+
+    if isinstance(network, str | Path):
+        if inputs is not None or loss is not None or not isinstance(optimizer, str):
+            raise BadInput("a file brings its inputs, its loss and its optimizer; leave out inputs, loss and optimizer")
+        words = {name: str(value) for name, value in (settings or {}).items()}
+        device = "meta" if meta else "cpu"
+        return read.read(str(network), words, is_training=train, optimizer=optimizer, device=device)
+    if settings or meta:
+        raise BadInput("settings and meta are for files; change the module itself")
+    return read.read_module(network, inputs, train, loss, optimizer)
+
+
+def predict(
+    network: Trace | str | Path,
+    *results: Results | ResultFile | str | Path,
+    train: bool = False,
+    settings: Mapping[str, object] | None = None,
+    library: str = "torch",
+    threads: int = 1,
+    precision: str = "f32",
+    measure: bool = False,
+    output: str | Path | None = None,
+    progress: bool = False,
+) -> Predicted:
+    """The time of one step of a network from the measured times of its kernels.
+
+    Args:
+        network: a `Trace`; or what the command takes, such as `my.suite`, `mymodel.py:build` or `vision/resnet18`.
+        results: results with its kernels.
+        train: of a name: a training step.
+        settings: of a name: arguments of the function, or parameters of the model.
+        library: of the kernels.
+        threads: of the kernels.
+        precision: of a model of the package.
+        measure: measure the kernels that the results lack.
+        output: the result file of these; None: a file in the folder for temporary files.
+        progress: show a progress bar.
+
+    A kernel without a time withholds the prediction: `time` is None then.
+    """
+    from deepbench.measure.session import no_progress
+    from deepbench.networks import read
+    from deepbench.networks.forecast import forecast
+    from deepbench.report.predictions import Predicted
+    from deepbench.report.progress import Bar
+
+    if isinstance(network, str | Path):
+        words = {name: str(value) for name, value in (settings or {}).items()}
+        network = read.read(str(network), words, is_training=train, precision=precision)
+    elif settings or train:
+        raise BadInput("train and settings are for names; trace another step instead")
+    files = [_file_of(r) for r in results]
+    path = (Path(output) if output is not None else _temporary()) if measure else None
+    with Bar() if progress else nullcontext() as bar:
+        found = forecast([network], files, library=library, threads=threads, output=path, progress=bar or no_progress)
+    return Predicted(found)
+
+
+def what_if(
+    results: Results | str | Path,
+    *changes: str,
+    application: str | None = None,
+    precision: str | None = None,
+    threads: int | None = None,
+    hardware: str | Path | None = None,
+) -> Answer:
+    """What changes of the hardware or of a library do to the applications of results; `docs/what-if.md` lists them.
+
+    Args:
+        results: what was measured.
+        changes: such as `memory.bytes_per_s*2` or `peak.bf16*2`; each alone, and all together.
+        application: only applications whose name contains this.
+        precision: only kernels in this precision.
+        threads: only times with so many threads; None: those that most times have.
+        hardware: a file that replaces the limits in the results.
+
+    Without changes, `sensitivities` of the answer says how much each knob matters.
+    """
+    from deepbench.networks.hardware import Hardware
+    from deepbench.report import what_if as tables
+
+    loaded = results if isinstance(results, Results) else load(results)
+    own = None if hardware is None else Hardware.load(str(hardware))
+    given = loaded.summaries, loaded.limits, Path(loaded.path).name, list(changes)
+    return tables.answer(*given, name=application, precision=precision, threads=threads, hardware=own)
+
+
 # ---- compare and report
 
 
@@ -418,6 +536,7 @@ def report(
     output: str | Path = "report.html",
     *,
     against: Sequence[str] = (),
+    networks: Iterable[str | Path] = (),
     title: str | None = None,
     skip_damaged: bool = False,
 ) -> list[ResultFile]:
@@ -427,6 +546,7 @@ def report(
         results: one or more results or result files.
         output: the page; a page that exists is replaced.
         against: published machines to compare with, such as `V100`.
+        networks: suites that `deepbench trace` wrote; the page draws the step that the kernels of each file predict.
         title: the heading of the page.
         skip_damaged: leave out damaged lines of files; the page says so.
 
@@ -434,6 +554,7 @@ def report(
     """
     import gc
 
+    from deepbench.networks.read import read_suite_trace
     from deepbench.report.page import render
     from deepbench.report.page import report as page
     from deepbench.results import published
@@ -442,12 +563,13 @@ def report(
     if not str(output).lower().endswith((".html", ".htm")):
         raise BadInput(f"the page needs a name that ends in .html, found {str(output)[-60:]!r}")
     machines = [published.find(name) for name in against]
+    traces = [read_suite_trace(Path(name)) for name in networks]
     render.plotly()  # a missing package is reported before the work, not after it
     paused = gc.isenabled()
     gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
     try:
         files = [_file_of(source, skip_damaged) for source in sources]
-        page.write_report(files, machines, Path(output), title)
+        page.write_report(files, machines, traces, Path(output), title)
     finally:
         if paused:
             gc.enable()

@@ -28,7 +28,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +40,7 @@ from deepbench.judge.limits import Limits  # noqa: E402
 from deepbench.plan.suites import Pass, left_out, pass_of, split_name  # noqa: E402
 from deepbench.report import totals  # noqa: E402
 from deepbench.report.answers import listed  # noqa: E402
+from deepbench.report.bars import StackedBar, svg  # noqa: E402
 from deepbench.report.cases import Ranking, rankings  # noqa: E402
 from deepbench.results.summary import Summary  # noqa: E402
 
@@ -70,14 +70,6 @@ KINDS = {
     "elementwise": "gates",
 }
 OTHER = "other"
-COLORS = {
-    "products": "#7B61C9",
-    "products of experts": "#2A9D8F",
-    "attention": "#B5651D",
-    "norms": "#C2477F",
-    "gates": "#5E8C31",
-    OTHER: "#708090",
-}
 
 DISTURBED = "ᴰ"
 
@@ -457,36 +449,14 @@ def left_out_sentence(suite: str) -> list[str]:
 
 def picture(title: str, sums: Sequence[Sum]) -> str:
     """Bars of milliseconds per token, one per pass, with a colour per group of kernels, as SVG."""
-    left, wide, high, top = 190, 560, 26, 62
-    kinds = [kind for kind in COLORS if any(s.share(kind) > 0 for s in sums)]
-    longest = max(s.time_s / s.of.units for s in sums)
-    height = top + high * len(sums) + 12
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 {height}" font-family="sans-serif" font-size="13">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="860" height="{height}" fill="#ffffff"/>',
-        f'<text x="10" y="20" font-weight="bold">{escape(title)}</text>',
-    ]
-    x = 10
-    for kind in kinds:
-        lines += [
-            f'<rect x="{x}" y="32" width="12" height="12" fill="{COLORS[kind]}"/>',
-            f'<text x="{x + 17}" y="43">{escape(kind)}</text>',
-        ]
-        x += 40 + 7 * len(kind)
-    for i, s in enumerate(sums):
-        y, x_bar, p = top + high * i, float(left), s.of.parameters
-        lines.append(f'<text x="10" y="{y + 15}">batch {p["batch"]}, context {p["context"]:,}</text>')
-        for kind in kinds:
-            width = wide * s.share(kind) * (s.time_s / s.of.units) / longest
-            lines.append(
-                f'<rect x="{x_bar:.1f}" y="{y}" width="{width:.1f}" height="20" fill="{COLORS[kind]}">'
-                f"<title>{escape(kind)}: {units.percent(s.share(kind))}</title></rect>"
-            )
-            x_bar += width
-        text = units.seconds(s.time_s / s.of.units) + (" (disturbed)" if s.is_disturbed else "")
-        lines.append(f'<text x="{x_bar + 6:.1f}" y="{y + 15}">{escape(text)}</text>')
-    return "\n".join([*lines, "</svg>", ""])
+    kinds = [kind for kind in (*dict.fromkeys(KINDS.values()), OTHER) if any(s.share(kind) > 0 for s in sums)]
+    shown = []
+    for s in sums:
+        each, p = s.time_s / s.of.units, s.of.parameters
+        text = units.seconds(each) + (" (disturbed)" if s.is_disturbed else "")
+        label = f"batch {p['batch']}, context {p['context']:,}"
+        shown.append(StackedBar(label, {kind: s.share(kind) * each for kind in kinds}, text))
+    return svg(title, shown)
 
 
 # ---- the page
@@ -662,8 +632,8 @@ def main(names: Sequence[str]) -> None:
         raise SystemExit(str(error)) from None
     folder = Path(__file__).parent
     (folder / PAGE).write_text(text, encoding="utf-8")
-    for name, svg in pictures.items():
-        (folder / PICTURES / name).write_text(svg, encoding="utf-8")
+    for name, drawn in pictures.items():
+        (folder / PICTURES / name).write_text(drawn, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ LAYERS = (
     {"ops", "native", "machine", "results"},
     {"backends", "plan", "judge"},
     {"measure"},
+    {"networks"},
     {"formats", "report"},
     {"api"},
     {"cli"},

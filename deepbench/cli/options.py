@@ -6,7 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -143,6 +143,18 @@ def whole(name: str, text: str | None, most: int) -> int | None:
     if not 1 <= value <= most:
         raise BadInput(f"{name} must be from 1 to {most}, found {value}")
     return value
+
+
+def pairs(name: str, words: Sequence[str]) -> dict[str, str]:
+    """The values of a repeatable option whose words are NAME=VALUE or NAME=VALUE,NAME=VALUE."""
+    found = {}
+    for word in words:
+        for pair in re.split(r",(?=[A-Za-z_][A-Za-z_0-9]*=)", word):
+            key, equals, value = pair.partition("=")
+            if not (key and equals and value):
+                raise BadInput(f"{name} wants NAME=VALUE, found {shorten(word)!r}")
+            found[key] = value
+    return found
 
 
 def seconds(name: str, text: str | None) -> float | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from deepbench.core.errors import shorten
+from deepbench.core.onednn_text import numbers, precision_of, shapes
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, text_lines
 
 TEMPLATE = re.compile(r"^(?:Output template|Template entries): (perf,.*)$", re.M)
 DEFAULT_TEMPLATE = "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%"
-PRECISIONS = {"f32": "f32", "bf16": "bf16", "f16": "f16", "s8:s8": "i8", "u8:s8": "i8u8"}
 DIRECTIONS = {
     **dict.fromkeys(("FWD_B", "FWD_D", "FWD_I"), "forward"),
     "BWD_D": "backward_data",
@@ -116,10 +116,10 @@ def _case_text(settings: dict[str, str], problem: str, options: ImportOptions) -
 
 def _gemm(settings: dict[str, str], problem: str) -> tuple[str, list[str]]:
     """Sizes and settings of a matrix product."""
-    sizes = re.fullmatch(r"(\d+)x(\d+):(\d+)x(\d+)(?:_n\".*\")?", problem)
-    if sizes is None:
+    sizes = shapes(problem)
+    if sizes is None or [len(shape) for shape in sizes] != [2, 2]:
         raise ValueError("products with a batch are not supported")
-    m, k, inner, n = map(int, sizes.groups())
+    (m, k), (inner, n) = sizes
     if k != inner:
         raise ValueError("the sizes of the matrices do not match")
     for name, tags in MATRIX_TAGS.items():
@@ -166,20 +166,16 @@ def _result(settings: dict[str, str], op: str) -> str:
 
 def _precision(settings: dict[str, str]) -> str:
     types = _types(settings)
-    both = ":".join(types[:2]) if len(types) > 1 and types[0] != types[1] else types[0]
-    precision = PRECISIONS.get(both) or PRECISIONS.get(":".join(types[:2]))
+    precision = precision_of(types[0], types[min(1, len(types) - 1)])
     if precision is None:
         raise ValueError(f"precision {':'.join(types)} is not supported")
     return precision
 
 
 def _conv_sizes(problem: str) -> str:
-    text, _, name = problem.partition('n"')  # such as n"alexnet:conv1" at the end
-    text = (text if name.endswith('"') else problem).replace("_", "")
-    if re.search(r"[io]d\d", text):
+    sizes = numbers(problem)
+    if {"id", "od"} & set(sizes):
         raise ValueError("three-dimensional convolutions are not supported")
-    # Without (?<![a-z]) a long word without digits takes minutes.
-    sizes = {name: int(value) for name, value in re.findall(r"(?<![a-z])([a-z]+)(\d+)", text)}
     h, r = sizes["ih"], sizes["kh"]
     pad, stride, dilation = sizes.get("ph", 0), sizes.get("sh", 1), sizes.get("dh", 0)
     # The default batch is 2, and the width defaults to the height.

@@ -11,6 +11,7 @@ is an error: the kernel did not do the work, or the clock was wrong.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -554,6 +555,24 @@ class Limits:
         if slowest is not None:
             rates[MEMORY] = slowest
         return {name: rate for name, rate in rates.items() if rate is not None}
+
+    def levels_of(self, threads: int, device: str = "cpu") -> tuple[Level, ...]:
+        """The levels of memory of the CPU, the smallest first; none of other devices, whose caches are not measured."""
+        return self._levels.of(threads) if device == "cpu" else ()
+
+    def is_disturbed(self, threads: int) -> bool:
+        """Whether other programs disturbed the probes of memory."""
+        return self._levels.is_disturbed(threads)
+
+    def call_times(self, threads: int, device: str = "cpu") -> list[float]:
+        """Seconds of the fixed costs of calls of all libraries of a device, with so many threads."""
+        found = []
+        for text, seconds in self._calls.items():
+            with contextlib.suppress(BadInput):  # of a later version, or not ours
+                case = parse_case(text)
+                if case.threads == threads and find_backend(case.backend).device == device:
+                    found.append(seconds)
+        return found
 
     def gathers(self, threads: int) -> float | None:
         """Numbers per second that are read one by one at random positions of a first-level cache."""

@@ -204,9 +204,6 @@ def clock_cost_s(count: int = 20_000) -> float:
     return 2 * min(timeit.repeat(time.perf_counter_ns, number=count)) / count
 
 
-# If the system does not report the size of the caches.
-GUESSED_CACHE_BYTES = 64 * 2**20
-
 # Cold data must not be read faster than memory by more than measurement error, and data in a cache must be read faster.
 COLD_AT_MOST, HOT_AT_LEAST = 1.15, 1.5
 

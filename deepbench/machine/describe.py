@@ -158,6 +158,9 @@ def caches(cpu: int = 0) -> list[dict[str, Any]]:
 # Measured size of the caches, if smaller than what the CPU reports: virtual machines may not get all of it.
 MEASURED_CACHES = "DEEPBENCH_CACHE_BYTES"
 
+# If the system does not report the size of the caches.
+GUESSED_CACHE_BYTES = 64 * 2**20
+
 
 def cache_bytes() -> int | None:
     """Total bytes of the caches of the allowed CPUs, from level 2 up; None if unknown.

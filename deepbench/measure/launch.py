@@ -40,6 +40,14 @@ SSH_OPTIONS = (
     *("-o", "LogLevel=INFO"),  # more would mix with the output of the command
 )
 
+# Settings of the C library under which the memory of freed arrays stays in the process, so that the next array does not
+# wait for the system to clear its pages, and lies in huge pages. Allocators that frameworks recommend do the same.
+KEEPS_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+
 SECRET = "DEEPBENCH_SECRET"
 """What the ranks of a launcher know and nobody else. Never part of a command line, which every user can read."""
 

@@ -23,7 +23,7 @@ from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measure import cold
+from deepbench.measure import cold, launch
 from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.measure.parent import open_backends
 from deepbench.plan.cases import Planned, with_reference
@@ -32,7 +32,7 @@ from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds,
 from deepbench.plan.rounds import Forecast, next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
-from deepbench.results.record import SCHEMA, Header, Limit, Record, make_record
+from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
 
 DEFAULT_TIMEOUT_S = 600.0
 OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
@@ -65,7 +65,7 @@ class Options:
     """How to measure."""
 
     mode: str = "default"
-    """`quick`, `default` or `rigorous`."""
+    """`quick`, `default`, `rigorous` or `steps`: a name in `MODES`."""
     rounds: int | None = None
     """Exactly this many rounds; None: as the mode says."""
     energy: bool = False
@@ -144,7 +144,12 @@ class Session:
         """From probes alone: what a result reached does not raise the limit that judges it."""
         self._sharing = [self]
         """The sessions whose files get each new limit."""
-        self.environment = {**cold.environment(self.cases, file.header["machine"]), **(environment or {})}
+        mode = MODES.get(plan["mode"])
+        self.environment = {
+            **cold.environment(self.cases, file.header["machine"]),
+            **(launch.KEEPS_MEMORY if mode and mode.keeps_memory else {}),
+            **(environment or {}),
+        }
 
     # ---- create and resume
 
@@ -291,6 +296,11 @@ class Session:
         for session in self._sharing:
             session._store.append({"limit": limit})
             session.file.limits.append(limit)
+
+    def keep_steps(self, steps: NetworkSteps) -> None:
+        """Write steps of a network into the file, behind what was measured so far."""
+        self._store.append({"step": steps})
+        self.file.steps.append((len(self.file.records), steps))
 
     def share_limits(self, other: Session) -> None:
         """Judge by the same limits as another new session, so that two sides of a comparison cannot differ in them."""

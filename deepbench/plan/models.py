@@ -16,6 +16,7 @@ from typing import Any
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import LARGEST_SIZE
 from deepbench.plan.expressions import evaluate
 
@@ -43,6 +44,9 @@ MOST_CALLS = 10**9
 LONGEST_CHAIN = 20
 
 TABLES = ("sizes", "phases", "kernels")
+
+# The table in which `networks/trace.py` keeps the operators of a traced network in their order.
+TRACE = "trace"
 TEXTS = ("title", "task", "source", "architecture", "unit")
 
 
@@ -60,6 +64,8 @@ class Row:
     """Where in the model."""
     weights: int | None
     """How many parameters of the model belong to it, over all calls; None: as many as its sizes say."""
+    precision: str | None = None
+    """None: the one that is chosen."""
     is_gradient: bool = False
 
 
@@ -136,6 +142,11 @@ class Model:
     def units(self, phase: str, parameters: Mapping[str, int]) -> int:
         """How many units a forward pass processes, such as tokens or images, on all devices together."""
         return _Names({**self.sizes, **self.phases[phase], **parameters}).value_of("units")
+
+    def weights(self, phase: str, parameters: Mapping[str, int]) -> int | None:
+        """How many numbers the network learns; None if its file does not say."""
+        names = _Names({**self.sizes, **self.phases[phase], **parameters})
+        return names.value_of("parameters") if "parameters" in names.raw else None
 
 
 def _check_devices(batch: int, devices: int) -> None:
@@ -215,15 +226,17 @@ def _row(line: str, names: _Names) -> Row:
     words, _, where = line.partition("#")
     op, *rest = words.split()
     fields: dict[str, str] = {}
-    directions = []
+    directions, precisions = list[str](), list[str]()
     for word in rest:
         name, equals, text = word.partition("=")
         if equals and name and text and name not in fields:
             fields[name] = text
         elif word in DIRECTIONS:
             directions.append(word)
+        elif word in PRECISIONS and not precisions:
+            precisions.append(word)
         else:
-            raise BadInput(f"wanted NAME=EXPRESSION or a direction, found {shorten(word)!r}")
+            raise BadInput(f"wanted NAME=EXPRESSION, a direction or a precision, found {shorten(word)!r}")
     count = evaluate(fields.pop(COUNT, "1"), names.value_of)
     if count > MOST_CALLS:
         raise BadInput(f"count must be at most {MOST_CALLS}, found {count}")
@@ -233,7 +246,8 @@ def _row(line: str, names: _Names) -> Row:
     values = {name: names.word(text) for name, text in fields.items()}
     own = _Names({**names.raw, **values})
     total = None if weights is None else evaluate(weights, own.value_of)
-    return Row(op, values, tuple(directions) or ("forward",), count, where.strip(), total)
+    precision = precisions[0] if precisions else None
+    return Row(op, values, tuple(directions) or ("forward",), count, where.strip(), total, precision)
 
 
 def _with_gradients(row: Row) -> list[Row]:
@@ -307,7 +321,7 @@ def _load(text: str, named: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"{named} is not valid TOML: {error}") from None
-    keys = (*TEXTS, *TABLES, "suites")
+    keys = (*TEXTS, *TABLES, TRACE, "suites")
     if unknown := [key for key in table if key not in keys]:
         raise BadInput(f"{named} has an unknown key {shorten(unknown[0])!r}; there are {', '.join(keys)}")
     for key in TABLES:

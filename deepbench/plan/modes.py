@@ -42,13 +42,15 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Mode:
-    """One of the three lengths of a run."""
+    """One of the lengths of a run."""
 
     rounds: Rounds
     rules: Rules
     rounds_of_sides: tuple[int, int]
     """Least and most heats of the sides of a comparison: the interval of a ratio needs more than that of a time."""
     rules_of_sides: Rules
+    keeps_memory: bool = False
+    """Whether the processes keep the memory of freed arrays: `launch.KEEPS_MEMORY`."""
 
 
 # A second call of a long kernel would double the time of a quick run. What the libraries concerned load in a first call
@@ -70,7 +72,16 @@ RIGOROUS = Mode(
     (10, 40),
     Rules(target=0.005, most_s=1.0, patience=1, warm_up_s=0.3, least_slices=60),
 )
-MODES = {"quick": QUICK, "default": DEFAULT, "rigorous": RIGOROUS}
+# For sums of kernels, as in predictions: the errors of many kernels cancel in part, so one process of each is enough.
+# But each needs an interval, also where its operands take turns and a single sample takes a tenth of a second.
+STEPS = Mode(
+    Rounds(1, 1, 0.03, 0.0),
+    Rules(target=0.02, least_samples=10, least_s=0.05, most_s=1.5, patience=2),
+    (4, 6),
+    Rules(most_s=0.25, patience=1, least_slices=20),
+    keeps_memory=True,
+)
+MODES = {"quick": QUICK, "default": DEFAULT, "rigorous": RIGOROUS, "steps": STEPS}
 
 # Energy counters are refreshed about ten times per second, so this window is accurate to a few percent.
 ENERGY_S = 2.0

@@ -27,6 +27,9 @@ from deepbench.results.record import Source
 SUITES = Path(__file__).parents[1] / "suites"
 ARCHITECTURES = SUITES / "architectures"
 
+# What the files of models end in; those that `deepbench trace` writes in the second.
+MODELS = (".toml", ".suite")
+
 # The parameter that every suite has: how much memory a case may need.
 FIT = "fit"
 
@@ -99,7 +102,7 @@ def _belongs_to_case(token: str) -> bool:
 
 def _is_list(name: str) -> bool:
     """Whether this is the name of a file with problems, or of a folder with workloads."""
-    return Path(name).suffix.lower() in (".csv", ".txt", ".toml") or workloads.is_file(name)
+    return Path(name).suffix.lower() in (".csv", ".txt", *MODELS) or workloads.is_file(name)
 
 
 @cache
@@ -166,7 +169,7 @@ def _named(base: str, parameters: Mapping[str, str | int]) -> str:
 def phases_of(name: str) -> tuple[str, ...]:
     """The phases of a model; none of other suites."""
     path = _path_of(split_name(name)[0])
-    is_model = path is not None and path.suffix.lower() == ".toml" and not _members(path)
+    is_model = path is not None and path.suffix.lower() in MODELS and not _members(path)
     return tuple(_model(path).phases) if path is not None and is_model else ()
 
 
@@ -180,6 +183,8 @@ class Pass:
     units: int
     """How many units, such as tokens."""
     unit: str
+    weights: int | None = None
+    """How many numbers the network learns; None if its file does not say."""
 
 
 def pass_of(name: str) -> Pass:
@@ -190,7 +195,7 @@ def pass_of(name: str) -> Pass:
         raise BadInput(f"{shorten(base)!r} is no model")
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
-    return Pass(phase, values, model.units(phase, values), model.unit)
+    return Pass(phase, values, model.units(phase, values), model.unit, model.weights(phase, values))
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
@@ -199,7 +204,7 @@ def parameters_of(name: str) -> tuple[str, ...]:
     if group := _group(base):
         return tuple(dict.fromkeys(p for member in group for p in parameters_of(member)))
     path = _path_of(base)
-    if path is None or path.suffix.lower() != ".toml":
+    if path is None or path.suffix.lower() not in MODELS:
         return ()
     if members := _members(path):
         return tuple(dict.fromkeys(p for member in members for p in parameters_of(member)))
@@ -273,7 +278,7 @@ def read_suite(name: str) -> list[Entry]:
     if base not in suite_files() and not _is_list(base):
         raise BadInput(_unknown(name))
     path = _path_of(base)
-    if path is not None and path.suffix.lower() == ".toml":
+    if path is not None and path.suffix.lower() in MODELS:
         return _read_toml(path, base, parameters)[0]
     unknown = [n for n in parameters if n != FIT]
     if unknown:
@@ -289,7 +294,7 @@ def left_out(name: str) -> list[LeftOut]:
     """The kernels of a model that no operation of this version serves, with the reasons."""
     base, parameters = split_name(name)
     path = _path_of(base)
-    return _read_toml(path, base, parameters)[1] if path is not None and path.suffix == ".toml" else []
+    return _read_toml(path, base, parameters)[1] if path is not None and path.suffix.lower() in MODELS else []
 
 
 def _unknown(name: str) -> str:
@@ -310,7 +315,7 @@ def _unknown(name: str) -> str:
     found = set(meant(name, known))
     likely = [kind for kind, words in kinds.items() if found & set(words)] or ["suites", "operations"]
     wanted = "; ".join(f"{kind} are {', '.join(shown.get(kind, kinds[kind]))}" for kind in likely)
-    hint = did_you_mean(name, known) or "; a file ends in .csv, .txt, .toml, .json or .jsonl"
+    hint = did_you_mean(name, known) or "; a file ends in .csv, .txt, .toml, .suite, .json or .jsonl"
     return f"unknown suite, operation or file {shorten(name)!r}; {wanted}{hint}"
 
 
@@ -543,7 +548,8 @@ def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entr
         problem = fit.fitted(op, make_problem(op, fit.in_bounds(wanted)), row.directions, settings, limit)
         source = {**source, "note": fit.changes(wanted, problem)}
     stated = tuple(sorted(settings.items()))
-    return [Entry(Pattern(op.name, problem, direction, settings=stated), source) for direction in row.directions]
+    patterns = (Pattern(op.name, problem, direction, settings=stated) for direction in row.directions)
+    return [Entry(pattern, source, row.precision) for pattern in patterns]
 
 
 def _model(path: Path) -> Model:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
-from deepbench.core import units
+from deepbench.core import stats, units
 from deepbench.judge import scaling
 from deepbench.report.notes import MORE_RANKS, disturbed_sentences
 from deepbench.report.table import Cell, Column, Table, number
@@ -180,8 +181,9 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     return Table(columns, rows, notes)
 
 
-def check_on_published() -> str:
-    """The error of such models on published times: fitted to 2 to 8 ranks, predicting 16 and 32."""
+@cache
+def published_errors() -> dict[int, list[float]]:
+    """The errors of such models on published times: fitted to 2 to 8 ranks, predicting 16 and 32."""
     errors: dict[int, list[float]] = {16: [], 32: []}
     known = published.all_reduces()
     for machine in dict.fromkeys(p.machine for p in known):
@@ -196,9 +198,20 @@ def check_on_published() -> str:
             if point.ranks in errors and fits:
                 predicted = scaling.predicted_s(bound, fits, point.ranks, point.bytes)
                 errors[point.ranks].append(predicted / point.time_s - 1)
+    return errors
+
+
+def range_of_errors() -> tuple[float, float]:
+    """Between which 95 % of the published times lie, over what a model of smaller groups predicts for them."""
+    ratios = [1 / (1 + error) for values in published_errors().values() for error in values]
+    return stats.quantile(ratios, 0.025), stats.quantile(ratios, 0.975)
+
+
+def check_on_published() -> str:
+    """How far such models are from published times, as a sentence."""
     parts = [
         f"{units.percent(median(map(abs, values)))} for {ranks} ranks (signed: {units.percent(median(values))})"
-        for ranks, values in errors.items()
+        for ranks, values in published_errors().items()
     ]
     return f"On the six published machines, models fitted to 2 to 8 ranks have a median error of {' and '.join(parts)}."
 

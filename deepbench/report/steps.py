@@ -16,6 +16,7 @@ from typing import Any, Literal
 from deepbench.core import units
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
+from deepbench.core.times import NOTHING, Time
 from deepbench.judge import scaling
 from deepbench.plan import models
 from deepbench.plan.suites import is_fitted, is_suite, is_training, left_out, read_suite, split_name
@@ -35,26 +36,6 @@ F32 = "f32"
 
 
 @dataclass(frozen=True)
-class Time:
-    """Seconds, and the ends of a 95 % interval where there is one."""
-
-    time_s: float
-    low_s: float | None
-    high_s: float | None
-
-    @property
-    def half_width(self) -> float | None:
-        """Half the interval relative to the time."""
-        return None if self.low_s is None or self.high_s is None else (self.high_s - self.low_s) / 2 / self.time_s
-
-    def combined(self, other: Time, how: Callable[[float, float], float]) -> Time:
-        """The sum or the longer of two times; the ends are combined in the same way."""
-        low_s = None if self.low_s is None or other.low_s is None else how(self.low_s, other.low_s)
-        high_s = None if self.high_s is None or other.high_s is None else how(self.high_s, other.high_s)
-        return Time(how(self.time_s, other.time_s), low_s, high_s)
-
-
-@dataclass(frozen=True)
 class Ratio:
     """How many times faster, and the ends of its interval where both times have one."""
 
@@ -67,7 +48,7 @@ class Ratio:
         """The first time over the second one. The ends hold whatever the correlation of both."""
         low = None if first.low_s is None or second.high_s is None else first.low_s / second.high_s
         high = None if first.high_s is None or second.low_s is None else first.high_s / second.low_s
-        return cls(first.time_s / second.time_s, low, high)
+        return cls(first.seconds / second.seconds, low, high)
 
 
 @dataclass(frozen=True)
@@ -75,7 +56,7 @@ class AllReduce:
     """The all-reduces of the gradients of one step."""
 
     time: Time
-    """A prediction has no interval."""
+    """The interval of a prediction is the range of errors of such models; none far beyond the measured groups."""
     how: HOW
     precision: str
     about: str
@@ -112,17 +93,17 @@ class Step:
     @property
     def one_after_the_other(self) -> Time | None:
         """Kernels, then the all-reduce."""
-        return self._combined(lambda a, b: a + b)
+        return self._both(Time.plus)
 
     @property
     def overlapped(self) -> Time | None:
         """The longer of both: no overlap of the all-reduce with kernels makes a step shorter."""
-        return self._combined(max)
+        return self._both(Time.longer)
 
-    def _combined(self, how: Callable[[float, float], float]) -> Time | None:
+    def _both(self, combined: Callable[[Time, Time], Time]) -> Time | None:
         if self.withheld is not None or self.kernels is None:
             return None
-        return self.kernels if self.all_reduce is None else self.kernels.combined(self.all_reduce.time, how)
+        return self.kernels if self.all_reduce is None else combined(self.kernels, self.all_reduce.time)
 
 
 @dataclass(frozen=True)
@@ -249,21 +230,18 @@ def _all_reduce(total: Total, devices: int, known: Sequence[Summary]) -> AllRedu
     if not calls:
         return "the file does not say how many gradients there are"
     precision = total.precision if any(s.record["precision"] == total.precision for s in known) else F32
-    known = [s for s in known if s.record["precision"] == precision]
     parts = []
     for n, count in calls:
-        part = _measured(n, devices, known) or _predicted(n, devices, known)
+        part = all_reduce_of(n, devices, known, precision)
         if part is None:
             return (
                 f"no all-reduce of {n} elements over {devices} ranks in {precision}; measure it, or for a prediction "
                 "several sizes over two or more smaller groups"
             )
         parts.append((count, part))
-    time = Time(0.0, 0.0, 0.0)
+    time = NOTHING
     for count, part in parts:
-        t = part.time
-        times = [None if v is None else count * v for v in (t.low_s, t.high_s)]
-        time = time.combined(Time(count * t.time_s, *times), lambda a, b: a + b)
+        time = time.plus(part.time.times(count))
     hosts = [part.hosts for _, part in parts if part.hosts is not None]
     return AllReduce(
         time,
@@ -296,6 +274,15 @@ def _calls(suite: str, known: Iterable[Summary]) -> list[tuple[int, int]]:
     return list(rows.values())
 
 
+def all_reduce_of(n: int, ranks: int, known: Sequence[Summary], precision: str = F32) -> AllReduce | None:
+    """The fastest all-reduce of so many numbers over so many ranks, measured or else predicted; None without either.
+
+    `known` are the all-reduces of a file that have a time.
+    """
+    fitting = [s for s in known if s.record["precision"] == precision]
+    return _measured(n, ranks, fitting) or _predicted(n, ranks, fitting)
+
+
 def _measured(n: int, ranks: int, known: Iterable[Summary]) -> AllReduce | None:
     """The fastest one over libraries, algorithms and places."""
     fitting = [s for s in known if (s.record["problem"]["n"], s.record["problem"]["ranks"]) == (n, ranks)]
@@ -325,11 +312,18 @@ def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None
     model = min(fitting, key=lambda m: m.time_s(most, count))
     fit = model.fit_of(count)
     worst = units.percent(max(map(abs, fit.errors)))
+    is_far = ranks > scaling.FAR * model.most_ranks
     about = f"{model.library}, model {fit.model} of up to {model.most_ranks} ranks, off by up to {worst} on its points"
-    if ranks > scaling.FAR * model.most_ranks:
+    if is_far:
         about += f"; uncertain, because {ranks} ranks are more than {scaling.FAR} times as many"
     oversubscribed = any(s.group and s.group["oversubscribed"] for s in known if s.library_title == model.library)
-    time = Time(model.time_s(ranks, count), None, None)
+    time_s = model.time_s(ranks, count)
+    # An error is the predicted time over the measured one, less 1.
+    low, high = 1 / (1 + max(fit.errors)), 1 / (1 + min(fit.errors))
+    if ranks > model.most_ranks:
+        shortest, longest = groups.range_of_errors()
+        low, high = min(low, shortest), max(high, longest)
+    time = Time(time_s, None, None) if is_far else Time(time_s, low * time_s, high * time_s)
     return AllReduce(time, "predicted", first["precision"], about, oversubscribed=oversubscribed)
 
 
@@ -376,20 +370,20 @@ def _row(scaling: Scaling, step: Step) -> dict[str, Cell]:
         "devices": step.devices,
         "batch": step.batch // step.devices,
         "batch of all": step.batch,
-        "kernels": step.kernels.time_s if step.kernels else None,
+        "kernels": step.kernels.seconds if step.kernels else None,
         "kernels ±": step.kernels.half_width if step.kernels else None,
-        "all-reduce": reduce.time.time_s if reduce else None,
+        "all-reduce": reduce.time.seconds if reduce else None,
         "all-reduce ±": reduce.time.half_width if reduce else None,
         "how": f"{reduce.how}{precision}" if reduce else None,
         "about the all-reduce": reduce.about if reduce else None,
-        "step": time.time_s if time else None,
+        "step": time.seconds if time else None,
         "±": time.half_width if time else None,
         "low": time.low_s if time else None,
         "high": time.high_s if time else None,
         "speed-up": ratio.value if ratio else None,
         "speed-up interval": interval,
         "efficiency": scaling.efficiency(step),
-        "overlapped": overlapped.time_s if overlapped else None,
+        "overlapped": overlapped.seconds if overlapped else None,
         "withheld": step.withheld,
         "notes": "withheld" if step.withheld else "disturbed" if step.disturbed else None,
     }
@@ -415,7 +409,8 @@ def _notes(found: Sequence[Scaling], steps: Sequence[Step]) -> list[str]:
         "measured step: what runs between kernels, input, and waiting for the slowest device are not in it.",
         "kernels: for batch / devices, with the fastest library each; the optimizer runs in full on every device.",
         "all-reduce: of the gradients over as many ranks as devices; measured, or predicted by a model fitted to "
-        "smaller groups. A prediction has no interval, and so neither has its step.",
+        "smaller groups. The interval of a prediction is the range of errors of such models on published times; far "
+        "beyond the measured groups there is none.",
         *dict.fromkeys(f"all-reduce, {reduce.how}: {reduce.about}." for reduce in reduces),
         "overlapped ≥: the longer of both. No overlap of the all-reduce with kernels makes a step shorter.",
         f"speed-up: the step on {base} over this one; its interval holds whatever the correlation of both. "

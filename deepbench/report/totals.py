@@ -7,7 +7,7 @@ as one pass calls it. Totals are computed from summaries alone, or from the resu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
@@ -236,13 +236,20 @@ def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
     """The fastest case of each kernel over libraries and settings; None if no library has a time."""
     fastest: dict[Kernel, Summary | None] = {}
     for s in summaries:
-        if s.is_group:  # how often a model calls it depends on the number of machines
-            continue
         timed = s if s.is_ranked else None
-        for source in s.record["sources"]:
-            if not source["application"] or not source.get("needed", True):
-                continue
-            kernel = Kernel(
+        for kernel in kernels_served(s):
+            known = fastest.get(kernel)
+            fastest[kernel] = timed if known is None or (timed and timed.time_s < known.time_s) else known
+    return _gradients_once(fastest)
+
+
+def kernels_served(s: Summary) -> Iterator[Kernel]:
+    """The kernels of applications that a case computes: one for each row of a suite that lists it and counts."""
+    if s.is_group:  # how often a model calls it depends on the number of machines
+        return
+    for source in s.record["sources"]:
+        if source["application"] and source.get("needed", True):
+            yield Kernel(
                 source["application"],
                 s.record["precision"],
                 s.record["threads"],
@@ -252,9 +259,6 @@ def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
                 s.record["direction"],
                 source.get("count", 1),
             )
-            known = fastest.get(kernel)
-            fastest[kernel] = timed if known is None or (timed and timed.time_s < known.time_s) else known
-    return _gradients_once(fastest)
 
 
 GRADIENTS = ("backward_data", "backward_weights")

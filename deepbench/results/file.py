@@ -33,7 +33,7 @@ from deepbench.core.json_lines import (
 )
 from deepbench.results.consistency import Consistency
 from deepbench.results.old_files import complete, read_limit, without_secrets
-from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, Record
+from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record
 from deepbench.results.schema import schema_error
 from deepbench.results.work import by_case
 
@@ -62,6 +62,8 @@ class ResultFile:
     records: list[Record] = field(default_factory=list, repr=False)
     """Do not change them: records share equal parts. Samples and CPU times are arrays, which JSON does not know."""
     limits: list[Limit] = field(default_factory=list, repr=False)
+    steps: list[tuple[int, NetworkSteps]] = field(default_factory=list, repr=False)
+    """Steps of networks, and behind how many records they are."""
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
     truncated: bool = False
@@ -232,6 +234,8 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
                     raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
                 if limit := read_limit(value):
                     content.limits.append(limit)
+                elif "step" in value:
+                    content.steps.append((len(content.records), value["step"]))
                 else:
                     content.records.append(_compact(complete(value), shared))
         content.complete_bytes += len(line)
@@ -362,9 +366,14 @@ def plain_record(record: Record) -> Record:
 
 
 def lines_of(file: ResultFile) -> Iterator[bytes]:
-    """The lines of a file with this content: the header, all limits, all records."""
-    limits = ({"limit": limit} for limit in file.limits)
-    for line in (file.header, *limits, *map(plain_record, file.records)):
+    """The lines of a file with this content: the header, all limits, all records with steps of networks between."""
+    lines: list[Mapping[str, Any]] = [file.header, *({"limit": limit} for limit in file.limits)]
+    steps = list(file.steps)
+    for number, record in enumerate(file.records):
+        while steps and steps[0][0] <= number:
+            lines.append({"step": steps.pop(0)[1]})
+        lines.append(plain_record(record))
+    for line in (*lines, *({"step": step} for _, step in steps)):
         yield _encoded(line, "checksums" in file.header)
 
 

@@ -87,7 +87,7 @@ class Plan(TypedDict):
     """Everything that `--resume` needs."""
 
     rounds: RoundLimits
-    mode: Literal["quick", "default", "rigorous", "imported"]
+    mode: Literal["quick", "default", "rigorous", "steps", "imported"]
     order_seed: int
     timeout_s: float
     rules: SamplingRules
@@ -366,6 +366,23 @@ class ThreadsLimit(_LimitLine):
 
 
 Limit = MemoryLimit | CallLimit | ComputeLimit | ThreadsLimit
+
+
+class NetworkSteps(TypedDict):
+    """Steps of a network that ran one after the other, between two kernels."""
+
+    network: str
+    """What built it, such as `mymodel.py:build`, or `overhead`: a network whose kernels take next to no time."""
+    settings: dict[str, str]
+    is_training: bool
+    optimizer: str
+    threads: int
+    at: str
+    samples_s: Sequence[float]
+    """Seconds of each step."""
+    cpu_s: Sequence[float | None]
+    involuntary_switches: Sequence[int | None]
+    steal_s: Sequence[float | None]
 
 
 def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:

@@ -105,7 +105,7 @@ def schema_error(line: Any) -> str | None:
     validator = by_kind[kind]
     try:
         validator.check_without_lists(line)
-        measurement = line["measurement"] if kind == "case" else None
+        measurement = line["measurement"] if kind == "case" else line.get("step")
         if measurement and not all(rule.allows(measurement[name]) for name, rule in validator.lists.items()):
             validator.check(line)
     except fastjsonschema.JsonSchemaValueException as error:

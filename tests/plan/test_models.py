@@ -281,7 +281,7 @@ def test_a_model_may_be_a_file_of_the_user(tmp_path):
         ("n=tokens k=hidden count=3", "n=tokens k=width count=3", "k must be a whole number from 1 to 2147483647"),
         ('"batch*16"', '"batch*length"', "'length' is neither a size nor a parameter"),
         ('"batch*16"', '"2*tokens"', "'tokens' depends on itself"),
-        ("# up", "twice # up", "wanted NAME=EXPRESSION or a direction, found 'twice'"),
+        ("# up", "twice # up", "wanted NAME=EXPRESSION, a direction or a precision, found 'twice'"),
         ("[phases.inference]\nbatch = 2", "[phases]\ninference = 3", "mine.toml: the phase inference must be a table"),
         ("count=3", "count=3/0", "divides by 0"),
         ("count=3", "count=2000000000", "count must be at most 1000000000"),

@@ -10,9 +10,9 @@ from deepbench.core import units
 from deepbench.judge import compare
 from deepbench.report.page import content, render
 from deepbench.results import published
-from deepbench.results.file import ResultFile
+from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
-from tests import samples
+from tests import predicted, samples
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>=cmd"
 
@@ -338,3 +338,41 @@ def test_a_page_has_the_training_steps_of_a_file_by_devices():
     assert "Sentiment CNN, train, batch 128, f32, 1 thread" == found["title"]
     assert [1, 2, 4] == [step["devices"] for step in found["steps"]]
     assert [None, None] == [found["steps"][0]["all_reduce"], found["steps"][2]["one_after_the_other"]]
+
+
+def step_of(tmp_path, *records):
+    """The step of the network as a page draws it: its bars by name, and its sentences."""
+    samples.write(tmp_path / "k.jsonl", records)
+    (found,) = content.of_file(read_results(tmp_path / "k.jsonl"), "k", [predicted.network()])["networks"]
+    return {bar["name"]: bar for bar in found["bars"]}, " ".join(found["remarks"])
+
+
+def test_a_page_has_the_predicted_step_next_to_the_measured_one(tmp_path):
+    bars, remarks = step_of(tmp_path, *predicted.kernels(), predicted.step(2.1e-3))
+
+    assert ["predicted", "measured"] == list(bars)
+    assert sum(bars["predicted"]["parts"].values()) == pytest.approx(bars["predicted"]["seconds"])
+    assert (2.02e-3, 2.1e-3) == pytest.approx((bars["predicted"]["seconds"], bars["measured"]["seconds"]), rel=2e-3)
+    assert bars["predicted"]["low_s"] < 2.02e-3 < bars["predicted"]["high_s"]
+    assert remarks.startswith("net, batch 4, training step, 1 thread. Error: -3.8 %")
+
+
+def test_a_page_says_what_faster_libraries_would_save(tmp_path):
+    bars, remarks = step_of(tmp_path, *predicted.kernels(), *predicted.kernels("onednn", 0.4e-3))
+
+    assert bars["fastest library of each kernel"]["seconds"] == pytest.approx(0.82e-3, rel=2e-3)
+    assert "2.46 times as fast: onednn for 1 kernel" in remarks
+
+
+def test_a_step_without_all_kernels_has_no_predicted_bar(tmp_path):
+    records = [record for record in predicted.kernels() if record["op"] != "gemm"]
+    bars, remarks = step_of(tmp_path, *records, predicted.step(2.1e-3))
+
+    assert ["measured"] == list(bars)
+    assert "No predicted time: 1 kernel has no time." in remarks
+
+
+def test_files_without_kernels_of_a_network_have_no_step_of_it(tmp_path):
+    samples.write(tmp_path / "k.jsonl", [samples.measured()])
+
+    assert [] == content.of_file(read_results(tmp_path / "k.jsonl"), "k", [predicted.network()])["networks"]

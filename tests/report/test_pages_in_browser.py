@@ -14,7 +14,7 @@ from deepbench.report import site
 from deepbench.report.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
-from tests import samples
+from tests import predicted, samples
 from tests.report.conftest import CHROMIUM, ready
 
 pytestmark = pytest.mark.browser
@@ -532,8 +532,26 @@ def test_the_training_step_by_devices_stacks_kernels_and_all_reduce(visit, tmp_p
     kernels, reduced = page.evaluate("document.querySelector('#steps-0 .plot').data")
     one, two, _ = found["steps"][0]["steps"]
     assert ["1 device", "2 devices"] == kernels["x"]
-    assert [one["kernels"]["time_s"], two["kernels"]["time_s"]] == pytest.approx(kernels["y"])
+    assert [one["kernels"]["seconds"], two["kernels"]["seconds"]] == pytest.approx(kernels["y"])
     assert ("all-reduce, measured", ["2 devices"]) == (reduced["name"], reduced["x"])
-    assert [two["all_reduce"]["time"]["time_s"]] == pytest.approx(reduced["y"])
+    assert [two["all_reduce"]["time"]["seconds"]] == pytest.approx(reduced["y"])
     assert "stack" == page.evaluate("document.querySelector('#steps-0 .plot').layout.barmode")
     assert "No step on 4 devices: no all-reduce of" in page.inner_text("#steps-0 figcaption")
+
+
+def test_the_step_of_a_network_is_a_bar_of_its_kernels_next_to_the_measured_one(visit, tmp_path):
+    samples.write(tmp_path / "k.jsonl", [*predicted.kernels(), predicted.step(2.1e-3)])
+    found = content.of_file(read_results(tmp_path / "k.jsonl"), "k", [predicted.network()])
+    path = tmp_path / "step.html"
+    path.write_bytes(render.page({"files": [found], "pairs": []}, "Step"))
+    page = visit(path)
+    page.evaluate("document.querySelectorAll('.plot').forEach(draw)")
+
+    *parts, whole = page.evaluate("document.querySelector('#networks-0 .plot').data")
+    shown = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in parts}
+    assert {"products", "other kernels", "other operators", "measured"} == set(shown)
+    assert sum(values.get("predicted", 0) for values in shown.values()) == pytest.approx(2.02e-3, rel=2e-3)
+    assert shown["measured"] == {"measured": 2.1e-3}
+    assert whole["y"] == pytest.approx([2.02e-3, 2.1e-3], rel=2e-3)
+    assert whole["error_y"]["array"][0] > 0
+    assert "Error: -3.8 %" in page.inner_text("#networks-0 figcaption")

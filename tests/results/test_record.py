@@ -93,6 +93,7 @@ def differences_of_fields(kind, schema, place):
     [
         (record.Header, LINES["schema"]),
         (record.Record, LINES["case"]),
+        (record.NetworkSteps, LINES["step"]["properties"]["step"]),
     ],
 )
 def test_types_match_the_schema(kind, schema):

@@ -461,6 +461,9 @@ function lineBroken(text) {
   return lines;
 }
 const stepsOf = (file, selected) => (file.steps ?? []).find((s) => s.title === selected.model)?.steps ?? [];
+const networkOf = (file, selected) => (file.networks ?? []).find((n) => n.title === selected.network);
+/* The name of a bar of a step, in lines that fit below it. */
+const barName = (r) => r.name.replace(" library of ", " library<br>of ");
 const devicesOf = (s) => `${s.devices} device${s.devices === 1 ? "" : "s"}`;
 const byOperation = (a) =>
   Object.entries(a.by_op_s)
@@ -899,10 +902,10 @@ const CHARTS = [
       ]),
     draw(rows) {
       const parts = [
-        ["kernels", 0, "", (s) => s.kernels.time_s, () => true],
+        ["kernels", 0, "", (s) => s.kernels.seconds, () => true],
         ...["measured", "predicted"].map((how) => [
           ...[`all-reduce, ${how}`, 1, how === "predicted" ? "/" : ""],
-          ...[(s) => s.all_reduce.time.time_s, (s) => s.all_reduce?.how === how],
+          ...[(s) => s.all_reduce.time.seconds, (s) => s.all_reduce?.how === how],
         ]),
       ];
       const back = styleOf("--back");
@@ -931,10 +934,10 @@ const CHARTS = [
           hovertext: members.map((s) => `${devicesOf(s)}, ${name}: ${format.seconds(of(s))}`),
         };
       });
-      const most_s = Math.max(...rows.map((s) => s.one_after_the_other.time_s));
+      const most_s = Math.max(...rows.map((s) => s.one_after_the_other.seconds));
       const labels = rows.map((s) => ({
-        ...{ x: devicesOf(s), y: s.one_after_the_other.time_s, showarrow: false, yanchor: "bottom" },
-        text: format.seconds(s.one_after_the_other.time_s) + (s.disturbed ? "<br>disturbed" : ""),
+        ...{ x: devicesOf(s), y: s.one_after_the_other.seconds, showarrow: false, yanchor: "bottom" },
+        text: format.seconds(s.one_after_the_other.seconds) + (s.disturbed ? "<br>disturbed" : ""),
       }));
       return [
         bars.filter((trace) => trace.x.length),
@@ -942,6 +945,74 @@ const CHARTS = [
           { type: "category", categoryorder: "array", categoryarray: rows.map(devicesOf) },
           { title: "time of the step", rangemode: "tozero", tickmode: "array", ...timeTicks(1.1 * most_s) },
           { barmode: "stack", annotations: labels, meta: { x: "devices", y: "time (s)" } },
+        ),
+      ];
+    },
+  },
+  {
+    id: "networks",
+    title: "Step of a network",
+    text:
+      "The predicted time of one step as the sum of its kernels, of other operators and of the overhead of the " +
+      "framework, next to the step as it was measured. Lines are 95 % intervals.",
+    choices: (_, file) => [["network", "Network", (file.networks ?? []).map((n) => n.title)]],
+    rows: (_, selected, file) => networkOf(file, selected)?.bars ?? [],
+    remarks: (_, selected, file) => networkOf(file, selected)?.remarks ?? [],
+    draw(rows) {
+      const names = distinct(rows.flatMap((r) => Object.keys(r.parts))).filter((name) => rows.some((r) => r.parts[name]));
+      const back = styleOf("--back");
+      const bars = names.map((name, at) => {
+        const members = rows.filter((r) => r.parts[name]);
+        const color = name === "measured" ? styleOf("--soft") : OTHER_COLORS[at % OTHER_COLORS.length];
+        const shape = at < OTHER_COLORS.length ? "" : "/";
+        return {
+          type: "bar",
+          name,
+          x: members.map((r) => barName(r)),
+          y: members.map((r) => r.parts[name]),
+          meta: { columns: { disturbed: members.map((r) => (r.disturbed ? "yes" : "no")) } },
+          marker: {
+            color,
+            line: { color, width: 1 },
+            pattern: { shape, fgcolor: color, bgcolor: back, size: 7, solidity: 0.35 },
+          },
+          hoverinfo: "text",
+          hovertext: members.map(
+            (r) => `${r.name}, ${name}: ${format.seconds(r.parts[name])}, ${format.percent(r.parts[name] / r.seconds)}`,
+          ),
+        };
+      });
+      const whole = {
+        type: "scatter",
+        mode: "markers",
+        name: "whole step",
+        showlegend: false,
+        x: rows.map(barName),
+        y: rows.map((r) => r.seconds),
+        meta: { columns: { disturbed: rows.map((r) => (r.disturbed ? "yes" : "no")) } },
+        marker: { symbol: "line-ew-open", size: 12, color: styleOf("--front") },
+        hoverinfo: "skip",
+        error_y: {
+          type: "data",
+          symmetric: false,
+          color: styleOf("--front"),
+          thickness: 1.5,
+          width: 6,
+          array: rows.map((r) => (r.high_s == null ? 0 : r.high_s - r.seconds)),
+          arrayminus: rows.map((r) => (r.low_s == null ? 0 : r.seconds - r.low_s)),
+        },
+      };
+      const most_s = Math.max(...rows.map((r) => r.high_s ?? r.seconds));
+      const labels = rows.map((r) => ({
+        ...{ x: barName(r), y: r.high_s ?? r.seconds, showarrow: false, yanchor: "bottom" },
+        text: format.seconds(r.seconds) + (r.disturbed ? "<br>disturbed" : ""),
+      }));
+      return [
+        [...bars, whole],
+        layoutOf(
+          { type: "category", categoryorder: "array", categoryarray: rows.map(barName), tickangle: 0 },
+          { title: "time of the step", rangemode: "tozero", tickmode: "array", ...timeTicks(1.1 * most_s) },
+          { barmode: "stack", annotations: labels, meta: { x: "step", y: "time (s)" } },
         ),
       ];
     },

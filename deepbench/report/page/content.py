@@ -16,12 +16,13 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
+from deepbench.networks.trace import Trace
 from deepbench.report import answers, export, steps, totals
 from deepbench.report import compare as comparisons
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
 from deepbench.report.notes import disturbed_sentences
-from deepbench.report.page import applications, first_screen
+from deepbench.report.page import applications, first_screen, networks
 from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads, summarize
@@ -46,8 +47,8 @@ EXPORTED = (
 MOST_SAMPLES, MOST_OF_PROCESS, LEAST_OF_PROCESS = 60_000, 40, 4
 
 
-def of_file(file: ResultFile, name: str) -> dict[str, Any]:
-    """The data of one result file."""
+def of_file(file: ResultFile, name: str, traces: Sequence[Trace] = ()) -> dict[str, Any]:
+    """The data of one result file, with the steps of networks that its kernels predict."""
     summaries = summarize(file.records, file.order)
     known = limits.of_file(file, summaries)
     nearest = [known.nearest(s) for s in summaries]
@@ -81,6 +82,7 @@ def of_file(file: ResultFile, name: str) -> dict[str, Any]:
         "limits": places,
         "applications": [total.values() for total in sums],
         "steps": [{"title": s.title, "steps": s.values()} for s in steps.of_summaries(summaries)],
+        "networks": networks.of_file(file, traces),
     }
 
 

@@ -1,0 +1,127 @@
+"""The real step in turn with kernels: which steps count, and how fast the machine was next to each kernel."""
+
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.core.errors import DeepBenchError
+from deepbench.machine import describe
+from deepbench.measure import launch
+from deepbench.measure.clock import Sample
+from deepbench.measure.session import Options, Session
+from deepbench.networks import runner
+from deepbench.networks.measured import StepTimes, planned
+from deepbench.networks.predict import needs
+from deepbench.networks.runner import OVERHEAD, Request, Runner
+from deepbench.networks.trace import Call, Trace
+from deepbench.plan.cases import Planned
+
+GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
+
+
+def steps(*slices, after=None):
+    return StepTimes([[Sample(s, s, 0, 0.0) for s in times] for times in slices], list(after or range(len(slices))))
+
+
+def test_the_time_of_a_step_is_the_median_of_its_slices():
+    found = steps([0.1, 0.3, 0.2], [0.4], [0.1])
+
+    assert found.seconds == pytest.approx(0.2)
+    assert found.time.low_s is None  # too few slices
+
+
+def test_the_interval_is_that_of_the_median():
+    found = steps(*([0.1 + 0.001 * i] for i in range(21))).time
+
+    assert found.seconds == pytest.approx(0.110)
+    assert 0.100 < found.low_s < 0.110 < found.high_s < 0.120
+
+
+def test_disturbed_steps_do_not_count():
+    clean, waited = Sample(0.1, 0.1, 0, 0.0), Sample(0.3, 0.1, 40, 0.0)
+    found = StepTimes([[clean, waited, clean], [waited], [clean] * 4], [0, 1, 2])
+
+    assert found.seconds == pytest.approx(0.1)
+    assert found.speeds("ab") == {"a": 1.0, "b": 1.0}
+
+
+def test_a_kernel_is_compared_with_the_steps_next_to_it():
+    """The machine was half as fast while b was measured."""
+    found = steps([0.1], [0.2], [0.2], [0.1], [0.1], [0.1], after=[0, 1, 2, 3, 4, 5])
+
+    speeds = found.speeds("abcde")
+
+    assert speeds["b"] == pytest.approx(0.5)
+    assert speeds["a"] == speeds["c"] == pytest.approx(0.1 / 0.15)
+    assert speeds["d"] == speeds["e"] == pytest.approx(1.0)
+
+
+def test_what_is_measured_is_each_case_once():
+    call = Call("aten.mm", GEMM, "", (0,), (1,), 1)
+    trace = Trace("net", "", False, (call, call), (10, 10), 0, None)
+    cases = [p.case for p in planned(needs(trace, "torch", 1, 1000), "torch", 1)]
+
+    assert len(cases) == len(set(cases))
+    assert [c.op for c in cases].count("gemm") == 1
+    assert sum(c.op == "elementwise" for c in cases) == len(cases) - 1
+
+
+@pytest.mark.parametrize(("mode", "keeps"), [("steps", True), ("quick", False)])
+def test_kernels_of_steps_keep_freed_memory_as_the_step_does(tmp_path, mode, keeps):
+    cases = [Planned(parse_case(f"{GEMM} mkl threads=1"), [])]
+    path = tmp_path / "a.jsonl"
+    for opened in (lambda: Session.create(path, cases, Options(mode)), lambda: Session.resume(path)):
+        with opened() as session:
+            assert keeps == (launch.KEEPS_MEMORY.items() <= session.environment.items())
+
+
+# ---- the process that runs steps
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def program(tmp_path, text):
+    path = tmp_path / "net.py"
+    path.write_text(f"import os, sys, time, torch\n{text}")
+    return Request(f"{path}:build")
+
+
+def test_steps_of_a_program_that_prints(torch, tmp_path):
+    request = program(
+        tmp_path, "def build():\n    print('hello')\n    return lambda: (print('step'), time.sleep(0.01))\n"
+    )
+
+    with Runner(request) as running:
+        first, second = running.samples(0.05), running.samples(0.0, least=3)
+
+    assert len(first) >= 2
+    assert len(second) == 3
+    assert all(0.01 <= sample.call_s < 1 for sample in [*first, *second])
+
+
+def test_the_network_that_measures_the_overhead(torch):
+    with Runner(Request(OVERHEAD, is_training=True)) as running:
+        assert len(running.samples(0.1)) > 10
+
+
+def test_the_code_of_that_network_is_evicted_from_the_caches(torch, monkeypatch):
+    monkeypatch.setattr(describe, "cache_bytes", lambda: 10**6)
+    _, evict = runner._prepare(Request(OVERHEAD))
+
+    assert evict() == 500_000  # numbers of 4 bytes, each of them read: twice the caches
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def build(): return 3\n", "wanted a network and its inputs"),
+        ("def build(): raise ValueError('no weights')\n", "no weights"),
+        ("def build(): return lambda: os._exit(3)\n", "the program of the network ended"),
+        ("def build(): return lambda: 1 / 0\n", "division by zero"),
+    ],
+)
+def test_a_program_that_fails_is_named(torch, tmp_path, text, words):
+    with pytest.raises(DeepBenchError, match=words), Runner(program(tmp_path, text)):
+        pass

@@ -1,0 +1,143 @@
+"""Traces: how far apart the uses of a buffer are, and suites that say everything again."""
+
+import random
+import tomllib
+
+import pytest
+
+from deepbench.core.errors import BadInput
+from deepbench.networks.memory import memory_of
+from deepbench.networks.trace import Call, Trace, parse_trace, reuse_distances, suite_text
+from deepbench.plan.suites import read_suite
+
+KERNEL = "gemm m=8 n=4 k=2 a_t=0 b_t=0 forward f32 beta=0"
+BF16 = "conv n=2 c=3 h=8 w=8 k=4 r=3 s=3 pad_h=1 pad_w=1 stride_h=1 stride_w=1 backward_data bf16 layout=nhwc"
+
+
+def call(reads=(), writes=(), kernel=None, where="", operator="aten.mm", moved=0, operators=1):
+    return Call(operator, kernel, where, tuple(reads), tuple(writes), moved, operators)
+
+
+def trace(calls, buffers=(10, 20, 30), **changed):
+    values = {"title": "a net", "source": "net.py:build", "is_training": True, "views": 3, "parameters": 7}
+    return Trace(calls=tuple(calls), buffers=tuple(buffers), **{**values, **changed})
+
+
+CALLS = [
+    call([0], [1], KERNEL, "layers.0.up", moved=96),
+    call([1], [2], None, "layers.0.act", 'an "operator" \\ with #', 50),
+    call([2, 0], [1], KERNEL, "layers.1.up", moved=96),
+    call([1], [0], BF16, "head", moved=7),
+    call([1], [2], BF16, "head", moved=7, operators=0),
+]
+
+
+# ---- reuse distances
+
+
+def test_the_distance_is_what_lies_between_two_uses():
+    calls = [call([0], [1]), call([2]), call([1])]
+
+    first, second, third = reuse_distances(calls, (10, 20, 30))
+
+    assert first == {0: 30 + 20, 1: 0}  # the last use of 1 was in the call before
+    assert second == {2: 10 + 20}
+    assert third == {1: 30}
+
+
+def test_a_buffer_between_counts_once_however_often_it_is_used():
+    calls = [call([0]), call([1]), call([1]), call([1]), call([0])]
+
+    assert list(reuse_distances(calls, (10, 20)))[4] == {0: 20}
+
+
+def by_hand(calls, sizes):
+    """The same by going back through all uses."""
+    uses = [list(dict.fromkeys((*c.reads, *c.writes))) for c in calls] * 2
+    flat = [(number, buffer) for number, buffers in enumerate(uses) for buffer in buffers]
+    found = []
+    for number in range(len(calls), 2 * len(calls)):
+        distances = {}
+        for buffer in uses[number]:
+            before = [place for place, (n, b) in enumerate(flat) if b == buffer and n < number]
+            if before:
+                between = {b for n, b in flat[before[-1] + 1 :] if n < number}
+                distances[buffer] = sum(sizes[b] for b in between)
+        found.append(distances)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_distances_of_any_step(seed):
+    chosen = random.Random(seed)
+    sizes = [chosen.randrange(1, 100) for _ in range(8)]
+    calls = [call(chosen.sample(range(8), chosen.randrange(1, 4)), chosen.sample(range(8), 1)) for _ in range(20)]
+
+    assert list(reuse_distances(calls, sizes)) == by_hand(calls, sizes)
+
+
+# ---- memory
+
+
+def test_what_is_read_first_is_kept_and_results_live_until_their_last_use():
+    calls = [call([0], [1]), call([1], [2]), call([2], [3]), call([3], [0])]
+
+    memory = memory_of(trace(calls, (100, 5, 7, 11)))
+
+    assert memory.kept == 100
+    assert memory.temporary == 7 + 11  # while the third call runs
+    assert memory.total == 118
+    assert memory.devices(60) == 2
+    assert memory.devices(118) == 1
+
+
+# ---- suites
+
+
+def test_a_suite_says_everything_again(tmp_path):
+    first = trace(CALLS)
+
+    assert parse_trace(tomllib.loads(suite_text(first)), "my.suite") == first
+
+
+def test_a_suite_of_nothing():
+    empty = trace([], (), parameters=None, is_training=False)
+
+    assert parse_trace(tomllib.loads(suite_text(empty)), "my.suite") == empty
+
+
+def test_a_suite_is_measured_like_others(tmp_path):
+    path = tmp_path / "my.suite"
+    path.write_text(suite_text(trace(CALLS)))
+
+    first, second = read_suite(str(path))
+
+    assert first.pattern.op == "gemm"
+    assert (first.precision, first.source["count"], first.source["label"]) == ("f32", 2, "layers.*.up")
+    assert (second.pattern.direction, second.precision) == ("backward_data", "bf16")
+    assert first.source["application"] == "a net"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("0 0 0 1 96 0 1", "0 0 0 1 96 0", "seven words"),
+        ("0 0 0 1 96 0 1", "7 0 0 1 96 0 1", "up to 1, found '7'"),
+        ("0 0 0 1 96 0 1", "0 0 0 1 96 9 1", "found '9'"),
+        ("0 0 0 1 96 0 1", "0 0 0 1 -96 0 1", "found '-96'"),
+        ("0 0 0 1 96 0 1", "0 0 0 1 " + "9" * 30 + " 0 1", "found '999"),
+        ("views = 3", "views = -3", "views"),
+        ("m=8 n=4", "m=8 n=4 m=9", "wanted NAME=EXPRESSION"),
+        ("[trace]", "[other]", "unknown key 'other'"),
+        ('places = ["', 'places = [1, "', "a list of texts"),
+    ],
+)
+def test_damage_is_named(tmp_path, old, new, words):
+    text = suite_text(trace(CALLS))
+    assert text.count(old) == 1
+
+    with pytest.raises(BadInput, match=words):
+        path = tmp_path / "my.suite"
+        path.write_text(text.replace(old, new))
+        read_suite(str(path))
+        parse_trace(tomllib.loads(path.read_text()), "my.suite")

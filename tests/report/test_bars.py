@@ -1,0 +1,62 @@
+"""Bars of times as SVG: widths are proportional, texts are escaped, intervals and marks are drawn."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from deepbench.report.bars import LEFT, WIDE, StackedBar, svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def rectangles(text):
+    """Of bars: x, width and the first line of the tooltip."""
+    found = []
+    for r in ET.fromstring(text).iter(f"{SVG}rect"):
+        title = r.find(f"{SVG}title")
+        if title is not None:
+            found.append((float(r.get("x")), float(r.get("width")), title.text.split(":")[0]))
+    return found
+
+
+def test_parts_follow_each_other_and_the_longest_bar_is_full():
+    text = svg(
+        "steps", [StackedBar("a", {"products": 3.0, "other": 1.0}, "4 s"), StackedBar("b", {"products": 2.0}, "2 s")]
+    )
+
+    first, second, third = rectangles(text)
+    assert first == (LEFT, WIDE * 0.75, "products")
+    assert second == (LEFT + WIDE * 0.75, WIDE * 0.25, "other")
+    assert third == (LEFT, WIDE * 0.5, "products")
+
+
+def test_an_interval_and_a_mark_are_inside_the_scale():
+    text = svg("steps", [StackedBar("a", {"products": 2.0}, "", (1.0, 4.0), 3.0)])
+    (x, width, _), (mark, _, title) = rectangles(text)
+
+    assert (x, width) == (LEFT, WIDE * 0.5)
+    assert (mark + 1.5, title) == (pytest.approx(LEFT + WIDE * 0.75), "measured")
+    (path,) = ET.fromstring(text).iter(f"{SVG}path")
+    assert f"H{LEFT + WIDE:.1f}" in path.get("d")
+
+
+def test_names_of_others_are_escaped_and_get_a_colour_each():
+    text = svg("<b>", [StackedBar("<i>", {"a&b": 1.0, "c": 1.0}, "</svg>")])
+    colors = {r.get("fill") for r in ET.fromstring(text).iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None}
+
+    assert "&lt;b&gt;" in text
+    assert 2 == len(colors)
+
+
+def test_a_long_legend_takes_several_rows():
+    many = {f"a rather long name {i}": 1.0 for i in range(9)}
+    root = ET.fromstring(svg("", [StackedBar("", many, "")]))
+    places = [(float(t.get("x")), float(t.get("y"))) for t in root.iter(f"{SVG}text")]
+
+    assert all(x < 860 for x, _ in places)
+    assert len({y for _, y in places}) >= 4
+
+
+def test_nothing_is_no_error():
+    ET.fromstring(svg("nothing", []))
+    ET.fromstring(svg("zero", [StackedBar("a", {"products": 0.0}, "")]))

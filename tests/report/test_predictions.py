@@ -1,0 +1,105 @@
+"""Tables of predicted steps: layers with their parts, gains of other libraries, devices, the knee."""
+
+from dataclasses import replace
+
+import pytest
+
+from deepbench.core.times import Time
+from deepbench.networks.forecast import Forecast
+from deepbench.networks.predict import Need, Part, Prediction
+from deepbench.networks.trace import Call, Trace
+from deepbench.report import on_devices, predictions
+from deepbench.report.predictions import Gain, Predicted, gains, knee_of, layer_rows, layer_table
+
+GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
+RELU = "elementwise kind=relu n=1000 forward f32"
+
+
+def part(kernel, count, seconds, how="measured", disturbed=False):
+    time = None if seconds is None else Time(seconds, 0.9 * seconds, 1.1 * seconds)
+    return Part(Need(kernel, count, 0.0, None, None, (), 100, 1), time, how, disturbed)
+
+
+def call(kernel, where, moved=100):
+    return Call("aten.x", kernel, where, (), (), moved)
+
+
+def predicted(library="torch", gemm=2e-3, relu=1e-3, calls=None, **changes):
+    calls = calls or [
+        call(GEMM, "layers.0.first"),
+        call(GEMM, "layers.1.first"),
+        call(RELU, "head"),
+        call(None, "head"),
+    ]
+    trace = Trace("net", "", True, tuple(calls), (10,), 1, 1000)
+    parts = (part(GEMM, 2, gemm), part(RELU, 1, relu))
+    made = Prediction(trace, library, 1, parts, Time(5e-4, 4e-4, 6e-4), Time(5e-4, 4e-4, 6e-4))
+    return replace(made, **changes)
+
+
+def test_a_layer_is_the_sum_of_its_parts():
+    rows = layer_rows(predicted())
+    layers = {row["layer"]: row for row in rows if row["part"] is None}
+
+    assert sum(row["time"] for row in layers.values()) == pytest.approx(4e-3 * (1 - 0.1 * 0.25))  # less one view
+    for name, layer in layers.items():
+        of_it = [row for row in rows if row["layer"] == name and row["part"] is not None]
+        assert layer["time"] == pytest.approx(sum(row["time"] for row in of_it))
+        assert layer["calls"] == sum(row["calls"] for row in of_it)
+    assert ["layers.*", "head"] == list(layers)
+    assert 2 == layers["layers.*"]["calls"]
+
+
+def test_layers_without_all_kernels_say_so():
+    lacking = replace(predicted(), parts=(part(GEMM, 2, None, "not measured"), part(RELU, 1, 1e-3)))
+
+    assert "1 kernel has no time, so these sums lack them." in layer_table(lacking).notes
+
+
+def test_a_kernel_counts_for_the_fastest_of_other_libraries():
+    others = [predicted("onednn", gemm=1e-3, relu=3e-3), predicted("mkl", gemm=1.5e-3, relu=0.5e-3)]
+
+    assert [Gain("onednn", 1, pytest.approx(1e-3)), Gain("mkl", 1, pytest.approx(0.5e-3))] == gains(predicted(), others)
+
+
+def test_disturbed_and_estimated_times_are_no_gain():
+    noisy = replace(
+        predicted("mkl"), parts=(part(GEMM, 2, 1e-6, disturbed=True), part(RELU, 1, 1e-6, "from its bytes"))
+    )
+
+    assert [] == gains(predicted(), [noisy])
+    assert predictions.gain_text(predicted(), [noisy]) is None
+
+
+def test_python_users_see_a_table():
+    found = Predicted(Forecast((predicted(),), Time(4.4e-3, 4.3e-3, 4.5e-3), None))
+
+    assert found.error == pytest.approx(4 / 4.4 - 1)
+    assert "predicted  4.00 ms, from" in str(found)
+    assert "<table" in found._repr_html_()
+    assert "<svg" in found.picture()
+    assert found.values()["measured_share"] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("points", "knee"),
+    [
+        ([(1, 1.0), (2, 1.1), (4, 2.0), (8, 3.9)], 4),
+        ([(1, 1.0), (2, 2.0), (4, 4.0)], 1),
+        ([(1, 1.0), (2, 1.0)], None),
+    ],
+)
+def test_the_knee_is_where_throughput_is_nearly_the_highest(points, knee):
+    assert knee == knee_of(points)
+
+
+def test_devices_without_parameters_or_kernels_are_withheld():
+    unknown = replace(predicted(), trace=replace(predicted().trace, parameters=None))
+    lacking = replace(predicted(), parts=(part(GEMM, 2, None, "not measured"),))
+    first, second = on_devices.on_devices([(2, unknown), (1, lacking)], [])
+
+    assert "does not say how many parameters" in first.withheld
+    assert "1 kernel has no time" in second.withheld
+    assert first.one_after_the_other is None
+    table = on_devices.table([first, second], is_strong=True)
+    assert all(row["step"] is None and row["speed-up"] is None for row in table.rows)

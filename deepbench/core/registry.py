@@ -25,7 +25,13 @@ from deepbench.core.errors import BadInput
 
 PLUGINS = "DEEPBENCH_PLUGINS"
 
-ATTRIBUTES = {"ops": "OP", "backends": "BACKEND", "formats": "FORMAT", "datasets": "DATASET"}
+ATTRIBUTES = {
+    "ops": "OP",
+    "backends": "BACKEND",
+    "formats": "FORMAT",
+    "datasets": "DATASET",
+    "applications": "APPLICATION",
+}
 
 # The base classes whose `defect` checks what a file defines.
 BASES = {"ops": "Op", "backends": "Backend"}
@@ -39,13 +45,14 @@ WORDS = {
     NoneType: "None",
 }
 
-NOUNS = {"ops": "operation", "backends": "backend", "formats": "format", "datasets": "data set"}
+NOUNS = {"ops": "operation", "backends": "backend", "formats": "format", "datasets": "data set", "applications": "application"}
 
 GUIDES = {
     "ops": "docs/adding-an-operation.md",
     "backends": "docs/adding-a-library.md",
     "formats": "docs/architecture.md",
     "datasets": "docs/applications.md",
+    "applications": "docs/applications.md",
 }
 
 

@@ -1,0 +1,138 @@
+"""Sentiment analysis: whether a tweet is negative, neutral or positive, with convolutions over words (Johnson and
+Zhang, 2015) as MLPerf had it in 2018, or with an LSTM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepbench.datasets.tweets import LABELS, Tweet
+from deepbench.training.application import Application, Metric, Rung, Setup
+
+if TYPE_CHECKING:
+    from deepbench.training.torch_task import TorchTask
+
+WORD = re.compile(r"[a-z']+|[#@!?:;()]|[0-9]+")
+NOTHING, UNKNOWN = 0, 1
+
+# One text in so many is for testing.
+TESTED = 10
+
+
+class Sentiment(Application):
+    """The label that most people gave a text."""
+
+    name = "sentiment"
+    title = "Sentiment analysis"
+    metric = Metric("accuracy")
+    datasets = ("tweets",)
+    rungs = {  # noqa: RUF012  (ClassVar in Application)
+        "mini": Rung(
+            "convolutions over 3 and 4 words, 64 channels each",
+            batch=128,
+            samples=128 * 1000,
+            every=128 * 50,
+            target=0.70,
+            trivial=0.43,
+            settings={"model": "conv", "words": 12_000, "length": 32, "width": 64, "channels": 64, "rate": 2e-3},
+        ),
+        "small": Rung(
+            "an LSTM in both directions of time, 128 wide",
+            batch=128,
+            samples=128 * 2000,
+            every=128 * 100,
+            target=0.72,
+            trivial=0.43,
+            settings={"model": "lstm", "words": 12_000, "length": 32, "width": 128, "channels": 128, "rate": 2e-3},
+        ),
+    }
+
+    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
+        import torch
+        from torch import nn
+        from torch.nn import functional
+
+        from deepbench.training.torch_task import TorchTask, warm_up_then_zero
+
+        sizes = rung.settings
+        (tweets,) = data
+        trained, tested = _split(tweets)
+        known = _vocabulary(trained, sizes["words"])
+        texts, labels = (torch.from_numpy(part).to(setup.device) for part in _numbers(trained, known, sizes["length"]))
+        test_texts, test_labels = (
+            torch.from_numpy(part).to(setup.device) for part in _numbers(tested, known, sizes["length"])
+        )
+
+        class Convolutions(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.words = nn.Embedding(sizes["words"], sizes["width"], padding_idx=NOTHING)
+                self.windows = nn.ModuleList(nn.Conv1d(sizes["width"], sizes["channels"], n) for n in (3, 4))
+                self.out = nn.Linear(2 * sizes["channels"], len(LABELS))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                words = functional.dropout(self.words(x), 0.3, self.training).transpose(1, 2)
+                found = torch.cat([functional.relu(window(words)).amax(2) for window in self.windows], 1)
+                logits: torch.Tensor = self.out(functional.dropout(found, 0.5, self.training))
+                return logits
+
+        class Recurrent(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.words = nn.Embedding(sizes["words"], sizes["width"], padding_idx=NOTHING)
+                self.layer = nn.LSTM(sizes["width"], sizes["channels"], batch_first=True, bidirectional=True)
+                self.out = nn.Linear(2 * sizes["channels"], len(LABELS))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                words = functional.dropout(self.words(x), 0.3, self.training)
+                found = self.layer(words)[0].masked_fill((x == NOTHING)[..., None], -1e4).amax(1)
+                logits: torch.Tensor = self.out(functional.dropout(found, 0.5, self.training))
+                return logits
+
+        torch.manual_seed(setup.seed)
+        model = (Convolutions() if sizes["model"] == "conv" else Recurrent()).to(setup.device)
+
+        def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
+            return functional.cross_entropy(model(texts[at]), labels[at])
+
+        def evaluate(model: nn.Module) -> float:
+            right = (model(test_texts).argmax(1) == test_labels).sum().item()
+            return right / len(test_labels)
+
+        optimizer = torch.optim.Adam(model.parameters(), sizes["rate"])
+        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(labels), warm_up_then_zero(0.1))
+
+
+def _split(tweets: Sequence[Tweet]) -> tuple[list[Tweet], list[Tweet]]:
+    """Texts for training and for testing; which is which follows from the text alone."""
+    tested = [int(hashlib.sha256(t.text.encode()).hexdigest()[:8], 16) % TESTED == 0 for t in tweets]
+    return (
+        [t for t, is_tested in zip(tweets, tested, strict=True) if not is_tested],
+        [t for t, is_tested in zip(tweets, tested, strict=True) if is_tested],
+    )
+
+
+def _vocabulary(tweets: Sequence[Tweet], size: int) -> dict[str, int]:
+    """The most frequent words of the texts, by number."""
+    counts = Counter(word for t in tweets for word in WORD.findall(t.text.lower()))
+    ordered = sorted(counts, key=lambda word: (-counts[word], word))[: size - 2]
+    return {word: i for i, word in enumerate(ordered, UNKNOWN + 1)}
+
+
+def _numbers(tweets: Sequence[Tweet], known: dict[str, int], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The words of each text, filled up with `NOTHING`, and the labels."""
+    texts = np.full((len(tweets), length), NOTHING, np.int64)
+    for row, t in zip(texts, tweets, strict=True):
+        words = [known.get(word, UNKNOWN) for word in WORD.findall(t.text.lower())[:length]]
+        row[: len(words)] = words
+    return texts, np.array([t.label for t in tweets], np.int64)
+
+
+APPLICATION = Sentiment()

@@ -1,0 +1,129 @@
+"""How many samples a training needs to reach its target, how fast it takes them, and what both say together.
+
+    time to target = samples to target / samples per second + evaluations
+
+The first factor belongs to the application and varies with the seed; the second belongs to the machine and the library.
+They are measured in the same runs and judged apart, because seeds differ by more than machines do.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deepbench.core import stats
+
+
+@dataclass(frozen=True)
+class Point:
+    """The quality after so many samples."""
+
+    samples: int
+    quality: float
+    train_s: float
+    """Seconds of training since the point before."""
+    evaluate_s: float
+    """Seconds of this evaluation."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over runs with the ends of its 95 % interval; None with fewer than two runs."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """The geometric mean with Student's interval of the logarithms: such numbers are positive, and compared by ratio.
+
+        `values` has at least one number, all above 0.
+        """
+        logs = [math.log(value) for value in values]
+        mean = statistics.fmean(logs)
+        if len(logs) < 2:
+            return cls(math.exp(mean), None, None)
+        half = stats.t_critical(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+        return cls(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+    def times(self, other: Spread) -> Spread:
+        """The product. Both vary independently, so squares of the half widths of the logarithms add up."""
+        value = self.value * other.value
+        if self.low is None or other.low is None:
+            return Spread(value, None, None)
+        half = math.hypot(math.log(self.value / self.low), math.log(other.value / other.low))
+        return Spread(value, value * math.exp(-half), value * math.exp(half))
+
+
+def crossing(points: Sequence[Point], target: float, higher_is_better: bool = True) -> float | None:
+    """The samples at which a curve first reaches the target, between two evaluations in proportion; None if never.
+
+    Without the proportion the grid of evaluations would hide the differences between seeds.
+    """
+    before: Point | None = None
+    for point in points:
+        if point.quality >= target if higher_is_better else point.quality <= target:
+            if before is None:
+                return float(point.samples)
+            share = (target - before.quality) / (point.quality - before.quality)
+            return before.samples + share * (point.samples - before.samples)
+        before = None if math.isnan(point.quality) else point
+    return None
+
+
+def samples_per_second(points: Sequence[Point]) -> float | None:
+    """Of one run, over all of its training; None without a point."""
+    seconds = sum(point.train_s for point in points)
+    return points[-1].samples / seconds if points and seconds > 0 else None
+
+
+def seconds_to(points: Sequence[Point], samples: float) -> float:
+    """Seconds of training and evaluation up to so many samples of a curve, the evaluation behind them included."""
+    total, before = 0.0, 0
+    for point in points:
+        share = min(1.0, (samples - before) / (point.samples - before))
+        total += share * point.train_s + point.evaluate_s
+        before = point.samples
+        if before >= samples:
+            break
+    return total
+
+
+@dataclass(frozen=True)
+class MeanQuality:
+    """The quality of all seeds after the same number of samples, and whether its mean reaches the target."""
+
+    samples: int
+    mean: float
+    low: float | None
+    """The end of the one-sided 95 % interval towards the worse."""
+    runs: int
+
+    def reaches(self, target: float, higher_is_better: bool) -> bool | None:
+        """Whether the mean reaches the target with 95 % certainty; None with fewer than two runs."""
+        if self.low is None:
+            return None
+        return self.low >= target if higher_is_better else self.low <= target
+
+
+def mean_quality(curves: Sequence[Sequence[Point]], higher_is_better: bool = True) -> list[MeanQuality]:
+    """The mean curve, at the evaluations that all runs have."""
+    found = []
+    for points in zip(*curves, strict=False):
+        if len({point.samples for point in points}) != 1:
+            break
+        values = [point.quality for point in points]
+        mean, low = statistics.fmean(values), None
+        if len(values) > 1:
+            error = stats.t_critical(len(values) - 1, 0.9) * statistics.stdev(values) / math.sqrt(len(values))
+            low = mean - error if higher_is_better else mean + error
+        found.append(MeanQuality(points[0].samples, mean, low, len(values)))
+    return found
+
+
+def olympic_mean(values: Sequence[float]) -> float | None:
+    """The mean without the lowest and the highest value, as MLPerf scored in 2018; None for fewer than three."""
+    return statistics.fmean(sorted(values)[1:-1]) if len(values) > 2 else None

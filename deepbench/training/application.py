@@ -1,0 +1,129 @@
+"""What an application is: a model, data, an optimizer, a metric, and the target that the metric has to reach.
+
+An application has rungs, the same task in several sizes. Every run of a rung trains on the same number of samples and
+evaluates after the same numbers of samples, whether or not it has reached the target, so that curves of seeds,
+machines and frameworks can be compared point by point.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from deepbench.core import registry
+from deepbench.core.errors import Unsupported
+
+Framework = Literal["torch", "jax"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What measures the quality of a model."""
+
+    name: str
+    """As in `accuracy` or `character error rate`."""
+    higher_is_better: bool = True
+    is_share: bool = True
+    """Whether it is shown in percent."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One size of an application."""
+
+    about: str
+    batch: int
+    """Samples of a step, of all ranks together."""
+    samples: int
+    """How many samples a run trains on; a sample counts as often as it is used."""
+    every: int
+    """Samples between two evaluations."""
+    target: float
+    """What the metric has to reach."""
+    trivial: float
+    """What a trivial model reaches, such as the most frequent class."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Sizes of the model, and constants of the optimizer."""
+    datasets: tuple[str, ...] | None = None
+    """The data of this rung, where they are not those of the application."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One run of a rung."""
+
+    application: str
+    rung: str
+    framework: Framework = "torch"
+    device: str = "cpu"
+    precision: str = "f32"
+    threads: int = 1
+    seed: int = 0
+    batch: int | None = None
+    """In place of that of the rung."""
+    samples: int | None = None
+    """In place of those of the rung."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return asdict(self)
+
+
+class Task(ABC):
+    """A training run in progress, in one framework. The engine calls `step` and `evaluate` in turn."""
+
+    parameters: int
+    """Numbers that the optimizer changes."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Train on the next batch. It may return before the device has finished."""
+
+    @abstractmethod
+    def loss(self) -> float:
+        """The loss of the last batch; waits for the device."""
+
+    @abstractmethod
+    def evaluate(self) -> float:
+        """The metric on the test data."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Everything that `restore` needs to go on exactly like this, as arrays and plain values."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any], samples: int) -> None:
+        """Go on from a state after so many samples."""
+
+
+class Application(ABC):
+    """One application. Subclass it, and end the file with `APPLICATION = MyApplication()`."""
+
+    name: str
+    title: str
+    metric: Metric
+    datasets: tuple[str, ...]
+    rungs: Mapping[str, Rung]
+    frameworks: tuple[Framework, ...] = ("torch",)
+
+    @abstractmethod
+    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
+        """A run in PyTorch; `data` has what each data set loads."""
+
+    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
+        """A run in JAX."""
+        raise Unsupported(f"{self.name} has no version in JAX")
+
+
+def applications() -> Mapping[str, Application]:
+    """All applications by name."""
+    return registry.registered("applications")
+
+
+def find_application(name: str) -> Application:
+    """An application by its name; `BadInput` for any other word."""
+    found: Application = registry.find("applications", name)
+    return found

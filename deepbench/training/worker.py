@@ -1,0 +1,137 @@
+"""A process that trains one run: `python -m deepbench.training.worker`.
+
+The standard input has one line of JSON: the run, and where its checkpoint is. The standard output has one line of JSON
+per event; what libraries print goes to the standard error. Checkpoints are read without executing anything in them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from deepbench import datasets
+from deepbench.core.errors import BadInput, DeepBenchError, Unavailable
+from deepbench.measure import launch, process
+from deepbench.training.application import Rung, Setup, Task, find_application
+
+# Seconds between two events of progress.
+PROGRESS_S = 0.5
+
+Emit = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> None:
+    """Train, and say what happens."""
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print must not mix with the events
+
+    def emit(event: Mapping[str, Any]) -> None:
+        events.write(json.dumps(event) + "\n")
+
+    request = json.loads(sys.stdin.readline())
+    try:
+        train(Setup(**request["setup"]), Path(request["checkpoint"]), request["samples"], emit)
+    except MemoryError as error:
+        emit({"event": "end", "status": "out_of_memory", "reason": str(error) or "the memory of this machine is full"})
+    except DeepBenchError as error:
+        status = "unavailable" if isinstance(error, BadInput) else error.record_status
+        emit({"event": "end", "status": status, "reason": str(error)})
+    except RuntimeError as error:
+        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        emit({"event": "end", "status": "out_of_memory", "reason": str(error).splitlines()[0]})
+
+
+def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
+    """Train a run, from the checkpoint if `done` samples are over."""
+    begin = perf_counter()
+    application = find_application(setup.application)
+    rung = application.rungs[setup.rung]
+    data = [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
+    loaded = perf_counter()
+    task, versions = _task(setup, rung, data)
+    if done:
+        task.restore(_read(checkpoint), done)
+    ready = {"event": "ready", "load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
+    emit({**ready, "parameters": task.parameters, "versions": versions})
+    batch, last = setup.batch or rung.batch, setup.samples or rung.samples
+    samples = done
+    while samples < last:
+        end = min(samples + rung.every, last)
+        first_s, train_s, steps, told = 0.0, 0.0, 0, perf_counter()
+        while samples < end:
+            before = perf_counter()
+            task.step()
+            samples += batch
+            if not steps:
+                task.loss()
+                first_s = perf_counter() - before
+            elif perf_counter() - told > PROGRESS_S:
+                told = perf_counter()
+                emit({"event": "progress", "samples": samples})
+            steps += 1
+            train_s += perf_counter() - before
+        before = perf_counter()
+        loss = task.loss()
+        train_s += perf_counter() - before
+        if not math.isfinite(loss):
+            reason = f"the loss is {loss} after {samples:,} samples; try a smaller batch"
+            emit({"event": "end", "status": "diverged", "reason": reason})
+            return
+        before = perf_counter()
+        quality = task.evaluate()
+        evaluate_s = perf_counter() - before
+        _write(checkpoint, task.state())
+        emit(
+            {
+                "event": "point",
+                "samples": samples,
+                "quality": quality,
+                "loss": loss,
+                "train_s": train_s,
+                "first_step_s": first_s,
+                "steps": steps,
+                "evaluate_s": evaluate_s,
+            }
+        )
+    emit({"event": "end", "status": "ok", "reason": None})
+
+
+def _task(setup: Setup, rung: Rung, data: list[Any]) -> tuple[Task, dict[str, str]]:
+    application = find_application(setup.application)
+    if setup.framework == "torch":
+        from deepbench.backends.torch import import_torch
+
+        torch = import_torch()
+        torch.set_num_threads(setup.threads)
+        return application.torch_task(setup, rung, data), {"torch": torch.__version__}
+    raise Unavailable(f"no framework is called {setup.framework}", "choose torch")
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    import torch
+
+    draft = path.with_suffix(".new")
+    torch.save(state, draft)
+    draft.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import torch
+
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
+        raise BadInput(f"the checkpoint {path} cannot be read: {error}; train the run again") from None
+    return state
+
+
+if __name__ == "__main__":
+    process.die_with_parent(int(os.environ.get(launch.PARENT, "0")))
+    main()

@@ -86,7 +86,7 @@ class Image(Application):
                 (model(prepared(test[i : i + 1000])).argmax(1) == test_wanted[i : i + 1000]).sum().item()
                 for i in range(0, len(test), 1000)
             )
-            return right / len(test)
+            return float(right / len(test))
 
         optimizer = torch.optim.SGD(
             model.parameters(), rung.settings["rate"], momentum=0.9, weight_decay=5e-4, nesterov=True

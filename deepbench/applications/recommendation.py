@@ -95,7 +95,7 @@ class Recommendation(Application):
             user = torch.arange(people, device=candidates.device)[:, None].expand_as(candidates)
             scores = model(user, candidates)
             better = (scores[:, 1:] >= scores[:, :1]).sum(1)  # the last film comes first; ties count against it
-            return (better < AMONG).float().mean().item()
+            return float((better < AMONG).float().mean())
 
         optimizer = torch.optim.Adam(model.parameters(), sizes["rate"])
         return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(users), warm_up_then_zero(0.1))

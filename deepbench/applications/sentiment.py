@@ -104,7 +104,7 @@ class Sentiment(Application):
 
         def evaluate(model: nn.Module) -> float:
             right = (model(test_texts).argmax(1) == test_labels).sum().item()
-            return right / len(test_labels)
+            return float(right / len(test_labels))
 
         optimizer = torch.optim.Adam(model.parameters(), sizes["rate"])
         return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(labels), warm_up_then_zero(0.1))
@@ -126,7 +126,9 @@ def _vocabulary(tweets: Sequence[Tweet], size: int) -> dict[str, int]:
     return {word: i for i, word in enumerate(ordered, UNKNOWN + 1)}
 
 
-def _numbers(tweets: Sequence[Tweet], known: dict[str, int], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbers(
+    tweets: Sequence[Tweet], known: dict[str, int], length: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The words of each text, filled up with `NOTHING`, and the labels."""
     texts = np.full((len(tweets), length), NOTHING, np.int64)
     for row, t in zip(texts, tweets, strict=True):

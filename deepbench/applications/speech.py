@@ -106,7 +106,9 @@ class Speech(Application):
         torch.manual_seed(setup.seed)
         model = Network().to(setup.device)
 
-        def run(model: nn.Module, chosen: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+        def run(
+            model: nn.Module, chosen: Sequence[tuple[torch.Tensor, torch.Tensor]]
+        ) -> tuple[torch.Tensor, torch.Tensor]:
             frames = nn.utils.rnn.pad_sequence([x for x, _ in chosen], batch_first=True)
             lengths = torch.tensor([(len(x) + 1) // 2 for x, _ in chosen])
             return model(frames, lengths), lengths

@@ -73,7 +73,9 @@ class Translation(Application):
             texts = [pair[side] for pair in pairs]
             known = _vocabulary((t for t, test in zip(texts, tested, strict=True) if not test), sizes["words"])
             numbers = _numbers(texts, known, sizes["length"] + 2)
-            parts.append([torch.from_numpy(numbers[np.array(tested) == which]).to(setup.device) for which in (False, True)])
+            parts.append(
+                [torch.from_numpy(numbers[np.array(tested) == which]).to(setup.device) for which in (False, True)]
+            )
         (source, test_source), (target, test_target) = parts
 
         class Transformer(nn.Module):

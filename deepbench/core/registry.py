@@ -45,7 +45,13 @@ WORDS = {
     NoneType: "None",
 }
 
-NOUNS = {"ops": "operation", "backends": "backend", "formats": "format", "datasets": "data set", "applications": "application"}
+NOUNS = {
+    "ops": "operation",
+    "backends": "backend",
+    "formats": "format",
+    "datasets": "data set",
+    "applications": "application",
+}
 
 GUIDES = {
     "ops": "docs/adding-an-operation.md",

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from deepbench.core import registry
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.errors import Unavailable
 
 FOLDER = "DEEPBENCH_DATA"
 

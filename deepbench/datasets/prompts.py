@@ -57,7 +57,9 @@ class Prompts(Dataset):
     def load(self, folder: Path) -> list[Prompt]:
         """All prompts that have a text, by name."""
         found = []
-        for name, text in sorted(_texts(gzip.decompress((folder / TEXTS).read_bytes()).decode("utf-8", "replace")).items()):
+        for name, text in sorted(
+            _texts(gzip.decompress((folder / TEXTS).read_bytes()).decode("utf-8", "replace")).items()
+        ):
             path = folder / SOUNDS / f"{name}.wav"
             if path.is_file():
                 found.append(Prompt(name, text, _sound(path)))

@@ -32,7 +32,11 @@ class Verses(Dataset):
     terms = "In the United Kingdom the King James version is under letters patent of the Crown."
     packages = (
         Package(
-            "debian", "sword-text-sparv", "2.60-1", 2_722_332, "pool/main/s/sword-text-sparv/sword-text-sparv_2.60-1_all.deb"
+            "debian",
+            "sword-text-sparv",
+            "2.60-1",
+            2_722_332,
+            "pool/main/s/sword-text-sparv/sword-text-sparv_2.60-1_all.deb",
         ),
         Package(
             "debian", "sword-text-kjv", "14.3-1", 2_800_476, "pool/main/s/sword-text-kjv/sword-text-kjv_14.3-1_all.deb"

@@ -38,7 +38,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """The geometric mean with Student's interval of the logarithms: such numbers are positive, and compared by ratio.
+        """The geometric mean with Student's interval of the logarithms: such numbers are compared by their ratio.
 
         `values` has at least one number, all above 0.
         """
@@ -48,6 +48,17 @@ class Spread:
             return cls(math.exp(mean), None, None)
         half = stats.t_critical(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
         return cls(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval relative to the mean."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2 / self.value
+
+    @property
+    def inverse(self) -> Spread:
+        """Of seconds per sample, samples per second."""
+        ends = (None, None) if self.low is None or self.high is None else (1 / self.high, 1 / self.low)
+        return Spread(1 / self.value, *ends)
 
     def times(self, other: Spread) -> Spread:
         """The product. Both vary independently, so squares of the half widths of the logarithms add up."""

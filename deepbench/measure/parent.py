@@ -37,7 +37,9 @@ MORE_THAN_CPUS = 4
 class Worker:
     """A new process that answers messages. Use as a context manager: the process ends with the context."""
 
-    def __init__(self, threads: int, pin: str, inherited: Mapping[str, str]) -> None:
+    def __init__(
+        self, threads: int, pin: str, inherited: Mapping[str, str], module: str = "deepbench.measure.worker"
+    ) -> None:
         """`Unavailable` where the system does not start it."""
         cores = describe.cores()
         self.cpus = cores[:threads] if pin == "cores" else None
@@ -52,7 +54,7 @@ class Worker:
             ours, theirs = socket.socketpair()
             stack.enter_context(ours)
             with theirs:
-                command = launch.module_command("deepbench.measure.worker", str(theirs.fileno()))
+                command = launch.module_command(module, str(theirs.fileno()))
                 self._child = process.start(command, environment, self._output, [theirs.fileno()])
             stack.callback(process.end, [self._child])
             scratch.add(self._child.pid)

@@ -33,7 +33,7 @@ from deepbench.core.json_lines import (
 )
 from deepbench.results.consistency import Consistency
 from deepbench.results.old_files import complete, read_limit, without_secrets
-from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record
+from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record, Training
 from deepbench.results.schema import schema_error
 from deepbench.results.work import by_case
 
@@ -64,6 +64,8 @@ class ResultFile:
     limits: list[Limit] = field(default_factory=list, repr=False)
     steps: list[tuple[int, NetworkSteps]] = field(default_factory=list, repr=False)
     """Steps of networks, and behind how many records they are."""
+    training: list[Training] = field(default_factory=list, repr=False)
+    """Events of the runs in `plan.training`."""
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
     truncated: bool = False
@@ -234,6 +236,8 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
                     raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
                 if limit := read_limit(value):
                     content.limits.append(limit)
+                elif "training" in value:
+                    content.training.append(value["training"])
                 elif "step" in value:
                     content.steps.append((len(content.records), value["step"]))
                 else:

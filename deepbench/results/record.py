@@ -83,11 +83,31 @@ class Interleaved(TypedDict):
     environment: dict[str, str]
 
 
+class TrainingSetup(TypedDict):
+    """One run of an application: `training.application.Setup` with the numbers of its rung."""
+
+    application: str
+    rung: str
+    framework: Literal["torch", "jax"]
+    device: str
+    precision: Literal["f32", "bf16"]
+    threads: int
+    seed: int
+    batch: int
+    samples: int
+    every: int
+    metric: str
+    higher_is_better: bool
+    is_share: bool
+    target: float
+    settings: dict[str, Any]
+
+
 class Plan(TypedDict):
     """Everything that `--resume` needs."""
 
     rounds: RoundLimits
-    mode: Literal["quick", "default", "rigorous", "steps", "imported"]
+    mode: Literal["quick", "default", "rigorous", "steps", "training", "imported"]
     order_seed: int
     timeout_s: float
     rules: SamplingRules
@@ -95,6 +115,7 @@ class Plan(TypedDict):
     hosts: NotRequired[list[str]]
     interleaved: NotRequired[Interleaved | None]
     budget_s: NotRequired[float | None]
+    training: NotRequired[list[TrainingSetup]]
 
 
 class Cache(TypedDict):
@@ -383,6 +404,53 @@ class NetworkSteps(TypedDict):
     cpu_s: Sequence[float | None]
     involuntary_switches: Sequence[int | None]
     steal_s: Sequence[float | None]
+
+
+class TrainingStart(TypedDict):
+    """The process of a run is ready."""
+
+    samples: int
+    """Those before this process."""
+    parameters: int
+    versions: dict[str, str]
+    load_s: float
+    """Seconds to read the data."""
+    initialise_s: float
+    """Seconds to load the framework, and to build the model and what it trains on."""
+
+
+class TrainingPoint(TypedDict):
+    """An evaluation. Seconds are those since the evaluation before it."""
+
+    samples: int
+    quality: float | None
+    """None where it is no finite number."""
+    loss: float | None
+    train_s: float
+    first_step_s: float
+    """Of these, the first step: a framework may compile in it."""
+    steps: int
+    evaluate_s: float
+
+
+class TrainingEnd(TypedDict):
+    """How a run ended."""
+
+    status: Literal[
+        "ok", "diverged", "unsupported", "unavailable", "out_of_memory", "crashed", "timeout", "interrupted"
+    ]
+    reason: str | None
+
+
+class Training(TypedDict):
+    """An event of a run that trains an application: one of `start`, `point` and `end`."""
+
+    run: int
+    """Its place in `plan.training`."""
+    at: str
+    start: NotRequired[TrainingStart]
+    point: NotRequired[TrainingPoint]
+    end: NotRequired[TrainingEnd]
 
 
 def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:

@@ -1,51 +1,59 @@
-"""A process that trains one run: `python -m deepbench.training.worker`.
+"""A process that trains one run: `python -m deepbench.training.worker DESCRIPTOR`.
 
-The standard input has one line of JSON: the run, and where its checkpoint is. The standard output has one line of JSON
-per event; what libraries print goes to the standard error. Checkpoints are read without executing anything in them.
+The argument is the descriptor of a socket. The first message says which run, and where its checkpoint is. Then the
+process sends one message per event. Checkpoints are read without executing anything in them.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from deepbench import datasets
 from deepbench.core.errors import BadInput, DeepBenchError, Unavailable
-from deepbench.measure import launch, process
+from deepbench.measure import launch, process, wire
 from deepbench.training.application import Rung, Setup, Task, find_application
 
 # Seconds between two events of progress.
 PROGRESS_S = 0.5
 
-Emit = Callable[[Mapping[str, Any]], None]
+Emit = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
     """Train, and say what happens."""
-    events = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print must not mix with the events
+    process.die_with_parent(int(os.environ.get(launch.PARENT, "0")))
+    process.limit_output()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)  # a process that a library starts must not keep the socket open
+    connection = wire.Connection(socket.socket(fileno=descriptor))
+    if (request := connection.receive()) is not None:
+        serve(Setup(**request["setup"]), Path(request["checkpoint"]), request["samples"], connection.send)
+    os._exit(0)  # without the destructors of libraries: some hang there, and everything has been sent
 
-    def emit(event: Mapping[str, Any]) -> None:
-        events.write(json.dumps(event) + "\n")
 
-    request = json.loads(sys.stdin.readline())
+def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
+    """Train a run, and end with its status."""
     try:
-        train(Setup(**request["setup"]), Path(request["checkpoint"]), request["samples"], emit)
+        train(setup, checkpoint, done, emit)
     except MemoryError as error:
-        emit({"event": "end", "status": "out_of_memory", "reason": str(error) or "the memory of this machine is full"})
+        reason = str(error) or "the memory of this machine is full"
+        emit({"end": {"status": "out_of_memory", "reason": reason}})
     except DeepBenchError as error:
         status = "unavailable" if isinstance(error, BadInput) else error.record_status
-        emit({"event": "end", "status": status, "reason": str(error)})
+        emit({"end": {"status": status, "reason": str(error)}})
     except RuntimeError as error:
         if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
             raise
-        emit({"event": "end", "status": "out_of_memory", "reason": str(error).splitlines()[0]})
+        emit({"end": {"status": "out_of_memory", "reason": str(error).splitlines()[0]}})
 
 
 def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
@@ -58,8 +66,8 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
     task, versions = _task(setup, rung, data)
     if done:
         task.restore(_read(checkpoint), done)
-    ready = {"event": "ready", "load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
-    emit({**ready, "parameters": task.parameters, "versions": versions})
+    seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
+    emit({"start": {"samples": done, "parameters": task.parameters, "versions": versions, **seconds}})
     batch, last = setup.batch or rung.batch, setup.samples or rung.samples
     samples = done
     while samples < last:
@@ -74,7 +82,7 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
                 first_s = perf_counter() - before
             elif perf_counter() - told > PROGRESS_S:
                 told = perf_counter()
-                emit({"event": "progress", "samples": samples})
+                emit({"progress": samples})
             steps += 1
             train_s += perf_counter() - before
         before = perf_counter()
@@ -82,25 +90,16 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
         train_s += perf_counter() - before
         if not math.isfinite(loss):
             reason = f"the loss is {loss} after {samples:,} samples; try a smaller batch"
-            emit({"event": "end", "status": "diverged", "reason": reason})
+            emit({"end": {"status": "diverged", "reason": reason}})
             return
         before = perf_counter()
         quality = task.evaluate()
         evaluate_s = perf_counter() - before
         _write(checkpoint, task.state())
-        emit(
-            {
-                "event": "point",
-                "samples": samples,
-                "quality": quality,
-                "loss": loss,
-                "train_s": train_s,
-                "first_step_s": first_s,
-                "steps": steps,
-                "evaluate_s": evaluate_s,
-            }
-        )
-    emit({"event": "end", "status": "ok", "reason": None})
+        point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
+        times = {"train_s": train_s, "first_step_s": first_s, "steps": steps, "evaluate_s": evaluate_s}
+        emit({"point": {**point, **times}})
+    emit({"end": {"status": "ok", "reason": None}})
 
 
 def _task(setup: Setup, rung: Rung, data: list[Any]) -> tuple[Task, dict[str, str]]:
@@ -133,5 +132,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    process.die_with_parent(int(os.environ.get(launch.PARENT, "0")))
     main()

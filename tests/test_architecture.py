@@ -13,10 +13,12 @@ PACKAGE = Path(__file__).parents[1] / "deepbench"
 # Each folder may import itself and folders of lower layers, at the top of a file, inside a function or for types alone.
 LAYERS = (
     {"core"},
-    {"ops", "native", "machine", "results"},
+    {"ops", "native", "machine", "results", "datasets"},
     {"backends", "plan", "judge"},
     {"measure"},
     {"networks"},
+    {"training"},
+    {"applications"},
     {"formats", "report"},
     {"api"},
     {"cli"},

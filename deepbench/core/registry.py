@@ -124,8 +124,9 @@ def _modules(kind: str) -> list[ModuleType]:
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if not os.path.isdir(folder):
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
-        if not any((Path(folder) / name).is_dir() for name in ("ops", "backends")):
-            raise BadInput(f"{PLUGINS} names {folder!r}, which has no folder `ops` or `backends`; add one or unset it")
+        if not any((Path(folder) / name).is_dir() for name in ATTRIBUTES):
+            names = " or ".join(f"`{name}`" for name in ATTRIBUTES)
+            raise BadInput(f"{PLUGINS} names {folder!r}, which has no folder {names}; add one or unset it")
         modules += [_load(kind, path) for path in sorted((Path(folder) / kind).glob("[!_]*.py"))]
     return modules
 

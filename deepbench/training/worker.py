@@ -59,10 +59,12 @@ def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
 def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
     """Train a run, from the checkpoint if `done` samples are over."""
     begin = perf_counter()
+    emit({"phase": "loading data"})
     application = find_application(setup.application)
     rung = application.rungs[setup.rung]
     data = [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
     loaded = perf_counter()
+    emit({"phase": "initialising"})
     task, versions = _task(setup, rung, data)
     if done:
         task.restore(_read(checkpoint), done)
@@ -72,6 +74,7 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
     samples = done
     while samples < last:
         end = min(samples + rung.every, last)
+        emit({"phase": "training"})
         first_s, train_s, steps, told = 0.0, 0.0, 0, perf_counter()
         while samples < end:
             before = perf_counter()
@@ -92,6 +95,7 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
             reason = f"the loss is {loss} after {samples:,} samples; try a smaller batch"
             emit({"end": {"status": "diverged", "reason": reason}})
             return
+        emit({"phase": "evaluating"})
         before = perf_counter()
         quality = task.evaluate()
         evaluate_s = perf_counter() - before

@@ -1,0 +1,183 @@
+"""Data sets are found, verified and unpacked; what a package has besides is left alone."""
+
+import hashlib
+import io
+import lzma
+import tarfile
+import zipfile
+
+import pytest
+
+from deepbench import datasets
+from deepbench.datasets import Dataset, Missing, Package, digest_of, find, install, members
+
+TEXT, TEXT_NAME = b"numbers", "usr/share/letters/a.txt"
+
+
+def digest(content=TEXT, name=TEXT_NAME):
+    line = f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+    return hashlib.sha256(line.encode()).hexdigest()
+
+
+class Letters(Dataset):
+    name = "letters"
+    title = "Letters"
+    about = "a file"
+    licence = "public domain"
+    packages = (Package("debian", "letters", "1.0", 100, "pool/letters.deb"),)
+    files = ("usr/share/letters/*.txt",)
+    digest = digest()
+
+    def load(self, folder):
+        return (folder / TEXT_NAME).read_bytes()
+
+
+@pytest.fixture
+def own(monkeypatch, tmp_path):
+    monkeypatch.setenv("DEEPBENCH_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def deb(path, files, data="data.tar.xz"):
+    """A Debian package: an `ar` archive with a compressed tar archive."""
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    parts = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", data: lzma.compress(tar.getvalue())}
+    path.write_bytes(b"!<arch>\n")
+    with path.open("ab") as file:
+        for name, content in parts.items():
+            file.write(f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode())
+            file.write(content + b"\n" * (len(content) % 2))
+    return path
+
+
+def wheel(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """What a download gives; the test chooses."""
+
+    def given(path):
+        monkeypatch.setattr(datasets, "_download", lambda *_: path)
+
+    return given
+
+
+def test_what_is_missing_says_how_to_get_it(own):
+    with pytest.raises(
+        Missing, match=r"not on this machine; install it with deepbench data letters, or .* apt install"
+    ):
+        find(Letters())
+
+
+@pytest.mark.parametrize("kind", ["deb", "whl"])
+def test_a_package_is_downloaded_unpacked_and_found_again(own, package, tmp_path, kind):
+    make = {"deb": deb, "whl": wheel}[kind]
+    package(make(tmp_path / f"letters.{kind}", {TEXT_NAME: TEXT, "usr/bin/program": b"not wanted"}))
+    said = []
+
+    found = install(Letters(), said.append)
+
+    assert found.load() == TEXT
+    assert find(Letters()).folder == own / "letters"
+    assert [path for path in own.rglob("*") if path.is_file()] == [own / "letters" / TEXT_NAME]
+    assert said == ["downloading Debian's letters, 0.0 MB"]
+
+
+def test_other_bytes_than_expected_are_refused(own, package, tmp_path):
+    package(deb(tmp_path / "letters.deb", {TEXT_NAME: b"other"}))
+
+    with pytest.raises(Missing, match="has other files than expected"):
+        install(Letters(), print)
+    assert not list(own.rglob("*.txt"))
+
+
+def test_a_file_that_was_changed_later_is_noticed(own, package, tmp_path):
+    package(deb(tmp_path / "letters.deb", {TEXT_NAME: TEXT}))
+    install(Letters(), print)
+    (own / "letters" / TEXT_NAME).write_bytes(b"changed")
+
+    with pytest.raises(Missing, match="another checksum than expected"):
+        find(Letters())
+    assert install(Letters(), print).load() == TEXT
+
+
+@pytest.mark.parametrize("name", ["../../usr/share/letters/a.txt", "usr/share/letters/../../../a.txt"])
+def test_no_file_leaves_its_folder(own, package, tmp_path, name):
+    package(wheel(tmp_path / "letters.whl", {name: TEXT}))
+
+    with pytest.raises(Missing):
+        install(Letters(), print)
+    assert not list(tmp_path.rglob("*.txt"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"no archive", "no Debian package"),
+        (b"!<arch>\n", "it has no files"),
+        (b"!<arch>\n" + b"data.tar.zst    " + b"0" * 32 + b"4         `\n" + b"zzzz", "not in data.tar.xz"),
+        (b"!<arch>\n" + b"data.tar.xz     " + b"0" * 32 + b"4         `\n" + b"zzzz", "is damaged"),
+        (b"!<arch>\n" + b"x" * 60, "is damaged"),
+    ],
+)
+def test_a_damaged_package_is_a_sentence(own, package, tmp_path, content, words):
+    path = tmp_path / "letters.deb"
+    path.write_bytes(content)
+    package(path)
+
+    with pytest.raises(Missing, match=words):
+        install(Letters(), print)
+
+
+def test_a_package_that_unpacks_to_too_much_is_refused(own, package, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "MOST_BYTES", 1000)
+    package(wheel(tmp_path / "letters.whl", {f"usr/share/letters/{i}.txt": b"x" * 600 for i in range(3)}))
+
+    with pytest.raises(Missing, match="unpacks to more than 1000 bytes"):
+        install(Letters(), print)
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DEEPBENCH_DATA", str(tmp_path / "file"))
+
+    with pytest.raises(Missing, match="set DEEPBENCH_DATA to another folder"):
+        install(Letters(), print)
+
+
+def test_every_data_set_says_what_it_is():
+    for name, dataset in datasets.datasets().items():
+        assert name == dataset.name
+        assert dataset.licence
+        assert len(dataset.digest) == 64
+        assert all(package.kind == "pypi" or package.place.endswith(".deb") for package in dataset.packages)
+
+
+@pytest.mark.parametrize("name", sorted(datasets.datasets()))
+def test_what_is_here_can_be_loaded(name):
+    try:
+        found = find(datasets.find_dataset(name))
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+    assert found.bytes > 10**6
+    assert len(found.load()) > 1
+
+
+def test_the_checksum_does_not_depend_on_the_order(tmp_path):
+    for name in "ba":
+        (tmp_path / name).write_text(name)
+    paths = [tmp_path / "a", tmp_path / "b"]
+
+    assert digest_of(tmp_path, paths) == digest_of(tmp_path, paths[::-1])
+    assert members(Letters(), tmp_path) == []

@@ -1,0 +1,60 @@
+"""Applications for tests: a line that is fitted to points, and ways to fail. Loaded as a plug-in."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from deepbench.training.application import Application, Metric, Rung
+
+RUNG = Rung("16 numbers", batch=8, samples=8 * 40, every=8 * 10, target=0.05, trivial=1.0, settings={"fails": ""})
+FAILURES = ("diverges", "crashes", "memory", "raises", "missing", "slow")
+
+
+class Line(Application):
+    name = "line"
+    title = "A line"
+    metric = Metric("error", higher_is_better=False, is_share=False)
+    datasets = ()
+    rungs = {  # noqa: RUF012
+        "mini": RUNG,
+        **{name: Rung("fails", 8, 8 * 40, 8 * 10, 0.05, 1.0, {"fails": name}) for name in FAILURES},
+        "unknown-data": Rung("lacks its data", 8, 320, 80, 0.05, 1.0, {"fails": ""}, ("nothing",)),
+    }
+
+    def torch_task(self, setup, rung, data):
+        import torch
+        from torch import nn
+
+        from deepbench.training.torch_task import TorchTask
+
+        torch.manual_seed(setup.seed)
+        fails = rung.settings["fails"]
+        x = torch.linspace(-1, 1, 32)[:, None]
+        wanted = 2 * x + 0.5
+        model = nn.Sequential(nn.Dropout(0.1), nn.Linear(1, 1))
+        made = [0]
+
+        def loss(model, at):
+            made[0] += 1
+            if made[0] == 15:
+                if fails == "crashes":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if fails == "memory":
+                    torch.empty(2**50)
+                if fails == "raises":
+                    raise ValueError("seven is no colour")
+            if fails == "slow" and "HALT" in os.environ and made[0] == 25:
+                Path(os.environ["HALT"]).touch()
+                time.sleep(60)
+            found = (model(x[at]) - wanted[at]).square().mean()
+            return found * float("nan") if fails == "diverges" and made[0] > 15 else found
+
+        def evaluate(model):
+            return float((model(x) - wanted).abs().mean())
+
+        optimizer = torch.optim.Adam(model.parameters(), 0.1)
+        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(x), lambda share: 1 - share)
+
+
+APPLICATION = Line()

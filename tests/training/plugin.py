@@ -16,7 +16,7 @@ class Line(Application):
     title = "A line"
     metric = Metric("error", higher_is_better=False, is_share=False)
     datasets = ()
-    rungs = {  # noqa: RUF012
+    rungs = {
         "mini": RUNG,
         **{name: Rung("fails", 8, 8 * 40, 8 * 10, 0.05, 1.0, {"fails": name}) for name in FAILURES},
         "unknown-data": Rung("lacks its data", 8, 320, 80, 0.05, 1.0, {"fails": ""}, ("nothing",)),

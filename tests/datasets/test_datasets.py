@@ -74,7 +74,7 @@ def package(monkeypatch, tmp_path):
 
 def test_what_is_missing_says_how_to_get_it(own):
     with pytest.raises(
-        Missing, match="not on this machine; install it with deepbench data letters, or .* apt install"
+        Missing, match=r"not on this machine; install it with deepbench data letters, or .* apt install"
     ):
         find(Letters())
 

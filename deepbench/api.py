@@ -569,7 +569,7 @@ def report(
     gc.disable()  # everything that is read stays until the end; collecting it again and again takes a third of the time
     try:
         files = [_file_of(source, skip_damaged) for source in sources]
-        page.write_report(files, machines, traces, Path(output), title)
+        page.write_report(files, machines, Path(output), title, traces)
     finally:
         if paused:
             gc.enable()

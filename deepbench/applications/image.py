@@ -23,7 +23,7 @@ class Image(Application):
             batch=256,
             samples=184_320,
             every=15_360,
-            target=0.88,
+            target=0.90,
             trivial=0.10,
             settings={"widths": (16, 32, 64), "blocks": 1, "rate": 0.2},
         ),

@@ -34,7 +34,7 @@ class Recommendation(Application):
             every=512 * 200,
             target=0.58,
             trivial=0.37,
-            settings={"factors": 16, "layers": (64, 32, 16), "rate": 2e-3},
+            settings={"factors": 16, "layers": (64, 32, 16), "rate": 1e-3},
         ),
         "small": Rung(
             "NeuMF with 64 factors and layers of 256, 256, 128 and 64, as in MLPerf",
@@ -97,7 +97,7 @@ class Recommendation(Application):
             better = (scores[:, 1:] >= scores[:, :1]).sum(1)  # the last film comes first; ties count against it
             return float((better < AMONG).float().mean())
 
-        optimizer = torch.optim.Adam(model.parameters(), sizes["rate"])
+        optimizer = torch.optim.Adam(model.parameters(), sizes["rate"], weight_decay=1e-6)
         return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(users), warm_up_then_zero(0.1))
 
 

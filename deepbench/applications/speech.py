@@ -87,8 +87,10 @@ class Speech(Application):
                 super().__init__()
                 self.conv = nn.Conv2d(1, sizes["channels"], (11, 11), (2, 2), (5, 5))
                 self.norm = nn.BatchNorm2d(sizes["channels"])
+                self.second = nn.Conv2d(sizes["channels"], sizes["channels"], (5, 5), (2, 2), (2, 2))
+                self.second_norm = nn.BatchNorm2d(sizes["channels"])
                 self.layers = nn.GRU(
-                    sizes["channels"] * BANDS // 2,
+                    sizes["channels"] * BANDS // 4,
                     sizes["hidden"],
                     sizes["layers"],
                     batch_first=True,
@@ -98,6 +100,7 @@ class Speech(Application):
 
             def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
                 y = functional.relu(self.norm(self.conv(x[:, None])))
+                y = functional.relu(self.second_norm(self.second(y)))
                 y = y.permute(0, 2, 1, 3).flatten(2)
                 packed = nn.utils.rnn.pack_padded_sequence(y, lengths.cpu(), batch_first=True, enforce_sorted=False)
                 y, _ = nn.utils.rnn.pad_packed_sequence(self.layers(packed)[0], batch_first=True)
@@ -110,7 +113,7 @@ class Speech(Application):
             model: nn.Module, chosen: Sequence[tuple[torch.Tensor, torch.Tensor]]
         ) -> tuple[torch.Tensor, torch.Tensor]:
             frames = nn.utils.rnn.pad_sequence([x for x, _ in chosen], batch_first=True)
-            lengths = torch.tensor([(len(x) + 1) // 2 for x, _ in chosen])
+            lengths = torch.tensor([(len(x) + 3) // 4 for x, _ in chosen])
             return model(frames, lengths), lengths
 
         def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:

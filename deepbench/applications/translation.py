@@ -39,9 +39,9 @@ class Translation(Application):
         "mini": Rung(
             "a Transformer of 2 + 2 layers, 128 wide; verses of at most 30 words",
             batch=64,
-            samples=64 * 700,
-            every=64 * 50,
-            target=60.0,
+            samples=64 * 400,
+            every=64 * 40,
+            target=40.0,
             trivial=300.0,
             settings={"model": "transformer", "words": 4000, "length": 30, "width": 128, "layers": 2, "rate": 2e-3},
         ),

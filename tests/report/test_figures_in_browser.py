@@ -537,8 +537,9 @@ def test_the_table_of_a_chart_has_its_numbers(visit, figures):
 def test_a_citation_is_balanced_and_names_the_program_and_the_machine(visit, tmp_path):
     page = visit(write_page(tmp_path / "page.html", records(), cpu="100 % {CPU} \\input{x} & co_1 #2 $3 ~ ^"))
     draw_all(page)
-    figure = open_tools(page, "roofline")
-    text = figure.get_by_label("Citation").input_value()
+    citation = open_tools(page, "roofline").get_by_label("Citation")
+    sync_api.expect(citation).not_to_have_value("")
+    text = citation.input_value()
 
     assert re.match(r"@misc\{[a-z0-9-]+-2026,\n", text)
     assert "author = {{The DeepBench authors}}," in text

@@ -13,7 +13,11 @@ from deepbench.results.file import ResultFile
 
 
 def write_report(
-    files: Sequence[ResultFile], machines: Sequence[str], traces: Sequence[Trace], path: Path, title: str | None
+    files: Sequence[ResultFile],
+    machines: Sequence[str],
+    path: Path,
+    title: str | None,
+    traces: Sequence[Trace] = (),
 ) -> None:
     """Compare the first file with the others, and every file with these published machines; replace the page.
 

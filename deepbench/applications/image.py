@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from deepbench.training.application import Application, Metric, Rung, Setup
 
@@ -70,7 +73,8 @@ class Image(Application):
         model = nn.Sequential(*layers).to(setup.device)
 
         (pictures,) = data
-        seen, wanted, test, test_wanted = (torch.from_numpy(part.copy()).to(setup.device) for part in pictures)
+        seen, wanted, test = (torch.from_numpy(part.copy()).to(setup.device) for part in pictures[:3])
+        labels = pictures[3]
 
         def prepared(chosen: torch.Tensor) -> torch.Tensor:
             return chosen.float().sub_(73.0).div_(90.0)[:, None]
@@ -81,17 +85,19 @@ class Image(Application):
                 x = x.flip(3)
             return functional.cross_entropy(model(x), wanted[at].long(), label_smoothing=0.05)
 
-        def evaluate(model: nn.Module) -> float:
-            right = sum(
-                (model(prepared(test[i : i + 1000])).argmax(1) == test_wanted[i : i + 1000]).sum().item()
-                for i in range(0, len(test), 1000)
-            )
-            return float(right / len(test))
+        def answer(model: nn.Module, at: torch.Tensor) -> list[int]:
+            found: list[int] = model(prepared(test[at])).argmax(1).tolist()
+            return found
+
+        def grade(tests: Sequence[int], answers: Sequence[int]) -> float:
+            return float(np.mean(np.array(answers) == labels[list(tests)]))
 
         optimizer = torch.optim.SGD(
             model.parameters(), rung.settings["rate"], momentum=0.9, weight_decay=5e-4, nesterov=True
         )
-        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(seen), warm_up_then_zero(0.2))
+        return TorchTask(
+            setup, rung, model, optimizer, loss, len(seen), answer, grade, len(test), learning_rate=warm_up_then_zero(0.2)
+        )
 
 
 APPLICATION = Image()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,14 +92,19 @@ class Recommendation(Application):
             logits = model(user, torch.cat([seen_films[at], others]))
             return functional.binary_cross_entropy_with_logits(logits, wanted)
 
-        def evaluate(model: nn.Module) -> float:
-            user = torch.arange(people, device=candidates.device)[:, None].expand_as(candidates)
-            scores = model(user, candidates)
-            better = (scores[:, 1:] >= scores[:, :1]).sum(1)  # the last film comes first; ties count against it
-            return float((better < AMONG).float().mean())
+        def answer(model: nn.Module, at: torch.Tensor) -> list[list[int]]:
+            films = candidates[at]
+            best = model(at[:, None].expand_as(films), films).topk(AMONG, 1).indices
+            found: list[list[int]] = films.gather(1, best).tolist()
+            return found
+
+        def grade(users: Sequence[int], answers: Sequence[Sequence[int]]) -> float:
+            return float(np.mean([tests[user, 0] in films for user, films in zip(users, answers, strict=True)]))
 
         optimizer = torch.optim.Adam(model.parameters(), sizes["rate"], weight_decay=1e-6)
-        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(users), warm_up_then_zero(0.1))
+        return TorchTask(
+            setup, rung, model, optimizer, loss, len(users), answer, grade, people, learning_rate=warm_up_then_zero(0.1)
+        )
 
 
 def _split(ratings: Ratings) -> tuple[Any, Any, Any]:

@@ -66,9 +66,8 @@ class Sentiment(Application):
         trained, tested = _split(tweets)
         known = _vocabulary(trained, sizes["words"])
         texts, labels = (torch.from_numpy(part).to(setup.device) for part in _numbers(trained, known, sizes["length"]))
-        test_texts, test_labels = (
-            torch.from_numpy(part).to(setup.device) for part in _numbers(tested, known, sizes["length"])
-        )
+        test_numbers, test_labels = _numbers(tested, known, sizes["length"])
+        test_texts = torch.from_numpy(test_numbers).to(setup.device)
 
         class Convolutions(nn.Module):
             def __init__(self) -> None:
@@ -102,12 +101,18 @@ class Sentiment(Application):
         def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
             return functional.cross_entropy(model(texts[at]), labels[at])
 
-        def evaluate(model: nn.Module) -> float:
-            right = (model(test_texts).argmax(1) == test_labels).sum().item()
-            return float(right / len(test_labels))
+        def answer(model: nn.Module, at: torch.Tensor) -> list[int]:
+            found: list[int] = model(test_texts[at]).argmax(1).tolist()
+            return found
+
+        def grade(tests: Sequence[int], answers: Sequence[int]) -> float:
+            return float(np.mean(np.array(answers) == test_labels[list(tests)]))
 
         optimizer = torch.optim.Adam(model.parameters(), sizes["rate"])
-        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(labels), warm_up_then_zero(0.1))
+        return TorchTask(
+            setup, rung, model, optimizer, loss, len(labels), answer, grade, len(tested),
+            learning_rate=warm_up_then_zero(0.1),
+        )  # fmt: skip
 
 
 def _split(tweets: Sequence[Tweet]) -> tuple[list[Tweet], list[Tweet]]:

@@ -123,19 +123,24 @@ class Speech(Application):
             sizes_of = torch.tensor([len(text) for _, text in chosen])
             return functional.ctc_loss(found.transpose(0, 1), wanted, lengths, sizes_of, BLANK, zero_infinity=True)
 
-        def evaluate(model: nn.Module) -> float:
-            wrong = total = 0
-            for first in range(0, len(test), 32):
-                chosen = test[first : first + 32]
-                found, lengths = run(model, chosen)
-                for row, length, (_, text) in zip(found.argmax(2).cpu(), lengths.tolist(), chosen, strict=True):
-                    kept = torch.unique_consecutive(row[:length])
-                    wrong += edits(kept[kept != BLANK].tolist(), text.tolist())
-                    total += len(text)
-            return wrong / total
+        def answer(model: nn.Module, at: torch.Tensor) -> list[str]:
+            found, lengths = run(model, [test[i] for i in at.tolist()])
+            texts = []
+            for row, length in zip(found.argmax(2).cpu(), lengths.tolist(), strict=True):
+                kept = torch.unique_consecutive(row[:length])
+                texts.append("".join(LETTERS[i - 1] for i in kept[kept != BLANK].tolist()))
+            return texts
+
+        def grade(tests: Sequence[int], answers: Sequence[str]) -> float:
+            wanted = [_letters(tested[i].text) for i in tests]
+            wrong = sum(edits(text, right) for text, right in zip(answers, wanted, strict=True))
+            return wrong / sum(map(len, wanted))
 
         optimizer = torch.optim.AdamW(model.parameters(), sizes["rate"], weight_decay=1e-2)
-        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(seen), warm_up_then_zero(0.1), 5.0)
+        return TorchTask(
+            setup, rung, model, optimizer, loss, len(seen), answer, grade, len(test),
+            learning_rate=warm_up_then_zero(0.1), longest_gradient=5.0,
+        )  # fmt: skip
 
 
 def _letters(text: str) -> str:
@@ -158,7 +163,7 @@ def _bands() -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.clip(np.minimum(rising, falling), 0, None).astype(np.float32)
 
 
-def edits(found: Sequence[int], wanted: Sequence[int]) -> int:
+def edits(found: Sequence[Any], wanted: Sequence[Any]) -> int:
     """The least number of insertions, deletions and replacements between two sequences (Levenshtein, 1966)."""
     row = list(range(len(wanted) + 1))
     for i, a in enumerate(found, 1):

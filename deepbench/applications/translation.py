@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Translation(Application):
     name = "translation"
     title = "Machine translation"
     metric = Metric("perplexity", higher_is_better=False, is_share=False)
+    answer_metric = Metric("BLEU")
     datasets = ("verses",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -77,6 +79,8 @@ class Translation(Application):
                 [torch.from_numpy(numbers[np.array(tested) == which]).to(setup.device) for which in (False, True)]
             )
         (source, test_source), (target, test_target) = parts
+        words = {number: word for word, number in known.items()} | dict.fromkeys(range(END + 1), "?")
+        wanted = [pair[1] for pair, test in zip(pairs, tested, strict=True) if test]
 
         class Transformer(nn.Module):
             def __init__(self) -> None:
@@ -140,8 +144,25 @@ class Translation(Application):
             )
             return float(np.exp(total / int((test_target[:, 1:] != NOTHING).sum())))
 
+        def answer(model: nn.Module, at: torch.Tensor) -> list[list[str]]:
+            """The most likely word at each place, one after the other."""
+            x = test_source[at]
+            x = x[:, : int((x != NOTHING).sum(1).max())]
+            y = torch.full((len(at), 1), BEGIN, device=x.device)
+            for _ in range(sizes["length"]):
+                y = torch.cat([y, model(x, y)[:, -1].argmax(1, keepdim=True)], 1)
+                if bool((y == END).any(1).all()):
+                    break
+            return [[words[i] for i in takewhile(END.__ne__, row[1:])] for row in y.tolist()]
+
+        def grade(tests: Sequence[int], answers: Sequence[Sequence[str]]) -> float:
+            return bleu(answers, [wanted[i] for i in tests])
+
         optimizer = torch.optim.AdamW(model.parameters(), sizes["rate"], (0.9, 0.98), weight_decay=1e-2)
-        return TorchTask(setup, rung, model, optimizer, loss, evaluate, len(source), warm_up_then_zero(0.1), 1.0)
+        return TorchTask(
+            setup, rung, model, optimizer, loss, len(source), answer, grade, len(test_source),
+            evaluate=evaluate, learning_rate=warm_up_then_zero(0.1), longest_gradient=1.0,
+        )  # fmt: skip
 
 
 def _is_tested(words: Sequence[str]) -> bool:
@@ -160,6 +181,24 @@ def _numbers(texts: Sequence[Sequence[str]], known: dict[str, int], length: int)
     for row, text in zip(found, texts, strict=True):
         row[: len(text) + 2] = [BEGIN, *(known.get(word, UNKNOWN) for word in text), END]
     return found
+
+
+def bleu(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
+    """How much texts resemble the right ones, from 0 to 1: the geometric mean of the shares of right words, pairs, threes
+    and fours of words, times a penalty for texts that are too short (Papineni and others, 2002).
+    """
+    logs = 0.0
+    for n in range(1, 5):
+        right = total = 0
+        for text, other in zip(found, wanted, strict=True):
+            has, may_have = (Counter(zip(*(t[i:] for i in range(n)), strict=False)) for t in (text, other))
+            right += (has & may_have).total()
+            total += has.total()
+        if not right:
+            return 0.0
+        logs += np.log(right / total) / 4
+    lengths = sum(map(len, wanted)) / sum(map(len, found))
+    return float(np.exp(logs + min(0.0, 1.0 - lengths)))
 
 
 APPLICATION = Translation()

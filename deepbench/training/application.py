@@ -8,7 +8,7 @@ machines and frameworks can be compared point by point.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -77,6 +77,8 @@ class Task(ABC):
 
     parameters: int
     """Numbers that the optimizer changes."""
+    tests: int
+    """Examples that quality is tested with."""
 
     @abstractmethod
     def step(self) -> None:
@@ -89,6 +91,14 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self) -> float:
         """The metric on the test data."""
+
+    @abstractmethod
+    def answer(self, tests: Sequence[int]) -> list[Any]:
+        """What the model says about these test examples, as JSON carries it: a class, a text, a list."""
+
+    @abstractmethod
+    def grade(self, tests: Sequence[int], answers: Sequence[Any]) -> float:
+        """The quality of answers by themselves: the metric, or `Application.answer_metric` where there is one."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -105,6 +115,8 @@ class Application(ABC):
     name: str
     title: str
     metric: Metric
+    answer_metric: Metric | None = None
+    """What `Task.grade` gives, where it is not the metric: perplexity needs probabilities, a translation has none."""
     datasets: tuple[str, ...]
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)

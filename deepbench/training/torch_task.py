@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ class TorchTask(Task):
         model: the module, on the device.
         optimizer: a class of `torch.optim` with its arguments, or an object.
         loss: of the module and the indices of a batch: a tensor with one number.
-        evaluate: of the module: the metric.
         examples: how many examples of training there are.
+        answer: of the module and the indices of test examples: one answer for each.
+        grade: of the numbers of test examples and their answers: how good these are.
+        tests: how many test examples there are.
+        evaluate: of the module: the metric; without it, the grade of all answers.
         learning_rate: of the share of the run that is over, from 0 to 1: a factor of the optimizer's own rate.
         longest_gradient: a longer one, over all parameters, is made so long.
 
@@ -40,8 +44,12 @@ class TorchTask(Task):
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         loss: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor],
-        evaluate: Callable[[torch.nn.Module], float],
         examples: int,
+        answer: Callable[[torch.nn.Module, torch.Tensor], list[Any]],
+        grade: Callable[[Sequence[int], Sequence[Any]], float],
+        tests: int,
+        *,
+        evaluate: Callable[[torch.nn.Module], float] | None = None,
         learning_rate: Callable[[float], float] | None = None,
         longest_gradient: float | None = None,
     ) -> None:
@@ -49,7 +57,8 @@ class TorchTask(Task):
             raise Unsupported(f"training in {setup.precision} is not supported; choose {' or '.join(TYPES)}")
         self.model, self.optimizer = model, optimizer
         self.parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        self._loss_of, self._evaluate = loss, evaluate
+        self.tests = tests
+        self._loss_of, self._answer, self._grade, self._evaluate = loss, answer, grade, evaluate
         self._setup, self._examples, self._learning_rate = setup, examples, learning_rate
         self._longest_gradient = longest_gradient
         self._batch = setup.batch or rung.batch
@@ -67,7 +76,7 @@ class TorchTask(Task):
             for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
         chosen = torch.from_numpy(self._next()).to(self._setup.device)
-        with torch.autocast(self._setup.device.split(":")[0], self._type, enabled=self._type is not None):
+        with self._precision():
             loss = self._loss_of(self.model, chosen)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -81,12 +90,26 @@ class TorchTask(Task):
         return math.nan if self._last is None else float(self._last)
 
     def evaluate(self) -> float:
-        self.model.eval()
-        with torch.inference_mode():
-            quality = self._evaluate(self.model)
-        self.model.train()
+        if self._evaluate is None:
+            answers = [self.answer(range(i, min(i + 1000, self.tests))) for i in range(0, self.tests, 1000)]
+            quality = self._grade(range(self.tests), list(chain.from_iterable(answers)))
+        else:
+            self.model.eval()
+            with torch.inference_mode(), self._precision():
+                quality = self._evaluate(self.model)
+            self.model.train()
         self._begin()
         return quality
+
+    def answer(self, tests: Sequence[int]) -> list[Any]:
+        self.model.eval()
+        with torch.inference_mode(), self._precision():
+            answers = self._answer(self.model, torch.tensor(tests, device=self._setup.device))
+        self.model.train()
+        return answers
+
+    def grade(self, tests: Sequence[int], answers: Sequence[Any]) -> float:
+        return self._grade(tests, answers)
 
     def state(self) -> dict[str, Any]:
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -96,6 +119,9 @@ class TorchTask(Task):
         self.optimizer.load_state_dict(state["optimizer"])
         self._samples = samples
         self._begin()
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self._setup.device.split(":")[0], self._type, enabled=self._type is not None)
 
     def _begin(self) -> None:
         """Random numbers behind an evaluation follow from the seed and the samples."""

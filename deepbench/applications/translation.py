@@ -184,8 +184,10 @@ def _numbers(texts: Sequence[Sequence[str]], known: dict[str, int], length: int)
 
 
 def bleu(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
-    """How much texts resemble the right ones, from 0 to 1: the geometric mean of the shares of right words, pairs, threes
-    and fours of words, times a penalty for texts that are too short (Papineni and others, 2002).
+    """How much texts resemble the right ones, from 0 to 1 (Papineni and others, 2002).
+
+    It is the geometric mean of the shares of right words, and of right sequences of two, three and four words, times a
+    penalty for texts that are too short.
     """
     logs = 0.0
     for n in range(1, 5):

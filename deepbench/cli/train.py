@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from deepbench.cli.console import make_console, print_head
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
+from deepbench.cli.launch import hosts_of_file, launched, taking_place
 from deepbench.cli.options import whole
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output, say
 from deepbench.core.errors import BadInput
 from deepbench.core.shell import command
+
+if TYPE_CHECKING:
+    from deepbench.training.application import Setup
+    from deepbench.training.session import TrainingSession
 
 ALL = "all"
 
@@ -25,10 +33,16 @@ ALL = "all"
 @click.option("--framework", default="torch", metavar="NAME", help="torch (default).")
 @click.option("--device", default="cpu", metavar="NAME", help="cpu (default), or cuda.")
 @click.option("--precision", default="f32", metavar="P", help="f32 (default), or bf16: products in 16 bits.")
-@click.option("--threads", metavar="N", help="Threads of each run (default: all cores).")
+@click.option("--ranks", metavar="N", help="Processes that share each batch (default: 1, or those of a launcher).")
+@click.option("--hostfile", metavar="FILE", help="Hosts of the ranks, one per line.")
+@click.option("--threads", metavar="N", help="Threads of each rank (default: all cores, shared by the ranks).")
 @click.option("--batch", metavar="N", help="Samples of a step, in place of those of the rung.")
+@click.option(
+    "--sweep", metavar="NAME=A,B,...", help="Train with each of several values of batch, threads, ranks or precision."
+)
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with the file of -o.")
+@click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
 def train(
     applications: tuple[str, ...],
     rung: str,
@@ -36,10 +50,14 @@ def train(
     framework: str,
     device: str,
     precision: str,
+    ranks: str | None,
+    hostfile: str | None,
     threads: str | None,
     batch: str | None,
+    sweep: str | None,
     output: str | None,
     resume: bool,
+    mllog: str | None,
 ) -> int:
     """Train applications, and say how many samples they need to reach their target, and how fast they take them.
 
@@ -50,59 +68,99 @@ def train(
     Examples:
       deepbench train image
       deepbench train all --seeds 3 -o mine.jsonl
+      deepbench train image --sweep batch=128,256,512,1024
+      deepbench train image --sweep ranks=1,2 --threads 1
+      torchrun --nproc-per-node 2 -m deepbench train image
       deepbench train --resume -o mine.jsonl
     """
+    from deepbench.training.application import applications as known
+    from deepbench.training.session import TrainingSession, resolved
+
+    place = launched()
+    if resume and (output is None or applications):
+        raise BadInput("--resume goes on with a file: deepbench train --resume -o FILE")
+    if not resume and not applications:
+        raise BadInput(f"name an application: {', '.join([*known(), ALL])}")
+    if place is not None and (ranks or hostfile):
+        raise BadInput(f"leave out --ranks and --hostfile: {place.launcher} has started {place.ranks} ranks")
+    count = str(place.ranks) if place is not None else ranks
+    given = {"precision": precision, "ranks": count, "threads": threads, "batch": batch}
+    names = list(known()) if ALL in applications else list(dict.fromkeys(applications))
+    setups = [
+        resolved(setup)
+        for seed in range(whole("--seeds", seeds, 1000) or 1)
+        for name in names
+        for setup in _variants(name, rung, framework, device, seed, given, sweep)
+    ]
+    with taking_place(place, True) as hosts:
+        hosts = hosts_of_file(hostfile) if hostfile else hosts
+        path = Path(output or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
+        make = (
+            TrainingSession.resume(path, hosts) if resume else TrainingSession.create(path, setups, sys.argv[1:], hosts)
+        )
+        with make as session:
+            return _train(session, mllog)
+
+
+def _variants(
+    name: str, rung: str, framework: str, device: str, seed: int, given: Mapping[str, str | None], sweep: str | None
+) -> list[Setup]:
+    """The runs of one seed of an application: one, or one for each value of a sweep."""
     from deepbench.core.case import thread_count
-    from deepbench.judge.trained import runs_of, trained
     from deepbench.machine import describe
+    from deepbench.training.application import Setup
+
+    setting, _, values = (sweep or "").partition("=")
+    chosen = [value.strip() for value in values.split(",")]
+    if sweep is not None and (setting not in given or not all(chosen)):
+        raise BadInput(f"--sweep is {sweep!r:.60}, wanted NAME=A,B,... with one of {', '.join(given)}")
+    if sweep is not None and given[setting] not in (None, "f32"):
+        raise BadInput(f"leave out --{setting}: --sweep gives its values")
+    found = []
+    for value in chosen:
+        text = {**given, setting: value} if setting else given
+        ranks = whole("--ranks", text["ranks"], 4096) or 1
+        threads = thread_count(text["threads"]) if text["threads"] else max(1, describe.default_threads() // ranks)
+        batch = whole("--batch", text["batch"], 2**20)
+        words = (name, rung, framework, device, text["precision"])
+        found.append(Setup(*words, ranks, threads, seed, batch))  # type: ignore[arg-type]
+    return found
+
+
+def _train(session: TrainingSession, mllog: str | None) -> int:
+    """Train what the session plans, and print the table; the exit code of the command."""
+    from deepbench.judge.trained import runs_of, trained
     from deepbench.measure.session import Step
+    from deepbench.report import mllog as logs
     from deepbench.report import training as tables
     from deepbench.report.progress import Bar
-    from deepbench.training.application import Setup
-    from deepbench.training.application import applications as known
-    from deepbench.training.session import Progress, TrainingSession, resolved
+    from deepbench.training.session import Progress
 
-    if resume:
-        if output is None or applications:
-            raise BadInput("--resume goes on with a file: deepbench train --resume -o FILE")
-        session = TrainingSession.resume(Path(output))
-    else:
-        if not applications:
-            raise BadInput(f"name an application: {', '.join([*known(), ALL])}")
-        names = list(known()) if ALL in applications else list(dict.fromkeys(applications))
-        count = thread_count(threads) if threads else describe.default_threads()
-        samples = whole("--batch", batch, 2**20)
-        runs = whole("--seeds", seeds, 1000) or 1
-        setups = [
-            resolved(Setup(name, rung, framework, device, precision, count, seed, samples))  # type: ignore[arg-type]
-            for seed in range(runs)
-            for name in names
-        ]
-        path = Path(output or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
-        session = TrainingSession.create(path, setups)
-    with session:
-        path, console = session.file.path, make_console()
-        go_on_without_output(f"all results still go to {path}")
-        print_head(console, session.file)
-        total = sum(s["samples"] for s in session.file.header["plan"]["training"])
-        before = [0]
-        for setup in session.file.header["plan"]["training"]:
-            before.append(before[-1] + setup["samples"])
+    path, console = session.file.path, make_console()
+    go_on_without_output(f"all results still go to {path}")
+    print_head(console, session.file)
+    total = sum(s["samples"] for s in session.file.header["plan"]["training"])
+    before = [0]
+    for setup in session.file.header["plan"]["training"]:
+        before.append(before[-1] + setup["samples"])
 
-        def step(at: Progress) -> Step:
-            quality = f", {at.setup['metric']} {tables.quality_text(at.setup, at.quality)}" if at.quality else ""
-            text = f"{at.setup['application']}, seed {at.setup['seed']}{quality}"
-            return Step(text, before[at.run] + at.samples, total)
+    def step(at: Progress) -> Step:
+        quality = f", {at.setup['metric']} {tables.quality_text(at.setup, at.quality)}" if at.quality else ""
+        text = f"{at.setup['application']}, seed {at.setup['seed']}{quality}"
+        return Step(text, before[at.run] + at.samples, total)
 
-        code = 0
-        try:
-            with Bar(console) as bar, interruptible():
-                session.run(lambda at: bar(step(at)))
-        except KeyboardInterrupt:
-            code = EXIT_INTERRUPTED
-        console.print()
-        tables.table(trained(runs_of(session.file))).print(console)
-        if code:
-            again = command("train", "--resume", "-o", path)
-            say(f"interrupted; {path} has everything so far. To continue: {again}")
+    code = 0
+    try:
+        with Bar(console) as bar, interruptible():
+            session.run(lambda at: bar(step(at)))
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    console.print()
+    tables.table(trained(runs_of(session.file))).print(console)
+    if code:
+        again = command("train", "--resume", "-o", path)
+        say(f"interrupted; {path} has everything so far. To continue: {again}")
+    if mllog:
+        written = logs.write(session.file, Path(mllog))
+        say(f"{len(written)} logs are in {mllog}")
     return code

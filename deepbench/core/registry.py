@@ -125,8 +125,8 @@ def _modules(kind: str) -> list[ModuleType]:
         if not os.path.isdir(folder):
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")
         if not any((Path(folder) / name).is_dir() for name in ATTRIBUTES):
-            names = " or ".join(f"`{name}`" for name in ATTRIBUTES)
-            raise BadInput(f"{PLUGINS} names {folder!r}, which has no folder {names}; add one or unset it")
+            kinds = " or ".join(f"`{name}`" for name in ATTRIBUTES)
+            raise BadInput(f"{PLUGINS} names {folder!r}, which has no folder {kinds}; add one or unset it")
         modules += [_load(kind, path) for path in sorted((Path(folder) / kind).glob("[!_]*.py"))]
     return modules
 

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,11 @@ class Run:
     setup: TrainingSetup
     starts: list[TrainingStart] = field(default_factory=list)
     """One per process: a run that was interrupted has several."""
+    started: list[datetime] = field(default_factory=list)
+    """When each process was ready."""
     points: list[Point] = field(default_factory=list)
+    ended: list[datetime] = field(default_factory=list)
+    """When the evaluation of each point ended."""
     losses: list[float | None] = field(default_factory=list)
     compile_s: float = 0.0
     """Of all first steps, what they took longer than the other steps next to them."""
@@ -145,9 +150,10 @@ def _add(run: Run, event: Training) -> None:
     if "start" in event:
         start = event["start"]
         run.starts.append(start)
+        run.started.append(datetime.fromisoformat(event["at"]))
         # A run whose checkpoint was lost begins again.
         kept = sum(point.samples <= start["samples"] for point in run.points)
-        del run.points[kept:], run.losses[kept:]
+        del run.points[kept:], run.losses[kept:], run.ended[kept:]
     elif "point" in event:
         p = event["point"]
         compile_s = 0.0
@@ -159,6 +165,7 @@ def _add(run: Run, event: Training) -> None:
         quality = math.nan if p["quality"] is None else p["quality"]
         run.points.append(Point(p["samples"], quality, p["train_s"] - compile_s, p["evaluate_s"]))
         run.losses.append(p["loss"])
+        run.ended.append(datetime.fromisoformat(event["at"]))
     elif "end" in event:
         run.end = event["end"]
 

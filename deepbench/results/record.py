@@ -91,7 +91,10 @@ class TrainingSetup(TypedDict):
     framework: Literal["torch", "jax"]
     device: str
     precision: Literal["f32", "bf16"]
+    ranks: int
+    """Processes that share each batch."""
     threads: int
+    """Of each rank."""
     seed: int
     batch: int
     samples: int
@@ -412,6 +415,10 @@ class TrainingStart(TypedDict):
     samples: int
     """Those before this process."""
     parameters: int
+    examples: int
+    """That it trains on."""
+    tests: int
+    """Examples that its quality is tested with."""
     versions: dict[str, str]
     load_s: float
     """Seconds to read the data."""

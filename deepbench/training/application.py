@@ -59,7 +59,10 @@ class Setup:
     framework: Framework = "torch"
     device: str = "cpu"
     precision: str = "f32"
+    ranks: int = 1
+    """Processes that share each batch."""
     threads: int = 1
+    """Of each rank."""
     seed: int = 0
     batch: int | None = None
     """In place of that of the rung."""
@@ -77,6 +80,8 @@ class Task(ABC):
 
     parameters: int
     """Numbers that the optimizer changes."""
+    examples: int
+    """Examples that it is trained on."""
     tests: int
     """Examples that quality is tested with."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,9 @@ from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
 from deepbench.machine import describe
-from deepbench.measure import parent
+from deepbench.measure import launch, parent
+from deepbench.measure.group.link import RANK_VARIABLES
+from deepbench.measure.group.parent import Coordinator, reachable_address
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Training, TrainingSetup
@@ -59,15 +61,18 @@ def resolved(setup: Setup) -> TrainingSetup:
 class TrainingSession:
     """One result file with training runs. Use as a context manager: it closes the file."""
 
-    def __init__(self, file: ResultFile, store: Store) -> None:
+    def __init__(self, file: ResultFile, store: Store, hosts: Sequence[str] = ()) -> None:
         self.file = file
+        self._hosts = hosts
         self._store = store
         self._setups = file.header["plan"]["training"]
         self._checkpoints = file.path.with_name(f"{file.path.name}.checkpoints")
 
     @classmethod
-    def create(cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = ()) -> TrainingSession:
-        """A new file for these runs; `BadInput` where it exists."""
+    def create(
+        cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
+    ) -> TrainingSession:
+        """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
         names = sorted({s["framework"] for s in setups} & {"torch"})
         answers = parent.open_backends(names, TIMEOUT_S)
         header = {
@@ -91,10 +96,10 @@ class TrainingSession:
             },
         }
         store = Store.create(path, sanitized(header))
-        return cls(read_results(path), store)
+        return cls(read_results(path), store, hosts)
 
     @classmethod
-    def resume(cls, path: Path) -> TrainingSession:
+    def resume(cls, path: Path, hosts: Sequence[str] = ()) -> TrainingSession:
         """Go on with a file where it stops; `BadInput` where it has no training runs."""
         store = Store.reopen(path)
         try:
@@ -105,7 +110,7 @@ class TrainingSession:
             store.close()
             raise
         store.append_after(file)
-        return cls(file, store)
+        return cls(file, store, hosts)
 
     def __enter__(self) -> TrainingSession:
         return self
@@ -128,11 +133,11 @@ class TrainingSession:
         checkpoint = self._checkpoints / f"{number}.pt"
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
-        names = ("application", "rung", "framework", "device", "precision", "threads", "seed", "batch", "samples")
-        request = {"setup": {name: cast(Any, setup)[name] for name in names}}
+        names = [field.name for field in fields(Setup)]
+        request: dict[str, Any] = {"setup": {name: cast(Any, setup)[name] for name in names}}
+        request |= {"checkpoint": str(checkpoint.resolve()), "samples": done}
         try:
-            with parent.Worker(setup["threads"], "none", os.environ, "deepbench.training.worker") as worker:
-                worker.send({**request, "checkpoint": str(checkpoint.resolve()), "samples": done})
+            with self._process(setup, request) as worker:
                 while True:
                     ending = worker.listen({"start", "progress", "point", "end"}, TIMEOUT_S)
                     answer = ending.answer
@@ -153,6 +158,19 @@ class TrainingSession:
         except DeepBenchError as error:
             self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
 
+    def _process(self, setup: TrainingSetup, request: Mapping[str, Any]) -> parent.Worker | Coordinator:
+        """The process that trains a run; of several ranks, their coordinator."""
+        threads, ranks = setup["threads"], setup["ranks"]
+        if ranks == 1:
+            worker = parent.Worker(threads, "none", os.environ, "deepbench.training.worker")
+            worker.send(dict(request))
+            return worker
+        variables = launch.worker_environment(threads, "none", describe.cores(), os.environ)
+        environment = {name: value for name, value in variables.items() if name not in RANK_VARIABLES}
+        address = reachable_address(self._hosts)
+        command = launch.module_command("deepbench.training.rank")
+        return Coordinator(ranks, dict(request), TIMEOUT_S, None, environment, address, self._hosts, command)
+
     def _keep(self, number: int, name: str, value: Mapping[str, Any]) -> None:
         event = cast(Training, {"run": number, "at": _now(), name: value})
         self._store.append({"training": event})
@@ -160,4 +178,4 @@ class TrainingSession:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

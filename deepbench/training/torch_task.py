@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from deepbench.core.errors import Unsupported
 from deepbench.training.application import Rung, Setup, Task
@@ -32,6 +34,8 @@ class TorchTask(Task):
         evaluate: of the module: the metric; without it, the grade of all answers.
         learning_rate: of the share of the run that is over, from 0 to 1: a factor of the optimizer's own rate.
         longest_gradient: a longer one, over all parameters, is made so long.
+
+    Where `torch.distributed` is initialised, each rank trains on its share of every batch, and rank 0 evaluates.
 
     Random numbers depend on the seed and on the samples so far only, so that a run that is resumed after an evaluation
     goes on exactly like one that was not interrupted.
@@ -57,11 +61,16 @@ class TorchTask(Task):
             raise Unsupported(f"training in {setup.precision} is not supported; choose {' or '.join(TYPES)}")
         self.model, self.optimizer = model, optimizer
         self.parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        self.tests = tests
+        self.examples, self.tests = examples, tests
         self._loss_of, self._answer, self._grade, self._evaluate = loss, answer, grade, evaluate
-        self._setup, self._examples, self._learning_rate = setup, examples, learning_rate
+        self._setup, self._learning_rate = setup, learning_rate
         self._longest_gradient = longest_gradient
         self._batch = setup.batch or rung.batch
+        self._rank = distributed.get_rank() if setup.ranks > 1 else 0
+        if self._batch % setup.ranks:
+            raise Unsupported(f"a batch of {self._batch} cannot be shared by {setup.ranks} ranks")
+        # It averages gradients over the ranks while others are still computed.
+        self._replica = DistributedDataParallel(model, broadcast_buffers=False) if setup.ranks > 1 else model
         self._all_samples = setup.samples or rung.samples
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self._type = TYPES[setup.precision]
@@ -75,9 +84,10 @@ class TorchTask(Task):
             factor = self._learning_rate(self._samples / self._all_samples)
             for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
-        chosen = torch.from_numpy(self._next()).to(self._setup.device)
+        share = self._next()[self._rank :: self._setup.ranks]
+        chosen = torch.from_numpy(share).to(self._setup.device)
         with self._precision():
-            loss = self._loss_of(self.model, chosen)
+            loss = self._loss_of(self._replica, chosen)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self._longest_gradient is not None:
@@ -90,7 +100,9 @@ class TorchTask(Task):
         return math.nan if self._last is None else float(self._last)
 
     def evaluate(self) -> float:
-        if self._evaluate is None:
+        if self._rank:
+            quality = math.nan
+        elif self._evaluate is None:
             answers = [self.answer(range(i, min(i + 1000, self.tests))) for i in range(0, self.tests, 1000)]
             quality = self._grade(range(self.tests), list(chain.from_iterable(answers)))
         else:
@@ -125,16 +137,17 @@ class TorchTask(Task):
 
     def _begin(self) -> None:
         """Random numbers behind an evaluation follow from the seed and the samples."""
-        torch.manual_seed(int(np.random.SeedSequence((self._setup.seed, 1, self._samples)).generate_state(1)[0]))
+        rank = (self._rank,) if self._rank else ()
+        torch.manual_seed(int(np.random.SeedSequence((self._setup.seed, 1, self._samples, *rank)).generate_state(1)[0]))
 
     def _next(self) -> NDArray[np.int64]:
         """The indices of the next batch: every example once per epoch, in an order that follows from the seed."""
         found = np.empty(0, np.int64)
         while len(found) < self._batch:
-            epoch, at = divmod(self._samples + len(found), self._examples)
+            epoch, at = divmod(self._samples + len(found), self.examples)
             if epoch != self._epoch:
                 chance = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._setup.seed, 0, epoch))))
-                self._epoch, self._order = epoch, chance.permutation(self._examples)
+                self._epoch, self._order = epoch, chance.permutation(self.examples)
             found = np.concatenate([found, self._order[at : at + self._batch - len(found)]])
         return found
 

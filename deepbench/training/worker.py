@@ -40,10 +40,10 @@ def main() -> None:
     os._exit(0)  # without the destructors of libraries: some hang there, and everything has been sent
 
 
-def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
-    """Train a run, and end with its status."""
+def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[[], int] = lambda: 0) -> None:
+    """Train a run, and end with its status. `join` brings a process together with the other ranks: its rank."""
     try:
-        train(setup, checkpoint, done, emit)
+        train(setup, checkpoint, done, emit, join)
     except MemoryError as error:
         reason = str(error) or "the memory of this machine is full"
         emit({"end": {"status": "out_of_memory", "reason": reason}})
@@ -56,7 +56,7 @@ def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
         emit({"end": {"status": "out_of_memory", "reason": str(error).splitlines()[0]}})
 
 
-def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
+def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[[], int] = lambda: 0) -> None:
     """Train a run, from the checkpoint if `done` samples are over."""
     begin = perf_counter()
     emit({"phase": "loading data"})
@@ -65,11 +65,12 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
     data = [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
     loaded = perf_counter()
     emit({"phase": "initialising"})
-    task, versions = _task(setup, rung, data)
+    task, versions, rank = _task(setup, rung, data, join)
     if done:
         task.restore(_read(checkpoint), done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
-    emit({"start": {"samples": done, "parameters": task.parameters, "versions": versions, **seconds}})
+    sizes = {"parameters": task.parameters, "examples": task.examples, "tests": task.tests}
+    emit({"start": {"samples": done, **sizes, "versions": versions, **seconds}})
     batch, last = setup.batch or rung.batch, setup.samples or rung.samples
     samples = done
     while samples < last:
@@ -99,21 +100,23 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
         before = perf_counter()
         quality = task.evaluate()
         evaluate_s = perf_counter() - before
-        _write(checkpoint, task.state())
+        if not rank:
+            _write(checkpoint, task.state())
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
         times = {"train_s": train_s, "first_step_s": first_s, "steps": steps, "evaluate_s": evaluate_s}
         emit({"point": {**point, **times}})
     emit({"end": {"status": "ok", "reason": None}})
 
 
-def _task(setup: Setup, rung: Rung, data: list[Any]) -> tuple[Task, dict[str, str]]:
+def _task(setup: Setup, rung: Rung, data: list[Any], join: Callable[[], int]) -> tuple[Task, dict[str, str], int]:
     application = find_application(setup.application)
     if setup.framework == "torch":
         from deepbench.backends.torch import import_torch
 
         torch = import_torch()
         torch.set_num_threads(setup.threads)
-        return application.torch_task(setup, rung, data), {"torch": torch.__version__}
+        rank = join()
+        return application.torch_task(setup, rung, data), {"torch": torch.__version__}, rank
     raise Unavailable(f"no framework is called {setup.framework}", "choose torch")
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,7 +60,8 @@ def start_group(request: launch.Request, hosts: Sequence[str], inherited: Mappin
     used_hosts, _ = mpi.spread(count, hosts)
     variables = launch.worker_environment(case.threads, "none", cores, inherited)
     environment = {k: v for k, v in variables.items() if k not in link.RANK_VARIABLES} | backend.environment(case)
-    return Coordinator(count, request, launcher, environment, reachable_address(hosts), used_hosts)
+    address = reachable_address(hosts)
+    return Coordinator(count, request.message, request.timeout_s, launcher, environment, address, used_hosts)
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Rank:
         if self.host != socket.gethostname() or self.pid <= 1:
             return False
         with contextlib.suppress(OSError):
-            return b"deepbench.measure.group.rank" in Path(f"/proc/{self.pid}/cmdline").read_bytes()
+            return b"\0deepbench." in Path(f"/proc/{self.pid}/cmdline").read_bytes()
         return False
 
 
@@ -92,15 +94,19 @@ class Coordinator:
     def __init__(
         self,
         ranks: int,
-        request: launch.Request,
+        request: Message,
+        timeout_s: float,
         launcher: Sequence[str] | None,
         environment: Mapping[str, str],
         address: str,
         hosts: Sequence[str],
+        command: Sequence[str] = RANK_COMMAND,
     ) -> None:
         """Start the ranks on `hosts`, or on this machine if there are none; they reach this process at `address`."""
         self.ranks, self.request, self.launcher, self.hosts = ranks, request, launcher, hosts
+        self._timeout_s, self._command = timeout_s, command
         self._ranks: dict[int, Rank] = {}
+        self._unread: deque[tuple[Rank, Message]] = deque()
         self._children: list[process.Child] = []
         self._last_sign = time.monotonic()
         self._connect_by: float | None = None
@@ -135,6 +141,11 @@ class Coordinator:
             _send(rank, message)
         return self._serve(answers, timeout_s)
 
+    def listen(self, answers: set[str], timeout_s: float) -> process.Ending:
+        """Carry messages between the ranks until one of them sends an answer; see `Worker.listen`."""
+        self._last_sign = time.monotonic()
+        return self._serve(answers, timeout_s)
+
     def pause(self) -> None:
         """Nothing to do: ranks that wait for a message sleep."""
 
@@ -150,28 +161,31 @@ class Coordinator:
         if not self.hosts:
             shared["TMPDIR"] = str(self._scratch.folder)  # launchers that are killed leave folders behind
         if self.launcher is not None:
-            self._children = [process.start([*self.launcher, *RANK_COMMAND], shared, self._output)]
+            self._children = [process.start([*self.launcher, *self._command], shared, self._output)]
             return
         for rank in range(self.ranks):
             environment = {**shared, link.RANK: str(rank), link.RANKS: str(self.ranks)}
             if self.hosts:
                 host = self.hosts[rank * len(self.hosts) // self.ranks]
-                command, request = launch.on_host(host, environment, RANK_COMMAND)
+                command, request = launch.on_host(host, environment, self._command)
                 child = process.start(command, environment, self._output, request=request)
             else:
-                child = process.start(RANK_COMMAND, environment, self._output)
+                child = process.start(self._command, environment, self._output)
             self._children.append(child)
 
     def _serve(self, answers: set[str], timeout_s: float) -> process.Ending:
         """Carry messages until one is an answer, or the group has failed."""
         checked = time.monotonic()
         while True:
+            if (ending := self._handle_unread(answers)) is not None:
+                return ending
             left_s = self._last_sign + timeout_s - time.monotonic()
             events = self._selector.select(max(0.0, min(CHECK_S, left_s)))
             heard: list[Rank] = [key.data for key, _ in events if key.fileobj is not self._listener]
             for rank in heard:
                 messages = rank.connection.receive_available()
-                accepted, ending = self._handle(rank, messages or [], answers)
+                accepted = self._receive(rank, messages or [])
+                ending = self._handle_unread(answers)
                 if rank.phase == link.JOINED and rank.is_local:
                     self._scratch.look(rank.pid)
                 if ending is None and messages is None and rank.number in self._ranks:
@@ -194,15 +208,22 @@ class Coordinator:
             if ending is not None:
                 return ending
 
-    def _handle(self, rank: Rank, messages: Sequence[Message], answers: set[str]) -> tuple[bool, process.Ending | None]:
-        """Do what messages ask for: whether the sender belongs to the group, and how the case ends, if it does."""
+    def _receive(self, rank: Rank, messages: Sequence[Message]) -> bool:
+        """Keep messages until they are handled: whether their sender belongs to the group."""
         for message in map(sanitized, messages):
             if rank.number not in self._ranks and not self._accept(rank, message):
-                return False, None
+                return False
             self._last_sign = time.monotonic()
+            self._unread.append((rank, message))
+        return True
+
+    def _handle_unread(self, answers: set[str]) -> process.Ending | None:
+        """Do what messages ask for, up to an answer; those behind it wait until somebody listens again."""
+        while self._unread:
+            rank, message = self._unread.popleft()
             if (ending := self._answer(rank, message, answers)) is not None:
-                return True, ending
-        return True, None
+                return ending
+        return None
 
     def _accept(self, rank: Rank, message: Message) -> bool:
         """Whether the first message of a connection makes it a rank of this group."""
@@ -215,7 +236,7 @@ class Coordinator:
         rank.number, rank.host, rank.pid = number, str(hello.get("host")), pid
         self._ranks[number] = rank
         if self._connect_by is None:
-            self._connect_by = time.monotonic() + min(self.request.timeout_s, link.CONNECT_S)
+            self._connect_by = time.monotonic() + min(self._timeout_s, link.CONNECT_S)
         return True
 
     def _answer(self, rank: Rank, message: Message, answers: set[str]) -> process.Ending | None:
@@ -224,7 +245,7 @@ class Coordinator:
             if (ranks := hello.get("ranks")) != self.ranks:
                 reason = f"the launcher started groups of {ranks} ranks, wanted {self.ranks}"
                 return process.Ending(status="unavailable", reason=f"{reason}; does it belong to another MPI?")
-            _send(rank, self.request.message)
+            _send(rank, self.request)
         elif "phase" in message:
             rank.phase = str(message["phase"])
         elif "gather" in message:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import print_json, print_report, warn_of_gaps
+from deepbench.cli.console import print_json, print_report, print_table, warn_of_gaps
 from deepbench.cli.options import form_options, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.core.errors import BadInput
@@ -16,6 +17,7 @@ from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
+    from deepbench.results.file import ResultFile
 
 DEFAULT_MARGIN = "2%"
 
@@ -56,6 +58,9 @@ def compare(
             raise BadInput("--margin, --unchecked and --full are for two files, not for published times")
         _compare_published(first, second, among_all, form, skip_damaged)
         return
+    if (files := trained_files(first, second, skip_damaged)) is not None:
+        _compare_trained(*files, share("--margin", margin), form)
+        return
     comparison = compared(first, second, share("--margin", margin), unchecked, skip_damaged)
     print_comparison(comparison, (printable(Path(first).name), printable(Path(second).name)), form, full)
 
@@ -76,6 +81,31 @@ def _compare_published(first: str, second: str | None, among_all: bool, form: st
         compare_with_all(name, results.summaries, form)
     else:
         compare_with(name, results.summaries, machine, form)
+
+
+def trained_files(first: str, second: str, skip_damaged: bool) -> tuple[ResultFile, ResultFile] | None:
+    """Both files, if they have trained applications; None if they have kernels."""
+    from deepbench.results.file import is_training, read_results
+
+    kinds = [is_training(Path(path)) for path in (first, second)]
+    if any(kinds) and not all(kinds):
+        names = (first, second) if kinds[0] else (second, first)
+        raise BadInput(f"{names[0]} has trained applications and {names[1]} has kernels; compare two files of one kind")
+    if not any(kinds):
+        return None
+    return read_results(Path(first), skip_damaged), read_results(Path(second), skip_damaged)
+
+
+def _compare_trained(first: ResultFile, second: ResultFile, margin: float, form: str | None) -> None:
+    from deepbench.judge.trained import runs_of, trained
+    from deepbench.judge.training_pairs import pairs
+    from deepbench.report.training import pairs_table
+
+    found, left = pairs(trained(runs_of(first)), trained(runs_of(second)), margin)
+    if not found:
+        raise BadInput(f"{first.path} and {second.path} have no application and rung in common")
+    table = pairs_table(found)
+    print_table(replace(table, notes=[*table.notes, *left]), form)
 
 
 def compared(

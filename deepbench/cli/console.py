@@ -97,6 +97,11 @@ def print_head(console: Console, file: ResultFile) -> None:
         text = ", ".join(f"{name}={value}" for name, value in chosen.items())
         print_labelled(console, "variables", f"{text}: set by the user; they change what libraries do")
     plan = header["plan"]
+    if file.is_training:
+        runs, ended = len(plan["training"]), sum("end" in event for event in file.training)
+        text = f"{runs}" if ended in (0, runs) else f"{ended} of {runs} ended"
+        print_labelled(console, "runs", f"{text}, file {file.path}")
+        return
     if plan["mode"] == "imported":
         how = f"times of {header['tool'].partition(', imported from ')[2]}"
     else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.compare import compared
+from deepbench.cli.compare import compared, trained_files
 from deepbench.cli.options import is_trusted, print_libraries, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
@@ -64,6 +65,10 @@ def gate(
     allowed, trusted = share("--margin", margin), is_trusted(first, trust)
     watch = LoadWatch()
     same = min(allowed, MARGIN)  # what counts as the same stays small where a larger slowdown is allowed
+    if (files := trained_files(first, second, skip_damaged)) is not None:
+        if rerun:
+            raise BadInput("--rerun measures kernels again, and these files have trained applications; train again")
+        return _gate_trained(*files, allowed, junit, markdown)
     comparison = compared(first, second, same, unchecked, skip_damaged, broken=True)
     outcome = gates.judge(comparison, allowed)
     flagged = [j.case for j in outcome.of(gates.REGRESSION)]
@@ -86,6 +91,28 @@ def gate(
     if markdown is not None:
         names = printable(Path(first).name), printable(Path(second).name)
         _write(markdown, tables.gate_markdown(comparison, names, [*lines, *answer]))
+    return outcome.exit_code
+
+
+def _gate_trained(before: ResultFile, after: ResultFile, margin: float, junit: str | None, markdown: str | None) -> int:
+    from deepbench.cli.console import make_console
+    from deepbench.judge import gate as gates
+    from deepbench.judge import training_pairs
+    from deepbench.judge.trained import runs_of, trained
+    from deepbench.report.table import Table, markdown_of, print_parts
+    from deepbench.report.training import pairs_table
+
+    sides = trained(runs_of(before)), trained(runs_of(after))
+    outcome = training_pairs.gate(*sides, margin)
+    if not outcome.cases:
+        raise BadInput(f"{before.path} and {after.path} have no application and rung in common")
+    table = pairs_table(training_pairs.pairs(*sides, margin)[0])
+    parts: list[Table | Sequence[str]] = [gates.sentences(outcome), table]
+    print_parts(parts, make_console())
+    if junit is not None:
+        _write(junit, gates.junit(outcome))
+    if markdown is not None:
+        _write(markdown, markdown_of(parts))
     return outcome.exit_code
 
 

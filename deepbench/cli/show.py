@@ -49,6 +49,7 @@ def _moved(value: str | None) -> None:
     is_flag=True,
     help="Say whether FILE is good enough to publish; if not, list what it lacks (exit code 1).",
 )
+@click.option("--mllog", metavar="FOLDER", help="Of deepbench train: write one log per run in the MLLOG format.")
 @skip_damaged_option
 def show(
     file: str,
@@ -61,6 +62,7 @@ def show(
     by: str | None,
     host: str | None,
     complete: bool,
+    mllog: str | None,
     skip_damaged: bool,
 ) -> int | None:
     """Print the table of a result file. Every line of the file is checked first.
@@ -87,6 +89,13 @@ def show(
         results = Results(read_fleet(Path(file), skip_damaged).results_of(host))
     else:
         results = load(file, skip_damaged=skip_damaged)
+    if results.file.is_training:
+        if complete or xlsx or parquet or sqlite or plot or by is not None:
+            raise BadInput(f"{file} has trained applications; they have a table only, with --json, --csv or --markdown")
+        _show_training(results, form, mllog)
+        return None
+    if mllog is not None:
+        raise BadInput(f"--mllog is for files of deepbench train, and {file} has kernels")
     if complete:
         return _show_lacks(results)
     warn_of_gaps(results.file)
@@ -107,6 +116,25 @@ def show(
         console.print()
         results.table(full).print(console)
     return None
+
+
+def _show_training(results: Results, form: str | None, mllog: str | None) -> None:
+    """Tables of the applications that a file has trained; or their logs."""
+    from deepbench.cli.train import print_trained
+    from deepbench.judge.trained import runs_of, trained
+    from deepbench.report import mllog as logs
+    from deepbench.report import training
+
+    if mllog is not None:
+        written = logs.write(results.file, Path(mllog))
+        say(f"{len(written)} logs are in {mllog}")
+    elif form is not None:
+        print_table(training.table(trained(runs_of(results.file))), form)
+    else:
+        console = make_console()
+        print_head(console, results.file)
+        console.print()
+        print_trained(console, results.file)
 
 
 def _show_lacks(results: Results) -> int:

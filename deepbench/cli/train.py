@@ -20,6 +20,9 @@ from deepbench.core.errors import BadInput
 from deepbench.core.shell import command
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from deepbench.results.file import ResultFile
     from deepbench.training.application import Setup
     from deepbench.training.session import TrainingSession
 
@@ -129,7 +132,6 @@ def _variants(
 
 def _train(session: TrainingSession, mllog: str | None) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
-    from deepbench.judge.trained import runs_of, trained
     from deepbench.measure.session import Step
     from deepbench.report import mllog as logs
     from deepbench.report import training as tables
@@ -156,7 +158,7 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     console.print()
-    tables.table(trained(runs_of(session.file))).print(console)
+    print_trained(console, session.file)
     if code:
         again = command("train", "--resume", "-o", path)
         say(f"interrupted; {path} has everything so far. To continue: {again}")
@@ -164,3 +166,15 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
         written = logs.write(session.file, Path(mllog))
         say(f"{len(written)} logs are in {mllog}")
     return code
+
+
+def print_trained(console: Console, file: ResultFile) -> None:
+    """What the runs of a file reached and how fast, and where their time went."""
+    from deepbench.judge.trained import runs_of, trained
+    from deepbench.report import training as tables
+
+    found = trained(runs_of(file))
+    console.print(tables.common(found), markup=False)
+    tables.table(found).print(console)
+    console.print()
+    tables.parts_table(found).print(console)

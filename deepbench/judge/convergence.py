@@ -30,14 +30,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean over runs with the ends of its 95 % interval; None with fewer than two runs."""
+    """A mean over runs with the ends of its interval, 95 % unless said otherwise; None with fewer than two runs."""
 
     value: float
     low: float | None
     high: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float], level: float = 0.95) -> Spread:
         """The geometric mean with Student's interval of the logarithms: such numbers are compared by their ratio.
 
         `values` has at least one number, all above 0.
@@ -46,7 +46,7 @@ class Spread:
         mean = statistics.fmean(logs)
         if len(logs) < 2:
             return cls(math.exp(mean), None, None)
-        half = stats.t_critical(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+        half = stats.t_critical(len(logs) - 1, level) * statistics.stdev(logs) / math.sqrt(len(logs))
         return cls(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
     @property

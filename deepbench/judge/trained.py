@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -87,18 +87,26 @@ class Trained:
         return sum(run.samples_to_target is not None for run in self.whole)
 
     @property
+    def all_samples(self) -> Mapping[int, float]:
+        """Samples to the target by seed; empty unless every run reached it: the slowest seeds would be left out."""
+        found = {run.setup["seed"]: run.samples_to_target for run in self.whole}
+        reached = {seed: samples for seed, samples in found.items() if samples}
+        return reached if len(reached) == len(self.runs) else {}
+
+    @property
+    def rates(self) -> Sequence[float]:
+        """Samples per second of each run that trained to its end."""
+        return [rate for run in self.whole if (rate := run.samples_per_second)]
+
+    @property
     def samples_to_target(self) -> Spread | None:
-        """Over the seeds; withheld (None) unless every run reached the target: the slowest seeds would be left out."""
-        found = [run.samples_to_target for run in self.runs]
-        return (
-            Spread.of([s for s in found if s]) if found and all(found) and len(self.whole) == len(self.runs) else None
-        )
+        """Over the seeds; None unless every run reached the target."""
+        return Spread.of(list(self.all_samples.values())) if self.all_samples else None
 
     @property
     def samples_per_second(self) -> Spread | None:
         """Over the runs that trained to their end."""
-        found = [rate for run in self.whole if (rate := run.samples_per_second)]
-        return Spread.of(found) if found else None
+        return Spread.of(self.rates) if self.rates else None
 
     @property
     def train_s(self) -> Spread | None:

@@ -7,8 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from deepbench.core import units
 from deepbench.judge.convergence import Spread
 from deepbench.judge.trained import Trained
+from deepbench.judge.training_pairs import Pair
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.record import TrainingSetup
+
+# What tells setups of one application apart, with the words for people.
+SETTINGS: Mapping[str, Callable[[TrainingSetup], Cell]] = {
+    "rung": lambda setup: setup["rung"],
+    "framework": lambda setup: setup["framework"],
+    "device": lambda setup: setup["device"],
+    "precision": lambda setup: setup["precision"],
+    "ranks": lambda setup: setup["ranks"],
+    "threads": lambda setup: setup["threads"],
+    "batch": lambda setup: setup["batch"],
+}
+
+PARTS = ("load", "initialise", "compile", "train", "evaluate")
+
+ABOUT = (
+    "Quality: the mean over the seeds at the end. Time to target: samples to target over samples/s, without loading, "
+    "initialising, compiling and evaluating. ±: half of the 95 % interval over the seeds."
+)
 
 
 def quality_text(setup: TrainingSetup, value: float | None) -> str:
@@ -18,27 +37,70 @@ def quality_text(setup: TrainingSetup, value: float | None) -> str:
     return f"{100 * value:.1f} %" if setup["is_share"] else units.significant(value)
 
 
+def differing(found: Sequence[Trained]) -> list[str]:
+    """The settings in which setups of the same application differ."""
+    first = {trained.setup["application"]: trained.setup for trained in reversed(found)}
+    return [
+        name
+        for name, value in SETTINGS.items()
+        if any(value(trained.setup) != value(first[trained.setup["application"]]) for trained in found)
+    ]
+
+
+def common(found: Sequence[Trained]) -> str:
+    """What all setups share: `rung mini, torch on cpu, f32, 1 rank of 2 threads`."""
+    if not found:
+        return "no runs"
+    one = {name: value(found[0].setup) for name, value in SETTINGS.items()}
+    same = [name for name, v in SETTINGS.items() if all(v(t.setup) == one[name] for t in found) and name != "batch"]
+    words = {"rung": "rung {}", "ranks": "ranks {}", "threads": "threads {}"}
+    return ", ".join(words.get(name, "{}").format(one[name]) for name in same if (name, one[name]) != ("ranks", 1))
+
+
 def table(found: Sequence[Trained]) -> Table:
     """One row per setup. Values of `samples to target`, `samples/s` and `time to target` are means over the seeds."""
+    shown = differing(found)
     columns = [
         Column("application", whole=True),
-        Column("rung", narrow=4),
-        Column("framework", narrow=3),
-        Column("device", narrow=6),
-        Column("precision", narrow=5),
-        number("threads", narrow=7),
-        number("batch", narrow=8),
+        *(Column(name, align="right" if name in ("ranks", "threads", "batch") else "left") for name in shown),
         Column("quality", align="right", of=lambda row: row["quality shown"]),
-        Column("target", align="right", narrow=2, of=lambda row: row["target shown"]),
-        Column("reached", align="right", of=lambda row: f"{row['reached']} of {row['runs']}"),
-        _mean("samples to target", _count),
-        _mean("samples/s", _count),
+        Column("target", align="right", narrow=1, of=lambda row: row["target shown"]),
+        Column("reached", align="right", narrow=2, of=lambda row: f"{row['reached']} of {row['runs']}"),
         _mean("time to target", units.seconds),
+        _mean("samples to target", _count, narrow=3),
+        _mean("samples/s", _count),
     ]
-    return Table(columns, [_row(trained) for trained in found], notes=_notes(found))
+    notes = [*_notes(found), *_efficiency(found), ABOUT]
+    return Table(columns, [_row(trained) for trained in found], notes=notes)
 
 
-def _mean(name: str, show: Callable[[float], str]) -> Column:
+def parts_table(found: Sequence[Trained]) -> Table:
+    """Where the time of a whole run goes, as a mean over the seeds; without the processes that ended early."""
+    shown = differing(found)
+    rows: list[dict[str, Cell]] = []
+    for trained in found:
+        if trained.whole:
+            row: dict[str, Cell] = {"application": trained.setup["application"], **_settings(trained.setup)}
+            score = trained.olympic_s
+            row |= {**trained.parts_s, "whole run": sum(trained.parts_s.values()), "2018": score}
+            rows.append(row)
+    columns = [
+        Column("application", whole=True),
+        *(Column(name, narrow=3) for name in shown),
+        *(number(name, units.seconds, narrow=2 if name == "compile" else 0) for name in PARTS),
+        number("whole run", units.seconds),
+        number("2018", units.seconds, "score of 2018", narrow=1),
+    ]
+    notes = ["Score of 2018: the mean time to the target with evaluations, without the fastest and the slowest seed."]
+    has_scores = any(row["2018"] is not None for row in rows)
+    return Table(columns, rows, notes=notes if has_scores else ["The score of 2018 needs three seeds or more."])
+
+
+def _settings(setup: TrainingSetup) -> dict[str, Cell]:
+    return {name: value(setup) for name, value in SETTINGS.items()}
+
+
+def _mean(name: str, show: Callable[[float], str], narrow: int = 0) -> Column:
     """A mean over the seeds with half its interval."""
 
     def text(row: Mapping[str, Cell]) -> Cell:
@@ -47,25 +109,21 @@ def _mean(name: str, show: Callable[[float], str]) -> Column:
             return None
         return show(value) + (f" {units.plus_minus(half)}" if isinstance(half, float) else "")
 
-    return Column(name, align="right", of=text)
+    return Column(name, align="right", of=text, narrow=narrow)
 
 
 def _row(trained: Trained) -> dict[str, Cell]:
     setup = trained.setup
-    last = trained.curve[-1].mean if trained.curve else None
+    last = trained.curve[-1] if trained.curve else None
     row: dict[str, Cell] = {
         "application": setup["application"],
-        "rung": setup["rung"],
-        "framework": setup["framework"],
-        "device": setup["device"],
-        "precision": setup["precision"],
-        "threads": setup["threads"],
-        "batch": setup["batch"],
+        **_settings(setup),
         "metric": setup["metric"],
-        "quality": last,
-        "quality shown": quality_text(setup, last),
+        "quality": last.mean if last else None,
+        "quality shown": quality_text(setup, last.mean if last else None),
         "target": setup["target"],
         "target shown": quality_text(setup, setup["target"]),
+        "mean reaches target": trained.is_certain,
         "reached": trained.reached,
         "runs": len(trained.runs),
     }
@@ -83,25 +141,83 @@ def _count(value: float) -> str:
     return units.scaled(value, ((1e6, "M"), (1e3, "k"), (1.0, ""))).strip()
 
 
+def title(trained: Trained, shown: Sequence[str]) -> str:
+    """`image, batch 64`: an application with the settings that tell its setups apart."""
+    words = [f"{name} {SETTINGS[name](trained.setup)}" for name in shown]
+    return ", ".join([trained.setup["application"], *words])
+
+
 def _notes(found: Sequence[Trained]) -> list[str]:
+    shown = differing(found)
     notes = []
     for trained in found:
-        name = f"{trained.setup['application']}, {trained.setup['rung']}"
+        name = title(trained, shown)
         for run in trained.runs:
             if run.status != "ok":
                 reason = f": {run.end['reason']}" if run.end and run.end["reason"] else ""
                 notes.append(f"{name}, seed {run.setup['seed']}: {run.status}{reason}.")
         if trained.whole and trained.reached < len(trained.runs):
             notes.append(f"{name}: the time is withheld, because not every seed reached the target.")
-        parts = trained.parts_s
-        if parts:
-            shown = ", ".join(f"{part} {units.seconds(s)}" for part, s in parts.items() if s >= 0.0005)
-            notes.append(f"{name}: a whole run takes {units.seconds(sum(parts.values()))}: {shown}.")
-        if (score := trained.olympic_s) is not None:
-            text = f"{units.seconds(score)} without the fastest and the slowest seed, as scored in 2018"
-            notes.append(f"{name}: the mean to the target is {text}.")
-    notes.append(
-        "Quality: the mean over the seeds at the end. Time to target: samples to target over samples per second, "
-        "without loading, compiling and evaluating."
-    )
+        elif trained.is_certain is False:
+            notes.append(f"{name}: the mean quality at the end is not above the target with 95 % certainty.")
     return notes
+
+
+def _efficiency(found: Sequence[Trained]) -> list[str]:
+    """How well several ranks use their cores or devices: their rate over that of one rank times the ranks."""
+    shown = [name for name in differing(found) if name != "ranks"]
+    notes = []
+    for trained in found:
+        several, alone = trained.samples_per_second, None
+        for other in found:
+            if other.setup["ranks"] == 1 and title(other, shown) == title(trained, shown):
+                alone = other.samples_per_second
+        if trained.setup["ranks"] > 1 and several is not None and alone is not None:
+            ratio = several.times(alone.inverse)
+            efficiency = ratio.value / trained.setup["ranks"]
+            half = f" {units.plus_minus(ratio.half_width)}" if ratio.half_width is not None else ""
+            notes.append(
+                f"{title(trained, shown)}: {trained.setup['ranks']} ranks train {ratio.value:.2f} times as fast as one"
+                f"{half}; scaling efficiency {units.percent(efficiency)}."
+            )
+    return notes
+
+
+def pairs_table(pairs: Sequence[Pair]) -> Table:
+    """One row per application of two files. Ratios are those of the second file over the first."""
+    both = [trained for pair in pairs for trained in (pair.first, pair.second)]
+    shown = differing(both)
+    rows: list[dict[str, Cell]] = []
+    notes = []
+    for pair in pairs:
+        row: dict[str, Cell] = {"application": pair.first.setup["application"], "verdict": pair.verdict}
+        for name in shown:
+            values = dict.fromkeys(str(SETTINGS[name](side.setup)) for side in (pair.first, pair.second))
+            row[name] = " → ".join(values)
+        for name, ratio in {"time to target": pair.time, "samples to target": pair.samples, "rate": pair.rate}.items():
+            row |= {name: ratio.value if ratio else None, f"{name} ±": ratio.half_width if ratio else None}
+        for name, side in (("first", pair.first), ("second", pair.second)):
+            mean = side.train_s
+            row[f"{name} quality"] = side.curve[-1].mean if side.curve else None
+            row[name] = mean.value if mean else None
+        rows.append(row)
+        if pair.quality_differs:
+            texts = [quality_text(s.setup, s.curve[-1].mean) for s in (pair.first, pair.second)]
+            title_text = title(pair.first, [])
+            metric = pair.first.setup["metric"]
+            notes.append(f"{title_text}: the {metric} at the end differs with 95 % certainty: {' → '.join(texts)}.")
+        if pair.verdict == "failed":
+            of = f"{pair.second.reached} of {len(pair.second.runs)}"
+            notes.append(f"{pair.first.setup['application']}: in the second file {of} runs reached the target.")
+    columns = [
+        Column("application", whole=True),
+        *(Column(name, narrow=1) for name in shown),
+        Column("verdict", title="second is"),
+        _mean("time to target", lambda v: f"× {units.significant(v)}"),
+        number("first", units.seconds, narrow=2),
+        number("second", units.seconds, narrow=2),
+        _mean("rate", lambda v: f"× {units.significant(v)}"),
+        _mean("samples to target", lambda v: f"× {units.significant(v)}", narrow=3),
+    ]
+    about = "×: the second file over the first; rate is samples/s. same: within the margin, with 95 % certainty."
+    return Table(columns, rows, notes=[*notes, about])

@@ -74,6 +74,11 @@ class ResultFile:
     """The numbers of the lines that were left out because they are damaged; the header is line 1."""
 
     @property
+    def is_training(self) -> bool:
+        """Whether it has applications that are trained, instead of cases."""
+        return bool(self.header["plan"].get("training"))
+
+    @property
     def order(self) -> list[str]:
         """The texts of the planned cases, in the order of the plan. Rounds are measured in random order."""
         return [planned["case"] for planned in self.header["plan"]["cases"]]
@@ -208,6 +213,15 @@ class Store:
             raise BadInput(f"{self.path} is being written by another run; wait until it ends") from None
         except OSError:
             pass  # some network file systems have no locks
+
+
+def is_training(path: Path) -> bool:
+    """Whether a result file has trained applications, by its first line; False where that cannot be read."""
+    try:
+        header = from_line(next(iter(file_lines(path)), b""))
+        return bool(header["plan"].get("training"))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:

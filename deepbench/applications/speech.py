@@ -40,7 +40,7 @@ class Speech(Application):
             batch=16,
             samples=16 * 600,
             every=16 * 50,
-            target=0.45,
+            target=0.42,
             trivial=1.0,
             settings={"longest_s": 6.0, "channels": 32, "hidden": 128, "layers": 2, "rate": 3e-3},
         ),

@@ -16,18 +16,19 @@ from typing import Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, read_regular, replacing
-from deepbench.core.json_lines import from_line, to_bytes
+from deepbench.core.json_lines import from_line, printable, to_bytes
 from deepbench.core.version import VERSION
-from deepbench.report.page import content, render
+from deepbench.report.page import content, render, training
 from deepbench.report.page.first_screen import BY_BITS
 from deepbench.results import published
-from deepbench.results.file import GZIP, JSONL, damage_text, lines_of, read_results, title_of
+from deepbench.results.file import GZIP, JSONL, ResultFile, damage_text, lines_of, read_results, title_of
+from deepbench.results.record import TrainingSetup
 
 INDEX = "index.json"
 STATE = ".state"
 MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
-TEMPLATES = ("head.html", "report.html", "index.html")
+TEMPLATES = ("head.html", "report.html", "training.html", "index.html")
 SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "figures.js", "machines.js", "site.js")
 
 KINDS = {
@@ -126,8 +127,11 @@ def _build(
                 file = read_results(path, skip_damaged)
                 if file.damaged:
                     built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
-                data = content.of_file(file, title)
-                digest = _write_machine(out, name, data, stamp, f"../data/{name}.jsonl")
+                download = f"../data/{name}.jsonl"
+                if file.is_training:
+                    digest = _write_training(out, name, file, title, stamp, download)
+                else:
+                    digest = _write_machine(out, name, content.of_file(file, title), stamp, download)
                 # Not a copy: what was read has no values that may be secrets.
                 _write(out / "data" / f"{name}.jsonl", b"".join(lines_of(file)))
                 built.fresh.append(name)
@@ -303,6 +307,48 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
         },
         "families": families,
     }
+
+
+def _write_training(out: Path, name: str, file: ResultFile, title: str, stamp: str, download: str) -> dict[str, Any]:
+    """Write the page of a file with trained applications; returns what other pages need to know."""
+    page = render.filled(
+        "training.html",
+        **training.content([(file, title)]),
+        title=printable(title),
+        style="",
+        policy=render.site_policy(),
+        shared="../assets",
+        download=download,
+    )
+    _write(out / "machines" / f"{name}.html", page)
+    cpu, applications = file.header["machine"].get("cpu"), dict.fromkeys(s["application"] for s in _setups(file))
+    compared = {"name": title, "kind": "measured", "about": "trained applications", "rows": list[Any]()}
+    script = b'(window.deepbench ??= new Map()).set("%s", %s);\n' % (name.encode(), render.embedded(compared))
+    _write(out / "data" / f"{name}.js", script)
+    return {
+        "stamp": stamp,
+        "name": name,
+        "kind": "measured",
+        "index": {
+            "file": name,
+            "title": printable(title),
+            "kind": "measured",
+            "hardware": printable(cpu) if isinstance(cpu, str) else None,
+            "date": file.header["started"][:10],
+            "cases": 0,
+            "incomplete": None,
+            **dict.fromkeys(BY_BITS),
+            "memory": None,
+            "ops": f"trained: {', '.join(applications)}",
+            "libraries": ", ".join(dict.fromkeys(s["framework"] for s in _setups(file))),
+            "applications": [],
+        },
+        "families": {},
+    }
+
+
+def _setups(file: ResultFile) -> Sequence[TrainingSetup]:
+    return file.header["plan"].get("training", [])
 
 
 def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[str]) -> tuple[int, int]:

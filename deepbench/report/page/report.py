@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from deepbench.core.errors import BadInput
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
 from deepbench.networks.trace import Trace
-from deepbench.report.page import content, render
+from deepbench.report.page import content, render, training
 from deepbench.results.file import ResultFile
 
 
@@ -23,6 +24,12 @@ def write_report(
 
     Of each network in `traces` the page has the step that the kernels of each file predict.
     """
+    if any(file.is_training for file in files):
+        others = [str(file.path) for file in files if not file.is_training] + [*machines, *(t.title for t in traces)]
+        if others:
+            raise BadInput(f"trained applications have a page of their own; leave out {', '.join(others)}")
+        training.write_page(files, path, title)
+        return
     names = [file.path.name for file in files]
     labels = names if len(set(names)) == len(names) else [str(file.path) for file in files]
     labelled = list(zip(files, labels, strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deepbench.core import units
 from deepbench.judge.convergence import Spread
+from deepbench.judge.references import reference_of
 from deepbench.judge.trained import Trained
 from deepbench.judge.training_pairs import Pair
 from deepbench.report.table import Cell, Column, Table, number
@@ -158,7 +159,13 @@ def _notes(found: Sequence[Trained]) -> list[str]:
                 notes.append(f"{name}, seed {run.setup['seed']}: {run.status}{reason}.")
         if trained.whole and trained.reached < len(trained.runs):
             notes.append(f"{name}: the time is withheld, because not every seed reached the target.")
-        elif trained.is_certain is False:
+        reference = reference_of(trained)
+        for run in trained.runs:
+            if reference is not None and (text := reference.outlier(run)):
+                notes.append(f"{name}, seed {run.setup['seed']}: outlier: it {text} of other seeds.")
+        if reference is not None and (judgement := reference.judge(trained)) not in (None, "as expected"):
+            notes.append(f"{name}: {judgement} than the {reference.runs} seeds of the reference, with 95 % certainty.")
+        if trained.reached == len(trained.runs) and trained.is_certain is False:
             notes.append(f"{name}: the mean quality at the end is not above the target with 95 % certainty.")
     return notes
 

@@ -43,7 +43,7 @@ class Rung:
     target: float
     """What the metric has to reach."""
     trivial: float
-    """What a trivial model reaches, such as the most frequent class."""
+    """What `Application.trivial_model` reaches."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sizes of the model, and constants of the optimizer."""
     datasets: tuple[str, ...] | None = None
@@ -122,6 +122,8 @@ class Application(ABC):
     metric: Metric
     answer_metric: Metric | None = None
     """What `Task.grade` gives, where it is not the metric: perplexity needs probabilities, a translation has none."""
+    trivial_model: str
+    """A model that learns next to nothing, in words, such as `the most frequent class`."""
     datasets: tuple[str, ...]
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)

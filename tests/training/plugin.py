@@ -15,6 +15,7 @@ class Line(Application):
     name = "line"
     title = "A line"
     metric = Metric("error", higher_is_better=False, is_share=False)
+    trivial_model = "the number 0"
     datasets = ()
     rungs = {
         "mini": RUNG,

@@ -42,6 +42,7 @@ def main(files: list[str]) -> None:
                 "target": one.setup["target"],
                 "runs": len(one.whole),
                 "samples_to_target": sorted(round(s) for s in reached),
+                "run_s": round(sum(one.parts_s.values()), 1),
                 "curve": curve,
             }
             known[_key(found)] = found

@@ -21,7 +21,7 @@ __version__ = VERSION
 del measure, report  # noqa: F821
 
 if TYPE_CHECKING:
-    from deepbench.api import Results, cases, compare, load, measure, predict, report, resume, trace, what_if
+    from deepbench.api import Results, cases, compare, load, measure, predict, report, resume, trace, train, what_if
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
 
@@ -38,6 +38,7 @@ __all__ = [
     "report",
     "resume",
     "trace",
+    "train",
     "what_if",
 ]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from deepbench.judge.compare import Comparison
     from deepbench.judge.limits import Limits
+    from deepbench.judge.trained import Trained
     from deepbench.measure.session import Progress, Session
     from deepbench.networks.trace import Trace
     from deepbench.report.predictions import Predicted
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
+    from deepbench.training.application import Framework
+    from deepbench.training.session import TrainingSession
 
 What = str | Path | Case
 """The name of a suite or of a folder of suites, a file of problems, a file or folder of workloads of others, a case as
@@ -228,6 +231,70 @@ def run_session(session: Session, progress: bool | Progress, begin: float | None
     return Results(session.file)
 
 
+def train(
+    applications: str | Iterable[str],
+    *,
+    rung: str = "mini",
+    seeds: int = 5,
+    framework: Framework = "torch",
+    device: str = "cpu",
+    precision: str = "f32",
+    ranks: int = 1,
+    threads: int | None = None,
+    batch: int | None = None,
+    output: str | Path | None = None,
+    progress: bool | Progress = False,
+) -> Results:
+    """Train applications with several seeds each, every run in a process of its own, and keep all events in a file.
+
+    Args:
+        applications: one name, or several, such as `image`; `docs/applications.md` lists them.
+        rung: the size, such as `mini` or `small`.
+        seeds: how many runs of each.
+        framework: `torch` or `jax`.
+        device: `cpu` or `cuda`.
+        precision: `f32` or `bf16`.
+        ranks: processes that share each batch.
+        threads: of each rank; by default all cores, shared by the ranks.
+        batch: samples of a step, in place of those of the rung.
+        output: the result file, which must not exist; by default a file in the folder for temporary files.
+        progress: True shows a progress bar; a function is called with a `Step` several times per second.
+
+    Raises `BadInput` for words that cannot be used. Missing data, a crash or a loss that diverges raise nothing: the
+    run says so. `Results.trained` has the runs, `Results.table()` what they say together.
+    """
+    from deepbench.training.application import Setup
+    from deepbench.training.session import TrainingSession, resolved
+
+    count = threads or max(1, describe.default_threads() // ranks)
+    names = [applications] if isinstance(applications, str) else list(applications)
+    setups = [
+        resolved(Setup(name, rung, framework, device, precision, ranks, count, seed, batch))
+        for seed in range(seeds)
+        for name in names
+    ]
+    path = Path(output) if output is not None else _temporary()
+    with TrainingSession.create(path, setups) as session:
+        return run_training(session, progress)
+
+
+def run_training(session: TrainingSession, progress: bool | Progress) -> Results:
+    """Train everything a session plans."""
+    from deepbench.measure.session import Step
+    from deepbench.report.training import quality_text
+
+    with _shown(progress) as show:
+
+        def tell(at: Any) -> None:
+            words = [f"{at.setup['application']}, seed {at.setup['seed']}", f"{at.samples / at.setup['samples']:.0%}"]
+            if at.quality is not None:
+                words.append(f"{at.setup['metric']} {quality_text(at.setup, at.quality)}")
+            show(Step(", ".join(words), at.run, at.runs, at.left_s))
+
+        session.run(tell)
+    return Results(session.file)
+
+
 def _shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
@@ -331,8 +398,22 @@ class Results:
             )
         return [list(r["measurement"]["samples_s"]) for r in chosen[0].rounds if r["measurement"]]
 
+    @cached_property
+    def trained(self) -> list[Trained]:
+        """The applications that the file has trained, each with all of its seeds."""
+        from deepbench.judge.trained import runs_of, trained
+
+        return trained(runs_of(self.file))
+
     def table(self, full: bool = False) -> Sections | Table:
-        """What the command prints: a section per operation with one row per problem; `full`: one row per library."""
+        """What the command prints: a section per operation with one row per problem; `full`: one row per library.
+
+        Of trained applications: one row per setup.
+        """
+        if self.file.is_training:
+            from deepbench.report import training
+
+            return training.table(self.trained)
         from deepbench.report.cases import library_table
         from deepbench.report.sections import sections
 
@@ -357,12 +438,14 @@ class Results:
         return pandas.DataFrame(export.rows(self.summaries, self.limits))
 
     def __repr__(self) -> str:
-        return f"{self._heading}\n{self.table()}" if self.summaries else self._heading
+        return f"{self._heading}\n{self.table()}" if self.summaries or self.trained else self._heading
 
     def _repr_html_(self) -> str:
         import html
 
-        return f"<p>{html.escape(self._heading)}</p>{self.table()._repr_html_() if self.summaries else ''}"
+        return (
+            f"<p>{html.escape(self._heading)}</p>{self.table()._repr_html_() if self.summaries or self.trained else ''}"
+        )
 
     @property
     def _heading(self) -> str:
@@ -370,6 +453,10 @@ class Results:
 
         count, timed = len(self.summaries), sum(s.is_ranked for s in self.summaries)
         damage = f"; {damage_text(self.file.damaged)} left out" if self.file.damaged else ""
+        if self.trained:
+            runs = [run for one in self.trained for run in one.runs]
+            ended = sum(run.status == "ok" for run in runs)
+            return f"{printable(str(self.path))}: {len(runs)} training runs, {ended} to their end{damage}"
         count_text = f"{count} case{'s' if count != 1 else ''}"
         return f"{printable(str(self.path))}: {count_text}, {timed} with a time{damage}"
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_head
+from deepbench.cli.console import make_console, print_head, print_labelled
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import hosts_of_file, launched, taking_place
 from deepbench.cli.options import whole
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from deepbench.results.file import ResultFile
+    from deepbench.results.record import TrainingSetup
     from deepbench.training.application import Setup
     from deepbench.training.session import TrainingSession
 
@@ -43,6 +44,7 @@ ALL = "all"
 @click.option(
     "--sweep", metavar="NAME=A,B,...", help="Train with each of several values of batch, threads, ranks or precision."
 )
+@click.option("--explain", is_flag=True, help="Explain the time of a step by its kernels, in place of training.")
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with the file of -o.")
 @click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
@@ -58,6 +60,7 @@ def train(
     threads: str | None,
     batch: str | None,
     sweep: str | None,
+    explain: bool,
     output: str | None,
     resume: bool,
     mllog: str | None,
@@ -95,6 +98,10 @@ def train(
         for name in names
         for setup in _variants(name, rung, framework, device, seed, given, sweep)
     ]
+    if explain:
+        if resume or sweep or mllog or place is not None or framework != "torch" or device != "cpu":
+            raise BadInput("--explain takes --rung, --threads, --batch and --precision, for PyTorch on CPUs")
+        return _explain([setup for setup in setups if setup["seed"] == 0], output)
     with taking_place(place, True) as hosts:
         hosts = hosts_of_file(hostfile) if hostfile else hosts
         path = Path(output or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
@@ -132,29 +139,17 @@ def _variants(
 
 def _train(session: TrainingSession, mllog: str | None) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
-    from deepbench.measure.session import Step
+    from deepbench.api import run_training
     from deepbench.report import mllog as logs
-    from deepbench.report import training as tables
     from deepbench.report.progress import Bar
-    from deepbench.training.session import Progress
 
     path, console = session.file.path, make_console()
     go_on_without_output(f"all results still go to {path}")
     print_head(console, session.file)
-    total = sum(s["samples"] for s in session.file.header["plan"]["training"])
-    before = [0]
-    for setup in session.file.header["plan"]["training"]:
-        before.append(before[-1] + setup["samples"])
-
-    def step(at: Progress) -> Step:
-        quality = f", {at.setup['metric']} {tables.quality_text(at.setup, at.quality)}" if at.quality else ""
-        text = f"{at.setup['application']}, seed {at.setup['seed']}{quality}"
-        return Step(text, before[at.run] + at.samples, total)
-
     code = 0
     try:
         with Bar(console) as bar, interruptible():
-            session.run(lambda at: bar(step(at)))
+            run_training(session, bar)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     console.print()
@@ -166,6 +161,45 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
         written = logs.write(session.file, Path(mllog))
         say(f"{len(written)} logs are in {mllog}")
     return code
+
+
+def _explain(setups: Sequence[TrainingSetup], output: str | None) -> int:
+    """The kernels of one step of each application, what they explain of it, and what a faster one would change."""
+    from deepbench.measure.session import Options
+    from deepbench.networks.forecast import forecast
+    from deepbench.networks.read import read
+    from deepbench.networks.runner import Request
+    from deepbench.report import predictions
+    from deepbench.report.progress import Bar
+    from deepbench.training import step
+
+    console, program = make_console(), f"{step.__file__}:build"
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    for setup in setups:
+        name = setup["application"]
+        stem = output.removesuffix(".jsonl") if output else f"explain-{stamp}"
+        path = Path(f"{stem}-{name}.jsonl" if len(setups) > 1 or not output else output)
+        settings = {n: str(setup[n]) for n in ("application", "rung", "batch", "precision")}
+        trace = read(program, settings, is_training=True)
+        request = Request(program, settings, True, "none", setup["threads"])
+        with Bar(console) as bar:
+            found = forecast(
+                [trace], [], library="torch", threads=setup["threads"], output=path, network=request,
+                options=Options("steps"), progress=bar,
+            )  # fmt: skip
+        console.print(f"\n{name}, rung {setup['rung']}: one training step of {setup['batch']:,} samples", style="bold")
+        prediction = found.predictions[0]
+        for label, text in predictions.summary(prediction, found.measured, found.alternatives):
+            print_labelled(console, label, text)
+        if found.measured is not None and prediction.time is not None:
+            share = prediction.measured_share * prediction.time.seconds / found.measured.seconds
+            print_labelled(console, "explained", f"measured kernels are {share:.0%} of the measured step")
+        console.print()
+        predictions.table(prediction).print(console)
+        for line in predictions.faster_kernels(prediction):
+            console.print(line, markup=False)
+        say(f"{path} has the kernels and the step")
+    return 0
 
 
 def print_trained(console: Console, file: ResultFile) -> None:

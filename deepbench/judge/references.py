@@ -17,6 +17,7 @@ from typing import Literal
 
 from deepbench.core import stats
 from deepbench.judge.trained import Run, Trained
+from deepbench.results.record import TrainingSetup
 
 # A run outside of the interval for one more seed is an outlier. 1 % of good runs are.
 OUTLIER_LEVEL = 0.99
@@ -38,6 +39,8 @@ class Reference:
     runs: int
     samples_to_target: Sequence[float]
     """Of the seeds that reached the target."""
+    run_s: float
+    """Seconds of a whole run on the machine of the reference: they tell how long applications take next to others."""
     curve: Sequence[tuple[float, float, float]]
     """Samples, and the mean and standard deviation of the quality over the seeds."""
 
@@ -88,9 +91,8 @@ def _side(distance: float) -> Judgement:
     return "needs more samples" if distance > 0 else "needs fewer samples"
 
 
-def reference_of(trained: Trained) -> Reference | None:
-    """The reference of a setup: of the same rung, batch, samples and target; None if there is none."""
-    setup = trained.setup
+def reference_of(setup: TrainingSetup) -> Reference | None:
+    """The reference of a setup: of the same rung, batch and target; None if there is none."""
     return references().get((setup["application"], setup["rung"], setup["batch"], setup["target"]))
 
 

@@ -7,7 +7,7 @@ output, and an optimizer if it has its own; or a function of JAX with its inputs
         return module, inputs                       # inputs: a tensor, a tuple of tensors, or a dict of them
         return module, inputs, loss                 # loss(output) gives one number
         return module, inputs, loss, optimizer      # an object of torch.optim
-        return step                                 # a function without arguments that runs one step in PyTorch
+        return step                                 # runs one step in PyTorch; step.networks: modules in it, if any
         return function, inputs                     # JAX: arrays or shapes; for training it computes the gradients
 
 The file is a program of its author: it is executed with the rights of the user.
@@ -135,7 +135,7 @@ def program_of(built: Any, title: str, is_training: bool, optimizer: str = "sgd"
     import torch
 
     if callable(built) and not isinstance(built, torch.nn.Module):
-        return Program(title, built, (), is_training)
+        return Program(title, built, getattr(built, "networks", ()), is_training)
     parts = tuple(built) if isinstance(built, tuple) else ()
     if not 2 <= len(parts) <= 4 or not isinstance(parts[0], torch.nn.Module):
         raise BadInput(f"the function returned {type(built).__name__}; {WANTED}")

@@ -323,6 +323,22 @@ def table(prediction: Prediction, most: int | None = MOST_ROWS) -> Table:
     return Table(columns, shown, notes)
 
 
+def faster_kernels(prediction: Prediction, most: int = 3, times: float = 2.0) -> list[str]:
+    """What the step gains where each of its longest groups of kernels, and its longest kernel, gets faster."""
+    time = prediction.time
+    if time is None:
+        return []
+    seconds = {f"all of {name}": s for name, s in groups(prediction).items() if name not in (OTHERS, OVERHEAD)}
+    longest = prediction.parts[:1]
+    seconds |= {kernel_title(p.need.kernel): p.time.seconds for p in longest if p.time is not None}
+    lines = []
+    for name, s in sorted(seconds.items(), key=lambda item: -item[1])[:most]:
+        after = time.seconds - s * (1 - 1 / times)
+        text = f"{units.seconds(after)} instead of {units.seconds(time.seconds)}"
+        lines.append(f"With {name} {times:g} times as fast, the step takes {text} ({after / time.seconds - 1:.0%}).")
+    return lines
+
+
 def values(
     prediction: Prediction, measured: Time | None = None, alternatives: Sequence[Prediction] = ()
 ) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _notes(found: Sequence[Trained]) -> list[str]:
                 notes.append(f"{name}, seed {run.setup['seed']}: {run.status}{reason}.")
         if trained.whole and trained.reached < len(trained.runs):
             notes.append(f"{name}: the time is withheld, because not every seed reached the target.")
-        reference = reference_of(trained)
+        reference = reference_of(trained.setup)
         for run in trained.runs:
             if reference is not None and (text := reference.outlier(run)):
                 notes.append(f"{name}, seed {run.setup['seed']}: outlier: it {text} of other seeds.")

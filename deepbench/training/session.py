@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any, cast
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
+from deepbench.judge.references import reference_of
 from deepbench.machine import describe
 from deepbench.measure import launch, parent
 from deepbench.measure.group.link import RANK_VARIABLES
@@ -27,6 +29,9 @@ from deepbench.training.application import Setup, find_application
 
 # Without an event for so long a process hangs: there are several per second.
 TIMEOUT_S = 600.0
+
+# How long a run lasts before it says something about the time that is left.
+LEAST_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Progress:
     """Of this run so far."""
     quality: float | None
     """At the last evaluation."""
+    left_s: float | None
+    """Seconds until all runs have ended, if others take as long as those that are known."""
 
 
 def resolved(setup: Setup) -> TrainingSetup:
@@ -66,6 +73,7 @@ class TrainingSession:
         self._hosts = hosts
         self._store = store
         self._setups = file.header["plan"]["training"]
+        self._seconds: dict[str, float] = {}
         self._checkpoints = file.path.with_name(f"{file.path.name}.checkpoints")
 
     @classmethod
@@ -133,6 +141,13 @@ class TrainingSession:
         checkpoint = self._checkpoints / f"{number}.pt"
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
+        begin, first = time.monotonic(), done
+
+        def tell(samples: int) -> None:
+            seconds, share = time.monotonic() - begin, (samples - first) / max(1, setup["samples"] - first)
+            left_s = self._left_s(number, seconds, share)
+            progress(Progress(number, len(self._setups), setup, samples, quality, left_s))
+
         names = [field.name for field in fields(Setup)]
         request: dict[str, Any] = {"setup": {name: cast(Any, setup)[name] for name in names}}
         request |= {"checkpoint": str(checkpoint.resolve()), "samples": done}
@@ -145,18 +160,32 @@ class TrainingSession:
                         self._keep(number, "end", {"status": ending.status, "reason": ending.reason})
                         return
                     if "progress" in answer:
-                        progress(Progress(number, len(self._setups), setup, answer["progress"], quality))
+                        tell(answer["progress"])
                         continue
                     name = next(name for name in ("start", "point", "end") if name in answer)
                     self._keep(number, name, answer[name])
                     if name == "point":
                         quality = answer["point"]["quality"]
-                        progress(Progress(number, len(self._setups), setup, answer["point"]["samples"], quality))
+                        tell(answer["point"]["samples"])
                     if name == "end":
                         checkpoint.unlink(missing_ok=True)
                         return
         except DeepBenchError as error:
             self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
+
+    def _left_s(self, number: int, seconds: float, share: float) -> float | None:
+        """What the current run and those behind it need, from what the runs so far have needed."""
+        if share <= 0 or seconds < LEAST_S:
+            return None
+        here, ended = self._setups[number], {event["run"] for event in self.file.training if "end" in event}
+        self._seconds[_kind(here)] = seconds / share
+        left_s, before = seconds / share - seconds, reference_of(here)
+        for i, setup in enumerate(self._setups):
+            if i > number and i not in ended:
+                known, reference = self._seconds.get(_kind(setup)), reference_of(setup)
+                ratio = reference.run_s / before.run_s if reference and before else 1.0
+                left_s += known or ratio * seconds / share
+        return left_s
 
     def _process(self, setup: TrainingSetup, request: Mapping[str, Any]) -> parent.Worker | Coordinator:
         """The process that trains a run; of several ranks, their coordinator."""
@@ -175,6 +204,11 @@ class TrainingSession:
         event = cast(Training, {"run": number, "at": _now(), name: value})
         self._store.append({"training": event})
         self.file.training.append(event)
+
+
+def _kind(setup: TrainingSetup) -> str:
+    """What runs that take the same time have in common."""
+    return " ".join(str(value) for name, value in setup.items() if name != "seed")
 
 
 def _now() -> str:

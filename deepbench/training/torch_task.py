@@ -96,6 +96,10 @@ class TorchTask(Task):
         self._last = loss.detach()
         self._samples += self._batch
 
+    def rewind(self) -> None:
+        """Train on the first batch next."""
+        self._samples = 0
+
     def loss(self) -> float:
         return math.nan if self._last is None else float(self._last)
 

@@ -20,6 +20,7 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
+from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
@@ -176,6 +177,8 @@ class Session:
             file = read_results(path)
             if file.header["plan"].get("interleaved"):
                 raise BadInput(f"{path} is one side of a comparison; measure both sides again: deepbench run --ab")
+            if file.is_training:
+                raise BadInput(f"{path} has training runs; continue it with {command('train', '--resume', '-o', path)}")
             require_same_machine(file, hosts)
             cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])
         except BaseException:

@@ -22,6 +22,7 @@ from deepbench.machine import describe
 from deepbench.measure import launch, parent
 from deepbench.measure.group.link import RANK_VARIABLES
 from deepbench.measure.group.parent import Coordinator, reachable_address
+from deepbench.measure.session import require_same_machine
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Training, TrainingSetup
@@ -101,6 +102,7 @@ class TrainingSession:
                 "rules": asdict(Rules()),
                 "cases": [],
                 "training": list(setups),
+                **({"hosts": list(hosts)} if hosts else {}),
             },
         }
         store = Store.create(path, sanitized(header))
@@ -114,6 +116,7 @@ class TrainingSession:
             file = read_results(path)
             if not file.header["plan"].get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
+            require_same_machine(file, hosts)
         except BaseException:
             store.close()
             raise

@@ -1,0 +1,81 @@
+"""Commands that read files with trained applications."""
+
+import json
+
+import pytest
+
+from tests.trained import seeds, write
+
+
+@pytest.fixture
+def files(tmp_path):
+    write(tmp_path / "a.jsonl", seeds(3))
+    write(tmp_path / "b.jsonl", seeds(3, chunk_s=15.0))
+
+
+@pytest.mark.usefixtures("files")
+def test_show_prints_quality_time_and_parts(deepbench):
+    done = deepbench("show", "a.jsonl")
+
+    assert 0 == done.returncode, done.stderr
+    assert all(words in done.stdout for words in ("runs       3", "3 of 3", "time to target", "whole run"))
+    (row,) = json.loads(deepbench("show", "a.jsonl", "--json").stdout)
+    assert row["application"] == "image"
+    assert row["samples/s"] == pytest.approx(100, rel=0.01)
+
+
+@pytest.mark.usefixtures("files")
+def test_compare_and_gate_say_what_is_slower(deepbench, tmp_path):
+    assert "slower" in deepbench("compare", "a.jsonl", "b.jsonl").stdout
+    done = deepbench("gate", "a.jsonl", "b.jsonl", "--junit", "gate.xml", "--markdown", "gate.md")
+
+    assert 1 == done.returncode
+    assert "REGRESSION: 1 slower" in done.stdout
+    assert "<failure" in (tmp_path / "gate.xml").read_text()
+    assert "train image --rung mini" in (tmp_path / "gate.md").read_text()
+    assert 0 == deepbench("gate", "a.jsonl", "a.jsonl").returncode
+
+
+@pytest.mark.usefixtures("files")
+def test_logs_are_written(deepbench, tmp_path):
+    assert "3 logs are in logs" in deepbench("show", "a.jsonl", "--mllog", "logs").stdout
+    assert 3 == len(list((tmp_path / "logs").iterdir()))
+
+
+@pytest.mark.usefixtures("files")
+def test_pages_and_sites_are_written(deepbench, tmp_path):
+    pytest.importorskip("jinja2")
+    assert 0 == deepbench("report", "a.jsonl", "b.jsonl", "-o", "page.html").returncode
+    (tmp_path / "in").mkdir()
+    (tmp_path / "a.jsonl").rename(tmp_path / "in" / "a.jsonl")
+    first, second = (deepbench("site", "in", "-o", "site") for _ in range(2))
+
+    assert "(15 rebuilt" in first.stdout
+    assert "(0 rebuilt" in second.stdout
+    assert "Quality while training" in (tmp_path / "site" / "machines" / "a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("show", "a.jsonl", "--plot"), "a.jsonl has trained applications; they have a table only"),
+        (("gate", "a.jsonl", "b.jsonl", "--rerun"), "train again"),
+        (("compare", "a.jsonl", "kernels.jsonl"), "compare two files of one kind"),
+        (("report", "a.jsonl", "kernels.jsonl", "-o", "x.html"), "trained applications have a page of their own"),
+        (("show", "kernels.jsonl", "--mllog", "logs"), "--mllog is for files of deepbench train"),
+        (("run", "--resume", "-o", "a.jsonl"), "deepbench train --resume -o a.jsonl"),
+    ],
+)
+@pytest.mark.usefixtures("files")
+def test_what_does_not_fit_is_a_sentence(deepbench, tmp_path, words, sentence):
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    header = json.loads(lines[0])
+    del header["plan"]["training"]
+    (tmp_path / "kernels.jsonl").write_text(
+        json.dumps({**header, "plan": {**header["plan"], "mode": "default"}}) + "\n"
+    )
+    done = deepbench(*words)
+
+    assert 64 == done.returncode
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr

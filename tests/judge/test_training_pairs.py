@@ -1,0 +1,83 @@
+"""Two files with trained applications: which is faster, and what a gate says."""
+
+import pytest
+
+from deepbench.judge import gate as gates
+from deepbench.judge.trained import runs_of, trained
+from deepbench.judge.training_pairs import gate, pairs
+from tests.trained import seeds, write
+
+
+@pytest.fixture
+def sides(tmp_path):
+    def make(first, second):
+        files = [write(tmp_path / f"{name}.jsonl", runs) for name, runs in (("a", first), ("b", second))]
+        return [trained(runs_of(file)) for file in files]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        (seeds(5, chunk_s=10.0), "same"),
+        (seeds(5, chunk_s=12.0), "slower"),
+        (seeds(5, chunk_s=8.0), "faster"),
+        (seeds(5, shift=-0.1), "failed"),
+        (seeds(1, chunk_s=12.0), "undecided"),
+    ],
+)
+def test_the_verdict_follows_the_time_to_the_target(sides, second, verdict):
+    (pair,), left = pairs(*sides(seeds(5), second), margin=0.02)
+
+    assert (verdict, []) == (pair.verdict, left)
+
+
+def test_samples_of_the_same_seeds_are_compared_seed_by_seed(sides):
+    """Seeds differ by some percent here, the two sides by none: the paired interval has no width."""
+    (pair,), _ = pairs(*sides(seeds(5), seeds(5, chunk_s=12.0)), margin=0.02)
+
+    assert (1.0, 1.0, 1.0) == (pair.samples.value, pair.samples.low, pair.samples.high)
+    assert pair.time.value == pytest.approx(1.2, rel=0.01)
+    (unpaired,), _ = pairs(*sides(seeds(5), seeds(6)), margin=0.02)
+    assert unpaired.samples.low < 1 < unpaired.samples.high
+
+
+def test_a_difference_of_quality_is_found(sides):
+    (worse,), _ = pairs(*sides(seeds(5), seeds(5, shift=-0.015)), margin=0.02)
+    (same,), _ = pairs(*sides(seeds(5), seeds(5)), margin=0.02)
+    (alone,), _ = pairs(*sides(seeds(1), seeds(1)), margin=0.02)
+
+    assert (True, False, None) == (worse.quality_differs, same.quality_differs, alone.quality_differs)
+
+
+def test_setups_meet_the_one_most_like_them(sides):
+    first = seeds(2, precision="f32") + seeds(2, precision="bf16")
+    second = seeds(2, precision="bf16", framework="jax") + seeds(2, precision="f32", framework="jax")
+    found, left = pairs(*sides(first, second + seeds(2, application="speech")), margin=0.02)
+
+    assert [("f32", "f32"), ("bf16", "bf16")] == [
+        (p.first.setup["precision"], p.second.setup["precision"]) for p in found
+    ]
+    assert ["speech, rung mini: only in the second file"] == left
+
+
+def test_other_targets_are_no_pair(sides):
+    found, left = pairs(*sides(seeds(2), seeds(2, target=0.8)), margin=0.02)
+
+    assert ([], 2) == (found, len(left))
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        (seeds(5, chunk_s=10.0), gates.PASSED),
+        (seeds(5, chunk_s=8.0), gates.PASSED),
+        (seeds(5, chunk_s=12.0), gates.REGRESSION),
+        (seeds(5, shift=-0.1), gates.REGRESSION),
+        (seeds(1), gates.CANNOT_TELL),
+        (seeds(5, application="speech"), gates.CANNOT_TELL),
+    ],
+)
+def test_the_gate_fails_on_longer_times_and_missed_targets(sides, second, verdict):
+    assert verdict == gate(*sides(seeds(5), second), margin=0.05).verdict

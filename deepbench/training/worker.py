@@ -11,18 +11,22 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from deepbench import datasets
-from deepbench.core.errors import BadInput, DeepBenchError, Unavailable
+from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, shorten
 from deepbench.measure import launch, process, wire
 from deepbench.training.application import Rung, Setup, Task, find_application
 
 # Seconds between two events of progress.
 PROGRESS_S = 0.5
+
+# Of an exception.
+MOST_WORDS = 300
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -50,10 +54,13 @@ def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
     except DeepBenchError as error:
         status = "unavailable" if isinstance(error, BadInput) else error.record_status
         emit({"end": {"status": status, "reason": str(error)}})
-    except RuntimeError as error:
-        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
-            raise
-        emit({"end": {"status": "out_of_memory", "reason": str(error).splitlines()[0]}})
+    except Exception as error:
+        # Said here, and not by a traceback: destructors of libraries may hang before the process has ended.
+        is_memory = "out of memory" in str(error) or "can't allocate memory" in str(error)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        words = shorten(" ".join(str(error).split()), MOST_WORDS)
+        reason = f"{type(error).__name__}: {words} ({Path(place.filename).name}, line {place.lineno})"
+        emit({"end": {"status": "out_of_memory" if is_memory else "crashed", "reason": reason}})
 
 
 def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[[], int] = lambda: 0) -> None:

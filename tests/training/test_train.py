@@ -116,3 +116,78 @@ def test_what_is_wrong_is_a_sentence(train, words, sentence):
     assert 64 == done.returncode
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_two_ranks_share_each_batch_and_follow_the_same_curve(train, tmp_path):
+    done = train("line", "--seeds", "2", "--sweep", "ranks=1,2", "--threads", "1", "-o", "a.jsonl")
+    assert 0 == done.returncode, done.stderr
+    alone, both = trained(runs_of(read_results(tmp_path / "a.jsonl")))
+
+    assert (1, 2) == (alone.setup["ranks"], both.setup["ranks"])
+    for one, two in zip(alone.runs, both.runs, strict=True):
+        assert "ok" == two.status, two.end
+        assert [p.samples for p in one.points] == [p.samples for p in two.points]
+        # Dropout differs between the ranks, so the curves are alike and not equal.
+        assert [p.quality for p in two.points] == pytest.approx([p.quality for p in one.points], abs=0.15)
+    assert "scaling efficiency" in done.stdout
+
+
+def test_ranks_go_on_from_the_checkpoint_of_rank_0(train, plugins, tmp_path):
+    words = ("line", "--rung", "slow", "--seeds", "1", "--ranks", "2", "--threads", "1")
+    train(*words, "-o", "whole.jsonl")
+    halt = tmp_path / "halt"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": plugins, "HALT": str(halt)}
+    command = [sys.executable, "-m", "deepbench", "train", *words, "-o", "killed.jsonl"]
+    run = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not halt.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+
+    assert [2] == [len(points) for points in curves(tmp_path / "killed.jsonl")]
+    assert 0 == train("--resume", "-o", "killed.jsonl").returncode
+    assert curves(tmp_path / "killed.jsonl") == curves(tmp_path / "whole.jsonl")
+
+
+def test_a_batch_that_ranks_cannot_share_is_a_sentence(train, tmp_path):
+    train("line", "--seeds", "1", "--ranks", "3", "--threads", "1", "-o", "a.jsonl")
+    (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
+
+    assert ("unsupported", True) == (run.status, "a batch of 8 cannot be shared by 3 ranks" in run.end["reason"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--sweep", "colour=1,2"), "--sweep is 'colour=1,2', wanted NAME=A,B,... with one of precision, ranks"),
+        (("--sweep", "batch="), "wanted NAME=A,B,..."),
+        (("--sweep", "batch=8,x"), "--batch"),
+        (("--sweep", "batch=8,16", "--batch", "8"), "leave out --batch: --sweep gives its values"),
+        (("--explain", "--sweep", "batch=8,16"), "--explain takes"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_a_sentence(train, words, sentence):
+    done = train("line", *words)
+
+    assert (64, True) == (done.returncode, sentence in done.stderr), done.stderr
+
+
+def test_a_sweep_trains_every_seed_with_each_value(train, tmp_path):
+    train("line", "--seeds", "2", "--sweep", "batch=8,16", "--threads", "1", "-o", "a.jsonl")
+    runs = runs_of(read_results(tmp_path / "a.jsonl"))
+
+    assert [(0, 8), (0, 16), (1, 8), (1, 16)] == [(r.setup["seed"], r.setup["batch"]) for r in runs]
+
+
+def test_torchrun_starts_the_ranks(plugins, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": plugins}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "deepbench"]
+    words = ["train", "line", "--seeds", "1", "--threads", "1", "-o", "a.jsonl"]
+    done = subprocess.run(
+        [*command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+    assert 0 == done.returncode, done.stderr
+    (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
+    assert ("ok", 2) == (run.status, run.setup["ranks"])

@@ -40,7 +40,7 @@ class Sentiment(Application):
             batch=128,
             samples=128 * 1000,
             every=128 * 50,
-            target=0.70,
+            target=0.69,
             trivial=0.426,
             settings={"model": "conv", "words": 12_000, "length": 32, "width": 64, "channels": 64, "rate": 2e-3},
         ),

@@ -26,6 +26,8 @@ from deepbench.training.application import Setup, find_application
 # Without an event for so long a process hangs: there are several per second.
 TIMEOUT_S = 600.0
 
+WORKER = "deepbench.training.worker"
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -68,8 +70,7 @@ class TrainingSession:
     @classmethod
     def create(cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = ()) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists."""
-        names = sorted({s["framework"] for s in setups} & {"torch"})
-        answers = parent.open_backends(names, TIMEOUT_S)
+        answers = _opened({s["framework"] for s in setups})
         header = {
             "schema": SCHEMA,
             "tool": f"deepbench {VERSION}",
@@ -125,13 +126,13 @@ class TrainingSession:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
         self._checkpoints.mkdir(exist_ok=True)
-        checkpoint = self._checkpoints / f"{number}.pt"
+        checkpoint = self._checkpoints / f"{number}.npz"
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
         names = ("application", "rung", "framework", "device", "precision", "threads", "seed", "batch", "samples")
         request = {"setup": {name: cast(Any, setup)[name] for name in names}}
         try:
-            with parent.Worker(setup["threads"], "none", os.environ, "deepbench.training.worker") as worker:
+            with parent.Worker(setup["threads"], "none", os.environ, WORKER) as worker:
                 worker.send({**request, "checkpoint": str(checkpoint.resolve()), "samples": done})
                 while True:
                     ending = worker.listen({"start", "progress", "point", "end"}, TIMEOUT_S)
@@ -157,6 +158,15 @@ class TrainingSession:
         event = cast(Training, {"run": number, "at": _now(), name: value})
         self._store.append({"training": event})
         self.file.training.append(event)
+
+
+def _opened(frameworks: set[str]) -> dict[str, dict[str, Any]]:
+    """Facts about these frameworks; a framework that is also a library of cases is opened as such."""
+    libraries = {"torch"}
+    return {
+        **parent.open_backends(sorted(frameworks & libraries), TIMEOUT_S),
+        **parent.open_backends(sorted(frameworks - libraries), TIMEOUT_S, module=WORKER),
+    }
 
 
 def _now() -> str:

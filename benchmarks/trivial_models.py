@@ -14,7 +14,10 @@ from collections import Counter
 import numpy as np
 
 from deepbench import datasets
-from deepbench.applications import recommendation, sentiment, speech, translation
+from deepbench.applications import sentiment, speech
+from deepbench.applications.recommendation import common as recommendation
+from deepbench.applications.translation import common as translation
+from deepbench.training.application import find_application
 
 
 def image() -> float:
@@ -38,25 +41,18 @@ def of_sentiment() -> float:
 
 def of_recommendation() -> float:
     """Hit rate of the ten most rated films among the candidates."""
-    _, films, tests = recommendation._split(_load("movielens"))
-    counts = np.bincount(films, minlength=int(tests.max()) + 1)
-    better = (counts[tests[:, 1:]] >= counts[tests[:, :1]]).sum(1)
+    found = recommendation.examples(_load("movielens"))
+    counts = np.bincount(found.films, minlength=found.catalogue)
+    better = (counts[found.tests[:, 1:]] >= counts[found.tests[:, :1]]).sum(1)
     return float((better < recommendation.AMONG).mean())
 
 
 def of_translation(rung: str = "mini") -> float:
     """Perplexity of the English words by their frequency in the training texts."""
-    sizes = translation.APPLICATION.rungs[rung].settings
-    pairs = [tuple(translation.WORD.findall(text.lower()) for text in verse) for verse in _load("verses")]
-    pairs = [pair for pair in pairs if max(map(len, pair)) <= sizes["length"]]
-    sides: dict[bool, list[list[str]]] = {False: [], True: []}
-    for source, target in pairs:
-        sides[translation._is_tested(source)].append(target)
-    known = translation._vocabulary(sides[False], sizes["words"])
-    numbers = {which: translation._numbers(texts, known, sizes["length"] + 2)[:, 1:] for which, texts in sides.items()}
-    counts = np.bincount(numbers[False].ravel(), minlength=sizes["words"]) + 1.0
+    found = translation.examples(_load("verses"), find_application("translation").rungs[rung])
+    trained, tested = (numbers[:, 1:][numbers[:, 1:] != 0] for numbers in (found.target, found.test_target))
+    counts = np.bincount(trained, minlength=int(max(found.words)) + 1) + 1.0
     counts[translation.NOTHING] = 0
-    tested = numbers[True][numbers[True] != translation.NOTHING]
     return float(np.exp(-np.log(counts[tested] / counts.sum()).mean()))
 
 

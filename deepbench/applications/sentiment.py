@@ -60,7 +60,8 @@ class Sentiment(Application):
         from torch import nn
         from torch.nn import functional
 
-        from deepbench.training.torch_task import TorchTask, warm_up_then_zero
+        from deepbench.training.schedule import warm_up_then_zero
+        from deepbench.training.torch_task import TorchTask
 
         sizes = rung.settings
         (tweets,) = data

@@ -61,7 +61,8 @@ class Speech(Application):
         from torch import nn
         from torch.nn import functional
 
-        from deepbench.training.torch_task import TorchTask, warm_up_then_zero
+        from deepbench.training.schedule import warm_up_then_zero
+        from deepbench.training.torch_task import TorchTask
 
         sizes = rung.settings
         (prompts,) = data

@@ -34,7 +34,7 @@ ALL = "all"
 @click.argument("applications", metavar="APPLICATION...", nargs=-1)
 @click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default) or small.")
 @click.option("--seeds", default="5", metavar="N", help="How many runs of each, with different seeds (default: 5).")
-@click.option("--framework", default="torch", metavar="NAME", help="torch (default).")
+@click.option("--framework", default="torch", metavar="NAME", help="torch (default), or jax.")
 @click.option("--device", default="cpu", metavar="NAME", help="cpu (default), or cuda.")
 @click.option("--precision", default="f32", metavar="P", help="f32 (default), or bf16: products in 16 bits.")
 @click.option("--ranks", metavar="N", help="Processes that share each batch (default: 1, or those of a launcher).")
@@ -73,6 +73,7 @@ def train(
     \b
     Examples:
       deepbench train image
+      deepbench train image --framework jax
       deepbench train all --seeds 3 -o mine.jsonl
       deepbench train image --sweep batch=128,256,512,1024
       deepbench train image --sweep ranks=1,2 --threads 1

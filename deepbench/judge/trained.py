@@ -167,7 +167,8 @@ def _add(run: Run, event: Training) -> None:
         compile_s = 0.0
         if p["steps"] > 1:
             others_s = (p["train_s"] - p["first_step_s"]) / (p["steps"] - 1)
-            is_first = not run.points or len(run.starts) > 1
+            before = run.points[-1].samples if run.points else 0
+            is_first = not run.starts or before == run.starts[-1]["samples"]
             compile_s = max(0.0, p["first_step_s"] - others_s) if is_first else 0.0
         run.compile_s += compile_s
         quality = math.nan if p["quality"] is None else p["quality"]

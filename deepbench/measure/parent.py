@@ -124,12 +124,15 @@ def open_backend(name: str, timeout_s: float, variables: Mapping[str, str] | Non
 
 
 def open_backends(
-    names: Sequence[str], timeout_s: float, variables: Mapping[str, str] | None = None
+    names: Sequence[str],
+    timeout_s: float,
+    variables: Mapping[str, str] | None = None,
+    module: str = "deepbench.measure.worker",
 ) -> dict[str, dict[str, Any]]:
     """The same for several libraries, each in a process of its own, several at once.
 
     There are no threads: they would make Ctrl-C wait for the slowest library. `variables` are set in the environment of
-    these processes; an empty value removes one.
+    these processes; an empty value removes one. They run `module`.
     """
     inherited, most = launch.with_variables(os.environ, variables or {}), (os.cpu_count() or 1) + MORE_THAN_CPUS
     waiting, answers = list(reversed(dict.fromkeys(names))), dict[str, dict[str, Any]]()
@@ -139,7 +142,7 @@ def open_backends(
             while waiting and len(running) < most:
                 name = waiting[-1]
                 try:
-                    worker = stack.enter_context(Worker(1, "none", inherited))
+                    worker = stack.enter_context(Worker(1, "none", inherited, module))
                     worker.send({"open": name, "cpus": None})
                 except Unavailable as error:
                     if running:  # the system lets us start no more at once

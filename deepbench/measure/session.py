@@ -420,13 +420,18 @@ def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
     return ""
 
 
-def require_same_machine(file: ResultFile, hosts: Sequence[str] = ()) -> None:
-    """`BadInput` that names what differs between the machine, hosts and libraries of the file and those here."""
+def require_same_machine(
+    file: ResultFile, hosts: Sequence[str] = (), libraries: Callable[[Sequence[str]], Mapping[str, Any]] | None = None
+) -> None:
+    """`BadInput` that names what differs between the machine, hosts and libraries of the file and those here.
+
+    `libraries` opens libraries by their names; without it, those of `backends/`.
+    """
     differences = describe.differences(file.header["machine"], describe.describe_machine())
     then_hosts = file.header["plan"].get("hosts") or []
     if hosts and list(hosts) != then_hosts:
         differences.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
-    here = open_libraries(sorted(file.header["libraries"]))
+    here = (libraries or open_libraries)(sorted(file.header["libraries"]))
     for name, then in file.header["libraries"].items():
         old, new = then.get("library"), here[name].get("library")
         if old != new:

@@ -107,7 +107,7 @@ class Task(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Everything that `restore` needs to go on exactly like this, as arrays and plain values."""
+        """Everything that `restore` needs to go on exactly like this: NumPy arrays and plain values by name."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any], samples: int) -> None:

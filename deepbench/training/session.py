@@ -34,6 +34,8 @@ TIMEOUT_S = 600.0
 # How long a run lasts before it says something about the time that is left.
 LEAST_S = 3.0
 
+WORKER = "deepbench.training.worker"
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -82,8 +84,7 @@ class TrainingSession:
         cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
     ) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
-        names = sorted({s["framework"] for s in setups} & {"torch"})
-        answers = parent.open_backends(names, TIMEOUT_S)
+        answers = _opened({s["framework"] for s in setups})
         header = {
             "schema": SCHEMA,
             "tool": f"deepbench {VERSION}",
@@ -116,7 +117,7 @@ class TrainingSession:
             file = read_results(path)
             if not file.header["plan"].get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
-            require_same_machine(file, hosts)
+            require_same_machine(file, hosts, lambda names: _opened(set(names)))
         except BaseException:
             store.close()
             raise
@@ -141,7 +142,7 @@ class TrainingSession:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
         self._checkpoints.mkdir(exist_ok=True)
-        checkpoint = self._checkpoints / f"{number}.pt"
+        checkpoint = self._checkpoints / f"{number}.npz"
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
         begin, first = time.monotonic(), done
@@ -212,6 +213,15 @@ class TrainingSession:
 def _kind(setup: TrainingSetup) -> str:
     """What runs that take the same time have in common."""
     return " ".join(str(value) for name, value in setup.items() if name != "seed")
+
+
+def _opened(frameworks: set[str]) -> dict[str, dict[str, Any]]:
+    """Facts about these frameworks; a framework that is also a library of cases is opened as such."""
+    libraries = {"torch"}
+    return {
+        **parent.open_backends(sorted(frameworks & libraries), TIMEOUT_S),
+        **parent.open_backends(sorted(frameworks - libraries), TIMEOUT_S, module=WORKER),
+    }
 
 
 def _now() -> str:

@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from deepbench.backends.torch import tensor
 from deepbench.core.errors import Unsupported
 from deepbench.training.application import Rung, Setup, Task
+from deepbench.training.schedule import Order, random_seed
+from deepbench.training.schedule import warm_up_then_zero as warm_up_then_zero
+
+# How the names of a state begin: values of the model, and those of the optimizer by the number of the parameter.
+MODEL, OPTIMIZER = "model/", "optimizer/"
 
 TYPES = {"f32": None, "bf16": torch.bfloat16}
 
@@ -71,11 +77,11 @@ class TorchTask(Task):
             raise Unsupported(f"a batch of {self._batch} cannot be shared by {setup.ranks} ranks")
         # It averages gradients over the ranks while others are still computed.
         self._replica = DistributedDataParallel(model, broadcast_buffers=False) if setup.ranks > 1 else model
+        self._order = Order(setup.seed, examples, self._batch)
         self._all_samples = setup.samples or rung.samples
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self._type = TYPES[setup.precision]
         self._samples = 0
-        self._epoch, self._order = -1, np.empty(0, np.int64)
         self._last: torch.Tensor | None = None
         self._begin()
 
@@ -84,7 +90,7 @@ class TorchTask(Task):
             factor = self._learning_rate(self._samples / self._all_samples)
             for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
-        share = self._next()[self._rank :: self._setup.ranks]
+        share = self._order.batch(self._samples)[self._rank :: self._setup.ranks]
         chosen = torch.from_numpy(share).to(self._setup.device)
         with self._precision():
             loss = self._loss_of(self._replica, chosen)
@@ -128,11 +134,24 @@ class TorchTask(Task):
         return self._grade(tests, answers)
 
     def state(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        model = {f"{MODEL}{name}": _array(value) for name, value in self.model.state_dict().items()}
+        optimizer = {
+            f"{OPTIMIZER}{number}/{name}": _array(value) if isinstance(value, torch.Tensor) else value
+            for number, values in self.optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+        return {**model, **optimizer}
 
     def restore(self, state: Mapping[str, Any], samples: int) -> None:
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        values = {k: tensor(torch, v.copy()) if isinstance(v, np.ndarray) else v for k, v in state.items()}
+        of_model = {k.removeprefix(MODEL): v for k, v in values.items() if k.startswith(MODEL)}
+        of_optimizer: dict[int, dict[str, Any]] = {}
+        for key, value in values.items():
+            if key.startswith(OPTIMIZER):
+                number, name = key.removeprefix(OPTIMIZER).split("/")
+                of_optimizer.setdefault(int(number), {})[name] = value
+        self.model.load_state_dict(of_model)
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": of_optimizer})
         self._samples = samples
         self._begin()
 
@@ -141,21 +160,12 @@ class TorchTask(Task):
 
     def _begin(self) -> None:
         """Random numbers behind an evaluation follow from the seed and the samples."""
-        rank = (self._rank,) if self._rank else ()
-        torch.manual_seed(int(np.random.SeedSequence((self._setup.seed, 1, self._samples, *rank)).generate_state(1)[0]))
-
-    def _next(self) -> NDArray[np.int64]:
-        """The indices of the next batch: every example once per epoch, in an order that follows from the seed."""
-        found = np.empty(0, np.int64)
-        while len(found) < self._batch:
-            epoch, at = divmod(self._samples + len(found), self.examples)
-            if epoch != self._epoch:
-                chance = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._setup.seed, 0, epoch))))
-                self._epoch, self._order = epoch, chance.permutation(self.examples)
-            found = np.concatenate([found, self._order[at : at + self._batch - len(found)]])
-        return found
+        torch.manual_seed(random_seed(self._setup.seed, self._samples, self._rank))
 
 
-def warm_up_then_zero(share: float) -> Callable[[float], float]:
-    """A factor that rises from 0 during a share of the run and then falls to 0, both linearly."""
-    return lambda over: min((over + 1e-3) / share, (1.0 - over) / (1.0 - share))
+def _array(value: torch.Tensor) -> NDArray[Any]:
+    """A copy as an array. PyTorch gives NumPy no bfloat16, so the bits are reinterpreted."""
+    copy = value.detach().cpu().clone()
+    is_narrow = copy.dtype == torch.bfloat16
+    found: NDArray[Any] = copy.view(torch.int16).numpy().view("bfloat16") if is_narrow else copy.numpy()
+    return found

@@ -1,7 +1,7 @@
 """A process that trains one run: `python -m deepbench.training.worker DESCRIPTOR`.
 
 The argument is the descriptor of a socket. The first message says which run, and where its checkpoint is. Then the
-process sends one message per event. Checkpoints are read without executing anything in them.
+process sends one message per event. A message may also ask which version of a framework is here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from time import perf_counter
 from typing import Any
 
 from deepbench import datasets
-from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, shorten
+from deepbench.backends.torch import import_torch
+from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, Unsupported, shorten
 from deepbench.measure import launch, process, wire
+from deepbench.networks import from_jax
+from deepbench.training import checkpoint as checkpoints
 from deepbench.training.application import Rung, Setup, Task, find_application
 
 # Seconds between two events of progress.
@@ -39,7 +42,10 @@ def main() -> None:
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)  # a process that a library starts must not keep the socket open
     connection = wire.Connection(socket.socket(fileno=descriptor))
-    if (request := connection.receive()) is not None:
+    request = connection.receive()
+    if request is not None and "open" in request:
+        connection.send(open_framework(request["open"]))
+    elif request is not None:
         serve(Setup(**request["setup"]), Path(request["checkpoint"]), request["samples"], connection.send)
     os._exit(0)  # without the destructors of libraries: some hang there, and everything has been sent
 
@@ -74,7 +80,7 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
     emit({"phase": "initialising"})
     task, versions, rank = _task(setup, rung, data, join)
     if done:
-        task.restore(_read(checkpoint), done)
+        task.restore(checkpoints.read(checkpoint), done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
     sizes = {"parameters": task.parameters, "examples": task.examples, "tests": task.tests}
     emit({"start": {"samples": done, **sizes, "versions": versions, **seconds}})
@@ -108,41 +114,44 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
         quality = task.evaluate()
         evaluate_s = perf_counter() - before
         if not rank:
-            _write(checkpoint, task.state())
+            checkpoints.write(checkpoint, task.state())
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
         times = {"train_s": train_s, "first_step_s": first_s, "steps": steps, "evaluate_s": evaluate_s}
         emit({"point": {**point, **times}})
     emit({"end": {"status": "ok", "reason": None}})
 
 
+def open_framework(name: str) -> dict[str, Any]:
+    """Facts about a framework that is no library of `backends/`, or why it is not available."""
+    try:
+        jax = import_jax(threads=1)
+    except Unavailable as error:
+        return {"unavailable": {"reason": error.reason, "remedy": error.remedy}}
+    return {"library": {"name": "JAX", "version": jax.__version__, "path": jax.__file__, "threading": "own threads"}}
+
+
+def import_jax(threads: int) -> Any:
+    """The module `jax`, which will use so many threads of the CPU; `Unavailable` without it."""
+    # XLA reads it when it is first used. It has no other way to choose the number.
+    os.environ["PJRT_NPROC"] = str(threads)
+    return from_jax.import_jax()
+
+
 def _task(setup: Setup, rung: Rung, data: list[Any], join: Callable[[], int]) -> tuple[Task, dict[str, str], int]:
     application = find_application(setup.application)
     if setup.framework == "torch":
-        from deepbench.backends.torch import import_torch
-
         torch = import_torch()
         torch.set_num_threads(setup.threads)
         rank = join()
         return application.torch_task(setup, rung, data), {"torch": torch.__version__}, rank
-    raise Unavailable(f"no framework is called {setup.framework}", "choose torch")
+    if setup.ranks > 1:
+        raise Unsupported(f"several ranks train in PyTorch, and not in {setup.framework}")
+    if setup.framework == "jax":
+        jax = import_jax(setup.threads)
+        import jaxlib
 
-
-def _write(path: Path, state: dict[str, Any]) -> None:
-    import torch
-
-    draft = path.with_suffix(".new")
-    torch.save(state, draft)
-    draft.replace(path)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    import torch
-
-    try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise BadInput(f"the checkpoint {path} cannot be read: {error}; train the run again") from None
-    return state
+        return application.jax_task(setup, rung, data), {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, 0
+    raise Unavailable(f"no framework is called {setup.framework}", "choose torch or jax")
 
 
 if __name__ == "__main__":

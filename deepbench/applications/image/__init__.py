@@ -1,0 +1,51 @@
+"""Image recognition: pictures of clothes in ten classes, with a small residual network (He and others, 2015)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deepbench.training.application import Application, Metric, Rung, Setup, Task
+
+
+class Image(Application):
+    """Which of ten kinds of clothes a picture shows."""
+
+    name = "image"
+    title = "Image recognition"
+    metric = Metric("accuracy")
+    trivial_model = "the class of the nearest picture"
+    datasets = ("fashion-mnist",)
+    frameworks = ("torch", "jax")
+    rungs = {  # noqa: RUF012  (ClassVar in Application)
+        "mini": Rung(
+            "a residual network of 8 layers with 16 to 64 channels",
+            batch=256,
+            samples=184_320,
+            every=15_360,
+            target=0.90,
+            trivial=0.850,
+            settings={"widths": (16, 32, 64), "blocks": 1, "rate": 0.2},
+        ),
+        "small": Rung(
+            "a residual network of 14 layers with 32 to 128 channels",
+            batch=256,
+            samples=921_600,
+            every=61_440,
+            target=0.925,
+            trivial=0.850,
+            settings={"widths": (32, 64, 128), "blocks": 2, "rate": 0.2},
+        ),
+    }
+
+    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
+        from deepbench.applications.image.torch_version import task
+
+        return task(setup, rung, data)
+
+    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
+        from deepbench.applications.image.jax_version import task
+
+        return task(setup, rung, data)
+
+
+APPLICATION = Image()

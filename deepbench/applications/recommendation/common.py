@@ -1,0 +1,49 @@
+"""What all versions of recommendation share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepbench.datasets.movielens import Ratings
+
+# The film that was rated last competes with so many that the user has not rated, and has to be among the first ten.
+OTHERS, AMONG = 99, 10
+
+# Films that a user has not rated, for each that he has, in a batch.
+NEGATIVES = 4
+
+WARM_UP = 0.1
+
+
+class Examples(NamedTuple):
+    """What is trained on, and what is tested."""
+
+    users: NDArray[np.int64]
+    films: NDArray[np.int64]
+    """Users and films of all ratings but the last of each user."""
+    tests: NDArray[np.int64]
+    """Users × 100 films: the last film before 99 others that the user has not rated, the same ones in every run."""
+    catalogue: int
+    """How many films there are."""
+
+    def grade(self, users: Sequence[int], answers: Sequence[Sequence[int]]) -> float:
+        """The share of users whose last film is among the films of their answer."""
+        return float(np.mean([self.tests[user, 0] in films for user, films in zip(users, answers, strict=True)]))
+
+
+def examples(ratings: Ratings) -> Examples:
+    """Divide ratings into those for training and those for testing."""
+    order = np.lexsort((ratings.films, ratings.times, ratings.users))
+    users, films = ratings.users[order], ratings.films[order]
+    is_last = np.append(users[1:] != users[:-1], True)
+    chance, count = np.random.default_rng(2018), int(films.max()) + 1
+    rows: list[list[Any]] = []
+    for user in range(int(users.max()) + 1):
+        own = films[users == user]
+        others = np.setdiff1d(np.arange(count), own)
+        rows.append([own[-1], *chance.choice(others, OTHERS, replace=False)])
+    return Examples(users[~is_last], films[~is_last], np.array(rows, np.int64), count)

@@ -1,6 +1,7 @@
 """A result file with runs that train applications: each has a process of its own, and every event is kept at once.
 
-A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it.
+A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it. The models of
+runs that end well stay in another folder.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.json_lines import sanitized
@@ -40,6 +41,16 @@ class Progress:
     """At the last evaluation."""
 
 
+def models_of(path: Path) -> Path:
+    """The folder next to a result file with the models that its runs trained."""
+    return path.with_name(f"{path.name}.models")
+
+
+def model_name(run: int) -> str:
+    """The file of a run in this folder."""
+    return f"{run}.pt"
+
+
 def resolved(setup: Setup) -> TrainingSetup:
     """A setup with the numbers of its rung; `BadInput` where there is no such application, rung or framework."""
     application = find_application(setup.application)
@@ -56,6 +67,34 @@ def resolved(setup: Setup) -> TrainingSetup:
     return cast(TrainingSetup, {**found, "every": rung.every, **about, "target": rung.target, "settings": settings})
 
 
+def header_of(
+    setups: Sequence[TrainingSetup], mode: Literal["training", "serving"], timeout_s: float, command: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The first line of a file for these runs, with this machine and its libraries."""
+    names = sorted({s["framework"] for s in setups} & {"torch"})
+    answers = parent.open_backends(names, timeout_s)
+    return {
+        "schema": SCHEMA,
+        "tool": f"deepbench {VERSION}",
+        "started": now(),
+        "command": list(command),
+        "machine": describe.describe_machine(),
+        "libraries": {
+            name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
+            for name, answer in answers.items()
+        },
+        "plan": {
+            "rounds": asdict(Rounds(1, 1, 0.03, 0.0)),
+            "mode": mode,
+            "order_seed": 0,
+            "timeout_s": timeout_s,
+            "rules": asdict(Rules()),
+            "cases": [],
+            "training": list(setups),
+        },
+    }
+
+
 class TrainingSession:
     """One result file with training runs. Use as a context manager: it closes the file."""
 
@@ -64,33 +103,12 @@ class TrainingSession:
         self._store = store
         self._setups = file.header["plan"]["training"]
         self._checkpoints = file.path.with_name(f"{file.path.name}.checkpoints")
+        self._models = models_of(file.path)
 
     @classmethod
     def create(cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = ()) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists."""
-        names = sorted({s["framework"] for s in setups} & {"torch"})
-        answers = parent.open_backends(names, TIMEOUT_S)
-        header = {
-            "schema": SCHEMA,
-            "tool": f"deepbench {VERSION}",
-            "started": _now(),
-            "command": list(command),
-            "machine": describe.describe_machine(),
-            "libraries": {
-                name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
-                for name, answer in answers.items()
-            },
-            "plan": {
-                "rounds": asdict(Rounds(1, 1, 0.03, 0.0)),
-                "mode": "training",
-                "order_seed": 0,
-                "timeout_s": TIMEOUT_S,
-                "rules": asdict(Rules()),
-                "cases": [],
-                "training": list(setups),
-            },
-        }
-        store = Store.create(path, sanitized(header))
+        store = Store.create(path, sanitized(header_of(setups, "training", TIMEOUT_S, command)))
         return cls(read_results(path), store)
 
     @classmethod
@@ -99,7 +117,10 @@ class TrainingSession:
         store = Store.reopen(path)
         try:
             file = read_results(path)
-            if not file.header["plan"].get("training"):
+            plan = file.header["plan"]
+            if plan["mode"] == "serving":
+                raise BadInput(f"{path} has no training runs, but served models; go on with deepbench serve -o {path}")
+            if not plan.get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
         except BaseException:
             store.close()
@@ -114,18 +135,19 @@ class TrainingSession:
         self._store.close()
 
     def run(self, progress: Callable[[Progress], object] = lambda _: None) -> None:
-        """Train every run that has not ended."""
+        """Train every run that has not ended, and keep the models of those that end well."""
         ended = {event["run"] for event in self.file.training if "end" in event}
         for number in range(len(self._setups)):
             if number not in ended:
                 self._train(number, progress)
+        self._keep_models()  # of runs that an earlier process ended, which was killed before it moved them
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _train(self, number: int, progress: Callable[[Progress], object]) -> None:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
         self._checkpoints.mkdir(exist_ok=True)
-        checkpoint = self._checkpoints / f"{number}.pt"
+        checkpoint = self._checkpoints / model_name(number)
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
         names = ("application", "rung", "framework", "device", "precision", "threads", "seed", "batch", "samples")
@@ -148,16 +170,25 @@ class TrainingSession:
                         quality = answer["point"]["quality"]
                         progress(Progress(number, len(self._setups), setup, answer["point"]["samples"], quality))
                     if name == "end":
-                        checkpoint.unlink(missing_ok=True)
+                        self._keep_models()
                         return
         except DeepBenchError as error:
             self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
 
+    def _keep_models(self) -> None:
+        """The last checkpoint of a run that ended well is its model."""
+        for event in self.file.training:
+            checkpoint = self._checkpoints / model_name(event["run"])
+            if "end" in event and event["end"]["status"] == "ok" and checkpoint.exists():
+                self._models.mkdir(exist_ok=True)
+                checkpoint.replace(self._models / checkpoint.name)
+
     def _keep(self, number: int, name: str, value: Mapping[str, Any]) -> None:
-        event = cast(Training, {"run": number, "at": _now(), name: value})
+        event = cast(Training, {"run": number, "at": now(), name: value})
         self._store.append({"training": event})
         self.file.training.append(event)
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, as result files have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

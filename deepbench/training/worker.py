@@ -19,7 +19,7 @@ from typing import Any
 from deepbench import datasets
 from deepbench.core.errors import BadInput, DeepBenchError, Unavailable
 from deepbench.measure import launch, process, wire
-from deepbench.training.application import Rung, Setup, Task, find_application
+from deepbench.training.application import Application, Rung, Setup, Task, find_application
 
 # Seconds between two events of progress.
 PROGRESS_S = 0.5
@@ -29,6 +29,16 @@ Emit = Callable[[dict[str, Any]], None]
 
 def main() -> None:
     """Train, and say what happens."""
+
+    def handle(request: dict[str, Any], emit: Emit) -> None:
+        setup, checkpoint = Setup(**request["setup"]), Path(request["checkpoint"])
+        guarded(lambda: train(setup, checkpoint, request["samples"], emit), emit)
+
+    answer_parent(handle)
+
+
+def answer_parent(handle: Callable[[dict[str, Any], Emit], None]) -> None:
+    """Begin as a worker, handle one request, and end."""
     process.die_with_parent(int(os.environ.get(launch.PARENT, "0")))
     process.limit_output()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -36,14 +46,14 @@ def main() -> None:
     os.set_inheritable(descriptor, False)  # a process that a library starts must not keep the socket open
     connection = wire.Connection(socket.socket(fileno=descriptor))
     if (request := connection.receive()) is not None:
-        serve(Setup(**request["setup"]), Path(request["checkpoint"]), request["samples"], connection.send)
+        handle(request, connection.send)
     os._exit(0)  # without the destructors of libraries: some hang there, and everything has been sent
 
 
-def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
-    """Train a run, and end with its status."""
+def guarded(work: Callable[[], None], emit: Emit) -> None:
+    """Work; where it fails in a way that has a status, end with it."""
     try:
-        train(setup, checkpoint, done, emit)
+        work()
     except MemoryError as error:
         reason = str(error) or "the memory of this machine is full"
         emit({"end": {"status": "out_of_memory", "reason": reason}})
@@ -62,12 +72,12 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
     emit({"phase": "loading data"})
     application = find_application(setup.application)
     rung = application.rungs[setup.rung]
-    data = [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
+    data = load_data(application, rung)
     loaded = perf_counter()
     emit({"phase": "initialising"})
-    task, versions = _task(setup, rung, data)
+    task, versions = make_task(setup, rung, data)
     if done:
-        task.restore(_read(checkpoint), done)
+        task.restore(read_checkpoint(checkpoint), done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
     emit({"start": {"samples": done, "parameters": task.parameters, "versions": versions, **seconds}})
     batch, last = setup.batch or rung.batch, setup.samples or rung.samples
@@ -99,14 +109,20 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit) -> None:
         before = perf_counter()
         quality = task.evaluate()
         evaluate_s = perf_counter() - before
-        _write(checkpoint, task.state())
+        write_checkpoint(checkpoint, task.state())
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
         times = {"train_s": train_s, "first_step_s": first_s, "steps": steps, "evaluate_s": evaluate_s}
         emit({"point": {**point, **times}})
     emit({"end": {"status": "ok", "reason": None}})
 
 
-def _task(setup: Setup, rung: Rung, data: list[Any]) -> tuple[Task, dict[str, str]]:
+def load_data(application: Application, rung: Rung) -> list[Any]:
+    """What each data set of a rung loads."""
+    return [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
+
+
+def make_task(setup: Setup, rung: Rung, data: list[Any]) -> tuple[Task, dict[str, str]]:
+    """A run at its begin, and the versions of its framework."""
     application = find_application(setup.application)
     if setup.framework == "torch":
         from deepbench.backends.torch import import_torch
@@ -117,7 +133,8 @@ def _task(setup: Setup, rung: Rung, data: list[Any]) -> tuple[Task, dict[str, st
     raise Unavailable(f"no framework is called {setup.framework}", "choose torch")
 
 
-def _write(path: Path, state: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Replace the file at once: it is never half written."""
     import torch
 
     draft = path.with_suffix(".new")
@@ -125,12 +142,15 @@ def _write(path: Path, state: dict[str, Any]) -> None:
     draft.replace(path)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """What `write_checkpoint` wrote; `BadInput` where the file is missing or damaged."""
+    from pickle import UnpicklingError
+
     import torch
 
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError) as error:
+    except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError) as error:
         raise BadInput(f"the checkpoint {path} cannot be read: {error}; train the run again") from None
     return state
 

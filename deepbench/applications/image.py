@@ -19,6 +19,7 @@ class Image(Application):
     name = "image"
     title = "Image recognition"
     metric = Metric("accuracy")
+    has_equal_samples = True
     datasets = ("fashion-mnist",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -96,7 +97,16 @@ class Image(Application):
             model.parameters(), rung.settings["rate"], momentum=0.9, weight_decay=5e-4, nesterov=True
         )
         return TorchTask(
-            setup, rung, model, optimizer, loss, len(seen), answer, grade, len(test), learning_rate=warm_up_then_zero(0.2)
+            setup,
+            rung,
+            model,
+            optimizer,
+            loss,
+            len(seen),
+            answer,
+            grade,
+            len(test),
+            learning_rate=warm_up_then_zero(0.2),
         )
 
 

@@ -26,6 +26,7 @@ class Recommendation(Application):
     name = "recommendation"
     title = "Recommendation"
     metric = Metric("hit rate at 10")
+    has_equal_samples = True
     datasets = ("movielens",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(

@@ -32,6 +32,7 @@ class Sentiment(Application):
     name = "sentiment"
     title = "Sentiment analysis"
     metric = Metric("accuracy")
+    has_equal_samples = True
     datasets = ("tweets",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(

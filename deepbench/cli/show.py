@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_of_gaps
+from deepbench.cli.console import make_console, print_head, print_json, print_served, print_table, warn_of_gaps
 from deepbench.cli.options import form_options, require_suffix, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say
@@ -15,6 +15,8 @@ from deepbench.core.errors import BadInput
 from deepbench.core.shell import command
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from deepbench.api import Results
     from deepbench.report.table import Table
 
@@ -72,7 +74,8 @@ def show(
       deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
     from deepbench.api import Results, load
-    from deepbench.report import export
+    from deepbench.judge.serving import served
+    from deepbench.report import export, serving
     from deepbench.results.fleet import is_fleet, read_fleet
 
     of_fleet = is_fleet(Path(file))
@@ -96,6 +99,8 @@ def show(
         _plot(results)
     elif by is not None:
         print_table(_table_by(results, by, form), form)
+    elif form is not None and results.file.serving and not results.summaries:
+        print_table(serving.table(served(results.file)), form)
     elif form is not None:
         convert = {"json": export.to_json, "csv": export.to_csv, "markdown": export.to_markdown}[form]
         print_for_programs(convert(results.file, results.summaries))
@@ -105,8 +110,22 @@ def show(
         if results.file.incomplete:
             console.print(results.file.incomplete, style="bold red", markup=False)
         console.print()
-        results.table(full).print(console)
+        if results.summaries or not _print_applications(console, results):
+            results.table(full).print(console)
     return None
+
+
+def _print_applications(console: Console, results: Results) -> bool:
+    """Print what a file knows of applications; whether it knows anything."""
+    from deepbench.judge.serving import served
+    from deepbench.judge.trained import runs_of, trained
+    from deepbench.report import training
+
+    if results.file.training:
+        training.table(trained(runs_of(results.file))).print(console)
+    if results.file.serving:
+        print_served(served(results.file))
+    return bool(results.file.training or results.file.serving)
 
 
 def _show_lacks(results: Results) -> int:

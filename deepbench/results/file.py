@@ -33,7 +33,7 @@ from deepbench.core.json_lines import (
 )
 from deepbench.results.consistency import Consistency
 from deepbench.results.old_files import complete, read_limit, without_secrets
-from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record, Training
+from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record, Serving, Training
 from deepbench.results.schema import schema_error
 from deepbench.results.work import by_case
 
@@ -66,6 +66,8 @@ class ResultFile:
     """Steps of networks, and behind how many records they are."""
     training: list[Training] = field(default_factory=list, repr=False)
     """Events of the runs in `plan.training`."""
+    serving: list[Serving] = field(default_factory=list, repr=False)
+    """Scenarios in which their models answered."""
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
     truncated: bool = False
@@ -238,6 +240,8 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
                     content.limits.append(limit)
                 elif "training" in value:
                     content.training.append(value["training"])
+                elif "serving" in value:
+                    content.serving.append(value["serving"])
                 elif "step" in value:
                     content.steps.append((len(content.records), value["step"]))
                 else:

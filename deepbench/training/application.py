@@ -117,6 +117,8 @@ class Application(ABC):
     metric: Metric
     answer_metric: Metric | None = None
     """What `Task.grade` gives, where it is not the metric: perplexity needs probabilities, a translation has none."""
+    has_equal_samples: bool = False
+    """Whether every test example takes the same work: then one that repeats must not be faster."""
     datasets: tuple[str, ...]
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)

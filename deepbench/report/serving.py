@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,7 @@ def table(found: Sequence[Served]) -> Table:
     columns = [
         Column("application", whole=True),
         Column("rung", narrow=4),
+        Column("framework", narrow=8),
         Column("device", narrow=6),
         Column("precision", narrow=5),
         number("threads", narrow=7),
@@ -65,6 +67,7 @@ def _row(served: Served) -> dict[str, Cell]:
     return {
         "application": setup["application"],
         "rung": setup["rung"],
+        "framework": setup["framework"],
         "device": line["device"],
         "precision": line["precision"],
         "threads": line["threads"],
@@ -127,7 +130,7 @@ def _notes(found: Sequence[Served]) -> list[str]:
             notes.append(
                 f"{name}: other programs used {line['other_cpus']:.1f} of {line['cpus']} CPUs; better repeat it later."
             )
-        if loadgen := line.get("loadgen"):
+        if served.is_ok and (loadgen := line.get("loadgen")):
             notes.append(f"{name}: LoadGen says {_loadgen_text(served, loadgen)}.")
     shares = ", ".join(f"{name} {100 * SHARES[name]:.0f}th" for name in ("single", "multi", "server"))
     notes.append(
@@ -143,6 +146,8 @@ def _loadgen_text(served: Served, summary: Mapping[str, str]) -> str:
     try:
         found = float(value)
     except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
         return f"{verdict}, without a number"
     return f"{_count(found) if served.line['scenario'] == 'offline' else units.seconds(found / 1e9)}, {verdict}"
 

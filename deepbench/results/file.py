@@ -374,14 +374,17 @@ def plain_record(record: Record) -> Record:
 
 
 def lines_of(file: ResultFile) -> Iterator[bytes]:
-    """The lines of a file with this content: the header, all limits, all records with steps of networks between."""
+    """The lines of a file with this content: header, limits, records with steps of networks between, applications."""
     lines: list[Mapping[str, Any]] = [file.header, *({"limit": limit} for limit in file.limits)]
     steps = list(file.steps)
     for number, record in enumerate(file.records):
         while steps and steps[0][0] <= number:
             lines.append({"step": steps.pop(0)[1]})
         lines.append(plain_record(record))
-    for line in (*lines, *({"step": step} for _, step in steps)):
+    lines += [{"step": step} for _, step in steps]
+    lines += [{"training": event} for event in file.training]
+    lines += [{"serving": line} for line in file.serving]
+    for line in lines:
         yield _encoded(line, "checksums" in file.header)
 
 

@@ -30,7 +30,7 @@ from deepbench.training.worker import PROGRESS_S, Emit, answer_parent, guarded, 
 PLAIN_BATCH = 1000
 
 # Of the seconds of a scenario. Together they take less than six times these seconds.
-BATCHES_SHARE, OFFLINE_SHARE, SEARCH_SHARE, REPEATS_SHARE = 0.6, 0.6, 2.0, 0.1
+BATCHES_SHARE, OFFLINE_SHARE, SEARCH_SHARE, REPEATS_SHARE = 0.8, 0.6, 2.0, 0.1
 
 
 @dataclass(frozen=True)

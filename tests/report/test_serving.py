@@ -8,7 +8,7 @@ from rich.console import Console
 from deepbench.judge.serving import Served
 from deepbench.report import serving
 
-SETUP = {"application": "recommendation", "rung": "mini", "metric": "hit rate at 10"}
+SETUP = {"application": "recommendation", "rung": "mini", "framework": "torch", "metric": "hit rate at 10"}
 START = {"tests": 943, "metric": "hit rate at 10", "is_share": True, "grade": 0.58}
 ANSWERS = {"answers": 1000, "equal": 990, "grade": 0.581, "plain_grade": 0.58}
 
@@ -93,4 +93,6 @@ def test_what_loadgen_says_is_below():
     found = line("single", queries=queries(100), loadgen={"* Early stopping 90.0th percentile estimate": "3800000"})
 
     assert "LoadGen says 3.80 ms, nothing" in printed([found], 400)
-    assert "LoadGen says INVALID, without a number" in printed([line("single", loadgen={"Result is": "INVALID"})], 400)
+    for value in ("", "nan", "1e999", "seven"):
+        found = line("single", loadgen={"Result is": "INVALID", "* Early stopping 90.0th percentile estimate": value})
+        assert "LoadGen says INVALID, without a number" in printed([found], 400)

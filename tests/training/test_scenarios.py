@@ -122,7 +122,7 @@ def test_batches_end_where_they_take_too_long():
     assert [1, 2, 4, 8, 12] == [found["batch"] for found in fast]
     assert [1, 2] == [found["batch"] for found in slow][:2]
     assert slow[-1]["batch"] < 64
-    assert all(len(found["latency_s"]) >= 3 for found in slow)
+    assert all(len(found["latency_s"]) >= 2 for found in slow)
 
 
 def test_offline_answers_every_example_once_in_a_pass():

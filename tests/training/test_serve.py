@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deepbench.judge.serving import served
-from deepbench.results.file import read_results
+from deepbench.results.file import lines_of, read_results
 from tests.conftest import ROOT, run_command
 
 pytest.importorskip("torch")
@@ -72,6 +72,10 @@ def test_a_trained_model_answers_in_every_scenario(serve, deepbench, tmp_path):
         answers = one.line["answers"]
         assert answers["answers"] >= answers["equal"] > 0.9 * answers["answers"]
         assert answers["grade"] == pytest.approx(answers["plain_grade"], rel=0.01)
+    file = read_results(tmp_path / "mini.jsonl")
+    (tmp_path / "copy.jsonl").write_bytes(b"".join(lines_of(file)))
+    copy = read_results(tmp_path / "copy.jsonl")
+    assert (file.training, file.serving) == (copy.training, copy.serving)
     assert done.stdout.partition("application")[2] in deepbench("show", "mini.jsonl").stdout
 
 

@@ -76,9 +76,6 @@ class InferenceSession:
         if not served_runs(source):
             raise BadInput(f"{path} has no model; train one: {command('train', 'all', '-o', 'new.jsonl')}")
         if output is None:
-            different = describe.differences(source.header["machine"], describe.describe_machine())
-            if different:
-                raise BadInput(f"{path} is of another machine ({different[0]}); write to a new file with -o")
             return cls(source, *_reopened(path), options)
         setups = source.header["plan"]["training"]
         if output.exists():
@@ -180,9 +177,12 @@ def _setup(setup: TrainingSetup, options: Options) -> dict[str, Any]:
 
 
 def _reopened(path: Path) -> tuple[ResultFile, Store]:
+    """An existing file of this machine; `BadInput` for one of another."""
     store = Store.reopen(path)
     try:
         file = read_results(path)
+        if different := describe.differences(file.header["machine"], describe.describe_machine()):
+            raise BadInput(f"{path} is of another machine ({different[0]}); write to a new file with -o")
         store.append_after(file)
     except BaseException:
         store.close()

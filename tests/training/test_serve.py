@@ -187,6 +187,18 @@ def test_a_result_without_enough_queries_has_no_percentile_but_a_reason(serve, t
     assert "do not bound the 99th percentile, 459 do; with --seconds" in done.stdout
 
 
+def test_a_file_of_another_machine_is_not_continued(serve, trained, tmp_path):
+    shutil.copytree(trained("mini"), tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "mini.jsonl"
+    file = read_results(path)
+    file.header["machine"] = {**file.header["machine"], "cpu": "Z80"}
+    path.write_bytes(b"".join(lines_of(file)))
+    refused = serve("mini")
+
+    assert (64, True) == (refused.returncode, "is of another machine (cpu was 'Z80'" in refused.stderr), refused.stderr
+    assert 0 == serve("mini", "--scenario", "single", "--seconds", "0.2", "-o", "here.jsonl").returncode
+
+
 def test_a_file_without_a_model_is_a_sentence(deepbench, serve, tmp_path):
     serve("mini", "--scenario", "single", "--seconds", "0.1", "-o", "served.jsonl")
     done = deepbench("serve", "served.jsonl")

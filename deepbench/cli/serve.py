@@ -104,7 +104,8 @@ def serve(
         found = served(session.file)
         print_served(found)
     if code:
-        say(f"interrupted; {session.file.path} has what has ended. Again: {command('serve', Path(file))}")
+        again = command("serve", Path(file), *(("-o", Path(output)) if output else ()))
+        say(f"interrupted; {session.file.path} has what has ended. Again: {again}")
     elif any(one.line["status"] == "wrong" for one in found):
         code = EXIT_WRONG
     return code

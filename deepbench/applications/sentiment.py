@@ -33,6 +33,7 @@ class Sentiment(Application):
     title = "Sentiment analysis"
     metric = Metric("accuracy")
     trivial_model = "the most frequent class"
+    has_equal_samples = True
     datasets = ("tweets",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(

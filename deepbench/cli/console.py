@@ -17,6 +17,7 @@ from deepbench.machine import microarchitecture
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deepbench.judge.serving import Served
     from deepbench.machine.doctor import LoadWatch
     from deepbench.report.table import Part, Table
     from deepbench.results.file import ResultFile
@@ -97,7 +98,7 @@ def print_head(console: Console, file: ResultFile) -> None:
         text = ", ".join(f"{name}={value}" for name, value in chosen.items())
         print_labelled(console, "variables", f"{text}: set by the user; they change what libraries do")
     plan = header["plan"]
-    if file.is_training:
+    if file.has_applications:
         runs, ended = len(plan["training"]), sum("end" in event for event in file.training)
         text = f"{runs}" if ended in (0, runs) else f"{ended} of {runs} ended"
         print_labelled(console, "runs", f"{text}, file {file.path}")
@@ -207,3 +208,14 @@ def print_report(parts: Sequence[Part], form: str | None) -> None:
 def print_json(content: Any) -> None:
     """Any value, for programs."""
     print_for_programs(json.dumps(sanitized(content), ensure_ascii=False, indent=1) + "\n")
+
+
+def print_served(found: Sequence[Served]) -> None:
+    """Models that answer queries: a table, and batches against latency."""
+    from deepbench.report import serving
+
+    console = make_console()
+    console.print()
+    serving.table(found).print(console)
+    for line in serving.batch_lines(found):
+        console.print(line, markup=False, soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_head, print_json, print_table, warn_of_gaps
+from deepbench.cli.console import make_console, print_head, print_json, print_served, print_table, warn_of_gaps
 from deepbench.cli.options import form_options, require_suffix, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say
@@ -89,10 +89,10 @@ def show(
         results = Results(read_fleet(Path(file), skip_damaged).results_of(host))
     else:
         results = load(file, skip_damaged=skip_damaged)
-    if results.file.is_training:
+    if results.file.has_applications:
         if complete or xlsx or parquet or sqlite or plot or by is not None:
             raise BadInput(f"{file} has trained applications; they have a table only, with --json, --csv or --markdown")
-        _show_training(results, form, mllog)
+        _show_applications(results, form, mllog)
         return None
     if mllog is not None:
         raise BadInput(f"--mllog is for files of deepbench train, and {file} has kernels")
@@ -118,23 +118,30 @@ def show(
     return None
 
 
-def _show_training(results: Results, form: str | None, mllog: str | None) -> None:
-    """Tables of the applications that a file has trained; or their logs."""
+def _show_applications(results: Results, form: str | None, mllog: str | None) -> None:
+    """Tables of the applications that a file has trained, and how fast their models answered; or logs."""
     from deepbench.cli.train import print_trained
+    from deepbench.judge.serving import served
     from deepbench.judge.trained import runs_of, trained
     from deepbench.report import mllog as logs
-    from deepbench.report import training
+    from deepbench.report import serving, training
 
+    file = results.file
     if mllog is not None:
-        written = logs.write(results.file, Path(mllog))
+        written = logs.write(file, Path(mllog))
         say(f"{len(written)} logs are in {mllog}")
-    elif form is not None:
-        print_table(training.table(trained(runs_of(results.file))), form)
-    else:
-        console = make_console()
-        print_head(console, results.file)
+        return
+    if form is not None:
+        print_table(training.table(trained(runs_of(file))) if file.is_training else serving.table(served(file)), form)
+        return
+    console = make_console()
+    print_head(console, file)
+    if file.is_training:
         console.print()
-        print_trained(console, results.file)
+        print_trained(console, file)
+    if file.serving:
+        console.print()
+        print_served(served(file))
 
 
 def _show_lacks(results: Results) -> int:

@@ -177,7 +177,7 @@ class Session:
             file = read_results(path)
             if file.header["plan"].get("interleaved"):
                 raise BadInput(f"{path} is one side of a comparison; measure both sides again: deepbench run --ab")
-            if file.is_training:
+            if file.has_applications:
                 raise BadInput(f"{path} has training runs; continue it with {command('train', '--resume', '-o', path)}")
             require_same_machine(file, hosts)
             cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])

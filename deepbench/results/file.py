@@ -33,7 +33,7 @@ from deepbench.core.json_lines import (
 )
 from deepbench.results.consistency import Consistency
 from deepbench.results.old_files import complete, read_limit, without_secrets
-from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record, Training
+from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record, Serving, Training
 from deepbench.results.schema import schema_error
 from deepbench.results.work import by_case
 
@@ -66,6 +66,8 @@ class ResultFile:
     """Steps of networks, and behind how many records they are."""
     training: list[Training] = field(default_factory=list, repr=False)
     """Events of the runs in `plan.training`."""
+    serving: list[Serving] = field(default_factory=list, repr=False)
+    """Scenarios in which their models answered."""
     complete_bytes: int = 0
     """Length up to the end of the last complete line."""
     truncated: bool = False
@@ -75,7 +77,12 @@ class ResultFile:
 
     @property
     def is_training(self) -> bool:
-        """Whether it has applications that are trained, instead of cases."""
+        """Whether it has applications that were trained, instead of cases."""
+        return self.header["plan"]["mode"] == "training"
+
+    @property
+    def has_applications(self) -> bool:
+        """Whether it is about applications, which were trained or have served, and not about cases."""
         return bool(self.header["plan"].get("training"))
 
     @property
@@ -219,7 +226,7 @@ def is_training(path: Path) -> bool:
     """Whether a result file has trained applications, by its first line; False where that cannot be read."""
     try:
         header = from_line(next(iter(file_lines(path)), b""))
-        return bool(header["plan"].get("training"))
+        return bool(header["plan"]["mode"] == "training")
     except (ValueError, LookupError, TypeError, AttributeError):
         return False
 
@@ -252,6 +259,8 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
                     content.limits.append(limit)
                 elif "training" in value:
                     content.training.append(value["training"])
+                elif "serving" in value:
+                    content.serving.append(value["serving"])
                 elif "step" in value:
                     content.steps.append((len(content.records), value["step"]))
                 else:
@@ -384,7 +393,7 @@ def plain_record(record: Record) -> Record:
 
 
 def lines_of(file: ResultFile) -> Iterator[bytes]:
-    """The lines of a file with this content: the header, limits, records with steps of networks between, training."""
+    """The lines of a file with this content: header, limits, records with steps of networks between, applications."""
     lines: list[Mapping[str, Any]] = [file.header, *({"limit": limit} for limit in file.limits)]
     steps = list(file.steps)
     for number, record in enumerate(file.records):
@@ -393,6 +402,7 @@ def lines_of(file: ResultFile) -> Iterator[bytes]:
         lines.append(plain_record(record))
     lines += [{"step": step} for _, step in steps]
     lines += [{"training": event} for event in file.training]
+    lines += [{"serving": line} for line in file.serving]
     for line in lines:
         yield _encoded(line, "checksums" in file.header)
 

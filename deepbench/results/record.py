@@ -110,7 +110,7 @@ class Plan(TypedDict):
     """Everything that `--resume` needs."""
 
     rounds: RoundLimits
-    mode: Literal["quick", "default", "rigorous", "steps", "training", "imported"]
+    mode: Literal["quick", "default", "rigorous", "steps", "training", "serving", "imported"]
     order_seed: int
     timeout_s: float
     rules: SamplingRules
@@ -458,6 +458,115 @@ class Training(TypedDict):
     start: NotRequired[TrainingStart]
     point: NotRequired[TrainingPoint]
     end: NotRequired[TrainingEnd]
+
+
+Scenario = Literal["batches", "single", "multi", "offline", "server"]
+SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
+
+
+class ServingStart(TypedDict):
+    """A process has loaded a model, and answered every test example once."""
+
+    tests: int
+    """Test examples."""
+    metric: str
+    """Of grades."""
+    is_share: bool
+    grade: float | None
+    """Of these plain answers; None where it is no finite number."""
+    versions: dict[str, str]
+    load_s: float
+    initialise_s: float
+    evaluate_s: float
+
+
+class ServedQueries(TypedDict):
+    """Timed queries, in the order of their arrival."""
+
+    samples: int
+    """Of each query."""
+    latency_s: Sequence[float]
+    """From the arrival that was scheduled, or else from the question, to the answer."""
+    faster: NotRequired[int]
+    """So many more were faster than all of these."""
+    seconds: float
+    """From the first arrival to the last answer."""
+
+
+class ServedProbe(TypedDict):
+    """A rate that was tried."""
+
+    rate: float
+    """Scheduled queries per second."""
+    queries: int
+    """Answered ones: a hopeless probe ends early."""
+    late: int
+    """Those above the bound."""
+    is_kept: bool
+    """Whether the percentile is within the bound with 99 % confidence."""
+
+
+class ServedSearch(TypedDict):
+    """The search for the highest rate that keeps a bound."""
+
+    bound_s: float
+    is_chosen: bool
+    """By a person; else it is a multiple of the latency of one sample."""
+    probes: list[ServedProbe]
+
+
+class ServedBatch(TypedDict):
+    """Batches of one size, one after the other."""
+
+    batch: int
+    latency_s: Sequence[float]
+
+
+class ServedAnswers(TypedDict):
+    """All answers of the timed run, and those of a plain evaluation to the same samples."""
+
+    answers: int
+    equal: int
+    grade: float | None
+    plain_grade: float | None
+
+
+class ServedRepeats(TypedDict):
+    """Seconds of single samples: different ones, and one that repeats, in turn."""
+
+    different_s: Sequence[float]
+    repeated_s: Sequence[float]
+
+
+class Serving(TypedDict):
+    """A scenario in which a trained model answers."""
+
+    run: int
+    """Its place in `plan.training`."""
+    at: str
+    device: str
+    precision: Literal["f32", "bf16"]
+    threads: int
+    scenario: Scenario
+    status: Literal["ok", "wrong", "unsupported", "unavailable", "out_of_memory", "crashed", "timeout", "interrupted"]
+    reason: str | None
+    start: NotRequired[ServingStart]
+    batch: NotRequired[int]
+    """The most samples that the model gets at once."""
+    queries: NotRequired[ServedQueries]
+    """Of `server`: at the highest rate that keeps the bound."""
+    search: NotRequired[ServedSearch]
+    batches: NotRequired[list[ServedBatch]]
+    passes_s: NotRequired[list[float]]
+    """Of `offline`: seconds of each pass over all test examples."""
+    answers: NotRequired[ServedAnswers]
+    repeats: NotRequired[ServedRepeats]
+    cpus: NotRequired[int]
+    """CPUs that the process may use."""
+    other_cpus: NotRequired[float | None]
+    """How many of them other programs used meanwhile, on average."""
+    loadgen: NotRequired[dict[str, str]]
+    """What the summary of MLPerf's LoadGen says about the same scenario."""
 
 
 def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:

@@ -124,6 +124,8 @@ class Application(ABC):
     """What `Task.grade` gives, where it is not the metric: perplexity needs probabilities, a translation has none."""
     trivial_model: str
     """A model that learns next to nothing, in words, such as `the most frequent class`."""
+    has_equal_samples: bool = False
+    """Whether every test example takes the same work: then one that repeats must not be faster."""
     datasets: tuple[str, ...]
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)

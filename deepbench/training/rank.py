@@ -48,7 +48,7 @@ def main() -> None:
             _spread(group, checkpoint)
         return group.rank
 
-    worker.serve(setup, checkpoint, request["samples"], emit, join)
+    worker.guarded(lambda: worker.train(setup, checkpoint, request["samples"], emit, join), emit)
     group.receive()  # ends this process with the coordinator: destructors of libraries may hang
 
 

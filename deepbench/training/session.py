@@ -1,6 +1,7 @@
 """A result file with runs that train applications: each has a process of its own, and every event is kept at once.
 
-A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it.
+A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it. The models of
+runs that end well stay in another folder.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.json_lines import sanitized
@@ -52,6 +53,16 @@ class Progress:
     """Seconds until all runs have ended, if others take as long as those that are known."""
 
 
+def models_of(path: Path) -> Path:
+    """The folder next to a result file with the models that its runs trained."""
+    return path.with_name(f"{path.name}.models")
+
+
+def model_name(run: int) -> str:
+    """The file of a run in this folder."""
+    return f"{run}.npz"
+
+
 def resolved(setup: Setup) -> TrainingSetup:
     """A setup with the numbers of its rung; `BadInput` where there is no such application, rung or framework."""
     application = find_application(setup.application)
@@ -68,6 +79,38 @@ def resolved(setup: Setup) -> TrainingSetup:
     return cast(TrainingSetup, {**found, "every": rung.every, **about, "target": rung.target, "settings": settings})
 
 
+def header_of(
+    setups: Sequence[TrainingSetup],
+    mode: Literal["training", "serving"],
+    timeout_s: float,
+    command: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The first line of a file for these runs, with this machine and its libraries."""
+    answers = _opened({s["framework"] for s in setups})
+    return {
+        "schema": SCHEMA,
+        "tool": f"deepbench {VERSION}",
+        "started": now(),
+        "command": list(command),
+        "machine": describe.describe_machine(),
+        "libraries": {
+            name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
+            for name, answer in answers.items()
+        },
+        "plan": {
+            "rounds": asdict(Rounds(1, 1, 0.03, 0.0)),
+            "mode": mode,
+            "order_seed": 0,
+            "timeout_s": timeout_s,
+            "rules": asdict(Rules()),
+            "cases": [],
+            "training": list(setups),
+            **({"hosts": list(hosts)} if hosts else {}),
+        },
+    }
+
+
 class TrainingSession:
     """One result file with training runs. Use as a context manager: it closes the file."""
 
@@ -78,35 +121,14 @@ class TrainingSession:
         self._setups = file.header["plan"]["training"]
         self._seconds: dict[str, float] = {}
         self._checkpoints = file.path.with_name(f"{file.path.name}.checkpoints")
+        self._models = models_of(file.path)
 
     @classmethod
     def create(
         cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
     ) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
-        answers = _opened({s["framework"] for s in setups})
-        header = {
-            "schema": SCHEMA,
-            "tool": f"deepbench {VERSION}",
-            "started": _now(),
-            "command": list(command),
-            "machine": describe.describe_machine(),
-            "libraries": {
-                name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
-                for name, answer in answers.items()
-            },
-            "plan": {
-                "rounds": asdict(Rounds(1, 1, 0.03, 0.0)),
-                "mode": "training",
-                "order_seed": 0,
-                "timeout_s": TIMEOUT_S,
-                "rules": asdict(Rules()),
-                "cases": [],
-                "training": list(setups),
-                **({"hosts": list(hosts)} if hosts else {}),
-            },
-        }
-        store = Store.create(path, sanitized(header))
+        store = Store.create(path, sanitized(header_of(setups, "training", TIMEOUT_S, command, hosts)))
         return cls(read_results(path), store, hosts)
 
     @classmethod
@@ -115,7 +137,10 @@ class TrainingSession:
         store = Store.reopen(path)
         try:
             file = read_results(path)
-            if not file.header["plan"].get("training"):
+            plan = file.header["plan"]
+            if plan["mode"] == "serving":
+                raise BadInput(f"{path} has no training runs, but served models; go on with deepbench serve -o {path}")
+            if not plan.get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
             require_same_machine(file, hosts, lambda names: _opened(set(names)))
         except BaseException:
@@ -131,18 +156,19 @@ class TrainingSession:
         self._store.close()
 
     def run(self, progress: Callable[[Progress], object] = lambda _: None) -> None:
-        """Train every run that has not ended."""
+        """Train every run that has not ended, and keep the models of those that end well."""
         ended = {event["run"] for event in self.file.training if "end" in event}
         for number in range(len(self._setups)):
             if number not in ended:
                 self._train(number, progress)
+        self._keep_models()  # of runs that an earlier process ended, which was killed before it moved them
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _train(self, number: int, progress: Callable[[Progress], object]) -> None:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
         self._checkpoints.mkdir(exist_ok=True)
-        checkpoint = self._checkpoints / f"{number}.npz"
+        checkpoint = self._checkpoints / model_name(number)
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
         begin, first = time.monotonic(), done
@@ -172,10 +198,18 @@ class TrainingSession:
                         quality = answer["point"]["quality"]
                         tell(answer["point"]["samples"])
                     if name == "end":
-                        checkpoint.unlink(missing_ok=True)
+                        self._keep_models()
                         return
         except DeepBenchError as error:
             self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
+
+    def _keep_models(self) -> None:
+        """The last checkpoint of a run that ended well is its model."""
+        for event in self.file.training:
+            checkpoint = self._checkpoints / model_name(event["run"])
+            if "end" in event and event["end"]["status"] == "ok" and checkpoint.exists():
+                self._models.mkdir(exist_ok=True)
+                checkpoint.replace(self._models / checkpoint.name)
 
     def _left_s(self, number: int, seconds: float, share: float) -> float | None:
         """What the current run and those behind it need, from what the runs so far have needed."""
@@ -205,7 +239,7 @@ class TrainingSession:
         return Coordinator(ranks, dict(request), TIMEOUT_S, None, environment, address, self._hosts, command)
 
     def _keep(self, number: int, name: str, value: Mapping[str, Any]) -> None:
-        event = cast(Training, {"run": number, "at": _now(), name: value})
+        event = cast(Training, {"run": number, "at": now(), name: value})
         self._store.append({"training": event})
         self.file.training.append(event)
 
@@ -224,5 +258,6 @@ def _opened(frameworks: set[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, as result files have it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

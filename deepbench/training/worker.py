@@ -23,7 +23,7 @@ from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, Unsuppo
 from deepbench.measure import launch, process, wire
 from deepbench.networks import from_jax
 from deepbench.training import checkpoint as checkpoints
-from deepbench.training.application import Rung, Setup, Task, find_application
+from deepbench.training.application import Application, Rung, Setup, Task, find_application
 
 # Seconds between two events of progress.
 PROGRESS_S = 0.5
@@ -36,6 +36,16 @@ Emit = Callable[[dict[str, Any]], None]
 
 def main() -> None:
     """Train, and say what happens."""
+
+    def handle(request: dict[str, Any], emit: Emit) -> None:
+        setup, checkpoint = Setup(**request["setup"]), Path(request["checkpoint"])
+        guarded(lambda: train(setup, checkpoint, request["samples"], emit), emit)
+
+    answer_parent(handle)
+
+
+def answer_parent(handle: Callable[[dict[str, Any], Emit], None]) -> None:
+    """Begin as a worker, handle one request, and end."""
     process.die_with_parent(int(os.environ.get(launch.PARENT, "0")))
     process.limit_output()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -46,14 +56,14 @@ def main() -> None:
     if request is not None and "open" in request:
         connection.send(open_framework(request["open"]))
     elif request is not None:
-        serve(Setup(**request["setup"]), Path(request["checkpoint"]), request["samples"], connection.send)
+        handle(request, connection.send)
     os._exit(0)  # without the destructors of libraries: some hang there, and everything has been sent
 
 
-def serve(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[[], int] = lambda: 0) -> None:
-    """Train a run, and end with its status. `join` brings a process together with the other ranks: its rank."""
+def guarded(work: Callable[[], None], emit: Emit) -> None:
+    """Work; where it fails in a way that has a status, end with it."""
     try:
-        train(setup, checkpoint, done, emit, join)
+        work()
     except MemoryError as error:
         reason = str(error) or "the memory of this machine is full"
         emit({"end": {"status": "out_of_memory", "reason": reason}})
@@ -75,10 +85,10 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
     emit({"phase": "loading data"})
     application = find_application(setup.application)
     rung = application.rungs[setup.rung]
-    data = [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
+    data = load_data(application, rung)
     loaded = perf_counter()
     emit({"phase": "initialising"})
-    task, versions, rank = _task(setup, rung, data, join)
+    task, versions, rank = make_task(setup, rung, data, join)
     if done:
         task.restore(checkpoints.read(checkpoint), done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
@@ -137,7 +147,15 @@ def import_jax(threads: int) -> Any:
     return from_jax.import_jax()
 
 
-def _task(setup: Setup, rung: Rung, data: list[Any], join: Callable[[], int]) -> tuple[Task, dict[str, str], int]:
+def load_data(application: Application, rung: Rung) -> list[Any]:
+    """What each data set of a rung loads."""
+    return [datasets.find(datasets.find_dataset(name)).load() for name in rung.datasets or application.datasets]
+
+
+def make_task(
+    setup: Setup, rung: Rung, data: list[Any], join: Callable[[], int] = lambda: 0
+) -> tuple[Task, dict[str, str], int]:
+    """A run at its begin, the versions of its framework, and the rank of this process; `join` brings ranks together."""
     application = find_application(setup.application)
     if setup.framework == "torch":
         torch = import_torch()

@@ -95,6 +95,7 @@ def differences_of_fields(kind, schema, place):
         (record.Record, LINES["case"]),
         (record.NetworkSteps, LINES["step"]["properties"]["step"]),
         (record.Training, LINES["training"]["properties"]["training"]),
+        (record.Serving, LINES["serving"]["properties"]["serving"]),
     ],
 )
 def test_types_match_the_schema(kind, schema):

@@ -9,6 +9,7 @@ from deepbench.training.application import Application, Metric, Rung
 
 RUNG = Rung("16 numbers", batch=8, samples=8 * 40, every=8 * 10, target=0.05, trivial=1.0, settings={"fails": ""})
 FAILURES = ("diverges", "crashes", "memory", "raises", "missing", "slow")
+IN_ANSWERS = ("wrong-by-8", "dies-by-8", "hangs-by-8", "keeps-answers")
 
 
 class Line(Application):
@@ -16,10 +17,11 @@ class Line(Application):
     title = "A line"
     metric = Metric("error", higher_is_better=False, is_share=False)
     trivial_model = "the number 0"
+    has_equal_samples = True
     datasets = ()
     rungs = {
         "mini": RUNG,
-        **{name: Rung("fails", 8, 8 * 40, 8 * 10, 0.05, 1.0, {"fails": name}) for name in FAILURES},
+        **{name: Rung("fails", 8, 8 * 40, 8 * 10, 0.05, 1.0, {"fails": name}) for name in FAILURES + IN_ANSWERS},
         "unknown-data": Rung("lacks its data", 8, 320, 80, 0.05, 1.0, {"fails": ""}, ("nothing",)),
     }
 
@@ -51,8 +53,18 @@ class Line(Application):
             found = (model(x[at]) - wanted[at]).square().mean()
             return found * float("nan") if fails == "diverges" and made[0] > 15 else found
 
+        kept = set()
+
         def answer(model, at):
-            return model(x[at])[:, 0].tolist()
+            if fails == "dies-by-8" and len(at) == 8:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if fails == "hangs-by-8" and len(at) == 8:
+                time.sleep(60)
+            if fails == "keeps-answers" and not kept.issuperset(at.tolist()):
+                kept.update(at.tolist())
+                time.sleep(0.002)
+            wrong = 0.5 if fails == "wrong-by-8" and len(at) == 8 else 0.0
+            return [round(number + wrong, 4) for number in model(x[at])[:, 0].tolist()]
 
         def grade(tests, answers):
             return float((torch.tensor(answers) - wanted[list(tests), 0]).abs().mean())

@@ -14,6 +14,7 @@ class Image(Application):
     title = "Image recognition"
     metric = Metric("accuracy")
     trivial_model = "the class of the nearest picture"
+    has_equal_samples = True
     datasets = ("fashion-mnist",)
     frameworks = ("torch", "jax")
     rungs = {  # noqa: RUF012  (ClassVar in Application)

@@ -14,6 +14,7 @@ class Recommendation(Application):
     title = "Recommendation"
     metric = Metric("hit rate at 10")
     trivial_model = "the most popular films"
+    has_equal_samples = True
     datasets = ("movielens",)
     frameworks = ("torch", "jax")
     rungs = {  # noqa: RUF012  (ClassVar in Application)

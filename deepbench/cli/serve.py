@@ -1,0 +1,123 @@
+"""`deepbench serve`: models that were trained answer queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deepbench.cli.console import make_console, print_head, print_served
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
+from deepbench.cli.options import seconds as seconds_of
+from deepbench.cli.options import whole
+from deepbench.cli.root import EXIT_WRONG, HELP, cli
+from deepbench.cli.streams import go_on_without_output, say
+from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.shell import command
+
+if TYPE_CHECKING:
+    from deepbench.results.record import Scenario
+
+ALL = "all"
+
+
+@cli.command(context_settings=HELP, short_help="Let trained models answer queries.")
+@click.argument("file", metavar="FILE")
+@click.option("--scenario", default=ALL, metavar="NAME", help="single, multi, server, offline, or all (default).")
+@click.option("--batch", metavar="N", help="The most samples that a model gets at once (default: 128).")
+@click.option("--seconds", metavar="S", help="Of each scenario (default: 5).")
+@click.option(
+    "--latency-ms",
+    metavar="T",
+    help="The bound of the 99th percentile of server (default: 10 times that of one sample, at least 15 ms).",
+)
+@click.option("--threads", metavar="N", help="In place of those of the training.")
+@click.option("--device", metavar="NAME", help="In place of that of the training.")
+@click.option("--driver", default="deepbench", metavar="NAME", help="deepbench (default), or loadgen: both.")
+@click.option("--timeout", metavar="S", help="Without a sign of life for so long a model hangs (default: 300).")
+@click.option("-o", "--output", metavar="FILE", help="Another result file (default: append to FILE).")
+def serve(
+    file: str,
+    scenario: str,
+    batch: str | None,
+    seconds: str | None,
+    latency_ms: str | None,
+    threads: str | None,
+    device: str | None,
+    driver: str,
+    timeout: str | None,
+    output: str | None,
+) -> int:
+    """Let the models that FILE has trained answer queries, and say how fast they answer and how well.
+
+    \b
+    single   one sample, the next when it is answered: 90th percentile of latency
+    multi    the same with 8 samples: 99th percentile of latency
+    server   samples at random times: the highest rate at which the 99th
+             percentile of latency keeps a bound
+    offline  all test samples at once: samples per second
+
+    \b
+    Examples:
+      deepbench serve mine.jsonl
+      deepbench serve mine.jsonl --scenario server --latency-ms 20 -o server.jsonl
+    """
+    from deepbench.core.case import thread_count
+    from deepbench.judge.serving import served
+    from deepbench.measure.session import Step
+    from deepbench.report.progress import Bar
+    from deepbench.training import inference
+
+    if driver not in ("deepbench", "loadgen"):
+        raise BadInput(f"--driver is deepbench or loadgen, found {driver!r:.40}")
+    bound_ms = seconds_of("--latency-ms", latency_ms)
+    options = inference.Options(
+        _scenarios(scenario),
+        whole("--batch", batch, 2**20) or inference.BATCH,
+        seconds_of("--seconds", seconds) or inference.SECONDS,
+        None if bound_ms is None else bound_ms / 1e3,
+        "loadgen" if driver == "loadgen" else "deepbench",
+        thread_count(threads) if threads else None,
+        device,
+        seconds_of("--timeout", timeout) or inference.TIMEOUT_S,
+    )
+    try:
+        session = inference.InferenceSession.open(Path(file), options, Path(output) if output else None)
+    except Unavailable as error:
+        raise BadInput(str(error)) from None
+    with session:
+        before, console = len(session.file.serving), make_console()
+        go_on_without_output(f"all results still go to {session.file.path}")
+        print_head(console, session.file)
+
+        def step(at: inference.Progress) -> Step:
+            return Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
+
+        code = 0
+        try:
+            with Bar(console) as bar, interruptible():
+                session.run(lambda at: bar(step(at)))
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+        session.file.serving = session.file.serving[before:]
+        found = served(session.file)
+        print_served(found)
+    if code:
+        again = command("serve", Path(file), *(("-o", Path(output)) if output else ()))
+        say(f"interrupted; {session.file.path} has what has ended. Again: {again}")
+    elif any(one.line["status"] == "wrong" for one in found):
+        code = EXIT_WRONG
+    return code
+
+
+def _scenarios(name: str) -> tuple[Scenario, ...]:
+    from deepbench.results.record import SCENARIOS
+
+    if name == ALL:
+        return SCENARIOS
+    for scenario in SCENARIOS:
+        if scenario == name and scenario != "batches":
+            # How large a batch has to be is what offline answers, too.
+            return ("batches", scenario) if scenario == "offline" else (scenario,)
+    raise BadInput(f"--scenario is single, multi, server, offline or all, found {name!r:.40}")

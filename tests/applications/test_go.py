@@ -15,6 +15,7 @@ from deepbench.applications.go.match import fixed_openings, share_won  # noqa: E
 from deepbench.applications.go.rules import Games  # noqa: E402
 from deepbench.applications.go.self_play import Search  # noqa: E402
 from deepbench.core.errors import Unavailable  # noqa: E402
+from deepbench.training import checkpoint
 from deepbench.training.application import Setup  # noqa: E402
 
 SMALL = {"edge": 3, "games": 8, "steps": 4, "rounds": 2, "filters": 8, "blocks": 1}
@@ -71,11 +72,11 @@ def test_a_run_that_is_restored_has_the_same_losses(tmp_path, monkeypatch, steps
     monkeypatch.setattr(whole, "_evaluate", lambda _: 0.0)
     losses(whole, steps)
     whole.evaluate()
-    torch.save(whole.state(), tmp_path / "checkpoint.pt")
+    checkpoint.write(tmp_path / "0.npz", whole.state())
     wanted = losses(whole, 6)
 
     restored = task(seed=0)
-    restored.restore(torch.load(tmp_path / "checkpoint.pt", weights_only=True), 64 * steps)
+    restored.restore(checkpoint.read(tmp_path / "0.npz"), 64 * steps)
 
     assert wanted == losses(restored, 6)
 

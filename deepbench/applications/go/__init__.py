@@ -22,6 +22,7 @@ class Go(Application):
     title = "Go"
     metric = Metric("games won against GNU Go")
     answer_metric = Metric("moves as GNU Go")
+    trivial_model = "a player that captures as many stones as it can"
     datasets = ("gnugo",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -30,7 +31,7 @@ class Go(Application):
             samples=512 * 24 * 64,
             every=512 * 24 * 8,
             target=0.35,
-            trivial=0.03,
+            trivial=0.031,
             settings={**SETTINGS, "edge": 5, "positions": 2, "filters": 32, "blocks": 2, "komi": 0.5},
         ),
         "small": Rung(

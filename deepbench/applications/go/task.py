@@ -27,6 +27,9 @@ OPTIONS = ("--level", "0", "--chinese-rules", "--positional-superko", "--capture
 # A match has two games from each opening. Test examples are the first positions of games behind the same openings.
 OPENINGS, TURNS = 64, 4
 
+# How the names of positions begin in a state.
+ROUND = "round/"
+
 # Games of self-play begin behind at most so many random moves.
 RANDOM = 6
 
@@ -48,13 +51,26 @@ class GoTask(TorchTask):
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "rounds": [list(positions) for positions in self._rounds]}
+        rounds = {
+            f"{ROUND}{i}/{name}": value.cpu().numpy()
+            for i, positions in enumerate(self._rounds)
+            for name, value in positions._asdict().items()
+        }
+        return {**super().state(), **rounds}
 
     def restore(self, state: Mapping[str, Any], samples: int) -> None:
         super().restore(state, samples)
-        self._rounds = [Positions(*(part.to(self._setup.device) for part in parts)) for parts in state["rounds"]]
+        arrays = {name: value for name, value in state.items() if name.startswith(ROUND)}
+        self._rounds = []
+        while f"{ROUND}{len(self._rounds)}/{Positions._fields[0]}" in arrays:
+            parts = (arrays[f"{ROUND}{len(self._rounds)}/{name}"].copy() for name in Positions._fields)
+            self._rounds.append(Positions(*(torch.from_numpy(part).to(self._setup.device) for part in parts)))
 
-    def _next(self) -> NDArray[np.int64]:
+    def rewind(self) -> None:
+        """The same batch next; without games, once there are some."""
+        self._samples = self._batch if self._rounds else 0
+
+    def next_batch(self) -> NDArray[np.int64]:
         """The indices of the next batch among the positions of the last rounds, after a new round where one is due."""
         if self._samples // self._batch % self._sizes["steps"] == 0:
             self._rounds = [*self._rounds, self._play()][-self._sizes["rounds"] :]
@@ -63,8 +79,9 @@ class GoTask(TorchTask):
 
     def _play(self) -> Positions:
         sizes, device = self._sizes, self._setup.device
-        empty = Games.begin(sizes["games"], sizes["edge"], sizes["positions"], self._limit, device)
-        games, _ = self_play.at_random(empty, torch.randint(RANDOM + 1, (sizes["games"],), device=device))
+        count = max(1, sizes["games"] // self._setup.ranks)  # each rank plays its share
+        empty = Games.begin(count, sizes["edge"], sizes["positions"], self._limit, device)
+        games, _ = self_play.at_random(empty, torch.randint(RANDOM + 1, (count,), device=device))
         self.model.eval()
         with torch.no_grad(), self._precision():
             found = self._search.self_play(self.model, games)

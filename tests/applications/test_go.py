@@ -15,7 +15,7 @@ from deepbench.applications.go.match import fixed_openings, share_won  # noqa: E
 from deepbench.applications.go.rules import Games  # noqa: E402
 from deepbench.applications.go.self_play import Search  # noqa: E402
 from deepbench.core.errors import Unavailable  # noqa: E402
-from deepbench.training import checkpoint
+from deepbench.training import checkpoint  # noqa: E402
 from deepbench.training.application import Setup  # noqa: E402
 
 SMALL = {"edge": 3, "games": 8, "steps": 4, "rounds": 2, "filters": 8, "blocks": 1}

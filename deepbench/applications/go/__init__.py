@@ -30,7 +30,7 @@ class Go(Application):
             batch=512,
             samples=512 * 24 * 64,
             every=512 * 24 * 8,
-            target=0.35,
+            target=0.30,
             trivial=0.031,
             settings={**SETTINGS, "edge": 5, "positions": 2, "filters": 32, "blocks": 2, "komi": 0.5},
         ),

@@ -28,7 +28,7 @@ class Translation(Application):
             batch=64,
             samples=64 * 400,
             every=64 * 40,
-            target=40.0,
+            target=45.0,
             trivial=245.0,
             settings={"model": "transformer", "words": 4000, "length": 30, "width": 128, "layers": 2, "rate": 2e-3},
         ),

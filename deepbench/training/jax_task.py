@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.training.application import Rung, Setup, Task
 from deepbench.training.jax_network import Arrays, Initial, Network
-from deepbench.training.jax_optimizers import Kept, Optimizer, shortened
-from deepbench.training.schedule import Order, random_seed
+from deepbench.training.jax_optimizers import SGD, Kept, Optimizer, shortened
+from deepbench.training.schedule import Order, random_seed, rate_factor
 
 TYPES = {"f32": None, "bf16": jnp.bfloat16}
 
@@ -73,11 +73,12 @@ class JaxTask(Task):
         self._kept = jax.device_put(optimizer.begin(self._parameters), self._device)
         self._data = self._placed({name: _indexed(array) for name, array in data.items()})
         self.parameters = sum(p.size for p in self._parameters.values())
-        self.tests = tests
+        self.examples, self.tests = examples, tests
         self._loss_of, self._optimizer, self._longest_gradient = loss, optimizer, longest_gradient
         self._answer, self._grade, self._evaluate = answer, grade, evaluate
         self._setup, self._learning_rate = setup, learning_rate
         self._batch = setup.batch or rung.batch
+        self._rate = optimizer.rate * rate_factor(self._batch, rung.batch, isinstance(optimizer, SGD))
         self._order = Order(setup.seed, examples, self._batch)
         self._all_samples = setup.samples or rung.samples
         self._samples = 0
@@ -90,7 +91,7 @@ class JaxTask(Task):
         self._parameters, self._buffers, self._kept, self._last = self._step(
             *(self._parameters, self._buffers, self._kept, self._data),
             _indexed(self._order.batch(self._samples)),
-            np.float32(self._optimizer.rate * factor),
+            np.float32(self._rate * factor),
             np.uint32(random_seed(self._setup.seed, self._samples)),
             np.int32(self._samples // self._batch + 1),
         )

@@ -6,10 +6,14 @@ the same batches.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+
+# Of a batch to the usual one, as far as the learning rate grows with it.
+MOST_RATIO = 16.0
 
 
 class Order:
@@ -34,6 +38,15 @@ class Order:
 def random_seed(seed: int, samples: int, rank: int = 0) -> int:
     """The seed of random numbers after so many samples; each rank has its own."""
     return int(np.random.SeedSequence((seed, 1, samples, *([rank] if rank else []))).generate_state(1)[0])
+
+
+def rate_factor(batch: int, usual: int, is_sgd: bool) -> float:
+    """How much the learning rate grows with the batch: in proportion for SGD (Goyal and others, 2017), else with its root.
+
+    Beyond 16 times the usual batch it stays, because larger rates diverge.
+    """
+    ratio = min(batch / usual, MOST_RATIO)
+    return ratio if is_sgd else math.sqrt(ratio)
 
 
 def warm_up_then_zero(share: float) -> Callable[[float], float]:

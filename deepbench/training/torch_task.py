@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from deepbench.backends.torch import tensor
 from deepbench.core.errors import Unsupported
 from deepbench.training.application import Rung, Setup, Task
-from deepbench.training.schedule import Order, random_seed
+from deepbench.training.schedule import Order, random_seed, rate_factor
 from deepbench.training.schedule import warm_up_then_zero as warm_up_then_zero
 
 # How the names of a state begin: values of the model, and those of the optimizer by the number of the parameter.
@@ -79,7 +79,10 @@ class TorchTask(Task):
         self._replica = DistributedDataParallel(model, broadcast_buffers=False) if setup.ranks > 1 else model
         self._order = Order(setup.seed, examples, self._batch)
         self._all_samples = setup.samples or rung.samples
-        self._rates = [group["lr"] for group in optimizer.param_groups]
+        factor = rate_factor(self._batch, rung.batch, isinstance(optimizer, torch.optim.SGD))
+        self._rates = [group["lr"] * factor for group in optimizer.param_groups]
+        for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate
         self._type = TYPES[setup.precision]
         self._samples = 0
         self._last: torch.Tensor | None = None

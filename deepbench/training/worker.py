@@ -99,22 +99,10 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
     while samples < last:
         end = min(samples + rung.every, last)
         emit({"phase": "training"})
-        first_s, train_s, steps, told = 0.0, 0.0, 0, perf_counter()
-        while samples < end:
-            before = perf_counter()
-            task.step()
-            samples += batch
-            if not steps:
-                task.loss()
-                first_s = perf_counter() - before
-            elif perf_counter() - told > PROGRESS_S:
-                told = perf_counter()
-                emit({"progress": samples})
-            steps += 1
-            train_s += perf_counter() - before
-        before = perf_counter()
+        steps = -(-(end - samples) // batch)
+        times = train_steps(task, steps, lambda done, before=samples: emit({"progress": before + done * batch}))
+        samples += steps * batch
         loss = task.loss()
-        train_s += perf_counter() - before
         if not math.isfinite(loss):
             reason = f"the loss is {loss} after {samples:,} samples; try a smaller batch"
             emit({"end": {"status": "diverged", "reason": reason}})
@@ -126,9 +114,26 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
         if not rank:
             checkpoints.write(checkpoint, task.state())
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
-        times = {"train_s": train_s, "first_step_s": first_s, "steps": steps, "evaluate_s": evaluate_s}
-        emit({"point": {**point, **times}})
+        emit({"point": {**point, **times, "steps": steps, "evaluate_s": evaluate_s}})
     emit({"end": {"status": "ok", "reason": None}})
+
+
+def train_steps(task: Task, steps: int, progress: Callable[[int], None] = lambda _: None) -> dict[str, float]:
+    """Train so many steps; the seconds of all, and of the first, in which a framework may compile.
+
+    Only behind the first and the last step it waits for the device. `progress` is told how many steps are done.
+    """
+    begin = told = perf_counter()
+    task.step()
+    task.loss()
+    first_s = perf_counter() - begin
+    for done in range(1, steps):
+        if (now := perf_counter()) - told > PROGRESS_S:
+            told = now
+            progress(done)
+        task.step()
+    task.loss()
+    return {"train_s": perf_counter() - begin, "first_step_s": first_s}
 
 
 def open_framework(name: str) -> dict[str, Any]:

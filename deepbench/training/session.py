@@ -32,8 +32,8 @@ from deepbench.training.application import Setup, find_application
 # Without an event for so long a process hangs: there are several per second.
 TIMEOUT_S = 600.0
 
-# How long a run lasts before it says something about the time that is left.
-LEAST_S = 3.0
+# How much of the first run of a setup has to be over before it says something about the time that is left.
+LEAST_SHARE = 0.1
 
 WORKER = "deepbench.training.worker"
 
@@ -213,16 +213,20 @@ class TrainingSession:
 
     def _left_s(self, number: int, seconds: float, share: float) -> float | None:
         """What the current run and those behind it need, from what the runs so far have needed."""
-        if share <= 0 or seconds < LEAST_S:
-            return None
         here, ended = self._setups[number], {event["run"] for event in self.file.training if "end" in event}
-        self._seconds[_kind(here)] = seconds / share
-        left_s, before = seconds / share - seconds, reference_of(here)
+        whole_s = self._seconds.get(_kind(here))
+        if share >= 1.0:
+            self._seconds[_kind(here)] = whole_s = seconds
+        elif whole_s is None and share >= LEAST_SHARE:
+            whole_s = seconds / share
+        if whole_s is None:
+            return None
+        left_s, before = (1.0 - share) * whole_s, reference_of(here)
         for i, setup in enumerate(self._setups):
             if i > number and i not in ended:
                 known, reference = self._seconds.get(_kind(setup)), reference_of(setup)
                 ratio = reference.run_s / before.run_s if reference and before else 1.0
-                left_s += known or ratio * seconds / share
+                left_s += known or ratio * whole_s
         return left_s
 
     def _process(self, setup: TrainingSetup, request: Mapping[str, Any]) -> parent.Worker | Coordinator:

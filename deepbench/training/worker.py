@@ -13,6 +13,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -100,7 +101,7 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
         end = min(samples + rung.every, last)
         emit({"phase": "training"})
         steps = -(-(end - samples) // batch)
-        times = train_steps(task, steps, lambda done, before=samples: emit({"progress": before + done * batch}))
+        times = train_steps(task, steps, partial(_tell, emit, samples, batch))
         samples += steps * batch
         loss = task.loss()
         if not math.isfinite(loss):
@@ -116,6 +117,10 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
         emit({"point": {**point, **times, "steps": steps, "evaluate_s": evaluate_s}})
     emit({"end": {"status": "ok", "reason": None}})
+
+
+def _tell(emit: Emit, before: int, batch: int, done: int) -> None:
+    emit({"progress": before + done * batch})
 
 
 def train_steps(task: Task, steps: int, progress: Callable[[int], None] = lambda _: None) -> dict[str, float]:

@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run check test test-long test-wheel test-hosts test-torch test-paddle test-browser pictures gpu clean
+.PHONY: run check test test-long test-wheel test-hosts test-torch test-applications test-paddle test-browser pictures gpu \
+	clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -40,6 +41,14 @@ test-torch: .venv/test
 	$(PIP) jax onnx onnxruntime
 	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
 	$(BIN)/python -m pytest tests/networks tests/cli/test_trace.py tests/cli/test_predict.py
+	$(BIN)/python -m pytest tests/training tests/applications
+
+# Every application is trained once in its smallest size and judged by its reference, 15 minutes. Downloads 70 MB of data.
+test-applications: .venv/test
+	$(PIP) 'torch==$(TORCH)'
+	$(PIP) --editable '.[applications]'
+	$(BIN)/deepbench data all
+	$(BIN)/python -m pytest -m applications
 
 # Kernels of PaddlePaddle, a download of 200 MB.
 PADDLE := 3.3.1

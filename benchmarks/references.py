@@ -11,12 +11,19 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from deepbench.judge.trained import runs_of, trained
 from deepbench.results.file import read_results
+from deepbench.training.application import applications
 
 PATH = Path(__file__).parents[1] / "deepbench" / "applications" / "references.json"
+
+PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
+
+# What is between these marks is written here.
+BEGIN, END = "<!-- references -->", "<!-- end of references -->"
 
 LEAST_SEEDS = 10
 
@@ -49,6 +56,32 @@ def main(files: list[str]) -> None:
             print(f"{name}: {len(reached)} of {len(one.whole)} seeds reached {one.setup['target']}")
     lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))
     PATH.write_text(f"[\n{lines}\n]\n")
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(known.values())}\n\n{END}{rest.split(END)[1]}")
+
+
+def table(found: Iterable[dict]) -> str:
+    """What the documentation says about the references, as Markdown."""
+    lines = [
+        "| application | trivial model | it reaches | target | seeds that reach it | samples to target | at the end |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for r in sorted(found, key=_key):
+        application = applications()[r["application"]]
+        rung, is_share = application.rungs[r["rung"]], application.metric.is_share
+
+        def show(value: float, is_share: bool = is_share) -> str:
+            return f"{100 * value:.1f} %" if is_share else f"{value:.1f}"
+
+        _, mean, deviation = r["curve"][-1]
+        samples = sorted(r["samples_to_target"])
+        between = f"{statistics.median(samples):,.0f} ({samples[0]:,.0f} to {samples[-1]:,.0f})"
+        end = f"{show(mean)}, sd {100 * deviation:.1f}" if is_share else f"{show(mean)}, sd {deviation:.1f}"
+        lines.append(
+            f"| `{r['application']}`, {r['rung']} | {application.trivial_model} | {show(rung.trivial)} | "
+            f"{show(rung.target)} | {len(samples)} of {r['runs']} | {between} | {end} |"
+        )
+    return "\n".join(lines)
 
 
 def _key(reference: dict) -> tuple:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+from collections.abc import Callable
 from time import perf_counter
 
 import torch
@@ -23,7 +24,13 @@ from deepbench.training.worker import train_steps
 CHUNKS, SECONDS = 15, 2.0
 
 
-def plain_loop(task: TorchTask, batch: int, steps: int, loss_of, longest: float | None) -> None:
+def plain_loop(
+    task: TorchTask,
+    batch: int,
+    steps: int,
+    loss_of: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor],
+    longest: float | None,
+) -> None:
     """So many steps."""
     order = torch.randperm(task.examples)
     at = 0

@@ -41,7 +41,7 @@ def random_seed(seed: int, samples: int, rank: int = 0) -> int:
 
 
 def rate_factor(batch: int, usual: int, is_sgd: bool) -> float:
-    """How much the learning rate grows with the batch: in proportion for SGD (Goyal and others, 2017), or with the root.
+    """A factor of the learning rate: the ratio of the batches for SGD (Goyal and others, 2017), else its root.
 
     Beyond 16 times the usual batch it stays, because larger rates diverge.
     """

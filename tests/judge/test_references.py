@@ -1,12 +1,15 @@
 """Single runs are judged by the seeds of the authors."""
 
+import json
 import random
+import runpy
 
 import pytest
 
 from deepbench.judge.references import Reference, references
 from deepbench.judge.trained import runs_of, trained
 from deepbench.training.application import applications
+from tests.conftest import ROOT
 from tests.trained import seeds, write
 
 
@@ -68,3 +71,10 @@ def test_the_references_are_those_of_the_rungs():
         assert [known.every * i for i in range(1, len(one.curve) + 1)] == [point[0] for point in one.curve]
         better = one.curve[-1][1] >= target if applications()[name].metric.higher_is_better else None
         assert better in (True, None), (name, rung)
+
+
+def test_the_documentation_has_the_table_of_the_references():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "references.py"))
+    table = script["table"](json.loads(script["PATH"].read_text()))
+
+    assert f"{script['BEGIN']}\n\n{table}\n\n{script['END']}" in script["PAGE"].read_text()

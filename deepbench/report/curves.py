@@ -78,7 +78,9 @@ def svg(title: str, x: Axis, y: Axis, curves: Sequence[Curve], rules: Sequence[R
         *_axes(x, y, (low_x, high_x), (low_y, high_y)),
     ]
     for rule in rules:
-        height, shift = at_y(rule.value), -4 if rule.is_above else 13
+        height = at_y(rule.value)
+        has_room = height + 13 < HEIGHT - BOTTOM  # below, above the ticks
+        shift = -4 if rule.is_above or not has_room else 13
         lines.append(
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{height:.1f}" y2="{height:.1f}" stroke="currentColor" '
             f'stroke-dasharray="6 4"/><text x="{LEFT + 4}" y="{height + shift:.1f}">{escape(rule.label)}</text>'

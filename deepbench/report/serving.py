@@ -47,7 +47,7 @@ def table(found: Sequence[Served]) -> Table:
         Column("samples_per_s", align="right", title="samples/s", of=_rate_text),
         Column("grade", align="right", title="quality", of=lambda row: row["grade shown"]),
         number("equal", units.percent, "equal answers", narrow=3),
-        Column("status", whole=True),
+        Column("status", of=lambda row: f"{row['status']}, disturbed" if row["disturbed"] else row["status"]),
     ]
     rows = [_row(served) for served in found if served.line["scenario"] != "batches" or not served.is_ok]
     return Table(

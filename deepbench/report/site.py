@@ -128,7 +128,7 @@ def _build(
                 if file.damaged:
                     built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
                 download = f"../data/{name}.jsonl"
-                if file.is_training:
+                if file.has_applications:
                     digest = _write_training(out, name, file, title, stamp, download)
                 else:
                     digest = _write_machine(out, name, content.of_file(file, title), stamp, download)

@@ -22,7 +22,7 @@ def ready(page):
     """Wait until the scripts of the page have run. (Polling evaluates a string, which the page forbids.)"""
     from playwright.sync_api import expect
 
-    expect(page.locator("html[data-ready=yes]")).to_be_attached()
+    expect(page.locator("[data-ready=yes]")).to_be_attached()
 
 
 @pytest.fixture

@@ -24,8 +24,11 @@ def write_report(
 
     Of each network in `traces` the page has the step that the kernels of each file predict.
     """
-    if any(file.is_training for file in files):
-        others = [str(file.path) for file in files if not file.is_training] + [*machines, *(t.title for t in traces)]
+    if any(file.has_applications for file in files):
+        others = [str(file.path) for file in files if not file.has_applications] + [
+            *machines,
+            *(t.title for t in traces),
+        ]
         if others:
             raise BadInput(f"trained applications have a page of their own; leave out {', '.join(others)}")
         training.write_page(files, path, title)

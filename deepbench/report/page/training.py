@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
+from deepbench.judge.serving import batch_rate, served
 from deepbench.judge.trained import Trained, runs_of, trained
 from deepbench.judge.training_pairs import pairs
-from deepbench.report import curves, training
+from deepbench.report import curves, serving, training
 from deepbench.report.page import render
 from deepbench.results.file import ResultFile
 
@@ -57,7 +59,7 @@ def write_page(files: Sequence[ResultFile], path: Path, title: str | None) -> No
 
 def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
     """What the template shows of files with their labels."""
-    of_file = [(label, trained(runs_of(file))) for file, label in files]
+    of_file = [(label, trained(runs_of(file)) if file.is_training else []) for file, label in files]
     every = [one for _, found in of_file for one in found]
     sides = list(_sides(of_file))
     applications = list(dict.fromkeys((s.trained.setup["application"], s.trained.setup["rung"]) for s in sides))
@@ -78,10 +80,13 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
                 "date": file.header["started"][:10],
                 "table": table._repr_html_(),
                 "parts": training.parts_table(found)._repr_html_(),
+                "trained": file.is_training,
+                "served": serving.table(answers)._repr_html_() if (answers := served(file)) else None,
             }
             for (file, label), (_, found), table in zip(files, of_file, rows, strict=True)
         ],
         "pictures": [_picture(group) for group in grouped],
+        "batches": [drawn for file, label in files for drawn in _batches(file, label if len(files) > 1 else "")],
         "sweeps": [drawn for group in grouped for drawn in _sweeps(group)],
         "legend": [
             {"label": label, "color": curves.COLORS[color % len(curves.COLORS)]}
@@ -147,6 +152,23 @@ def _sweeps(group: Sequence[Side]) -> Iterable[str]:
         band = [(mean.low or mean.value, mean.high or mean.value) for _, mean in found]
         drawn = [curves.Curve(title, curve, band if len(band) > 1 else (), dots=True)]
         yield curves.svg(f"{name}: {title}", batches, curves.Axis("", _count, is_log=True), drawn)
+
+
+def _batches(file: ResultFile, label: str) -> Iterable[str]:
+    """How long an answer takes and how many there are per second, over the batch."""
+    for one in served(file):
+        batches = one.line.get("batches") or []
+        if not one.is_ok or len(batches) < 2:
+            continue
+        name = ", ".join(filter(None, [one.setup["application"], label, "disturbed" if one.is_disturbed else ""]))
+        values = {
+            "latency": (units.seconds, [statistics.median(b["latency_s"]) for b in batches]),
+            "samples/s": (_count, [batch_rate(b) for b in batches]),
+        }
+        for title, (show, found) in values.items():
+            points = [(float(b["batch"]), value) for b, value in zip(batches, found, strict=True)]
+            axes = curves.Axis("batch", _count, is_log=True), curves.Axis("", show, is_log=True)
+            yield curves.svg(f"{name}: {title}", *axes, [curves.Curve(title, points, dots=True)])
 
 
 def _bars(sides: Sequence[Side]) -> list[dict[str, Any]]:

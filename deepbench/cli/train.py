@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
 ALL = "all"
 
+# No run trained to its end.
+EXIT_FAILED = 1
+
 
 @cli.command(context_settings=HELP, short_help="Train applications to a given accuracy.")
 @click.argument("applications", metavar="APPLICATION...", nargs=-1)
-@click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default) or small.")
+@click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default), small, or full.")
 @click.option("--seeds", default="5", metavar="N", help="How many runs of each, with different seeds (default: 5).")
 @click.option("--framework", default="torch", metavar="NAME", help="torch (default), or jax.")
 @click.option("--device", default="cpu", metavar="NAME", help="cpu (default), or cuda.")
@@ -92,7 +95,10 @@ def train(
         raise BadInput(f"leave out --ranks and --hostfile: {place.launcher} has started {place.ranks} ranks")
     count = str(place.ranks) if place is not None else ranks
     given = {"precision": precision, "ranks": count, "threads": threads, "batch": batch}
-    names = list(known()) if ALL in applications else list(dict.fromkeys(applications))
+    having = [name for name, one in known().items() if framework in one.frameworks and rung in one.rungs]
+    names = having if ALL in applications else list(dict.fromkeys(applications))
+    if not names and not resume:
+        raise BadInput(f"no application has a version in {framework!r:.40} with the rung {rung!r:.40}")
     setups = [
         resolved(setup)
         for seed in range(whole("--seeds", seeds, 1000) or 1)
@@ -161,7 +167,8 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
     if mllog:
         written = logs.write(session.file, Path(mllog))
         say(f"{len(written)} logs are in {mllog}")
-    return code
+    ends = [event["end"]["status"] for event in session.file.training if "end" in event]
+    return code or (0 if "ok" in ends else EXIT_FAILED)
 
 
 def _explain(setups: Sequence[TrainingSetup], output: str | None) -> int:

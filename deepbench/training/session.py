@@ -7,6 +7,7 @@ runs that end well stay in another folder.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,8 @@ TIMEOUT_S = 600.0
 LEAST_SHARE = 0.1
 
 WORKER = "deepbench.training.worker"
+
+PRECISIONS = ("f32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,10 @@ def resolved(setup: Setup) -> TrainingSetup:
     if setup.framework not in application.frameworks:
         known = ", ".join(application.frameworks)
         raise BadInput(f"{setup.application} has no version in {setup.framework!r:.40}; choose one of {known}")
+    if setup.precision not in PRECISIONS:
+        raise BadInput(f"no training in precision {setup.precision!r:.40}; choose one of {', '.join(PRECISIONS)}")
+    if not re.fullmatch("cpu|cuda(:[0-9]{1,3})?", setup.device):
+        raise BadInput(f"no training on the device {setup.device!r:.40}; choose cpu, cuda, or cuda:1 and so on")
     rung, metric = application.rungs[setup.rung], application.metric
     found = {**asdict(setup), "batch": setup.batch or rung.batch, "samples": setup.samples or rung.samples}
     about = {"metric": metric.name, "higher_is_better": metric.higher_is_better, "is_share": metric.is_share}

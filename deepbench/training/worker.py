@@ -170,6 +170,9 @@ def make_task(
     if setup.framework == "torch":
         torch = import_torch()
         torch.set_num_threads(setup.threads)
+        if setup.device != "cpu" and not torch.cuda.is_available():
+            remedy = "use --device cpu, or install a PyTorch for this GPU"
+            raise Unavailable(f"PyTorch {torch.__version__} finds no GPU", remedy)
         rank = join()
         return application.torch_task(setup, rung, data), {"torch": torch.__version__}, rank
     if setup.ranks > 1:

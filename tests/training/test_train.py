@@ -14,7 +14,7 @@ from deepbench.judge.trained import runs_of, trained
 from deepbench.results.file import read_results
 from tests.conftest import ROOT
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_what_goes_wrong_is_a_status_with_a_sentence(train, tmp_path, rung, stat
     done = train("line", "--rung", rung, "--seeds", "1", "--threads", "1", "-o", "a.jsonl")
     (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
 
-    assert (status, True) == (run.status, words in run.end["reason"]), run.end
+    assert (status, True, 1) == (run.status, words in run.end["reason"], done.returncode), run.end
     assert f"seed 0: {status}" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -105,6 +105,9 @@ def test_what_goes_wrong_is_a_status_with_a_sentence(train, tmp_path, rung, stat
         (("line", "--framework", "jax"), "line has no version in 'jax'; choose one of torch"),
         (("line", "--framework", "abacus"), "line has no version in 'abacus'"),
         (("line", "--seeds", "many"), "--seeds"),
+        (("line", "--precision", "f64"), "no training in precision 'f64'; choose one of f32, bf16"),
+        (("line", "--device", "tpu"), "no training on the device 'tpu'; choose cpu, cuda"),
+        (("all", "--framework", "abacus"), "no application has a version in 'abacus'"),
         (("line", "--batch", "0"), "--batch"),
         (("--resume",), "--resume goes on with a file"),
         (("--resume", "-o", "nothing.jsonl"), "nothing.jsonl"),
@@ -191,3 +194,11 @@ def test_torchrun_starts_the_ranks(plugins, tmp_path):
     assert 0 == done.returncode, done.stderr
     (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
     assert ("ok", 2) == (run.status, run.setup["ranks"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+def test_a_gpu_that_is_missing_is_a_status_with_a_remedy(train, tmp_path):
+    train("line", "--seeds", "1", "--device", "cuda", "-o", "a.jsonl")
+    (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
+
+    assert ("unavailable", True) == (run.status, "finds no GPU; use --device cpu" in run.end["reason"]), run.end

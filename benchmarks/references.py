@@ -33,6 +33,9 @@ def main(files: list[str]) -> None:
     for file in files:
         for one in trained(runs_of(read_results(Path(file)))):
             name = f"{one.setup['application']}, {one.setup['rung']}"
+            if (one.setup["framework"], one.setup["precision"], one.setup["ranks"]) != ("torch", "f32", 1):
+                print(f"{name}: only one rank of PyTorch in f32 is a reference; left out")
+                continue
             if len(one.whole) < LEAST_SEEDS:
                 print(f"{name}: {len(one.whole)} seeds, wanted {LEAST_SEEDS}; left out")
                 continue
@@ -47,6 +50,7 @@ def main(files: list[str]) -> None:
                 "rung": one.setup["rung"],
                 "batch": one.setup["batch"],
                 "target": one.setup["target"],
+                "settings": one.setup["settings"],
                 "runs": len(one.whole),
                 "samples_to_target": sorted(round(s) for s in reached),
                 "run_s": round(sum(one.parts_s.values()), 1),

@@ -51,7 +51,7 @@ class Speech(Application):
             samples=16 * 1500,
             every=16 * 75,
             target=0.25,
-            trivial=0.907,
+            trivial=0.912,
             settings={"longest_s": 12.0, "channels": 32, "hidden": 256, "layers": 3, "rate": 2e-3},
         ),
     }

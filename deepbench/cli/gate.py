@@ -106,7 +106,7 @@ def _gate_trained(before: ResultFile, after: ResultFile, margin: float, junit: s
     outcome = training_pairs.gate(*sides, margin)
     if not outcome.cases:
         raise BadInput(f"{before.path} and {after.path} have no application and rung in common")
-    table = pairs_table(training_pairs.pairs(*sides, margin)[0])
+    table = pairs_table(training_pairs.judged(*sides, margin)[0])
     parts: list[Table | Sequence[str]] = [gates.sentences(outcome), table]
     print_parts(parts, make_console())
     if junit is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from deepbench.cli.console import make_console, print_head, print_labelled
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
@@ -87,8 +89,10 @@ def train(
     from deepbench.training.session import TrainingSession, resolved
 
     place = launched()
-    if resume and (output is None or applications):
-        raise BadInput("--resume goes on with a file: deepbench train --resume -o FILE")
+    context = click.get_current_context()
+    given_names = {p.name for p in context.command.params if _is_given(context, p)}
+    if resume and (output is None or given_names - {"resume", "output", "mllog"}):
+        raise BadInput("--resume takes everything from the file; the command is deepbench train --resume -o FILE")
     if not resume and not applications:
         raise BadInput(f"name an application: {', '.join([*known(), ALL])}")
     if place is not None and (ranks or hostfile):
@@ -106,17 +110,26 @@ def train(
         for setup in _variants(name, rung, framework, device, seed, given, sweep)
     ]
     if explain:
-        if resume or sweep or mllog or place is not None or framework != "torch" or device != "cpu":
+        allowed = {"applications", "explain", "rung", "threads", "batch", "precision", "output"}
+        if given_names - allowed or place is not None:
             raise BadInput("--explain takes --rung, --threads, --batch and --precision, for PyTorch on CPUs")
         return _explain([setup for setup in setups if setup["seed"] == 0], output)
     with taking_place(place, True) as hosts:
-        hosts = hosts_of_file(hostfile) if hostfile else hosts
+        if hostfile:
+            hosts = hosts_of_file(hostfile)
+            if hosts[0] not in ("localhost", socket.gethostname()) and not hosts[0].startswith("127."):
+                raise BadInput(f"the first host of {hostfile} is {hosts[0]}; wanted this one, which keeps checkpoints")
         path = Path(output or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
         make = (
             TrainingSession.resume(path, hosts) if resume else TrainingSession.create(path, setups, sys.argv[1:], hosts)
         )
         with make as session:
             return _train(session, mllog)
+
+
+def _is_given(context: click.Context, parameter: click.Parameter) -> bool:
+    source = context.get_parameter_source(parameter.name or "")
+    return source is ParameterSource.COMMANDLINE
 
 
 def _variants(

@@ -15,17 +15,23 @@ from dataclasses import dataclass
 
 from deepbench.core import stats
 
+# Beyond it, numbers leave the range of floating point.
+MOST_LOG = 200.0
+
 
 @dataclass(frozen=True)
 class Point:
     """The quality after so many samples."""
 
     samples: int
-    quality: float
+    quality: float | None
+    """None where it was no finite number."""
     train_s: float
     """Seconds of training since the point before."""
     evaluate_s: float
     """Seconds of this evaluation."""
+    trained: int
+    """Samples that were trained in these seconds."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class Spread:
         if len(logs) < 2:
             return cls(math.exp(mean), None, None)
         half = stats.t_critical(len(logs) - 1, level) * statistics.stdev(logs) / math.sqrt(len(logs))
+        if abs(mean) + half > MOST_LOG:  # such a number has no meaning
+            return cls(math.exp(mean), None, None)
         return cls(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
     @property
@@ -66,6 +74,8 @@ class Spread:
         if self.low is None or other.low is None:
             return Spread(value, None, None)
         half = math.hypot(math.log(self.value / self.low), math.log(other.value / other.low))
+        if abs(math.log(value)) + half > MOST_LOG:
+            return Spread(value, None, None)
         return Spread(value, value * math.exp(-half), value * math.exp(half))
 
 
@@ -76,19 +86,22 @@ def crossing(points: Sequence[Point], target: float, higher_is_better: bool = Tr
     """
     before: Point | None = None
     for point in points:
+        if point.quality is None:
+            before = None
+            continue
         if point.quality >= target if higher_is_better else point.quality <= target:
-            if before is None:
+            if before is None or before.quality is None:
                 return float(point.samples)
             share = (target - before.quality) / (point.quality - before.quality)
             return before.samples + share * (point.samples - before.samples)
-        before = None if math.isnan(point.quality) else point
+        before = point
     return None
 
 
 def samples_per_second(points: Sequence[Point]) -> float | None:
     """Of one run, over all of its training; None without a point."""
     seconds = sum(point.train_s for point in points)
-    return points[-1].samples / seconds if points and seconds > 0 else None
+    return sum(point.trained for point in points) / seconds if seconds > 0 else None
 
 
 def seconds_to(points: Sequence[Point], samples: float) -> float:
@@ -121,12 +134,12 @@ class MeanQuality:
 
 
 def mean_quality(curves: Sequence[Sequence[Point]], higher_is_better: bool = True) -> list[MeanQuality]:
-    """The mean curve, at the evaluations that all runs have."""
+    """The mean curve, up to the first evaluation that a run lacks or whose quality is no number."""
     found = []
     for points in zip(*curves, strict=False):
-        if len({point.samples for point in points}) != 1:
+        values = [point.quality for point in points if point.quality is not None]
+        if len({point.samples for point in points}) != 1 or len(values) < len(points):
             break
-        values = [point.quality for point in points]
         mean, low = statistics.fmean(values), None
         if len(values) > 1:
             error = stats.t_critical(len(values) - 1, 0.9) * statistics.stdev(values) / math.sqrt(len(values))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from deepbench.core import stats
 from deepbench.judge.trained import Run, Trained
@@ -36,6 +36,7 @@ class Reference:
     rung: str
     batch: int
     target: float
+    settings: Mapping[str, Any]
     runs: int
     samples_to_target: Sequence[float]
     """Of the seeds that reached the target."""
@@ -92,8 +93,9 @@ def _side(distance: float) -> Judgement:
 
 
 def reference_of(setup: TrainingSetup) -> Reference | None:
-    """The reference of a setup: of the same rung, batch and target; None if there is none."""
-    return references().get((setup["application"], setup["rung"], setup["batch"], setup["target"]))
+    """The reference of a setup: of the same rung, batch, target and settings; None if there is none."""
+    found = references().get((setup["application"], setup["rung"], setup["batch"], setup["target"]))
+    return found if found is not None and found.settings == setup["settings"] else None
 
 
 @cache

@@ -136,7 +136,9 @@ class Served:
     @property
     def is_ok(self) -> bool:
         """Whether its numbers count."""
-        return self.line["status"] == "ok"
+        answers = self.line.get("answers")
+        is_believable = answers is None or (wrong_answers(answers) is None and answers["equal"] <= answers["answers"])
+        return self.line["status"] == "ok" and is_believable
 
     @property
     def is_disturbed(self) -> bool:

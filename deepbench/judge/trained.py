@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,12 @@ from deepbench.judge.convergence import (
     seconds_to,
 )
 from deepbench.results.file import ResultFile
-from deepbench.results.record import Training, TrainingEnd, TrainingSetup, TrainingStart
+from deepbench.results.record import Training, TrainingEnd, TrainingPoint, TrainingSetup, TrainingStart
+
+INCONSISTENT = "inconsistent"
+
+# Statuses that may depend on the seed: the mean of the other runs would be better than that of all.
+CHOSEN = ("diverged", "crashed", "out_of_memory", "timeout", INCONSISTENT)
 
 
 @dataclass
@@ -33,19 +37,47 @@ class Run:
     """One per process: a run that was interrupted has several."""
     started: list[datetime] = field(default_factory=list)
     """When each process was ready."""
-    points: list[Point] = field(default_factory=list)
-    ended: list[datetime] = field(default_factory=list)
-    """When the evaluation of each point ended."""
-    losses: list[float | None] = field(default_factory=list)
-    compile_s: float = 0.0
-    """Of all first steps, what they took longer than the other steps next to them."""
+    evaluations: list[Evaluation] = field(default_factory=list)
     end: TrainingEnd | None = None
     """None: it has not ended yet."""
+    defect: str | None = None
+    """How its lines contradict each other."""
 
     @property
     def status(self) -> str:
-        """`ok`, why it failed, or `interrupted`."""
+        """`ok`, why it failed, `interrupted`, or `inconsistent`."""
+        if self.defect is not None:
+            return INCONSISTENT
         return "interrupted" if self.end is None else self.end["status"]
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not `ok`, as far as the file says."""
+        return self.defect or (self.end["reason"] if self.end else None)
+
+    @cached_property
+    def points(self) -> list[Point]:
+        """Its evaluations, without the time in which its framework compiled."""
+        found = []
+        for one in self.evaluations:
+            p, compile_s = one.event, self._compile_s(one)
+            trained = p["steps"] * self.setup["batch"]
+            found.append(Point(p["samples"], p["quality"], p["train_s"] - compile_s, p["evaluate_s"], trained))
+        return found
+
+    @cached_property
+    def compile_s(self) -> float:
+        """What the first steps of its processes took longer than the steps behind them."""
+        return sum(map(self._compile_s, self.evaluations))
+
+    def _compile_s(self, one: Evaluation) -> float:
+        if not one.is_first:
+            return 0.0
+        steps, others_s = one.event["steps"] - 1, one.event["train_s"] - one.event["first_step_s"]
+        if not steps:  # the steps behind the next evaluations
+            later = [other.event for other in self.evaluations if not other.is_first]
+            steps, others_s = sum(p["steps"] for p in later), sum(p["train_s"] for p in later)
+        return max(0.0, round(one.event["first_step_s"] - others_s / steps, 9)) if steps else 0.0
 
     @cached_property
     def samples_to_target(self) -> float | None:
@@ -64,8 +96,30 @@ class Run:
 
     @property
     def quality(self) -> float | None:
-        """At the last evaluation."""
-        return self.points[-1].quality if self.points and math.isfinite(self.points[-1].quality) else None
+        """At the planned end; None where the last evaluation is missing or gave no number."""
+        at_end = self.points and self.points[-1].samples >= self.setup["samples"]
+        return self.points[-1].quality if at_end else None
+
+    @property
+    def other_cpus(self) -> float | None:
+        """CPUs that other programs used while it trained, as a mean over time; None where nobody looked."""
+        found = [
+            (p["other_cpus"], p["train_s"])
+            for one in self.evaluations
+            if (p := one.event).get("other_cpus") is not None
+        ]
+        seconds = sum(train_s for _, train_s in found)
+        return sum(cpus * train_s for cpus, train_s in found if cpus is not None) / seconds if seconds else None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A line of the file about an evaluation."""
+
+    event: TrainingPoint
+    ended: datetime
+    is_first: bool
+    """Whether it is the first one of a process."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +170,12 @@ class Trained:
 
     @property
     def parts_s(self) -> Mapping[str, float]:
-        """Mean seconds of a whole run by part."""
+        """Mean seconds of a whole run by part; of a run with several processes, loading counts once."""
         if not self.whole:
             return {}
         of = {
-            "load": [sum(start["load_s"] for start in run.starts) for run in self.whole],
-            "initialise": [sum(start["initialise_s"] for start in run.starts) for run in self.whole],
+            "load": [run.starts[-1]["load_s"] for run in self.whole],
+            "initialise": [run.starts[-1]["initialise_s"] for run in self.whole],
             "compile": [run.compile_s for run in self.whole],
             "train": [sum(point.train_s for point in run.points) for run in self.whole],
             "evaluate": [sum(point.evaluate_s for point in run.points) for run in self.whole],
@@ -130,19 +184,34 @@ class Trained:
 
     @cached_property
     def curve(self) -> list[MeanQuality]:
-        """The mean quality of the whole runs."""
+        """The mean quality of the whole runs; empty where others failed, which may depend on their seeds."""
+        if any(run.status in CHOSEN for run in self.runs):
+            return []
         return mean_quality([run.points for run in self.whole], self.setup["higher_is_better"])
+
+    @property
+    def quality(self) -> MeanQuality | None:
+        """At the planned end."""
+        is_whole = self.curve and self.curve[-1].samples >= self.setup["samples"]
+        return self.curve[-1] if is_whole else None
 
     @property
     def is_certain(self) -> bool | None:
         """Whether the mean quality reaches the target with 95 % certainty at the end; None with fewer than two runs."""
-        return self.curve[-1].reaches(self.setup["target"], self.setup["higher_is_better"]) if self.curve else None
+        quality = self.quality
+        return None if quality is None else quality.reaches(self.setup["target"], self.setup["higher_is_better"])
+
+    @property
+    def other_cpus(self) -> float | None:
+        """The most CPUs that other programs used during a whole run, as a mean over the run."""
+        return max((run.other_cpus for run in self.whole if run.other_cpus is not None), default=None)
 
     @property
     def olympic_s(self) -> float | None:
         """The score of MLPerf in 2018: the mean of the seconds to the target without the fastest and slowest run."""
-        found = [run.seconds_to_target for run in self.runs]
-        return olympic_mean([s for s in found if s is not None]) if all(s is not None for s in found) else None
+        found = [run.seconds_to_target for run in self.whole]
+        is_whole = len(found) == len(self.runs) and all(s is not None for s in found)
+        return olympic_mean([s for s in found if s is not None]) if is_whole else None
 
 
 def runs_of(file: ResultFile) -> list[Run]:
@@ -150,33 +219,42 @@ def runs_of(file: ResultFile) -> list[Run]:
     runs = [Run(setup) for setup in file.header["plan"].get("training", ())]
     for event in file.training:
         if event["run"] < len(runs):
-            _add(runs[event["run"]], event)
+            run = runs[event["run"]]
+            run.defect = run.defect or _add(run, event)
+    for run in runs:
+        if run.defect is None and run.status == "ok" and not run.evaluations:
+            run.defect = "it ended well without an evaluation"
+        if run.defect is not None:
+            run.evaluations.clear()
     return runs
 
 
-def _add(run: Run, event: Training) -> None:
+def _add(run: Run, event: Training) -> str | None:
+    """Add an event to its run; how it contradicts those before, if it does."""
+    try:
+        at = datetime.fromisoformat(event["at"])
+    except ValueError:
+        return f"{event['at']} is no time"
     if "start" in event:
         start = event["start"]
         run.starts.append(start)
-        run.started.append(datetime.fromisoformat(event["at"]))
+        run.started.append(at)
         # A run whose checkpoint was lost begins again.
-        kept = sum(point.samples <= start["samples"] for point in run.points)
-        del run.points[kept:], run.losses[kept:], run.ended[kept:]
+        kept = sum(one.event["samples"] <= start["samples"] for one in run.evaluations)
+        del run.evaluations[kept:]
     elif "point" in event:
         p = event["point"]
-        compile_s = 0.0
-        if p["steps"] > 1:
-            others_s = (p["train_s"] - p["first_step_s"]) / (p["steps"] - 1)
-            before = run.points[-1].samples if run.points else 0
-            is_first = not run.starts or before == run.starts[-1]["samples"]
-            compile_s = max(0.0, p["first_step_s"] - others_s) if is_first else 0.0
-        run.compile_s += compile_s
-        quality = math.nan if p["quality"] is None else p["quality"]
-        run.points.append(Point(p["samples"], quality, p["train_s"] - compile_s, p["evaluate_s"]))
-        run.losses.append(p["loss"])
-        run.ended.append(datetime.fromisoformat(event["at"]))
+        before = run.evaluations[-1].event["samples"] if run.evaluations else 0
+        if not run.starts:
+            return "an evaluation before the run began"
+        if p["samples"] <= before or p["steps"] < 1:
+            return f"an evaluation after {p['samples']:,} samples follows one after {before:,}"
+        if p["first_step_s"] > p["train_s"]:
+            return f"the first of {p['steps']:,} steps takes longer than all of them"
+        run.evaluations.append(Evaluation(p, at, before == run.starts[-1]["samples"]))
     elif "end" in event:
         run.end = event["end"]
+    return None
 
 
 def trained(runs: Iterable[Run]) -> list[Trained]:

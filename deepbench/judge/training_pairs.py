@@ -23,7 +23,7 @@ FALSE_ALARMS = 0.05
 Verdict = Literal["faster", "slower", "same", "undecided", "failed"]
 
 # Both sides train the same task; what else differs is what the comparison is about.
-SAME_TASK = ("application", "rung", "target", "metric", "samples", "every")
+SAME_TASK = ("application", "rung", "target", "metric", "samples", "every", "settings")
 PREFERRED = ("framework", "device", "precision", "ranks", "threads", "batch")
 
 
@@ -65,7 +65,7 @@ class Pair:
     @property
     def verdict(self) -> Verdict:
         """What the second side is, by its time to the target, as sure as `level` says."""
-        if self.second.reached < len(self.second.runs) and self.first.reached == len(self.first.runs):
+        if self._misses_more():
             return "failed"
         time = self.time
         if time is None or time.low is None or time.high is None:
@@ -77,9 +77,20 @@ class Pair:
         within = time.low >= 1 / (1 + self.margin) and time.high <= 1 + self.margin
         return "same" if within else "undecided"
 
+    def _misses_more(self) -> bool:
+        """Whether more whole runs of the second side miss the target than chance explains (Fisher's exact test)."""
+        whole = len(self.first.whole), len(self.second.whole)
+        missed = whole[0] - self.first.reached, whole[1] - self.second.reached
+        total = math.comb(sum(whole), sum(missed))
+        most = min(whole[1], sum(missed))
+        ways = (math.comb(whole[1], k) * math.comb(whole[0], sum(missed) - k) for k in range(missed[1], most + 1))
+        return missed[1] > 0 and sum(ways) / total <= (1 - self.level) / 2
+
     @property
     def quality_differs(self) -> bool | None:
         """Whether the mean qualities at the end differ with 95 % certainty (Welch); None with fewer than two runs."""
+        if self.first.quality is None or self.second.quality is None:
+            return None
         values = [[run.quality for run in side.whole if run.quality is not None] for side in (self.first, self.second)]
         if min(map(len, values)) < 2:
             return None
@@ -92,20 +103,30 @@ class Pair:
 
 
 def pairs(
-    first: Sequence[Trained], second: Sequence[Trained], margin: float, level: float = 0.95
+    first: Sequence[Trained], second: Sequence[Trained], margin: float, level: float = 0.95, only_equal: bool = False
 ) -> tuple[list[Pair], list[str]]:
-    """The applications of both sides, each setup with the one most like it; and what has no counterpart."""
-    found, left, rest = [], [], list(second)
-    for a in first:
-        same = [b for b in rest if all(_value(a, name) == _value(b, name) for name in SAME_TASK)]
-        if not same:
-            left.append(f"{a.setup['application']}, rung {a.setup['rung']}: only in the first file")
-            continue
-        best = max(same, key=lambda b: sum(_value(a, name) == _value(b, name) for name in PREFERRED))
-        rest.remove(best)
-        found.append(Pair(a, best, margin, level))
-    left += [f"{b.setup['application']}, rung {b.setup['rung']}: only in the second file" for b in rest]
+    """The applications of both sides, those most alike together; and what has no counterpart.
+
+    The result has the order of the first side. With `only_equal`, all settings of a pair are the same.
+    """
+    alike = [
+        (sum(_value(a, name) == _value(b, name) for name in PREFERRED), i, j)
+        for i, a in enumerate(first)
+        for j, b in enumerate(second)
+        if all(_value(a, name) == _value(b, name) for name in SAME_TASK)
+    ]
+    partner: dict[int, int] = {}
+    for equal, i, j in sorted(alike, key=lambda entry: (-entry[0], entry[1:])):
+        if i not in partner and j not in partner.values() and (equal == len(PREFERRED) or not only_equal):
+            partner[i] = j
+    found = [Pair(first[i], second[j], margin, level) for i, j in sorted(partner.items())]
+    left = [f"{_title(a)}: only in the first file" for i, a in enumerate(first) if i not in partner]
+    left += [f"{_title(b)}: only in the second file" for j, b in enumerate(second) if j not in partner.values()]
     return found, left
+
+
+def _title(trained: Trained) -> str:
+    return f"{trained.setup['application']}, rung {trained.setup['rung']}"
 
 
 def _value(trained: Trained, name: str) -> object:
@@ -117,12 +138,16 @@ def gate(first: Sequence[Trained], second: Sequence[Trained], margin: float) -> 
 
     Of 5 % of all gates of equal machines some application is a regression: the level is shared (Bonferroni).
     """
-    looked = [pair.first for pair in pairs(first, second, margin)[0]]
-    level = 1.0 - 2 * FALSE_ALARMS / max(1, len(looked))
-    found, left = pairs(first, second, margin, level)
+    found, left = judged(first, second, margin)
     outcomes = [CaseOutcome(_name(pair.first), *_judge(pair), None) for pair in found]
     outcomes += [CaseOutcome(text, CANNOT_TELL, text, None) for text in left if text.endswith("first file")]
     return Outcome(outcomes)
+
+
+def judged(first: Sequence[Trained], second: Sequence[Trained], margin: float) -> tuple[list[Pair], list[str]]:
+    """The pairs of a gate, at its level, and what has no counterpart."""
+    count = len(pairs(first, second, margin, only_equal=True)[0])
+    return pairs(first, second, margin, 1.0 - 2 * FALSE_ALARMS / max(1, count), only_equal=True)
 
 
 def _judge(pair: Pair) -> tuple[str, str]:
@@ -130,7 +155,9 @@ def _judge(pair: Pair) -> tuple[str, str]:
     if pair.verdict == "failed":
         return REGRESSION, f"reached its target in {pair.second.reached} of {len(pair.second.runs)} runs"
     if time is None or time.low is None or time.high is None:
-        return CANNOT_TELL, "a comparison needs two seeds or more on both sides that reach the target"
+        ends = dict.fromkeys(run.status for run in pair.second.runs if run.status != "ok")
+        why = f"; in the second file runs are {', '.join(ends)}" if ends else ""
+        return CANNOT_TELL, f"a comparison needs two seeds or more on both sides, all of which reach the target{why}"
     text = f"the time to the target is {time.value:.3f} times as long ({time.low:.3f} to {time.high:.3f})"
     if pair.verdict == "slower":
         return REGRESSION, text

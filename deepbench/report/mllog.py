@@ -86,7 +86,8 @@ def lines(file: ResultFile, run: Run) -> list[str]:
     log.stop(ready, "init")
     log.start(ready, "run")
     before, samples, reached = ready, 0, False
-    for point, ended in zip(run.points, run.ended, strict=True):
+    for point, evaluation in zip(run.points, run.evaluations, strict=True):
+        ended = evaluation.ended
         evaluated = ended - timedelta(seconds=point.evaluate_s)
         log.start(before, "block", samples_count=samples)
         samples = point.samples

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from deepbench.core import units
+from deepbench.core import stats, units
 from deepbench.judge.convergence import Spread
 from deepbench.judge.references import reference_of
-from deepbench.judge.trained import Trained
+from deepbench.judge.trained import CHOSEN, Trained
 from deepbench.judge.training_pairs import Pair
 from deepbench.report.table import Cell, Column, Table, number
 from deepbench.results.record import TrainingSetup
@@ -115,7 +115,7 @@ def _mean(name: str, show: Callable[[float], str], narrow: int = 0) -> Column:
 
 def _row(trained: Trained) -> dict[str, Cell]:
     setup = trained.setup
-    last = trained.curve[-1] if trained.curve else None
+    last = trained.quality
     row: dict[str, Cell] = {
         "application": setup["application"],
         **_settings(setup),
@@ -155,10 +155,15 @@ def _notes(found: Sequence[Trained]) -> list[str]:
         name = title(trained, shown)
         for run in trained.runs:
             if run.status != "ok":
-                reason = f": {run.end['reason']}" if run.end and run.end["reason"] else ""
+                reason = f": {run.reason}" if run.reason else ""
                 notes.append(f"{name}, seed {run.setup['seed']}: {run.status}{reason}.")
-        if trained.whole and trained.reached < len(trained.runs):
-            notes.append(f"{name}: the time is withheld, because not every seed reached the target.")
+        if why := withheld(trained):
+            notes.append(f"{name}: the time is withheld, because {why}.")
+        if any(run.status in CHOSEN for run in trained.runs):
+            notes.append(f"{name}: the quality is withheld, because it would be that of the runs that did not fail.")
+        cpus = trained.other_cpus
+        if cpus is not None and cpus >= stats.OTHER_LOAD:
+            notes.append(f"{name}: disturbed: other programs used up to {cpus:.1f} CPUs in a run; better train again.")
         reference = reference_of(trained.setup)
         for run in trained.runs:
             if reference is not None and (text := reference.outlier(run)):
@@ -170,15 +175,23 @@ def _notes(found: Sequence[Trained]) -> list[str]:
     return notes
 
 
+def withheld(trained: Trained) -> str | None:
+    """Why there is no time to the target; None where there is one."""
+    if trained.train_s is not None:
+        return None
+    if len(trained.whole) == len(trained.runs):
+        return "not every seed reached the target"
+    others = dict.fromkeys(run.status.replace("_", " ") for run in trained.runs if run.status != "ok")
+    return f"not every run has ended well ({', '.join(others)})"
+
+
 def _efficiency(found: Sequence[Trained]) -> list[str]:
     """How well several ranks use their cores or devices: their rate over that of one rank times the ranks."""
     shown = [name for name in differing(found) if name != "ranks"]
+    of_one = {title(other, shown): other.samples_per_second for other in found if other.setup["ranks"] == 1}
     notes = []
     for trained in found:
-        several, alone = trained.samples_per_second, None
-        for other in found:
-            if other.setup["ranks"] == 1 and title(other, shown) == title(trained, shown):
-                alone = other.samples_per_second
+        several, alone = trained.samples_per_second, of_one.get(title(trained, shown))
         if trained.setup["ranks"] > 1 and several is not None and alone is not None:
             ratio = several.times(alone.inverse)
             efficiency = ratio.value / trained.setup["ranks"]
@@ -205,11 +218,12 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
             row |= {name: ratio.value if ratio else None, f"{name} ±": ratio.half_width if ratio else None}
         for name, side in (("first", pair.first), ("second", pair.second)):
             mean = side.train_s
-            row[f"{name} quality"] = side.curve[-1].mean if side.curve else None
+            row[f"{name} quality"] = side.quality.mean if side.quality else None
             row[name] = mean.value if mean else None
         rows.append(row)
         if pair.quality_differs:
-            texts = [quality_text(s.setup, s.curve[-1].mean) for s in (pair.first, pair.second)]
+            ends = [side.quality.mean if side.quality else None for side in (pair.first, pair.second)]
+            texts = [quality_text(pair.first.setup, end) for end in ends]
             title_text = title(pair.first, [])
             metric = pair.first.setup["metric"]
             notes.append(f"{title_text}: the {metric} at the end differs with 95 % certainty: {' → '.join(texts)}.")

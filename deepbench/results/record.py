@@ -415,8 +415,8 @@ class TrainingStart(TypedDict):
     samples: int
     """Those before this process."""
     parameters: int
-    examples: int
-    """That it trains on."""
+    examples: int | None
+    """That it trains on; None where it makes them itself."""
     tests: int
     """Examples that its quality is tested with."""
     versions: dict[str, str]
@@ -438,6 +438,8 @@ class TrainingPoint(TypedDict):
     """Of these, the first step: a framework may compile in it."""
     steps: int
     evaluate_s: float
+    other_cpus: NotRequired[float | None]
+    """CPUs that other programs used while it trained, as a mean; None where nobody could look."""
 
 
 class TrainingEnd(TypedDict):

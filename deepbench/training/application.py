@@ -80,8 +80,10 @@ class Task(ABC):
 
     parameters: int
     """Numbers that the optimizer changes."""
-    examples: int
-    """Examples that it is trained on."""
+    examples: int | None
+    """Examples that it is trained on; None where it makes them itself."""
+    has_equal_steps: bool = True
+    """Whether the first step takes longer than others only because something is compiled in it."""
     tests: int
     """Examples that quality is tested with."""
 

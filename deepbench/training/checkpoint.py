@@ -6,6 +6,7 @@ the type of each array, because NumPy's format has no bfloat16.
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -30,15 +31,16 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     draft.replace(path)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """What was written; `BadInput` for a file that cannot be read."""
+def read(path: Path, content: bytes | None = None) -> dict[str, Any]:
+    """What was written; `BadInput` for a file that cannot be read. `content`: of the file, where it is elsewhere."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        stream = path.open("rb") if content is None else io.BytesIO(content)
+        with stream as opened, np.load(opened, allow_pickle=False) as file:
             first, *others = (file[f"arr_{i}"] for i in range(len(file.files)))  # as NumPy names arrays without a name
-            content = json.loads(first.tobytes())
-            pairs = zip(content["arrays"], others, strict=True)
+            described = json.loads(first.tobytes())
+            pairs = zip(described["arrays"], others, strict=True)
             arrays = {name: array.view(kind) for (name, kind), array in pairs}
-            return {**content["values"], **arrays}
+            return {**described["values"], **arrays}
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise BadInput(f"the checkpoint {path} cannot be read: {error}; train the run again") from None
 

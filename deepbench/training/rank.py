@@ -12,6 +12,7 @@ from typing import Any
 from deepbench.machine import describe
 from deepbench.measure import process
 from deepbench.measure.group import link
+from deepbench.training import checkpoint as checkpoints
 from deepbench.training import worker
 from deepbench.training.application import Setup
 
@@ -29,8 +30,7 @@ def main() -> None:
     setup, checkpoint = Setup(**request["setup"]), Path(request["checkpoint"])
     if setup.device == "cuda":
         setup = replace(setup, device=f"cuda:{group.local_rank}")
-    if group.rank:
-        checkpoint = Path(os.environ.get("TMPDIR", "/tmp")) / f"{checkpoint.name}.{group.rank}"
+    received: list[bytes] = []
 
     def emit(message: dict[str, Any]) -> None:
         """Rank 0 tells everything; another one what it does, and how it failed."""
@@ -45,10 +45,13 @@ def main() -> None:
     def join() -> int:
         _join(group, setup.device)
         if request["samples"]:
-            _spread(group, checkpoint)
+            received.append(_spread(group, checkpoint))
         return group.rank
 
-    worker.guarded(lambda: worker.train(setup, checkpoint, request["samples"], emit, join), emit)
+    def read(path: Path) -> dict[str, Any]:
+        return checkpoints.read(path, *received)
+
+    worker.guarded(lambda: worker.train(setup, checkpoint, request["samples"], emit, join, read), emit)
     group.receive()  # ends this process with the coordinator: destructors of libraries may hang
 
 
@@ -77,8 +80,8 @@ def _join(group: link.Group, device: str) -> None:
     distributed.init_process_group(library, store=store, rank=group.rank, world_size=group.ranks, timeout=WAIT)
 
 
-def _spread(group: link.Group, checkpoint: Path) -> None:
-    """Give every rank the checkpoint of rank 0, which other hosts do not have."""
+def _spread(group: link.Group, checkpoint: Path) -> bytes:
+    """The checkpoint of rank 0, which other hosts do not have."""
     import torch
     from torch import distributed
 
@@ -89,8 +92,7 @@ def _spread(group: link.Group, checkpoint: Path) -> None:
     content = torch.empty(int(size), dtype=torch.uint8) if content is None else content
     content = content.to(device)
     distributed.broadcast(content, 0)
-    if group.rank:
-        checkpoint.write_bytes(content.cpu().numpy().tobytes())
+    return bytes(content.cpu().numpy().tobytes())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +30,8 @@ from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Training, TrainingSetup
 from deepbench.training.application import Setup, find_application
 
-# Without an event for so long a process hangs: there are several per second.
-TIMEOUT_S = 600.0
+# Without an event for so long a process hangs. While it trains there are several per second, in an evaluation none.
+TIMEOUT_S = 1800.0
 
 # How much of the first run of a setup has to be over before it says something about the time that is left.
 LEAST_SHARE = 0.1
@@ -39,6 +39,17 @@ LEAST_SHARE = 0.1
 WORKER = "deepbench.training.worker"
 
 PRECISIONS = ("f32", "bf16")
+
+
+def require_same_rungs(path: Path, setups: Iterable[TrainingSetup]) -> None:
+    """`BadInput` where this version of DeepBench has other rungs than the one that made the file."""
+    names = [field.name for field in fields(Setup)]
+    for setup in setups:
+        now_here = resolved(Setup(**{name: cast(Any, setup)[name] for name in names}))
+        differing = [name for name, value in setup.items() if cast(Any, now_here).get(name) != value]
+        if differing:
+            what = f"{setup['application']}, rung {setup['rung']}"
+            raise BadInput(f"{path} is of another version of DeepBench: {what} had other {', '.join(differing)}")
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,9 @@ class TrainingSession:
                 raise BadInput(f"{path} has no training runs, but served models; go on with deepbench serve -o {path}")
             if not plan.get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
+            hosts = hosts or plan.get("hosts") or []
             require_same_machine(file, hosts, lambda names: _opened(set(names)))
+            require_same_rungs(path, plan["training"])
         except BaseException:
             store.close()
             raise

@@ -21,6 +21,7 @@ from typing import Any
 from deepbench import datasets
 from deepbench.backends.torch import import_torch
 from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, Unsupported, shorten
+from deepbench.machine import describe
 from deepbench.measure import launch, process, wire
 from deepbench.networks import from_jax
 from deepbench.training import checkpoint as checkpoints
@@ -80,8 +81,18 @@ def guarded(work: Callable[[], None], emit: Emit) -> None:
         emit({"end": {"status": "out_of_memory" if is_memory else "crashed", "reason": reason}})
 
 
-def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[[], int] = lambda: 0) -> None:
-    """Train a run, from the checkpoint if `done` samples are over."""
+def train(
+    setup: Setup,
+    checkpoint: Path,
+    done: int,
+    emit: Emit,
+    join: Callable[[], int] = lambda: 0,
+    read: Callable[[Path], dict[str, Any]] = checkpoints.read,
+) -> None:
+    """Train a run, from the checkpoint if `done` samples are over; from the beginning where it is of other samples.
+
+    `join` brings ranks together and returns that of this process; `read` reads the checkpoint.
+    """
     begin = perf_counter()
     emit({"phase": "loading data"})
     application = find_application(setup.application)
@@ -90,8 +101,11 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
     loaded = perf_counter()
     emit({"phase": "initialising"})
     task, versions, rank = make_task(setup, rung, data, join)
+    state = read(checkpoint) if done else {}
+    # It may be ahead of the file: the process was killed before it told of the evaluation, or the disk was full.
+    done = done if state.get("samples") == done else 0
     if done:
-        task.restore(checkpoints.read(checkpoint), done)
+        task.restore(state, done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
     sizes = {"parameters": task.parameters, "examples": task.examples, "tests": task.tests}
     emit({"start": {"samples": done, **sizes, "versions": versions, **seconds}})
@@ -100,9 +114,11 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
     while samples < last:
         end = min(samples + rung.every, last)
         emit({"phase": "training"})
+        others = describe.OtherPrograms(os.sched_getaffinity(0))
         steps = -(-(end - samples) // batch)
         times = train_steps(task, steps, partial(_tell, emit, samples, batch))
         samples += steps * batch
+        other_cpus = others.cpus() if setup.ranks == 1 else None
         loss = task.loss()
         if not math.isfinite(loss):
             reason = f"the loss is {loss} after {samples:,} samples; try a smaller batch"
@@ -113,9 +129,11 @@ def train(setup: Setup, checkpoint: Path, done: int, emit: Emit, join: Callable[
         quality = task.evaluate()
         evaluate_s = perf_counter() - before
         if not rank:
-            checkpoints.write(checkpoint, task.state())
+            checkpoints.write(checkpoint, {**task.state(), "samples": samples})
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
-        emit({"point": {**point, **times, "steps": steps, "evaluate_s": evaluate_s}})
+        if not task.has_equal_steps:
+            times["first_step_s"] = times["train_s"] / steps
+        emit({"point": {**point, **times, "steps": steps, "evaluate_s": evaluate_s, "other_cpus": other_cpus}})
     emit({"end": {"status": "ok", "reason": None}})
 
 

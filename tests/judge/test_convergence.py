@@ -17,7 +17,7 @@ from deepbench.judge.convergence import (
 
 
 def curve(*qualities, every=1000, train_s=2.0, evaluate_s=0.5):
-    return [Point(every * i, q, train_s, evaluate_s) for i, q in enumerate(qualities, 1)]
+    return [Point(every * i, q, train_s, evaluate_s, every) for i, q in enumerate(qualities, 1)]
 
 
 def test_the_crossing_is_between_two_evaluations():
@@ -30,8 +30,8 @@ def test_the_crossing_is_between_two_evaluations():
 
 
 def test_a_quality_that_is_no_number_reaches_nothing():
-    assert crossing(curve(0.5, math.nan, 0.7), 0.6) == 3000
-    assert crossing(curve(math.nan, math.nan), 0.6) is None
+    assert crossing(curve(0.5, None, 0.7), 0.6) == 3000
+    assert crossing(curve(None, None), 0.6) is None
 
 
 def test_rate_and_time_count_training_and_evaluation_apart():

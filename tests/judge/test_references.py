@@ -14,7 +14,7 @@ from tests.trained import seeds, write
 
 
 def reference(values, runs=None, run_s=60.0):
-    return Reference("image", "mini", 100, 0.9, runs or len(values), values, run_s, ())
+    return Reference("image", "mini", 100, 0.9, {}, runs or len(values), values, run_s, ())
 
 
 def one(tmp_path, runs):

@@ -81,3 +81,39 @@ def test_other_targets_are_no_pair(sides):
 )
 def test_the_gate_fails_on_longer_times_and_missed_targets(sides, second, verdict):
     assert verdict == gate(*sides(seeds(5), second), margin=0.05).verdict
+
+
+def test_settings_that_are_equal_meet_first(sides):
+    found, left = pairs(
+        *sides(seeds(2, batch=128) + seeds(2, batch=256), seeds(2, batch=256) + seeds(2, batch=512)), margin=0.02
+    )
+
+    assert [(128, 512), (256, 256)] == [(p.first.setup["batch"], p.second.setup["batch"]) for p in found]
+    assert [] == left
+
+
+def test_a_gate_compares_equal_settings_only(sides):
+    outcome = gate(*sides(seeds(5, batch=128), seeds(5, batch=256, chunk_s=20.0)), margin=0.05)
+
+    assert gates.CANNOT_TELL == outcome.verdict
+
+
+def test_other_settings_of_the_rung_are_another_task(sides):
+    found, _ = pairs(*sides(seeds(2), seeds(2, settings={"rate": 0.2})), margin=0.02)
+
+    assert [] == found
+
+
+@pytest.mark.parametrize(
+    "last", [{"qualities": (0.1,), "end": None}, {"qualities": (), "end": "unavailable", "reason": "no data"}]
+)
+def test_a_run_that_did_not_train_is_no_regression(sides, last):
+    outcome = gate(*sides(seeds(3), [*seeds(2), ({"seed": 2}, last)]), margin=0.05)
+
+    assert gates.CANNOT_TELL == outcome.verdict
+
+
+def test_one_seed_that_misses_the_target_may_be_chance(sides):
+    (pair,), _ = pairs(*sides(seeds(5), [*seeds(4), ({"seed": 4}, {"qualities": (0.1, 0.2, 0.3, 0.4)})]), margin=0.02)
+
+    assert "undecided" == pair.verdict

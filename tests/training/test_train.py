@@ -1,5 +1,6 @@
 """`deepbench train`: from start to end, interrupted, and with everything that goes wrong."""
 
+import json
 import os
 import shutil
 import signal
@@ -109,7 +110,9 @@ def test_what_goes_wrong_is_a_status_with_a_sentence(train, tmp_path, rung, stat
         (("line", "--device", "tpu"), "no training on the device 'tpu'; choose cpu, cuda"),
         (("all", "--framework", "abacus"), "no application has a version in 'abacus'"),
         (("line", "--batch", "0"), "--batch"),
-        (("--resume",), "--resume goes on with a file"),
+        (("--resume",), "--resume takes everything from the file"),
+        (("--resume", "-o", "a.jsonl", "--seeds", "10"), "--resume takes everything from the file"),
+        (("line", "--explain", "--ranks", "2"), "--explain takes"),
         (("--resume", "-o", "nothing.jsonl"), "nothing.jsonl"),
     ],
 )
@@ -202,3 +205,28 @@ def test_a_gpu_that_is_missing_is_a_status_with_a_remedy(train, tmp_path):
     (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
 
     assert ("unavailable", True) == (run.status, "finds no GPU; use --device cpu" in run.end["reason"]), run.end
+
+
+def test_a_checkpoint_that_is_ahead_of_the_file_is_not_used(train, plugins, tmp_path):
+    """The process was killed between both: the run begins again, and its curve is that of the seed."""
+    words = ("line", "--seeds", "1", "--threads", "1")
+    train(*words, "-o", "whole.jsonl")
+    lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "cut.jsonl").write_text("".join(lines[:3]))  # header, start and the first evaluation
+    folder = tmp_path / "cut.jsonl.checkpoints"
+    folder.mkdir()
+    (tmp_path / "whole.jsonl.models" / "0.npz").replace(folder / "0.npz")  # of the last evaluation
+
+    assert 0 == train("--resume", "-o", "cut.jsonl").returncode
+    assert curves(tmp_path / "cut.jsonl") == curves(tmp_path / "whole.jsonl")
+
+
+def test_a_file_of_other_rungs_is_refused(train, tmp_path):
+    train("line", "--seeds", "1", "--threads", "1", "-o", "a.jsonl")
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    header = {name: value for name, value in json.loads(lines[0]).items() if name not in ("crc32", "checksums")}
+    header["plan"]["training"][0]["target"] = 0.7
+    (tmp_path / "b.jsonl").write_text(json.dumps(header) + "\n")
+    done = train("--resume", "-o", "b.jsonl")
+
+    assert (64, True) == (done.returncode, "line, rung mini had other target" in done.stderr), done.stderr

@@ -18,6 +18,7 @@ from deepbench.applications.go.match import Openings
 from deepbench.applications.go.network import Network, planes
 from deepbench.applications.go.rules import Games
 from deepbench.applications.go.self_play import Positions, Search
+from deepbench.core.errors import Unsupported
 from deepbench.training.application import Rung, Setup
 from deepbench.training.torch_task import TorchTask, warm_up_then_zero
 
@@ -37,7 +38,11 @@ RANDOM = 6
 class GoTask(TorchTask):
     """Plays a round of games, trains so many steps on the positions of the last rounds, and so on."""
 
+    has_equal_steps = False  # a round of games is part of its first step
+
     def __init__(self, setup: Setup, rung: Rung, command: Sequence[str]) -> None:
+        if setup.ranks > 1:
+            raise Unsupported("the games of several ranks are not shared: train go with one rank")
         self._sizes = sizes = rung.settings
         self._search = Search(sizes["komi"], sizes["considered"], sizes["sharpness"])
         self._command = [*command, *OPTIONS]
@@ -49,6 +54,7 @@ class GoTask(TorchTask):
             setup, rung, model, optimizer, self._loss_at, 1, self._moves_at, self._share_of_gnugo, OPENINGS * TURNS,
             evaluate=self._share_won, learning_rate=warm_up_then_zero(0.05),
         )  # fmt: skip
+        self.examples = None
 
     def state(self) -> dict[str, Any]:
         rounds = {
@@ -79,9 +85,8 @@ class GoTask(TorchTask):
 
     def _play(self) -> Positions:
         sizes, device = self._sizes, self._setup.device
-        count = max(1, sizes["games"] // self._setup.ranks)  # each rank plays its share
-        empty = Games.begin(count, sizes["edge"], sizes["positions"], self._limit, device)
-        games, _ = self_play.at_random(empty, torch.randint(RANDOM + 1, (count,), device=device))
+        empty = Games.begin(sizes["games"], sizes["edge"], sizes["positions"], self._limit, device)
+        games, _ = self_play.at_random(empty, torch.randint(RANDOM + 1, (sizes["games"],), device=device))
         self.model.eval()
         with torch.no_grad(), self._precision():
             found = self._search.self_play(self.model, games)

@@ -55,7 +55,7 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> JaxTask:
         return binary_cross_entropy(logits(sizes, net, user, film), wanted).mean()
 
     def predict(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
-        choice = data["tests"][at]
+        choice = jnp.roll(data["tests"][at], -1, 1)  # the right film comes last, so ties count against it
         _, best = lax.top_k(logits(sizes, net, jnp.broadcast_to(at[:, None], choice.shape), choice), AMONG)
         return jnp.take_along_axis(choice, best, 1)
 

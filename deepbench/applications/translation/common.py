@@ -17,6 +17,9 @@ from deepbench.training.application import Rung
 WORD = re.compile(r"[^\W\d_]+|[^\w\s]")
 NOTHING, UNKNOWN, BEGIN, END = range(4)
 
+# In the place of a word that is not in the vocabulary. No text has it.
+UNKNOWN_TEXT = "⟨unknown⟩"
+
 # One verse in so many is for testing.
 TESTED = 60
 
@@ -66,7 +69,7 @@ def examples(verses: Sequence[tuple[str, str]], rung: Rung) -> Examples:
         known = _vocabulary((t for t, test in zip(texts, tested, strict=True) if not test), sizes["words"])
         numbers.append(_numbers(texts, known, sizes["length"] + 2))
     source, target = numbers
-    words = {number: word for word, number in known.items()} | dict.fromkeys(range(END + 1), "?")
+    words = {number: word for word, number in known.items()} | dict.fromkeys(range(END + 1), UNKNOWN_TEXT)
     wanted = [pair[1] for pair, test in zip(pairs, tested, strict=True) if test]
     return Examples(source[~tested], target[~tested], source[tested], target[tested], words, wanted)
 

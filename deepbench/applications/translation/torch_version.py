@@ -71,7 +71,9 @@ class Recurrent(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """From words (batch, places) of both languages to logits (batch, places of y, words) of the next word."""
-        seen, _ = self.encoder(self.source(x))
+        lengths = (x != NOTHING).sum(1).cpu()  # what fills a verse up must not reach the layer that reads backwards
+        packed = nn.utils.rnn.pack_padded_sequence(self.source(x), lengths, batch_first=True, enforce_sorted=False)
+        seen, _ = nn.utils.rnn.pad_packed_sequence(self.encoder(packed)[0], batch_first=True, total_length=x.shape[1])
         made, _ = self.decoder(self.target(y))
         scores = (made @ seen.transpose(1, 2)).masked_fill((x == NOTHING)[:, None], -1e4)
         found = torch.tanh(self.join(torch.cat([made, scores.softmax(2) @ seen], 2)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +123,10 @@ def _picture(group: Sequence[Side]) -> str:
     drawn = []
     for side in group:
         runs = [run.points for run in side.trained.whole]
-        band = [(min(p.quality for p in at), max(p.quality for p in at)) for at in zip(*runs, strict=False)]
         mean = [(float(point.samples), point.mean) for point in side.trained.curve]
-        drawn.append(curves.Curve(side.label, mean, band[: len(mean)] if len(runs) > 1 else (), side.color))
+        at_each = ([p.quality for p in at if p.quality is not None] for at in zip(*runs, strict=False))
+        band = [(min(values), max(values)) for values in islice(at_each, len(mean))]
+        drawn.append(curves.Curve(side.label, mean, band if len(runs) > 1 else (), side.color))
     show: Callable[[float], str] = units.significant
     if setup["is_share"]:
         show = lambda value: f"{100 * value:.3g} %"  # noqa: E731
@@ -179,9 +181,8 @@ def _bars(sides: Sequence[Side]) -> list[dict[str, Any]]:
         time, samples = one.train_s, one.samples_to_target
         name = f"{one.setup['application']}, {one.setup['rung']}"
         if time is None or samples is None:
-            found.append(
-                {"name": name, "label": side.label, "parts": None, "text": "withheld: a seed missed the target"}
-            )
+            text = f"withheld: {training.withheld(one)}"
+            found.append({"name": name, "label": side.label, "parts": None, "text": text})
             continue
         share = min(1.0, samples.value / one.setup["samples"])
         seconds = {**{n: parts[n] for n in ("load", "initialise", "compile")}, "train to target": time.value}

@@ -1,0 +1,123 @@
+"""What the events of runs say together: nothing from runs that failed, that contradict themselves, or lack lines."""
+
+import json
+
+import pytest
+
+from deepbench.judge.trained import runs_of, trained
+from deepbench.report import training
+from deepbench.results.file import read_results
+from tests.trained import GOOD, START, seeds, write
+
+
+def one(path, runs):
+    (found,) = trained(runs_of(write(path / "a.jsonl", runs)))
+    return found
+
+
+def changed(path, change):
+    """A file with one good run whose events were changed."""
+    write(path / "a.jsonl", [({}, {})])
+    lines = [json.loads(line) for line in (path / "a.jsonl").read_text().splitlines()]
+    events = change(lines[1:])
+    (path / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [lines[0], *events]))
+    return runs_of(read_results(path / "b.jsonl"))[0]
+
+
+def test_a_quality_of_survivors_is_withheld(tmp_path):
+    failed = ({"seed": 9}, {"qualities": (0.1,), "end": "diverged", "reason": "nan"})
+    found = one(tmp_path, [*seeds(3), failed])
+
+    assert (None, None, []) == (found.quality, found.is_certain, found.curve)
+    assert found.olympic_s is None
+    (row,) = training.table([found]).rows
+    assert (None, None) == (row["quality"], row["mean reaches target"])
+
+
+def test_runs_that_are_not_over_yet_do_not_hide_the_others(tmp_path):
+    found = one(tmp_path, [*seeds(3), ({"seed": 9}, {"qualities": (0.1,), "end": None})])
+
+    assert found.quality.runs == 3
+    assert found.train_s is None
+    assert "not every run has ended well (interrupted)" == training.withheld(found)
+
+
+def test_a_quality_that_is_no_number_is_missing(tmp_path):
+    found = one(tmp_path, [*seeds(1), ({"seed": 9}, {"qualities": [*GOOD[:3], None]})])
+
+    assert (3, None) == (len(found.curve), found.quality)
+    assert found.runs[1].quality is None
+    assert "nan" not in str(training.table([found]))
+
+
+def test_a_line_that_is_missing_changes_no_rate(tmp_path):
+    run = changed(tmp_path, lambda events: [events[0], *events[2:]])
+
+    assert run.samples_per_second == pytest.approx(100)
+    short = changed(tmp_path, lambda events: [*events[:4], events[5]])
+    assert (None, "ok") == (short.quality, short.status)
+
+
+def point(number, **values):
+    def change(events):
+        events[number]["training"]["point"].update(values)
+        return events
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (point(2, samples=1000), "an evaluation after 1,000 samples follows one after 1,000"),
+        (point(2, first_step_s=99.0), "takes longer than all of them"),
+        (lambda events: [*events[:1], events[-1]], "without an evaluation"),
+        (lambda events: events[1:], "before the run began"),
+        (
+            lambda events: [{"training": {**events[0]["training"], "at": "2026-99-99T99:99:99+00:00"}}, *events[1:]],
+            "no time",
+        ),
+    ],
+)
+def test_lines_that_contradict_each_other_make_a_run_inconsistent(tmp_path, change, words):
+    run = changed(tmp_path, change)
+
+    assert ("inconsistent", True, []) == (run.status, words in run.reason, run.points), run.reason
+
+
+def test_only_the_first_step_of_a_process_may_compile(tmp_path):
+    def interrupted(events):
+        again = {"training": {**events[0]["training"], "start": {**START, "samples": 2000}}}
+        for event in events[1:5]:
+            event["training"]["point"].update(first_step_s=5.5, train_s=10.0, steps=10)
+        return [*events[:3], again, *events[3:]]
+
+    run = changed(tmp_path, interrupted)
+    assert run.compile_s == pytest.approx(2 * (5.5 - 4.5 / 9))
+
+
+def test_compiling_is_found_where_an_interval_has_one_step(tmp_path):
+    def single(events):
+        for i, event in enumerate(events[1:5]):
+            seconds = 9.0 if i == 0 else 1.0
+            event["training"]["point"].update(first_step_s=seconds, train_s=seconds, steps=1)
+        return events
+
+    assert changed(tmp_path, single).compile_s == pytest.approx(8.0)
+
+
+def test_other_programs_are_named(tmp_path):
+    def busy(events):
+        for event in events[1:5]:
+            event["training"]["point"]["other_cpus"] = 1.5
+        return events
+
+    run = changed(tmp_path, busy)
+    assert run.other_cpus == pytest.approx(1.5)
+    assert any("disturbed: other programs used up to 1.5 CPUs" in note for note in training.table(trained([run])).notes)
+
+
+def test_rates_beyond_reason_have_no_interval(tmp_path):
+    runs = [({"seed": s}, {"chunk_s": chunk}) for s, chunk in enumerate((1e-9, 1e6))]
+
+    assert one(tmp_path, runs).samples_per_second.low is None

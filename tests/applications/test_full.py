@@ -1,0 +1,83 @@
+"""The networks of 2018 have their published sizes, and the data of users is trained on."""
+
+import numpy as np
+import pytest
+
+from deepbench.core.errors import Unsupported
+from deepbench.datasets import find, find_dataset
+from deepbench.datasets.fashion_mnist import Pictures
+from deepbench.training.application import Setup, find_application
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+
+def built(make):
+    """The module that a function makes, without memory for its numbers."""
+    with torch.device("meta"):
+        return make()
+
+
+def size(module, without=()):
+    """How many numbers are trained, except those of parameters with these names."""
+    return sum(p.numel() for name, p in module.named_parameters() if name not in without)
+
+
+def task(name, rung, data, **choices):
+    application = find_application(name)
+    return application.torch_task(Setup(name, rung, **choices), application.rungs[rung], [data])
+
+
+def loaded(name):
+    return find(find_dataset(name)).load()
+
+
+# ---- image
+
+
+def test_resnet50_has_the_published_size_and_stride():
+    from deepbench.applications.image.resnet50 import network
+
+    model = built(network)
+
+    assert 25_557_032 == size(model)
+    assert (2, 1000) == model(torch.empty(2, 3, 224, 224, device="meta")).shape
+    first_of_second_stage = model[7].body
+    assert [(1, 1), (2, 2), (1, 1)] == [first_of_second_stage[i].stride for i in (0, 3, 6)]
+
+
+def test_small_pictures_are_enlarged():
+    chance = np.random.default_rng(0)
+    labels = np.array([0, 9], np.uint8)
+    pictures = Pictures(*[chance.integers(0, 256, (2, 28, 28), dtype=np.uint8), labels] * 2)
+    run = task("image", "full", pictures, batch=2)
+
+    assert [(2, 2), 25_557_032] == [(run.examples, run.tests), run.parameters]
+    answers = run.answer([0, 1])
+    assert all(0 <= number < 1000 for number in answers)
+    assert 1.0 == run.grade([0, 1], [0, 9])
+
+
+def test_imagenet_is_trained_on(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setenv("DEEPBENCH_IMAGENET", str(tmp_path))
+    for part in ("train", "val"):
+        for name in ("ant", "bee"):
+            (tmp_path / part / name).mkdir(parents=True)
+            image.fromarray(np.full((40, 60), 90, np.uint8)).save(tmp_path / part / name / "a.JPEG")
+    run = task("image", "full-imagenet", loaded("imagenet"), batch=2, samples=4)
+
+    run.step()
+
+    assert np.isfinite(run.loss())
+    assert 0.5 == run.grade([0, 1], [0, 0])
+    assert 2 == len(run.answer([0, 1]))
+
+
+@pytest.mark.parametrize("rung", ["full", "full-imagenet"])
+def test_resnet50_has_no_version_in_jax(rung):
+    pytest.importorskip("jax")
+    application = find_application("image")
+
+    with pytest.raises(Unsupported, match=f"the rung {rung} of image has no version in JAX"):
+        application.jax_task(Setup("image", rung, "jax"), application.rungs[rung], [None])

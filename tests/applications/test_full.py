@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from deepbench.core.errors import Unsupported
+from deepbench.core.errors import BadInput, Unsupported
 from deepbench.datasets import find, find_dataset
 from deepbench.datasets.fashion_mnist import Pictures
+from deepbench.datasets.movielens import Ratings
 from deepbench.training.application import Setup, find_application
 
 torch = pytest.importorskip("torch")
@@ -81,3 +82,37 @@ def test_resnet50_has_no_version_in_jax(rung):
 
     with pytest.raises(Unsupported, match=f"the rung {rung} of image has no version in JAX"):
         application.jax_task(Setup("image", rung, "jax"), application.rungs[rung], [None])
+
+
+# ---- recommendation
+
+
+def test_neumf_has_the_published_size_on_movielens_20m():
+    from deepbench.applications.recommendation.torch_version import NeuMF
+
+    for rung in ("full", "full-ml-20m"):
+        sizes = find_application("recommendation").rungs[rung].settings
+        assert 31_832_577 == size(built(lambda s=sizes: NeuMF(138_493, 26_744, s)))
+
+
+def test_somebody_who_has_rated_nearly_all_films_is_a_sentence():
+    from deepbench.applications.recommendation.common import examples
+
+    films = np.arange(30, dtype=np.int64)
+    with pytest.raises(BadInput, match="a user has rated all films but 0, and a test needs 999 others"):
+        examples(Ratings(np.zeros(30, np.int64), films, np.ones(30, np.float32), films.astype(float)), 999)
+
+
+def test_a_film_competes_with_999_others():
+    films = np.array([*range(1500), 3, 8, 3, 4], np.int64)
+    users = np.array([*np.arange(1500) % 5, 0, 0, 1, 1], np.int64)
+    times = np.arange(len(films), dtype=float)
+    run = task("recommendation", "full-ml-20m", Ratings(users, films, times.astype(np.float32), times), batch=8)
+
+    run.step()
+
+    assert np.isfinite(run.loss())
+    assert (1504 - 5, 5) == (run.examples, run.tests)
+    answers = run.answer(range(5))
+    assert [10] * 5 == [len(set(row)) for row in answers]
+    assert 0.2 == run.grade(range(5), [[8], [], [], [], []])

@@ -53,7 +53,7 @@ class Image(Application):
             samples=256 * 5005 * 90,
             every=256 * 5005 * 5,
             target=0.749,
-            trivial=0.001,
+            trivial=0.0,
             settings={"model": "resnet50", "rate": 0.1},
             datasets=("imagenet",),
         ),

@@ -1,5 +1,7 @@
 """The networks of 2018 have their published sizes, and the data of users is trained on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from deepbench.core.errors import BadInput, Unsupported
 from deepbench.datasets import find, find_dataset
 from deepbench.datasets.fashion_mnist import Pictures
 from deepbench.datasets.movielens import Ratings
+from deepbench.datasets.wmt import Sentences
 from deepbench.training.application import Setup, find_application
 
 torch = pytest.importorskip("torch")
@@ -116,3 +119,95 @@ def test_a_film_competes_with_999_others():
     answers = run.answer(range(5))
     assert [10] * 5 == [len(set(row)) for row in answers]
     assert 0.2 == run.grade(range(5), [[8], [], [], [], []])
+
+
+# ---- translation
+
+
+@pytest.mark.parametrize(
+    ("rungs", "count"),
+    [(("full", "full-wmt"), 160_671_297), (("full-transformer", "full-transformer-wmt"), 210_804_736)],
+)
+def test_networks_of_translation_have_the_published_sizes(rungs, count):
+    from deepbench.applications.translation.torch_version import MODELS
+
+    for rung in rungs:
+        sizes = find_application("translation").rungs[rung].settings
+        assert count == size(built(lambda s=sizes: MODELS[s["model"]](s)))
+
+
+SMALL = {"words": 40, "width": 16, "layers": 3, "heads": 2}
+
+
+@pytest.fixture(params=["gnmt", "big transformer"])
+def translator(request):
+    """A network of 2018 with few and large numbers, which drops nothing."""
+    from deepbench.applications.translation.torch_version import MODELS
+
+    torch.manual_seed(0)
+    model = MODELS[request.param](SMALL).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(4.0)
+    return model
+
+
+def test_words_that_follow_change_nothing(translator):
+    """Neither later words of the translation nor what fills up the source."""
+    x, y = torch.tensor([[2, 9, 8, 3]]), torch.tensor([[2, 5, 6, 7]])
+    wanted = translator(x, y)
+
+    assert (1, 4, 40) == wanted.shape
+    changed = translator(x, torch.tensor([[2, 5, 11, 12]]))
+    assert torch.allclose(wanted[:, :2], changed[:, :2], atol=1e-4)
+    assert not torch.allclose(wanted[:, 2], changed[:, 2], atol=1e-3)
+    with_others = translator(torch.tensor([[2, 9, 8, 3, 0, 0], [2, 4, 5, 6, 7, 3]]), y.expand(2, -1))
+    assert torch.allclose(wanted, with_others[:1], atol=1e-4)
+    assert not torch.allclose(wanted, with_others[1:], atol=1e-3)
+    assert not torch.allclose(wanted, translator(torch.tensor([[2, 8, 9, 3]]), y), atol=1e-3)
+
+
+def test_waves_are_those_of_the_formula():
+    from deepbench.applications.translation.published import waves
+
+    found = waves(5, 8)
+
+    assert np.allclose(np.sin([0, 1, 2, 3, 4]), found[:, 0])
+    assert np.allclose(np.cos(3 / 10_000), found[3, 7])
+    assert np.allclose(np.cos(3 / 10_000 ** (1 / 3)), found[3, 5])
+
+
+def test_sentences_of_wmt_are_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEEPBENCH_WMT", str(tmp_path))
+    texts = {
+        "train.de": "Das Haus ist 12 m hoch .\nJa !\n" + "zu " * 60 + "\n",
+        "train.en": "The house is 12 m high .\nYes !\ntoo long\n",
+        "test.de": "Das Haus !\n",
+        "test.en": "The house 7 !\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    application = find_application("translation")
+    rung = application.rungs["full-wmt"]
+    rung = replace(rung, settings={**rung.settings, **SMALL})
+
+    run = application.torch_task(Setup("translation", "full-wmt", batch=2, samples=4), rung, [loaded("wmt")])
+    run.step()
+
+    assert np.isfinite(run.loss())
+    assert (2, 1) == (run.examples, run.tests)
+    assert 1 < run.evaluate() < 1000
+    assert 1.0 == run.grade([0], [["the", "house", "7", "!"]])
+    assert isinstance(run.answer([0])[0], list)
+
+
+def test_both_languages_share_a_vocabulary():
+    from deepbench.applications.translation.common import UNKNOWN, examples
+
+    rung = find_application("translation").rungs["full-wmt"]
+    found = examples(Sentences([("a b c", "b c")], [("a d", "c a")]), rung)
+
+    assert found.source[0, 2] == found.target[0, 1]
+    assert UNKNOWN == found.test_source[0, 2]
+    assert {"a", "b", "c"} == set(found.words.values())
+    with pytest.raises(BadInput, match="no sentences of at most 50 words"):
+        examples(Sentences([("a " * 51, "b")], [("a", "a")]), rung)

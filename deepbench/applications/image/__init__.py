@@ -39,7 +39,7 @@ class Image(Application):
             settings={"widths": (32, 64, 128), "blocks": 2, "rate": 0.2},
         ),
         "full": Rung(
-            "ResNet-50 v1.5, pictures enlarged to 224 × 224; the target is that of small, not calibrated",
+            "ResNet-50 v1.5, pictures enlarged to 224 × 224; target of small, not calibrated",
             batch=256,
             samples=921_600,
             every=61_440,

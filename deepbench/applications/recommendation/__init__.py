@@ -37,7 +37,7 @@ class Recommendation(Application):
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3},
         ),
         "full": Rung(
-            "NeuMF of 2018 in batches of 2,048; fewer users and films, so fewer parameters; target of small",
+            "NeuMF of 2018, with fewer users and films; target of small, not calibrated",
             batch=2048,
             samples=2048 * 1500,
             every=2048 * 100,

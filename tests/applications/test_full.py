@@ -1,6 +1,7 @@
 """The networks of 2018 have their published sizes, and the data of users is trained on."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from deepbench.core.errors import BadInput, Unsupported
 from deepbench.datasets import find, find_dataset
 from deepbench.datasets.fashion_mnist import Pictures
+from deepbench.datasets.librispeech import LibriSpeech, Utterance
 from deepbench.datasets.movielens import Ratings
+from deepbench.datasets.prompts import Prompt
 from deepbench.datasets.wmt import Sentences
 from deepbench.training.application import Setup, find_application
 
@@ -211,3 +214,89 @@ def test_both_languages_share_a_vocabulary():
     assert {"a", "b", "c"} == set(found.words.values())
     with pytest.raises(BadInput, match="no sentences of at most 50 words"):
         examples(Sentences([("a " * 51, "b")], [("a", "a")]), rung)
+
+
+# ---- speech
+
+
+def test_deep_speech_2_has_the_size_of_may_2018():
+    """38,109,568 without the batch normalization between the layers: four times two numbers for each of 800 values."""
+    from deepbench.applications.speech.networks import DeepSpeech2
+
+    for rung in ("full", "full-librispeech"):
+        sizes = find_application("speech").rungs[rung].settings
+        assert 38_109_568 + 4 * 2 * 800 == size(built(lambda s=sizes: DeepSpeech2(s, 161, 29)))
+
+
+@pytest.fixture
+def listener():
+    from deepbench.applications.speech.networks import DeepSpeech2
+
+    torch.manual_seed(0)
+    return DeepSpeech2({"channels": 2, "hidden": 8, "layers": 3}, 161, 29).eval()
+
+
+def test_results_of_deep_speech_2_do_not_depend_on_longer_sounds(listener):
+    chance = torch.Generator().manual_seed(0)
+    short, long = torch.rand(1, 61, 161, generator=chance), torch.rand(1, 100, 161, generator=chance)
+    counts = [listener.frames(61), listener.frames(100)]
+
+    alone = listener(short, torch.tensor(counts[:1]))
+    both = torch.cat([torch.cat([short, torch.zeros(1, 39, 161)], 1), long])
+    together = listener(both, torch.tensor(counts))
+
+    assert [16, 35] == counts
+    assert (1, 16, 29) == alone.shape
+    assert (2, 35, 29) == together.shape
+    assert torch.allclose(alone[0], together[0, :16], atol=1e-5)
+    assert torch.allclose(torch.ones(16), alone[0].exp().sum(1), atol=1e-5)
+    assert 1 == listener.frames(31) == listener.frames(5)
+
+
+def small_speech(rung, data):
+    application = find_application("speech")
+    chosen = application.rungs[rung]
+    chosen = replace(chosen, settings={**chosen.settings, "channels": 2, "hidden": 8, "layers": 2})
+    return application.torch_task(Setup("speech", rung, batch=3, samples=6), chosen, [data])
+
+
+@pytest.fixture
+def sounds():
+    """Sounds of 0.1 to 0.9 seconds at 8,000 samples per second."""
+    chance = np.random.default_rng(0)
+    return [chance.standard_normal(800 * (1 + n)).astype(np.float32) for n in range(9)]
+
+
+def test_prompts_are_trained_on(sounds, monkeypatch):
+    monkeypatch.setattr("deepbench.applications.speech._is_tested", lambda prompt: prompt.name > "6")
+    run = small_speech("full", [Prompt(str(n), "ab", sound) for n, sound in enumerate(sounds)])
+
+    run.step()
+
+    assert np.isfinite(run.loss())
+    assert (7, 2) == (run.examples, run.tests)
+    assert 0.5 == run.grade([0, 1], ["ab", ""])
+    assert 2 == len(run.answer([0, 1]))
+
+
+def test_librispeech_is_trained_on(sounds, monkeypatch):
+    """Sounds are read when they are needed, and texts without letters are left out."""
+    read = []
+
+    def sound(utterance):
+        read.append(utterance.name)
+        return np.repeat(sounds[int(utterance.name)], 2)
+
+    monkeypatch.setattr(Utterance, "sound", property(sound))
+    texts = ["MISTER QUILTER", "IS", "12", "THE"]
+    train, test = ([Utterance(str(n), texts[n], Path()) for n in numbers] for numbers in (range(4), (0, 1)))
+    run = small_speech("full-librispeech", LibriSpeech(train, test))
+    assert [] == read
+
+    run.step()
+
+    assert np.isfinite(run.loss())
+    assert ["0", "1", "3"] == sorted(read)
+    assert (3, 2) == (run.examples, run.tests)
+    assert 0.0 == run.grade([0, 1], ["mister quilter", "is"])
+    assert 2 == len(run.answer([0, 1]))

@@ -9,9 +9,11 @@ import pytest
 from deepbench.core.errors import BadInput, Unsupported
 from deepbench.datasets import find, find_dataset
 from deepbench.datasets.fashion_mnist import Pictures
+from deepbench.datasets.imdb import Reviews
 from deepbench.datasets.librispeech import LibriSpeech, Utterance
 from deepbench.datasets.movielens import Ratings
 from deepbench.datasets.prompts import Prompt
+from deepbench.datasets.tweets import Tweet
 from deepbench.datasets.wmt import Sentences
 from deepbench.training.application import Setup, find_application
 
@@ -300,3 +302,58 @@ def test_librispeech_is_trained_on(sounds, monkeypatch):
     assert (3, 2) == (run.examples, run.tests)
     assert 0.0 == run.grade([0, 1], ["mister quilter", "is"])
     assert 2 == len(run.answer([0, 1]))
+
+
+# ---- sentiment
+
+
+@pytest.mark.parametrize(("rung", "count"), [("full", 7_346_176), ("full-imdb", 7_346_176), ("full-lstm", 3_675_648)])
+def test_networks_of_sentiment_have_the_sizes_of_2018(rung, count):
+    """They are without the words, the two biases of the result, and the biases of recurrent products."""
+    from deepbench.applications.sentiment.networks import NETWORKS
+
+    sizes = find_application("sentiment").rungs[rung].settings
+    without = {"words.weight", "out.bias", *(f"layers.{number}.bias_hh_l0" for number in range(3))}
+
+    assert count == size(built(lambda: NETWORKS[sizes["model"]](sizes, 2)), without)
+
+
+@pytest.fixture(params=["wide conv", "stacked lstm"])
+def reader(request):
+    from deepbench.applications.sentiment.networks import NETWORKS
+
+    torch.manual_seed(0)
+    return NETWORKS[request.param]({"words": 20, "width": 8, "channels": 8, "layers": 3}, 2).eval()
+
+
+def test_what_fills_up_a_text_changes_nothing(reader):
+    short, long = torch.tensor([[5, 6, 7]]), torch.tensor([[5, 6, 7, 0, 0, 0], [9, 8, 7, 6, 5, 4], [0] * 6])
+
+    found = reader(long)
+
+    assert torch.allclose(reader(short), found[:1], atol=1e-6)
+    assert not torch.allclose(reader(torch.tensor([[7, 6, 5]])), found[:1], atol=1e-4)
+    assert found.abs().max() < 100
+
+
+def test_every_second_layer_of_2018_runs_backwards():
+    from deepbench.applications.sentiment.networks import backwards
+
+    assert [[2, 1, 0, 4, 3], [4, 3, 2, 1, 0], [0, 4, 3, 2, 1]] == backwards(
+        torch.tensor([[5, 6, 7, 0, 0], [1, 2, 3, 4, 5], [0, 0, 0, 0, 0]])
+    ).tolist()
+
+
+def test_reviews_are_trained_on():
+    application = find_application("sentiment")
+    rung = application.rungs["full-imdb"]
+    rung = replace(rung, settings={**rung.settings, "width": 8, "channels": 8, "words": 30, "together": 2})
+    reviews = [Tweet("good " * 600, 1), Tweet("bad film", 0), Tweet("...", 0)]
+
+    run = application.torch_task(Setup("sentiment", "full-imdb", batch=3), rung, [Reviews(reviews, reviews)])
+    run.step()
+
+    assert np.isfinite(run.loss())
+    assert {0, 1} >= set(run.answer([0, 1, 2]))
+    assert 30 * 8 + 8 * 8 * 7 + 2 * 8 + 2 * 16 + 2 == run.parameters
+    assert 1.0 == run.grade([0, 1, 2], [1, 0, 0])

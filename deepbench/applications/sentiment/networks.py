@@ -72,8 +72,8 @@ class WideConvolutions(nn.Module):
 
 
 class StackedRecurrent(nn.Module):
-    """The LSTM layers of 2018: every second one runs backwards, and each passes on its result and what it multiplies its
-    input to. PyTorch does not return this product, so it is computed again.
+    """The LSTM layers of 2018: every second one runs backwards, and each passes on its result and the product of its
+    input, which PyTorch does not return, so it is computed again.
     """
 
     def __init__(self, sizes: Mapping[str, Any], outputs: int) -> None:

@@ -33,7 +33,6 @@ class Wmt(UserFolder):
     title = "WMT, German and English"
     about = "pairs of a German and an English sentence: 4.5 million in 2016, and 3,000 for testing"
     licence = "each corpus has its own"
-    terms = "Join the corpora of statmt.org as you want; test with newstest2014."
     files = tuple(f"{part}.{language}" for part in (TRAIN, TEST) for language in (SOURCE, TARGET))
     variable = "DEEPBENCH_WMT"
     wanted = f"{', '.join(files)}: text in UTF-8, a sentence per line"

@@ -32,7 +32,7 @@ ALL = "all"
 
 @cli.command(context_settings=HELP, short_help="Train applications to a given accuracy.")
 @click.argument("applications", metavar="APPLICATION...", nargs=-1)
-@click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default) or small.")
+@click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default), small or full.")
 @click.option("--seeds", default="5", metavar="N", help="How many runs of each, with different seeds (default: 5).")
 @click.option("--framework", default="torch", metavar="NAME", help="torch (default), or jax.")
 @click.option("--device", default="cpu", metavar="NAME", help="cpu (default), or cuda.")

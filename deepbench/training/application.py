@@ -42,8 +42,8 @@ class Rung:
     """Samples between two evaluations."""
     target: float
     """What the metric has to reach."""
-    trivial: float
-    """What `Application.trivial_model` reaches."""
+    trivial: float | None
+    """What `Application.trivial_model` reaches; None where nobody has measured it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sizes of the model, and constants of the optimizer."""
     datasets: tuple[str, ...] | None = None

@@ -153,3 +153,23 @@ def test_nothing_is_to_be_installed_from_an_index_that_does_not_have_it():
     pages = [path for path in sources() if path.name != "LOG.md"]
 
     assert [] == [p for p in pages if re.search("pip install .*deepbench-kernels", p.read_text(errors="replace"))]
+
+
+def test_folders_of_users_are_described():
+    """Every data set that a user provides has a row with its rung, its variable and what is in the folder."""
+    from deepbench import datasets
+    from deepbench.training.application import applications
+
+    text = (DOCS / "applications" / "own-data.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `") and "DEEPBENCH_" in line]
+    folders = {n: d for n, d in datasets.datasets().items() if isinstance(d, datasets.UserFolder)}
+    found = {}
+    for row in rows:
+        application, rungs, variable, files = row.strip("| ").split(" | ")[:4]
+        for rung in rungs.split(", "):
+            (name,) = applications()[application.strip("`")].rungs[rung.strip("`")].datasets
+            found[name] = variable.strip("`")
+            assert all(file.split("/")[0] in files for file in folders[name].files), name
+
+    assert {name: folder.variable for name, folder in folders.items()} == found
+    assert {folder.variable for folder in folders.values()} == set(re.findall(r"DEEPBENCH_\w+", text))

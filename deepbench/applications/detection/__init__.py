@@ -151,7 +151,7 @@ class Detection(Application):
             samples=32 * 220_000,
             every=32 * 11_000,
             target=0.212,
-            trivial=0.0,
+            trivial=None,
             settings={**PHOTOGRAPHS, "model": "ssd", "outputs": 81, "rate": 2.5e-3},
             datasets=("coco",),
         ),

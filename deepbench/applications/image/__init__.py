@@ -1,4 +1,6 @@
-"""Image recognition: pictures of clothes in ten classes, with a small residual network (He and others, 2015)."""
+"""Image recognition: pictures of clothes in ten classes, or photographs of ImageNet, with a residual network (He and
+others, 2015).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from deepbench.training.application import Application, Metric, Rung, Setup, Tas
 
 
 class Image(Application):
-    """Which of ten kinds of clothes a picture shows."""
+    """Which of ten kinds of clothes a picture shows, or which of 1,000 classes of ImageNet."""
 
     name = "image"
     title = "Image recognition"
@@ -36,12 +38,32 @@ class Image(Application):
             trivial=0.850,
             settings={"widths": (32, 64, 128), "blocks": 2, "rate": 0.2},
         ),
+        "full": Rung(
+            "ResNet-50 v1.5, pictures enlarged to 224 × 224; target of small, not calibrated",
+            batch=256,
+            samples=921_600,
+            every=61_440,
+            target=0.925,
+            trivial=0.850,
+            settings={"model": "resnet50", "rate": 0.1},
+        ),
+        "full-imagenet": Rung(
+            "ResNet-50 v1.5, photographs of ImageNet at 224 × 224, 90 epochs",
+            batch=256,
+            samples=256 * 5005 * 90,
+            every=256 * 5005 * 5,
+            target=0.749,
+            trivial=None,
+            settings={"model": "resnet50", "rate": 0.1},
+            datasets=("imagenet",),
+        ),
     }
 
     def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
+        from deepbench.applications.image import resnet50
         from deepbench.applications.image.torch_version import task
 
-        return task(setup, rung, data)
+        return resnet50.task(setup, rung, data) if "model" in rung.settings else task(setup, rung, data)
 
     def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
         from deepbench.applications.image.jax_version import task

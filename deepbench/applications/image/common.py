@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,6 @@ def blocks(rung: Rung) -> list[tuple[int, int, int]]:
     return found
 
 
-def grade(labels: NDArray[np.uint8], tests: Sequence[int], answers: Sequence[int]) -> float:
+def grade(labels: NDArray[np.integer[Any]], tests: Sequence[int], answers: Sequence[int]) -> float:
     """The share of right answers."""
     return float(np.mean(np.array(answers) == labels[list(tests)]))

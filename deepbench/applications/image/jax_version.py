@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from deepbench.applications.image import common
+from deepbench.core.errors import Unsupported
 from deepbench.training.application import Rung, Setup
 from deepbench.training.jax_network import Arrays, Initial, Network, cross_entropy
 from deepbench.training.jax_optimizers import SGD
@@ -51,6 +52,8 @@ def logits(rung: Rung, net: Network, x: jax.Array) -> jax.Array:
 
 def task(setup: Setup, rung: Rung, data: list[Any]) -> JaxTask:
     """A run; `data` has pictures and labels for training, and pictures and labels for testing."""
+    if "widths" not in rung.settings:
+        raise Unsupported(f"the rung {setup.rung} of image has no version in JAX; choose torch, or the rung small")
     (pictures,) = data
     seen, wanted, test, labels = pictures
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deepbench.core.errors import BadInput
 from deepbench.datasets.movielens import Ratings
 
-# The film that was rated last competes with so many that the user has not rated, and has to be among the first ten.
+# The film that was rated last competes with so many that the user has not rated, unless a rung says otherwise, and has
+# to be among the first ten.
 OTHERS, AMONG = 99, 10
 
 # Films that a user has not rated, for each that he has, in a batch.
@@ -25,8 +27,8 @@ class Examples(NamedTuple):
     users: NDArray[np.int64]
     films: NDArray[np.int64]
     """Users and films of all ratings but the last of each user."""
-    tests: NDArray[np.int64]
-    """Users × 100 films: the last film before 99 others that the user has not rated, the same ones in every run."""
+    tests: NDArray[np.int32]
+    """Users × films: the last film before others that the user has not rated, the same ones in every run."""
     catalogue: int
     """How many films there are."""
 
@@ -35,15 +37,19 @@ class Examples(NamedTuple):
         return float(np.mean([self.tests[user, 0] in films for user, films in zip(users, answers, strict=True)]))
 
 
-def examples(ratings: Ratings) -> Examples:
-    """Divide ratings into those for training and those for testing."""
+def examples(ratings: Ratings, count: int = OTHERS) -> Examples:
+    """Divide ratings into those for training and those for testing, where the last film has so many rivals."""
     order = np.lexsort((ratings.films, ratings.times, ratings.users))
     users, films = ratings.users[order], ratings.films[order]
     is_last = np.append(users[1:] != users[:-1], True)
-    chance, count = np.random.default_rng(2018), int(films.max()) + 1
-    rows: list[list[Any]] = []
-    for user in range(int(users.max()) + 1):
-        own = films[users == user]
-        others = np.setdiff1d(np.arange(count), own)
-        rows.append([own[-1], *chance.choice(others, OTHERS, replace=False)])
-    return Examples(users[~is_last], films[~is_last], np.array(rows, np.int64), count)
+    ends = np.flatnonzero(is_last) + 1
+    chance, catalogue = np.random.default_rng(2018), int(films.max()) + 1
+    tests = np.empty((len(ends), 1 + count), np.int32)
+    for user, own in enumerate(np.split(films, ends[:-1])):
+        is_other = np.ones(catalogue, bool)
+        is_other[own] = False
+        others = np.flatnonzero(is_other)
+        if len(others) < count:
+            raise BadInput(f"a user has rated all films but {len(others)}, and a test needs {count} others")
+        tests[user, 0], tests[user, 1:] = own[-1], chance.choice(others, count, replace=False)
+    return Examples(users[~is_last], films[~is_last], tests, catalogue)

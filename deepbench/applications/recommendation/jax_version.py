@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from deepbench.applications.recommendation.common import AMONG, NEGATIVES, WARM_UP, examples
+from deepbench.applications.recommendation.common import AMONG, NEGATIVES, OTHERS, WARM_UP, examples
 from deepbench.training.application import Rung, Setup
 from deepbench.training.jax_network import Arrays, Initial, Network, binary_cross_entropy
 from deepbench.training.jax_optimizers import Adam
@@ -44,7 +44,8 @@ def logits(sizes: Mapping[str, Any], net: Network, user: jax.Array, film: jax.Ar
 
 def task(setup: Setup, rung: Rung, data: list[Any]) -> JaxTask:
     """A run; `data` has the ratings."""
-    found, sizes = examples(data[0]), rung.settings
+    sizes = rung.settings
+    found = examples(data[0], sizes.get("others", OTHERS))
     people = len(found.tests)
 
     def loss(net: Network, data: Arrays, at: jax.Array) -> jax.Array:

@@ -9,10 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from deepbench.applications.recommendation.common import AMONG, NEGATIVES, WARM_UP, examples
+from deepbench.applications.recommendation.common import AMONG, NEGATIVES, OTHERS, WARM_UP, examples
 from deepbench.training.application import Rung, Setup
 from deepbench.training.schedule import warm_up_then_zero
 from deepbench.training.torch_task import TorchTask
+
+# Pairs of a user and a film of one call of the network when it is tested.
+TOGETHER = 100_000
 
 
 class NeuMF(nn.Module):
@@ -41,7 +44,7 @@ class NeuMF(nn.Module):
 
 def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
     """A run; `data` has the ratings."""
-    found = examples(data[0])
+    found = examples(data[0], rung.settings.get("others", OTHERS))
     people = len(found.tests)
     users, films, candidates = (torch.from_numpy(part).to(setup.device) for part in found[:3])
     torch.manual_seed(setup.seed)
@@ -56,11 +59,13 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
         return functional.binary_cross_entropy_with_logits(logits, wanted)
 
     def answer(model: nn.Module, at: torch.Tensor) -> list[list[int]]:
-        choice = candidates[at]
-        # The right film comes last, and a stable sort keeps this order, so ties count against it.
-        choice = choice.roll(-1, 1)
-        best = model(at[:, None].expand_as(choice), choice).sort(1, descending=True, stable=True).indices[:, :AMONG]
-        lists: list[list[int]] = choice.gather(1, best).tolist()
+        lists: list[list[int]] = []
+        for some in at.split(max(1, TOGETHER // candidates.shape[1])):
+            # The right film comes last, and a stable sort keeps this order, so ties count against it.
+            choice = candidates[some].roll(-1, 1)
+            scores = model(some[:, None].expand_as(choice), choice)
+            best = scores.sort(1, descending=True, stable=True).indices[:, :AMONG]
+            lists += choice.gather(1, best).tolist()
         return lists
 
     optimizer = torch.optim.Adam(model.parameters(), rung.settings["rate"])

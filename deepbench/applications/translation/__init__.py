@@ -1,5 +1,5 @@
-"""Translation: verses from Spanish to English, with a Transformer (Vaswani and others, 2017), or with LSTM layers and
-attention as in GNMT (Wu and others, 2016).
+"""Translation: verses from Spanish to English, or sentences from German to English, with a Transformer (Vaswani and
+others, 2017), or with LSTM layers and attention as in GNMT (Wu and others, 2016).
 """
 
 from __future__ import annotations
@@ -8,9 +8,19 @@ from typing import Any
 
 from deepbench.training.application import Application, Metric, Rung, Setup, Task
 
+# Both languages have one table of words, of the published size.
+GNMT = {
+    "model": "gnmt", "words": 32_320, "length": 50, "width": 1024, "layers": 4, "rate": 5e-4,
+    "is_shared": True, "smoothing": 0.1,
+}  # fmt: skip
+BIG_TRANSFORMER = {
+    "model": "big transformer", "words": 33_708, "length": 50, "width": 1024, "layers": 6, "heads": 16, "rate": 5e-4,
+    "is_shared": True, "smoothing": 0.1,
+}  # fmt: skip
+
 
 class Translation(Application):
-    """The perplexity of the right English words: e to the mean negative log-probability of a word.
+    """The perplexity of the right words in English: e to the mean negative log-probability of a word.
 
     A word that is not in the vocabulary counts as the word UNKNOWN.
     """
@@ -40,6 +50,44 @@ class Translation(Application):
             target=25.0,
             trivial=281.3,
             settings={"model": "lstm", "words": 6000, "length": 40, "width": 256, "layers": 2, "rate": 2e-3},
+        ),
+        "full": Rung(
+            "GNMT of 2018; verses of at most 50 words; target of small, not calibrated",
+            batch=128,
+            samples=128 * 2400,
+            every=128 * 240,
+            target=25.0,
+            trivial=310.0,
+            settings=GNMT,
+        ),
+        "full-transformer": Rung(
+            "the large Transformer of 2018; verses of at most 50 words; target of small, not calibrated",
+            batch=128,
+            samples=128 * 2400,
+            every=128 * 240,
+            target=25.0,
+            trivial=311.0,
+            settings=BIG_TRANSFORMER,
+        ),
+        "full-wmt": Rung(
+            "GNMT of 2018; German sentences of at most 50 words; target of small, not calibrated",
+            batch=128,
+            samples=128 * 175_000,
+            every=128 * 17_500,
+            target=25.0,
+            trivial=None,
+            settings=GNMT,
+            datasets=("wmt",),
+        ),
+        "full-transformer-wmt": Rung(
+            "the large Transformer of 2018; German sentences of at most 50 words; target of small, not calibrated",
+            batch=128,
+            samples=128 * 175_000,
+            every=128 * 17_500,
+            target=25.0,
+            trivial=None,
+            settings=BIG_TRANSFORMER,
+            datasets=("wmt",),
         ),
     }
 

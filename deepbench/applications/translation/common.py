@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -12,9 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deepbench.core.errors import BadInput
+from deepbench.datasets.wmt import Pair, Sentences
 from deepbench.training.application import Rung
 
-WORD = re.compile(r"[^\W\d_]+|[^\w\s]")
+Words = tuple[list[str], list[str]]
+"""Those of a sentence, and those of its translation."""
+
+WORD = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 NOTHING, UNKNOWN, BEGIN, END = range(4)
 
 # In the place of a word that is not in the vocabulary. No text has it.
@@ -32,14 +38,14 @@ BETAS, WEIGHT_DECAY, LONGEST_GRADIENT = (0.9, 0.98), 1e-2, 1.0
 
 
 class Examples(NamedTuple):
-    """Verses as numbers of words: verses × places, between `BEGIN` and `END`, filled up with `NOTHING`."""
+    """Sentences as numbers of words: sentences × places, between `BEGIN` and `END`, filled up with `NOTHING`."""
 
     source: NDArray[np.int64]
     target: NDArray[np.int64]
     test_source: NDArray[np.int64]
     test_target: NDArray[np.int64]
     words: dict[int, str]
-    """Of the language of the target, by number."""
+    """Of the language of the target, by number; the others are no words."""
     wanted: list[list[str]]
     """The words of the tested targets."""
 
@@ -57,21 +63,36 @@ class Examples(NamedTuple):
         return bleu(answers, [self.wanted[i] for i in tests])
 
 
-def examples(verses: Sequence[tuple[str, str]], rung: Rung) -> Examples:
-    """Verses that are short enough, divided into those for training and those for testing."""
+def examples(data: Sequence[Pair] | Sentences, rung: Rung) -> Examples:
+    """Sentences that are short enough: verses, divided into those for training and those for testing, or sentences that
+    are divided already.
+    """
     sizes = rung.settings
-    pairs = [tuple(WORD.findall(text.lower()) for text in verse) for verse in verses]
-    pairs = [pair for pair in pairs if max(map(len, pair)) <= sizes["length"]]
-    tested = np.array([_is_tested(pair[0]) for pair in pairs])
-    numbers, known = [], dict[str, int]()
-    for side in (0, 1):
-        texts = [pair[side] for pair in pairs]
-        known = _vocabulary((t for t, test in zip(texts, tested, strict=True) if not test), sizes["words"])
-        numbers.append(_numbers(texts, known, sizes["length"] + 2))
-    source, target = numbers
-    words = {number: word for word, number in known.items()} | dict.fromkeys(range(END + 1), UNKNOWN_TEXT)
-    wanted = [pair[1] for pair, test in zip(pairs, tested, strict=True) if test]
-    return Examples(source[~tested], target[~tested], source[tested], target[tested], words, wanted)
+    if isinstance(data, Sentences):
+        train, test = (_short(part, sizes["length"]) for part in data)
+    else:
+        pairs = _short(data, sizes["length"])
+        train, test = ([pair for pair in pairs if _is_tested(pair[0]) == which] for which in (False, True))
+    if not train or not test:
+        raise BadInput(f"no sentences of at most {sizes['length']} words for training, or none for testing")
+    if sizes.get("is_shared"):
+        known = [_vocabulary((text for pair in train for text in pair), sizes["words"])] * 2
+    else:
+        known = [_vocabulary((pair[side] for pair in train), sizes["words"]) for side in (0, 1)]
+
+    def numbers(part: Sequence[Words], side: int) -> NDArray[np.int64]:
+        return _numbers([pair[side] for pair in part], known[side], sizes["length"] + 2)
+
+    words = {number: word for word, number in known[1].items()} | dict.fromkeys(range(END + 1), UNKNOWN_TEXT)
+    return Examples(
+        numbers(train, 0), numbers(train, 1), numbers(test, 0), numbers(test, 1), words, [pair[1] for pair in test]
+    )
+
+
+def _short(pairs: Sequence[Pair], length: int) -> list[Words]:
+    """The words of those pairs of which both halves have at most so many; equal words share their memory."""
+    found = (tuple([sys.intern(word) for word in WORD.findall(text.lower())] for text in pair) for pair in pairs)
+    return [(source, target) for source, target in found if max(len(source), len(target)) <= length]
 
 
 def _is_tested(words: Sequence[str]) -> bool:

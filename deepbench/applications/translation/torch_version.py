@@ -23,6 +23,7 @@ from deepbench.applications.translation.common import (
     WEIGHT_DECAY,
     examples,
 )
+from deepbench.applications.translation.published import BigTransformer, Gnmt
 from deepbench.training.application import Rung, Setup
 from deepbench.training.schedule import warm_up_then_zero
 from deepbench.training.torch_task import TorchTask
@@ -80,23 +81,31 @@ class Recurrent(nn.Module):
         return functional.linear(functional.dropout(found, 0.2, self.training), self.target.weight)
 
 
-MODELS: Mapping[str, type[nn.Module]] = {"transformer": Transformer, "lstm": Recurrent}
+MODELS: Mapping[str, type[nn.Module]] = {
+    "transformer": Transformer,
+    "lstm": Recurrent,
+    "gnmt": Gnmt,
+    "big transformer": BigTransformer,
+}
 
 
 def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
-    """A run; `data` has the verses."""
+    """A run; `data` has the verses, or sentences of WMT."""
     sizes, found = rung.settings, examples(data[0], rung)
     source, target, test_source, test_target = (torch.from_numpy(part).to(setup.device) for part in found[:4])
     torch.manual_seed(setup.seed)
     model = MODELS[sizes["model"]](sizes).to(setup.device)
 
-    def losses(model: nn.Module, x: torch.Tensor, y: torch.Tensor, how: str) -> torch.Tensor:
+    def losses(model: nn.Module, x: torch.Tensor, y: torch.Tensor, how: str, smoothing: float = 0.0) -> torch.Tensor:
         x, y = x[:, : int((x != NOTHING).sum(1).max())], y[:, : int((y != NOTHING).sum(1).max())]
         logits = model(x, y[:, :-1])
-        return functional.cross_entropy(logits.flatten(0, 1), y[:, 1:].flatten(), ignore_index=NOTHING, reduction=how)
+        return functional.cross_entropy(
+            logits.flatten(0, 1), y[:, 1:].flatten(),
+            ignore_index=NOTHING, reduction=how, label_smoothing=smoothing,
+        )  # fmt: skip
 
     def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
-        return losses(model, source[at], target[at], "mean")
+        return losses(model, source[at], target[at], "mean", sizes.get("smoothing", 0.0))
 
     def evaluate(model: nn.Module) -> float:
         pairs = zip(test_source.split(EVALUATED), test_target.split(EVALUATED), strict=True)

@@ -1,16 +1,20 @@
-"""Speech recognition: the letters of telephone prompts, with convolutions, recurrent layers in both directions of time,
-and connectionist temporal classification, as in Deep Speech 2 (Amodei and others, 2016).
+"""Speech recognition: the letters of telephone prompts, or of books that are read aloud, with convolutions, recurrent
+layers in both directions of time, and connectionist temporal classification, as in Deep Speech 2 (Amodei and others,
+2016).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deepbench.datasets.librispeech import RATE as LIBRISPEECH_RATE
+from deepbench.datasets.librispeech import LibriSpeech, Utterance
 from deepbench.datasets.prompts import RATE, Prompt
 from deepbench.training.application import Application, Metric, Rung, Setup
 
@@ -25,6 +29,18 @@ TESTED = 8
 
 # Windows of 25 ms every 10 ms.
 WINDOW, HOP, BANDS, POINTS = RATE // 40, RATE // 100, 40, 256
+
+# Windows of Deep Speech 2: 20 ms of LibriSpeech, and 40 ms of prompts, which have half as many samples per second.
+WIDE = 320
+
+# Frames from which Deep Speech 2 makes one letter.
+LEAST = 31
+
+DEEP_SPEECH_2 = {
+    "model": "deepspeech2", "channels": 32, "hidden": 800, "layers": 5, "rate": 3e-4, "together": 20,
+}  # fmt: skip
+
+Spoken = Prompt | Utterance
 
 
 class Speech(Application):
@@ -54,6 +70,25 @@ class Speech(Application):
             trivial=0.912,
             settings={"longest_s": 12.0, "channels": 32, "hidden": 256, "layers": 3, "rate": 2e-3},
         ),
+        "full": Rung(
+            "Deep Speech 2 of May 2018; prompts of at most 12 s; target of small, not calibrated",
+            batch=5,
+            samples=24_000,
+            every=1_200,
+            target=0.25,
+            trivial=0.912,
+            settings={"longest_s": 12.0, **DEEP_SPEECH_2},
+        ),
+        "full-librispeech": Rung(
+            "Deep Speech 2 of May 2018 on LibriSpeech, 10 epochs; target of small, not calibrated",
+            batch=5,
+            samples=2_812_400,
+            every=281_240,
+            target=0.25,
+            trivial=None,
+            settings=DEEP_SPEECH_2,
+            datasets=("librispeech",),
+        ),
     }
 
     def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
@@ -61,76 +96,74 @@ class Speech(Application):
         from torch import nn
         from torch.nn import functional
 
+        from deepbench.applications.speech.networks import NETWORKS
         from deepbench.training.schedule import warm_up_then_zero
         from deepbench.training.torch_task import TorchTask
 
         sizes = rung.settings
-        (prompts,) = data
-        usable = [p for p in prompts if _letters(p.text) and len(p.sound) <= sizes["longest_s"] * RATE]
-        trained, tested = ([p for p in usable if _is_tested(p) == which] for which in (False, True))
+        trained, tested = parts(data[0], sizes)
+        hertz = LIBRISPEECH_RATE if isinstance(data[0], LibriSpeech) else RATE
+        network = NETWORKS[sizes.get("model", "small")]
+        threads = ThreadPoolExecutor(setup.threads)
         bands = torch.from_numpy(_bands())
         window = torch.hann_window(WINDOW)
+        wide_window = torch.hamming_window(WIDE)
 
-        def features(prompt: Prompt) -> torch.Tensor:
-            """Frames × bands: logarithms of energy, with mean 0 and variance 1."""
-            spectrum = torch.stft(torch.from_numpy(prompt.sound), POINTS, HOP, WINDOW, window, return_complex=True)
-            logs = (spectrum.abs().square().T @ bands + 1e-6).log()
-            return ((logs - logs.mean()) / (logs.std() + 1e-3)).to(setup.device)
+        def energies(sound: torch.Tensor) -> torch.Tensor:
+            """Frames × bands: logarithms of energy."""
+            spectrum = torch.stft(sound, POINTS, HOP, WINDOW, window, return_complex=True)
+            return (spectrum.abs().square().T @ bands + 1e-6).log()
 
-        def examples(chosen: Sequence[Prompt]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-            texts = (_letters(p.text) for p in chosen)
-            numbers = [torch.tensor([LETTERS.index(c) + 1 for c in text], device=setup.device) for text in texts]
-            return list(zip(map(features, chosen), numbers, strict=True))
+        def spectra(sound: torch.Tensor) -> torch.Tensor:
+            """Frames × points of a spectrum: logarithms of 1 + amplitude; short ones are filled up."""
+            spectrum = torch.stft(
+                sound, WIDE, hertz // 100, WIDE, wide_window, pad_mode="constant", return_complex=True
+            )
+            logs = spectrum.abs().log1p().T
+            return functional.pad(logs, (0, 0, 0, max(0, LEAST - len(logs))))
 
-        seen, test = examples(trained), examples(tested)
+        def example(spoken: Spoken) -> tuple[torch.Tensor, torch.Tensor]:
+            """Frames with mean 0 and variance 1, and the numbers of letters."""
+            sound = torch.from_numpy(spoken.sound)
+            logs = spectra(sound) if "model" in sizes else energies(sound)
+            numbers = torch.tensor([LETTERS.index(c) + 1 for c in _letters(spoken.text)], device=setup.device)
+            return ((logs - logs.mean()) / (logs.std() + 1e-3)).to(setup.device), numbers
 
-        class Network(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.conv = nn.Conv2d(1, sizes["channels"], (11, 11), (2, 2), (5, 5))
-                self.norm = nn.BatchNorm2d(sizes["channels"])
-                self.second = nn.Conv2d(sizes["channels"], sizes["channels"], (5, 5), (2, 2), (2, 2))
-                self.second_norm = nn.BatchNorm2d(sizes["channels"])
-                self.layers = nn.GRU(
-                    sizes["channels"] * BANDS // 4,
-                    sizes["hidden"],
-                    sizes["layers"],
-                    batch_first=True,
-                    bidirectional=True,
-                )
-                self.out = nn.Linear(2 * sizes["hidden"], len(LETTERS) + 1)
+        if isinstance(data[0], LibriSpeech):
+            seen: Sequence[Any] = trained
+            test: Sequence[Any] = tested
+        else:
+            seen, test = ([example(prompt) for prompt in part] for part in (trained, tested))
 
-            def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-                y = functional.relu(self.norm(self.conv(x[:, None])))
-                y = functional.relu(self.second_norm(self.second(y)))
-                y = y.permute(0, 2, 1, 3).flatten(2)
-                packed = nn.utils.rnn.pack_padded_sequence(y, lengths.cpu(), batch_first=True, enforce_sorted=False)
-                y, _ = nn.utils.rnn.pad_packed_sequence(self.layers(packed)[0], batch_first=True)
-                return functional.log_softmax(self.out(y).float(), 2)
+        def chosen_of(part: Sequence[Any], at: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+            chosen = [part[i] for i in at.tolist()]
+            return list(threads.map(example, chosen)) if isinstance(data[0], LibriSpeech) else chosen
 
         torch.manual_seed(setup.seed)
-        model = Network().to(setup.device)
+        points = WIDE // 2 + 1 if "model" in sizes else BANDS
+        model = network(sizes, points, len(LETTERS) + 1).to(setup.device)
 
         def run(
             model: nn.Module, chosen: Sequence[tuple[torch.Tensor, torch.Tensor]]
         ) -> tuple[torch.Tensor, torch.Tensor]:
             frames = nn.utils.rnn.pad_sequence([x for x, _ in chosen], batch_first=True)
-            lengths = torch.tensor([(len(x) + 3) // 4 for x, _ in chosen])
+            lengths = torch.tensor([network.frames(len(x)) for x, _ in chosen])
             return model(frames, lengths), lengths
 
         def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
-            chosen = [seen[i] for i in at.tolist()]
+            chosen = chosen_of(seen, at)
             found, lengths = run(model, chosen)
             wanted = torch.cat([text for _, text in chosen])
             sizes_of = torch.tensor([len(text) for _, text in chosen])
             return functional.ctc_loss(found.transpose(0, 1), wanted, lengths, sizes_of, BLANK, zero_infinity=True)
 
         def answer(model: nn.Module, at: torch.Tensor) -> list[str]:
-            found, lengths = run(model, [test[i] for i in at.tolist()])
             texts = []
-            for row, length in zip(found.argmax(2).cpu(), lengths.tolist(), strict=True):
-                kept = torch.unique_consecutive(row[:length])
-                texts.append("".join(LETTERS[i - 1] for i in kept[kept != BLANK].tolist()))
+            for some in at.split(sizes.get("together", len(at))):
+                found, lengths = run(model, chosen_of(test, some))
+                for row, length in zip(found.argmax(2).cpu(), lengths.tolist(), strict=True):
+                    kept = torch.unique_consecutive(row[:length])
+                    texts.append("".join(LETTERS[i - 1] for i in kept[kept != BLANK].tolist()))
             return texts
 
         def grade(tests: Sequence[int], answers: Sequence[str]) -> float:
@@ -143,6 +176,15 @@ class Speech(Application):
             setup, rung, model, optimizer, loss, len(seen), answer, grade, len(test),
             learning_rate=warm_up_then_zero(0.1), longest_gradient=5.0,
         )  # fmt: skip
+
+
+def parts(data: Sequence[Prompt] | LibriSpeech, sizes: Mapping[str, Any]) -> tuple[list[Spoken], list[Spoken]]:
+    """For training and for testing: what has letters, and of the prompts those that are short enough."""
+    if isinstance(data, LibriSpeech):
+        train, test = ([u for u in part if _letters(u.text)] for part in data)
+        return [*train], [*test]
+    usable = [p for p in data if _letters(p.text) and len(p.sound) <= sizes["longest_s"] * RATE]
+    return [p for p in usable if not _is_tested(p)], [p for p in usable if _is_tested(p)]
 
 
 def _letters(text: str) -> str:

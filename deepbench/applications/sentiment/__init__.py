@@ -1,5 +1,5 @@
-"""Sentiment analysis: whether a tweet is negative, neutral or positive, with convolutions over words (Johnson and
-Zhang, 2015) as MLPerf had it in 2018, or with an LSTM.
+"""Sentiment analysis: whether a tweet is negative, neutral or positive, or a review negative or positive, with
+convolutions over words (Johnson and Zhang, 2015) as MLPerf had it in 2018, or with an LSTM.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deepbench.datasets import imdb
+from deepbench.datasets.imdb import Reviews
 from deepbench.datasets.tweets import LABELS, Tweet
 from deepbench.training.application import Application, Metric, Rung, Setup
 
@@ -27,6 +29,14 @@ REPEATED = re.compile(r"\brt\b|@\w+|https?://\S+|www\.\S+|[0-9]+|[^a-z\s]")
 
 # One text in so many is for testing.
 TESTED = 10
+
+CONVOLUTIONS = {
+    "model": "wide conv", "words": 12_000, "width": 1024, "channels": 1024, "rate": 5e-4, "together": 128,
+}  # fmt: skip
+LSTM = {
+    "model": "stacked lstm", "words": 12_000, "width": 256, "channels": 256, "layers": 3, "rate": 2e-3,
+    "together": 128,
+}  # fmt: skip
 
 
 class Sentiment(Application):
@@ -57,6 +67,34 @@ class Sentiment(Application):
             trivial=0.442,
             settings={"model": "lstm", "words": 12_000, "length": 32, "width": 128, "channels": 128, "rate": 2e-3},
         ),
+        "full": Rung(
+            "the convolutions of 2018, 1,024 wide; target of small, not calibrated",
+            batch=128,
+            samples=128 * 2000,
+            every=128 * 100,
+            target=0.72,
+            trivial=0.442,
+            settings={**CONVOLUTIONS, "length": 32},
+        ),
+        "full-lstm": Rung(
+            "three LSTM layers of 2018, 256 wide; target of small, not calibrated",
+            batch=128,
+            samples=128 * 2000,
+            every=128 * 100,
+            target=0.72,
+            trivial=0.442,
+            settings={**LSTM, "length": 32},
+        ),
+        "full-imdb": Rung(
+            "the convolutions of 2018, 1,024 wide; the first 512 words of reviews of IMDB",
+            batch=128,
+            samples=128 * 196 * 10,
+            every=128 * 98,
+            target=0.906,
+            trivial=0.5,
+            settings={**CONVOLUTIONS, "length": 512},
+            datasets=("imdb",),
+        ),
     }
 
     def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
@@ -64,52 +102,28 @@ class Sentiment(Application):
         from torch import nn
         from torch.nn import functional
 
+        from deepbench.applications.sentiment.networks import NETWORKS
         from deepbench.training.schedule import warm_up_then_zero
         from deepbench.training.torch_task import TorchTask
 
         sizes = rung.settings
-        (tweets,) = data
-        trained, tested = _split(tweets)
+        is_reviews = isinstance(data[0], Reviews)
+        trained, tested = data[0] if is_reviews else _split(data[0])
+        labels_of = imdb.LABELS if is_reviews else LABELS
         known = _vocabulary(trained, sizes["words"])
         texts, labels = (torch.from_numpy(part).to(setup.device) for part in _numbers(trained, known, sizes["length"]))
         test_numbers, test_labels = _numbers(tested, known, sizes["length"])
         test_texts = torch.from_numpy(test_numbers).to(setup.device)
 
-        class Convolutions(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.words = nn.Embedding(sizes["words"], sizes["width"], padding_idx=NOTHING)
-                self.windows = nn.ModuleList(nn.Conv1d(sizes["width"], sizes["channels"], n) for n in (3, 4))
-                self.out = nn.Linear(2 * sizes["channels"], len(LABELS))
-
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                words = functional.dropout(self.words(x), 0.3, self.training).transpose(1, 2)
-                found = torch.cat([functional.relu(window(words)).amax(2) for window in self.windows], 1)
-                logits: torch.Tensor = self.out(functional.dropout(found, 0.5, self.training))
-                return logits
-
-        class Recurrent(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.words = nn.Embedding(sizes["words"], sizes["width"], padding_idx=NOTHING)
-                self.layer = nn.LSTM(sizes["width"], sizes["channels"], batch_first=True, bidirectional=True)
-                self.out = nn.Linear(2 * sizes["channels"], len(LABELS))
-
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                words = functional.dropout(self.words(x), 0.3, self.training)
-                found = self.layer(words)[0].masked_fill((x == NOTHING)[..., None], -1e4).amax(1)
-                logits: torch.Tensor = self.out(functional.dropout(found, 0.5, self.training))
-                return logits
-
         torch.manual_seed(setup.seed)
-        model = (Convolutions() if sizes["model"] == "conv" else Recurrent()).to(setup.device)
+        model = NETWORKS[sizes["model"]](sizes, len(labels_of)).to(setup.device)
 
         def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
             return functional.cross_entropy(model(texts[at]), labels[at])
 
         def answer(model: nn.Module, at: torch.Tensor) -> list[int]:
-            found: list[int] = model(test_texts[at]).argmax(1).tolist()
-            return found
+            parts = at.split(sizes.get("together", len(at)))
+            return [number for part in parts for number in model(test_texts[part]).argmax(1).tolist()]
 
         def grade(tests: Sequence[int], answers: Sequence[int]) -> float:
             return float(np.mean(np.array(answers) == test_labels[list(tests)]))

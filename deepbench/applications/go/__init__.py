@@ -52,7 +52,7 @@ class Go(Application):
             samples=512 * 32 * 2000,
             every=512 * 32 * 100,
             target=0.5,
-            trivial=None,
+            trivial=0.0,
             settings={
                 **SETTINGS, "edge": 9, "positions": 8, "filters": 32, "blocks": 9, "komi": 6.5, "games": 64,
                 "steps": 32, "rounds": 16,

@@ -64,7 +64,7 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
             # The right film comes last, and a stable sort keeps this order, so ties count against it.
             choice = candidates[some].roll(-1, 1)
             scores = model(some[:, None].expand_as(choice), choice)
-            best = scores.sort(1, descending=True, stable=True).indices[:, :AMONG]
+            best = scores.sort(dim=1, descending=True, stable=True).indices[:, :AMONG]
             lists += choice.gather(1, best).tolist()
         return lists
 

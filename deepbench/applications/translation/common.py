@@ -56,7 +56,7 @@ class Examples(NamedTuple):
 
     def texts(self, rows: Iterable[Sequence[int]]) -> list[list[str]]:
         """The words of translations, each up to its end."""
-        return [[self.words[i] for i in takewhile(END.__ne__, row[1:])] for row in rows]
+        return [[self.words.get(i, UNKNOWN_TEXT) for i in takewhile(END.__ne__, row[1:])] for row in rows]
 
     def grade(self, tests: Sequence[int], answers: Sequence[Sequence[str]]) -> float:
         """How much translations resemble the right ones."""
@@ -83,7 +83,7 @@ def examples(data: Sequence[Pair] | Sentences, rung: Rung) -> Examples:
     def numbers(part: Sequence[Words], side: int) -> NDArray[np.int64]:
         return _numbers([pair[side] for pair in part], known[side], sizes["length"] + 2)
 
-    words = {number: word for word, number in known[1].items()} | dict.fromkeys(range(END + 1), UNKNOWN_TEXT)
+    words = {number: word for word, number in known[1].items()}
     return Examples(
         numbers(train, 0), numbers(train, 1), numbers(test, 0), numbers(test, 1), words, [pair[1] for pair in test]
     )

@@ -48,7 +48,7 @@ def data(names: tuple[str, ...]) -> int:
                 warn(str(error))
                 code = 1
             else:
-                notes.append(f"{dataset.name}: {error}")
+                notes.append(f"{error}.")
         rows.append(
             {
                 "name": dataset.name,

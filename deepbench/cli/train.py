@@ -231,5 +231,7 @@ def print_trained(console: Console, file: ResultFile) -> None:
     found = trained(runs_of(file))
     console.print(tables.common(found), markup=False)
     tables.table(found).print(console)
-    console.print()
-    tables.parts_table(found).print(console)
+    parts = tables.parts_table(found)
+    if parts.rows:
+        console.print()
+        parts.print(console)

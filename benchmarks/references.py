@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from deepbench.core import units
 from deepbench.judge.trained import runs_of, trained
 from deepbench.results.file import read_results
 from deepbench.training.application import applications
@@ -39,7 +40,8 @@ def main(files: list[str]) -> None:
             if len(one.whole) < LEAST_SEEDS:
                 print(f"{name}: {len(one.whole)} seeds, wanted {LEAST_SEEDS}; left out")
                 continue
-            reached = [run.samples_to_target for run in one.whole if run.samples_to_target is not None]
+            every = {run.setup["seed"]: run.samples_to_target for run in one.whole}
+            reached = {seed: round(samples) for seed, samples in sorted(every.items()) if samples is not None}
             curve = []
             for at in zip(*(run.points for run in one.whole), strict=True):
                 values = [point.quality for point in at]
@@ -52,7 +54,7 @@ def main(files: list[str]) -> None:
                 "target": one.setup["target"],
                 "settings": one.setup["settings"],
                 "runs": len(one.whole),
-                "samples_to_target": sorted(round(s) for s in reached),
+                "samples_to_target": reached,
                 "run_s": round(sum(one.parts_s.values()), 1),
                 "curve": curve,
             }
@@ -61,16 +63,31 @@ def main(files: list[str]) -> None:
     lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))
     PATH.write_text(f"[\n{lines}\n]\n")
     before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(known.values())}\n\n{END}{rest.split(END)[1]}")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables(known.values())}\n\n{END}{rest.split(END)[1]}")
 
 
-def table(found: Iterable[dict]) -> str:
-    """What the documentation says about the references, as Markdown."""
+def tables(found: Iterable[dict]) -> str:
+    """What the documentation says about the references, as Markdown: their targets, and every seed."""
+    ordered = sorted(found, key=_key)
+    return f"{_targets(ordered)}\n\nSamples to the target of each seed, in thousands:\n\n{_seeds(ordered)}"
+
+
+def _seeds(found: Iterable[dict]) -> str:
+    seeds = list(map(str, range(LEAST_SEEDS)))
+    lines = [f"| seed | {' | '.join(seeds)} |", f"|---|{'---:|' * len(seeds)}"]
+    for r in found:
+        values = (r["samples_to_target"].get(seed) for seed in seeds)
+        cells = ("–" if value is None else units.significant(value / 1000) for value in values)
+        lines.append(f"| `{r['application']}`, {r['rung']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _targets(found: Iterable[dict]) -> str:
     lines = [
         "| application | trivial model | target | seeds that reach it | samples to target | at the end |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for r in sorted(found, key=_key):
+    for r in found:
         application = applications()[r["application"]]
         rung, is_share = application.rungs[r["rung"]], application.metric.is_share
 
@@ -78,7 +95,7 @@ def table(found: Iterable[dict]) -> str:
             return f"{100 * value:.1f} %" if is_share else f"{value:.1f}"
 
         _, mean, deviation = r["curve"][-1]
-        samples = sorted(r["samples_to_target"])
+        samples = sorted(r["samples_to_target"].values())
         between = f"{statistics.median(samples):,.0f} ({samples[0]:,.0f} to {samples[-1]:,.0f})"
         end = f"{show(mean)}, sd {100 * deviation:.1f}" if is_share else f"{show(mean)}, sd {deviation:.1f}"
         name, reached = f"`{r['application']}`, {r['rung']}", f"{len(samples)} of {r['runs']}"

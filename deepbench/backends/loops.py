@@ -125,6 +125,7 @@ class Loops(Backend):
         return loops
 
     @kernel("elementwise", precisions=("f32",), directions=("forward", "backward"))
+    @kernel("dropout", precisions=("f32",))
     @kernel("reduction", precisions=("f32",))
     @kernel("embedding_bag", precisions=("f32", "bf16", "f16"))
     @kernel("embedding_bag", precisions=("f32",), directions=("backward",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -80,8 +79,11 @@ def warn_of_gaps(file: ResultFile | FleetFile) -> None:
         warn(f"{file.path}: the last line is incomplete and was ignored")
 
 
-def print_head(console: Console, file: ResultFile) -> None:
-    """Machine, libraries and number of cases: a reader of a log must know which library it was."""
+def print_head(console: Console, file: ResultFile, environment: Mapping[str, str] | None = None) -> None:
+    """Machine, libraries and number of cases: a reader of a log must know which library it was.
+
+    `environment` is that of a session which has not measured yet.
+    """
     from deepbench.report.limits import library_name
     from deepbench.results.file import damage_text
 
@@ -94,7 +96,7 @@ def print_head(console: Console, file: ResultFile) -> None:
     for name, answer in header["libraries"].items():
         if name in used:
             print_library(console, library_name(name), answer)
-    if chosen := file.chosen_variables if file.records else variables.chosen(os.environ):
+    if chosen := file.chosen_variables | variables.chosen(environment or {}):
         text = ", ".join(f"{name}={value}" for name, value in chosen.items())
         print_labelled(console, "variables", f"{text}: set by the user; they change what libraries do")
     plan = header["plan"]

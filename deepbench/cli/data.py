@@ -30,9 +30,9 @@ def data(names: tuple[str, ...]) -> int:
     chosen = [datasets.find_dataset(name) for name in names if name != "all"]
     if "all" in names or not names:
         chosen = list(datasets.datasets().values())
-    rows, notes, code = [], [], 0
+    rows, notes, folders, code = [], [], [], 0
     for dataset in chosen:
-        place = size = None
+        found = None
         # With `all`, a folder that only the user can provide is no failure.
         is_wanted = dataset.name in names or ("all" in names and not isinstance(dataset, datasets.UserFolder))
         try:
@@ -42,7 +42,7 @@ def data(names: tuple[str, ...]) -> int:
                 if not is_wanted:
                     raise
                 found = datasets.install(dataset, say)
-            place, size = str(found.folder), found.bytes
+            folders.append(found.folder)
         except datasets.Missing as error:
             if is_wanted:
                 warn(str(error))
@@ -52,21 +52,22 @@ def data(names: tuple[str, ...]) -> int:
         rows.append(
             {
                 "name": dataset.name,
+                "state": "here" if found else "missing",
+                "size": found.bytes if found else None,
+                "download": sum(package.bytes for package in dataset.packages) or None,
                 "has": dataset.about,
                 "licence": dataset.licence,
-                "size": size,
-                "download": sum(package.bytes for package in dataset.packages) or None,
-                "place": place or "missing",
             }
         )
         notes += [f"{dataset.name}: {dataset.terms}"] if dataset.terms else []
+    places = dict.fromkeys(folder.parent if folder.parent == datasets.own_folder() else folder for folder in folders)
     columns = [
         Column("name", whole=True),
-        Column("has"),
-        Column("licence", narrow=1),
-        Column("size", units.data_bytes, "right", narrow=3),
+        Column("state", whole=True),
+        Column("size", units.data_bytes, "right", narrow=1),
         Column("download", units.data_bytes, "right", narrow=2),
-        Column("place"),
+        Column("has", least=24),
+        Column("licence"),
     ]
-    Table(columns, rows, notes).print(make_console())
+    Table(columns, rows, [f"The data is in {place}." for place in places] + notes).print(make_console())
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -144,7 +145,7 @@ def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: flo
 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
-    print_head(console, session.file)
+    print_head(console, session.file, os.environ)
     print_load(console, watch)
     code = 0
     try:

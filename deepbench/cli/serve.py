@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ def serve(
     with session:
         before, console = len(session.file.serving), make_console()
         go_on_without_output(f"all results still go to {session.file.path}")
-        print_head(console, session.file)
+        print_head(console, session.file, os.environ)
 
         def step(at: inference.Progress) -> Step:
             return Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)

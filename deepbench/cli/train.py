@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,7 @@ EXIT_FAILED = 1
     "--sweep", metavar="NAME=A,B,...", help="Train with each of several values of batch, threads, ranks or precision."
 )
 @click.option("--explain", is_flag=True, help="Explain the time of a step by its kernels, in place of training.")
+@click.option("--all", "show_all", is_flag=True, help="With --explain: print every kernel.")
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Go on with the file of -o.")
 @click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
@@ -66,6 +68,7 @@ def train(
     batch: str | None,
     sweep: str | None,
     explain: bool,
+    show_all: bool,
     output: str | None,
     resume: bool,
     mllog: str | None,
@@ -110,10 +113,12 @@ def train(
         for setup in _variants(name, rung, framework, device, seed, given, sweep)
     ]
     if explain:
-        allowed = {"applications", "explain", "rung", "threads", "batch", "precision", "output"}
+        allowed = {"applications", "explain", "show_all", "rung", "threads", "batch", "precision", "output"}
         if given_names - allowed or place is not None:
             raise BadInput("--explain takes --rung, --threads, --batch and --precision, for PyTorch on CPUs")
-        return _explain([setup for setup in setups if setup["seed"] == 0], output)
+        return _explain([setup for setup in setups if setup["seed"] == 0], output, show_all)
+    if show_all:
+        raise BadInput("--all goes with --explain; for all applications, the command is deepbench train all")
     with taking_place(place, True) as hosts:
         if hostfile:
             hosts = hosts_of_file(hostfile)
@@ -165,7 +170,7 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
 
     path, console = session.file.path, make_console()
     go_on_without_output(f"all results still go to {path}")
-    print_head(console, session.file)
+    print_head(console, session.file, os.environ)
     code = 0
     try:
         with Bar(console) as bar, interruptible():
@@ -184,7 +189,7 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
     return code or (0 if "ok" in ends else EXIT_FAILED)
 
 
-def _explain(setups: Sequence[TrainingSetup], output: str | None) -> int:
+def _explain(setups: Sequence[TrainingSetup], output: str | None, show_all: bool) -> int:
     """The kernels of one step of each application, what they explain of it, and what a faster one would change."""
     from deepbench.measure.session import Options
     from deepbench.networks.forecast import forecast
@@ -216,7 +221,7 @@ def _explain(setups: Sequence[TrainingSetup], output: str | None) -> int:
             share = prediction.measured_share * prediction.time.seconds / found.measured.seconds
             print_labelled(console, "explained", f"measured kernels are {share:.0%} of the measured step")
         console.print()
-        predictions.table(prediction).print(console)
+        predictions.table(prediction, None if show_all else predictions.MOST_ROWS).print(console)
         for line in predictions.faster_kernels(prediction):
             console.print(line, markup=False)
         say(f"{path} has the kernels and the step")

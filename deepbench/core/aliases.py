@@ -38,6 +38,7 @@ ALIASES = {
     "top_k": "argsort sort router gating",
     "loss": "crossentropy nll bce mse smoothl1 focalloss",
     "elementwise": "eltwise pointwise activation relu gelu silu",
+    "dropout": "bernoulli mask random",
     "reduction": "reduce",
     "pooling": "pool maxpool avgpool averagepool",
     "embedding_bag": "embedding embeddingbag lookup",

@@ -22,8 +22,9 @@ from deepbench.results.record import TrainingSetup
 # A run outside of the interval for one more seed is an outlier. 1 % of good runs are.
 OUTLIER_LEVEL = 0.99
 
-# Several runs together: the chance that they come from the reference.
-LEAST_P = 0.05
+# Several runs together differ from the reference where chance would do so in fewer cases than this. A session has seven
+# applications, so 5 % would find a difference in every third session of equal machines.
+LEAST_P = 0.01
 
 Judgement = Literal["as expected", "needs fewer samples", "needs more samples"]
 
@@ -38,8 +39,8 @@ class Reference:
     target: float
     settings: Mapping[str, Any]
     runs: int
-    samples_to_target: Sequence[float]
-    """Of the seeds that reached the target."""
+    samples_to_target: Mapping[int, float]
+    """Of the seeds that reached the target, by seed."""
     run_s: float
     """Seconds of a whole run on the machine of the reference: they tell how long applications take next to others."""
     curve: Sequence[tuple[float, float, float]]
@@ -51,7 +52,7 @@ class Reference:
 
         It is the prediction interval of Student's t, of logarithms.
         """
-        logs = [math.log(s) for s in self.samples_to_target]
+        logs = [math.log(s) for s in self.samples_to_target.values()]
         if len(logs) < 3:
             return None
         half = stats.t_critical(len(logs) - 1, OUTLIER_LEVEL) * statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs))
@@ -73,23 +74,22 @@ class Reference:
     def judge(self, trained: Trained) -> Judgement | None:
         """Whether all seeds of a setup need other numbers of samples than the reference; None if nobody can know.
 
-        Welch's t test of logarithms, on both sides together at 5 %.
+        A t test of the mean difference of the logarithms, seed by seed, on both sides together. The deviation is that
+        of the reference, whose seeds are more. Seeds are paired because in the same framework the same seed needs
+        nearly the same samples: three seeds that happen to be slow are no finding.
         """
-        found = list(trained.all_samples.values())
-        if len(found) < 2 or len(self.samples_to_target) < 3:
+        both = [(s, self.samples_to_target[n]) for n, s in trained.all_samples.items() if n in self.samples_to_target]
+        if len(both) < 2 or len(self.samples_to_target) < 3:
             return None
-        a, b = ([math.log(s) for s in values] for values in (found, self.samples_to_target))
-        errors = [statistics.variance(values) / len(values) for values in (a, b)]
-        distance = statistics.fmean(a) - statistics.fmean(b)
-        if not sum(errors):
-            return "as expected" if not distance else _side(distance)
-        freedom = sum(errors) ** 2 / sum(e**2 / (len(v) - 1) for e, v in zip(errors, (a, b), strict=True))
-        p = stats.t_p_value(abs(distance) / math.sqrt(sum(errors)), freedom)
-        return _side(distance) if p < LEAST_P else "as expected"
-
-
-def _side(distance: float) -> Judgement:
-    return "needs more samples" if distance > 0 else "needs fewer samples"
+        distance = statistics.fmean(math.log(found / known) for found, known in both)
+        deviation = statistics.stdev(math.log(s) for s in self.samples_to_target.values())
+        if not distance:
+            return "as expected"
+        if deviation:
+            error = deviation * math.sqrt(2 / len(both))
+            if stats.t_p_value(abs(distance) / error, len(self.samples_to_target) - 1) >= LEAST_P:
+                return "as expected"
+        return "needs more samples" if distance > 0 else "needs fewer samples"
 
 
 def reference_of(setup: TrainingSetup) -> Reference | None:
@@ -102,5 +102,14 @@ def reference_of(setup: TrainingSetup) -> Reference | None:
 def references() -> Mapping[tuple[str, str, int, float], Reference]:
     """All references by application, rung, batch and target."""
     text = resources.files("deepbench").joinpath("applications", "references.json").read_text(encoding="utf-8")
-    found = [Reference(**{**r, "curve": [tuple(p) for p in r["curve"]]}) for r in json.loads(text)]
+    found = [
+        Reference(
+            **{
+                **r,
+                "samples_to_target": {int(seed): samples for seed, samples in r["samples_to_target"].items()},
+                "curve": [tuple(point) for point in r["curve"]],
+            }
+        )
+        for r in json.loads(text)
+    ]
     return {(r.application, r.rung, r.batch, r.target): r for r in found}

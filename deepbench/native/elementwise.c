@@ -154,6 +154,48 @@ ELEMENTWISE(hardtanh, a < -1 ? -1 : a > 1 ? 1 : a)
 ELEMENTWISE(geglu, a *normal(a) * b)
 ELEMENTWISE(geglu_tanh, a *sigmoid(tanh_argument(a)) * b)
 
+/* A number for each position and call, after the finalizer of MurmurHash3 (Appleby): good enough for a mask. */
+static inline uint32_t scrambled(uint32_t x)
+{
+    x = (x ^ (x >> 16)) * UINT32_C(0x85ebca6b);
+    x = (x ^ (x >> 13)) * UINT32_C(0xc2b2ae35);
+    return x ^ (x >> 16);
+}
+
+WIDEST static void dropout_block(const float *restrict a, float *restrict y, int64_t n, uint32_t seed, uint32_t least,
+                                 float scale)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t random = scrambled(scrambled((uint32_t)i) + seed);
+        y[i] = random < least ? 0.0f : a[i] * scale;
+    }
+}
+
+/* Each call has another mask. Positions are counted from each block, so that a vector of any length has its own. */
+int64_t deepbench_dropout(const float *a, float *y, int64_t n, int64_t percent)
+{
+    static uint32_t calls;
+    const uint32_t call = scrambled(++calls);
+    const uint32_t least = (uint32_t)((double)percent / 100 * 4294967296.0);
+    const float scale = (float)(1 / (1 - (double)percent / 100));
+    _Pragma("omp parallel")
+    {
+        int64_t begin, count = thread_part(n, CACHE_LINE, &begin);
+        float block[BLOCK];
+        for (int64_t i = 0; i < count; i += BLOCK) {
+            const int64_t some = count - i < BLOCK ? count - i : BLOCK, at = begin + i;
+            const uint32_t seed = scrambled((uint32_t)(at / CACHE_LINE) + call);
+            if (n <= BEYOND_CACHES)
+                dropout_block(a + at, y + at, some, seed, least, scale);
+            else {
+                dropout_block(a + at, block, some, seed, least, scale);
+                write_uncached(block, y + at, some);
+            }
+        }
+    }
+    return 0;
+}
+
 /* Gradients of functions of one vector: `a` is what the forward pass kept, `b` is dy. */
 ELEMENTWISE(relu_backward, a > 0 ? b : 0)
 ELEMENTWISE(relu6_backward, a > 0 && a < 6 ? b : 0)

@@ -37,6 +37,11 @@ def _elementwise(loops: Any, case: Case, arrays: Arrays) -> Kernel:
     return Kernel(calls=(Call(loops[name], *inputs, *written, case.problem.n),))
 
 
+def _dropout(loops: Any, case: Case, arrays: Arrays) -> Kernel:
+    p = case.problem
+    return Kernel(calls=(Call(loops.deepbench_dropout, arrays["a"], arrays["y"], p.n, p.percent),))
+
+
 def _reduction(loops: Any, case: Case, arrays: Arrays) -> Kernel:
     p = case.problem
     if p.kind != "sum":
@@ -109,6 +114,7 @@ def _ctc(loops: Any, case: Case, arrays: Arrays) -> Kernel:
 
 OPERATIONS: dict[str, Callable[[Any, Case, Arrays], Kernel]] = {
     "elementwise": _elementwise,
+    "dropout": _dropout,
     "reduction": _reduction,
     "embedding_bag": _embedding_bag,
     "optimizer": _optimizer,

@@ -228,20 +228,27 @@ def _is_view(inputs: list[Any], outputs: list[Any]) -> bool:
 
 
 def _recurrent(cell: str) -> Callable[..., tuple[str, str, list[Any]] | None]:
-    """`lstm(input, (h, c), weights, has_biases, layers, dropout, train, bidirectional, batch_first)` and the others."""
+    """`lstm(input, (h, c), weights, has_biases, layers, dropout, train, bidirectional, batch_first)` and the others.
 
-    def find(x: Any, states: Any, weights: Any, *rest: Any) -> tuple[str, str, list[Any]] | None:
-        if not isinstance(rest[0], bool) or len(rest) != 6:  # a packed sequence, whose steps have different batches
-            return None
-        _, layers, _, training, is_bidirectional, batch_first = rest
-        steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
+    Of a packed sequence, the arguments are `(input, batches, (h, c), weights, has_biases, …, bidirectional)`. Its steps
+    have different batches; the kernel has as many steps, with the mean batch.
+    """
+
+    def find(x: Any, *arguments: Any) -> tuple[str, str, list[Any]] | None:
+        if x.dim() == 2:
+            batches, states, weights, _, layers, _, training, is_bidirectional = arguments
+            steps = batches.shape[0]
+            batch = -(-x.shape[0] // steps)
+        else:
+            states, weights, _, layers, _, training, is_bidirectional, batch_first = arguments
+            steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
         gates = {"vanilla": 1, "lstm": 4, "gru": 3}[cell]
         sizes: dict[str, int | str] = {
             "cell": cell,
             "hidden": weights[0].shape[0] // gates,
             "batch": batch,
             "timesteps": steps,
-            "input_size": x.shape[2],
+            "input_size": x.shape[-1],
             "layers": layers,
             "bidirectional": int(is_bidirectional),
         }
@@ -255,9 +262,20 @@ def _recurrent(cell: str) -> Callable[..., tuple[str, str, list[Any]] | None]:
 def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **_: Any
 ) -> tuple[str, str, list[Any]] | None:
+    if dropout_p and query.device.type == "cpu":  # PyTorch then runs products, a softmax and dropout one by one
+        return None
     make = torch_kernels._attention
     inputs = [query, key, value, *([] if attn_mask is None else [attn_mask])]
     return make(query, key, value, is_causal, "forward"), make(query, key, value, is_causal, "backward"), inputs
+
+
+def _dropout(
+    input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> tuple[str, str, list[Any]] | None:
+    if not training or not p:
+        return None
+    gradient = text("elementwise", {"kind": "multiply", "n": input.numel()}, input)
+    return torch_kernels.dropout(input, p), gradient, [input]
 
 
 def _cross_entropy(
@@ -294,6 +312,7 @@ def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | N
         cells.rnn_tanh: _recurrent("vanilla"),
         cells.rnn_relu: _recurrent("vanilla"),
         functional.scaled_dot_product_attention: _attention,
+        functional.dropout: _dropout,
         functional.cross_entropy: _cross_entropy,
         functional.ctc_loss: _ctc,
     }

@@ -315,6 +315,17 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(a: Arguments, result: A
 # ---- operations that memory limits
 
 
+def _bernoulli_(a: Arguments, result: Any) -> list[Found]:
+    """A mask of ones and zeros takes about as long as dropout; attention with dropout applies it by itself."""
+    keeps = a["p"]
+    return [Found(dropout(result, 1 - keeps), (), (result,))] if isinstance(keeps, float) else []
+
+
+def dropout(tensor: Any, probability: float) -> str:
+    """The kernel that drops elements of a tensor with a probability, to a percent."""
+    return text("dropout", {"n": tensor.numel(), "percent": min(99, max(1, round(100 * probability)))}, tensor)
+
+
 def _same(*tensors: Any) -> bool:
     """Whether tensors have one shape, type and order, without gaps: an elementwise function of vectors."""
     first = tensors[0]
@@ -469,6 +480,7 @@ KERNELS: dict[str, Callable[[Arguments, Any], list[Found]]] = {
     "_log_softmax_backward_data": _softmax_backward_data,
     "_scaled_dot_product_flash_attention_for_cpu": _scaled_dot_product_flash_attention_for_cpu,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _scaled_dot_product_flash_attention_for_cpu_backward,
+    "bernoulli_": _bernoulli_,
     "relu": _elementwise("relu", "forward", ("self",)),
     "relu_": _elementwise("relu", "forward", ("self",)),
     "threshold_backward": _elementwise("relu", "backward", ("grad_output", "self")),

@@ -78,6 +78,7 @@ def lines(file: ResultFile, run: Run) -> list[str]:
         "target_accuracy": setup["target"],
         "deepbench_setup": setup,
         "deepbench_versions": {"deepbench": file.header["tool"], **first["versions"]},
+        "deepbench_environment": first.get("environment"),
         "deepbench_machine": file.header["machine"],
         "deepbench_command": file.header["command"],
         "deepbench_parameters": first["parameters"],

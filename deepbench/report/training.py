@@ -169,7 +169,7 @@ def _notes(found: Sequence[Trained]) -> list[str]:
             if reference is not None and (text := reference.outlier(run)):
                 notes.append(f"{name}, seed {run.setup['seed']}: outlier: it {text} of other seeds.")
         if reference is not None and (judgement := reference.judge(trained)) not in (None, "as expected"):
-            notes.append(f"{name}: {judgement} than the {reference.runs} seeds of the reference, with 95 % certainty.")
+            notes.append(f"{name}: {judgement} than the same seeds of the reference, with 99 % certainty.")
         if trained.reached == len(trained.runs) and trained.is_certain is False:
             notes.append(f"{name}: the mean quality at the end does not reach the target with 95 % certainty.")
     return notes

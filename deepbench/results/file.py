@@ -16,6 +16,7 @@ import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -99,9 +100,15 @@ class ResultFile:
         processes = (r["process"] for r in self.records if not r["is_group"])
         found = (p.get("environment") for p in processes if p is not None)
         # Records share equal parts, so there are few.
-        environments = {id(e): e for e in found if isinstance(e, dict)}.values()
+        environments = [*{id(e): e for e in found if isinstance(e, dict)}.values(), *self._environments_of_runs()]
         texts = [{name: value for name, value in e.items() if isinstance(value, str)} for e in environments]
         return {name: value for e in texts for name, value in variables.chosen(e).items()}
+
+    def _environments_of_runs(self) -> list[dict[str, str]]:
+        alone = {number for number, setup in enumerate(self.header["plan"].get("training", [])) if setup["ranks"] == 1}
+        trained = (event["start"] for event in self.training if "start" in event and event["run"] in alone)
+        served = (event["start"] for event in self.serving if "start" in event)
+        return [start["environment"] for start in chain(trained, served) if "environment" in start]
 
     @property
     def incomplete(self) -> str | None:

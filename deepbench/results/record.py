@@ -420,6 +420,8 @@ class TrainingStart(TypedDict):
     tests: int
     """Examples that its quality is tested with."""
     versions: dict[str, str]
+    environment: NotRequired[dict[str, str]]
+    """Environment variables that may change the speed; missing in files of earlier versions."""
     load_s: float
     """Seconds to read the data."""
     initialise_s: float
@@ -477,6 +479,8 @@ class ServingStart(TypedDict):
     grade: float | None
     """Of these plain answers; None where it is no finite number."""
     versions: dict[str, str]
+    environment: NotRequired[dict[str, str]]
+    """Environment variables that may change the speed; missing in files of earlier versions."""
     load_s: float
     initialise_s: float
     evaluate_s: float

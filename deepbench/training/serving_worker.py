@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from deepbench.core import units
+from deepbench.core import units, variables
 from deepbench.judge.serving import GRADE_TOLERANCE, batch_rate, best_batch, default_bound_s, probe_s, wrong_answers
 from deepbench.machine import describe
 from deepbench.results.record import Scenario, ServedAnswers, ServedBatch, ServedProbe, ServedRepeats, ServingStart
@@ -113,6 +113,7 @@ class Server:
             "is_share": metric.is_share,
             "grade": self._grade,
             "versions": versions,
+            "environment": variables.tuning(os.environ),
             "load_s": loaded - begin,
             "initialise_s": initialised - loaded,
             "evaluate_s": perf_counter() - before,

@@ -191,11 +191,11 @@ class TrainingSession:
         checkpoint = self._checkpoints / model_name(number)
         done = points[-1]["samples"] if points and checkpoint.exists() else 0
         quality = points[-1]["quality"] if done else None
-        begin, first = time.monotonic(), done
+        begin, first, loading_s = time.monotonic(), done, 0.0
 
         def tell(samples: int) -> None:
             seconds, share = time.monotonic() - begin, (samples - first) / max(1, setup["samples"] - first)
-            left_s = self._left_s(number, seconds, share)
+            left_s = self._left_s(number, seconds, loading_s, share)
             progress(Progress(number, len(self._setups), setup, samples, quality, left_s))
 
         names = [field.name for field in fields(Setup)]
@@ -214,6 +214,8 @@ class TrainingSession:
                         continue
                     name = next(name for name in ("start", "point", "end") if name in answer)
                     self._keep(number, name, answer[name])
+                    if name == "start":
+                        loading_s = time.monotonic() - begin
                     if name == "point":
                         quality = answer["point"]["quality"]
                         tell(answer["point"]["samples"])
@@ -231,14 +233,14 @@ class TrainingSession:
                 self._models.mkdir(exist_ok=True)
                 checkpoint.replace(self._models / checkpoint.name)
 
-    def _left_s(self, number: int, seconds: float, share: float) -> float | None:
+    def _left_s(self, number: int, seconds: float, loading_s: float, share: float) -> float | None:
         """What the current run and those behind it need, from what the runs so far have needed."""
         here, ended = self._setups[number], {event["run"] for event in self.file.training if "end" in event}
         whole_s = self._seconds.get(_kind(here))
         if share >= 1.0:
             self._seconds[_kind(here)] = whole_s = seconds
         elif whole_s is None and share >= LEAST_SHARE:
-            whole_s = seconds / share
+            whole_s = loading_s + (seconds - loading_s) / share
         if whole_s is None:
             return None
         left_s, before = (1.0 - share) * whole_s, reference_of(here)

@@ -20,6 +20,7 @@ from typing import Any
 
 from deepbench import datasets
 from deepbench.backends.torch import import_torch
+from deepbench.core import variables
 from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, Unsupported, shorten
 from deepbench.machine import describe
 from deepbench.measure import launch, process, wire
@@ -108,7 +109,8 @@ def train(
         task.restore(state, done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
     sizes = {"parameters": task.parameters, "examples": task.examples, "tests": task.tests}
-    emit({"start": {"samples": done, **sizes, "versions": versions, **seconds}})
+    about = {"versions": versions, "environment": variables.tuning(os.environ)}
+    emit({"start": {"samples": done, **sizes, **about, **seconds}})
     batch, last = setup.batch or rung.batch, setup.samples or rung.samples
     samples = done
     while samples < last:

@@ -3,6 +3,7 @@
 import json
 import random
 import runpy
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.trained import seeds, write
 
 
 def reference(values, runs=None, run_s=60.0):
-    return Reference("image", "mini", 100, 0.9, {}, runs or len(values), values, run_s, ())
+    return Reference("image", "mini", 100, 0.9, {}, runs or len(values), dict(enumerate(values)), run_s, ())
 
 
 def one(tmp_path, runs):
@@ -62,6 +63,22 @@ def test_all_seeds_together_are_judged(tmp_path, values, judgement):
     assert judgement == reference(values).judge(one(tmp_path, seeds(4)))
 
 
+def test_seeds_that_are_slow_in_the_reference_too_are_as_expected():
+    known = reference([3300.0, 3310.0, 3290.0, 3000.0, 2990.0, 2980.0, 2970.0, 3010.0, 3020.0, 2960.0])
+
+    assert "as expected" == known.judge(SimpleNamespace(all_samples={0: 3301.0, 1: 3309.0, 2: 3291.0}))
+    assert "needs more samples" == known.judge(SimpleNamespace(all_samples={0: 3900.0, 1: 3950.0, 2: 3850.0}))
+
+
+def test_machines_that_need_the_same_samples_are_seldom_found_to_differ():
+    chance = random.Random(7)
+    draw = lambda n: [3000 * chance.lognormvariate(0, 0.1) for _ in range(n)]  # noqa: E731
+    trials = 2000
+    found = [reference(draw(10)).judge(SimpleNamespace(all_samples=dict(enumerate(draw(3))))) for _ in range(trials)]
+
+    assert 0.003 < sum(judgement != "as expected" for judgement in found) / trials < 0.02
+
+
 def test_the_references_are_those_of_the_rungs():
     found = references()
     for (name, rung, batch, target), one in found.items():
@@ -75,6 +92,6 @@ def test_the_references_are_those_of_the_rungs():
 
 def test_the_documentation_has_the_table_of_the_references():
     script = runpy.run_path(str(ROOT / "benchmarks" / "references.py"))
-    table = script["table"](json.loads(script["PATH"].read_text()))
+    tables = script["tables"](json.loads(script["PATH"].read_text()))
 
-    assert f"{script['BEGIN']}\n\n{table}\n\n{script['END']}" in script["PAGE"].read_text()
+    assert f"{script['BEGIN']}\n\n{tables}\n\n{script['END']}" in script["PAGE"].read_text()

@@ -198,6 +198,57 @@ def test_a_recurrent_layer_is_one_kernel_in_each_direction():
         assert inside <= {"torch.recurrent", "gradient of torch.recurrent", "aten.zeros"}  # the first states
 
 
+def test_a_recurrent_layer_of_a_packed_sequence_is_one_kernel_with_the_mean_batch():
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+    class Packed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.GRU(6, 8, num_layers=2, batch_first=True, bidirectional=True)
+
+        def forward(self, x):
+            packed = pack_padded_sequence(x, torch.tensor([5, 4, 2]), batch_first=True)
+            return pad_packed_sequence(self.layers(packed)[0], batch_first=True)[0]
+
+    trace = traced(program.program_of((Packed(), torch.ones(3, 5, 6), lambda y: y.sum()), "net", True, "none"))
+    kernels = [k for k in trace.counts if k.startswith("recurrent")]
+
+    sizes = "cell=gru hidden=8 batch=3 timesteps=5 input_size=6 layers=2 bidirectional=1"
+    assert kernels == [f"recurrent {sizes} forward f32 mode=training", f"recurrent {sizes} backward f32"]
+    assert not [c for c in trace.calls if "mm" in c.operator]
+
+
+def test_dropout_is_a_kernel_where_numbers_are_dropped():
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 1))
+    loaded = program.program_of((module, torch.ones(6, 8), lambda y: y.sum()), "net", True, "none")
+    kernels = traced(loaded).counts
+
+    assert 1 == kernels["dropout n=24 percent=20 forward f32"] == kernels["elementwise kind=multiply n=24 forward f32"]
+    assert not [
+        k for k in traced(program.program_of((module, torch.ones(6, 8)), "net", False)).counts if "dropout" in k
+    ]
+
+
+def test_attention_with_dropout_runs_piece_by_piece_on_cpus():
+    class Attention(torch.nn.Module):
+        def __init__(self, share):
+            super().__init__()
+            self.share, self.scale = share, torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, q):
+            return torch.nn.functional.scaled_dot_product_attention(q * self.scale, q, q, dropout_p=self.share)
+
+    counts = []
+    for share in (0.0, 0.1):
+        loaded = program.program_of((Attention(share), torch.ones(2, 3, 5, 8), lambda y: y.sum()), "net", True, "none")
+        counts.append({kernel.split()[0] for kernel in traced(loaded).counts})
+
+    assert "attention" in counts[0]
+    assert not {"dropout", "softmax"} & counts[0]
+    assert "attention" not in counts[1]
+    assert {"dropout", "softmax", "batched_gemm"} <= counts[1]
+
+
 @pytest.mark.parametrize(
     ("optimizer", "kernel"),
     [("sgd", "optimizer kind=sgd n=76"), ("adam", "optimizer kind=adam n=76"), ("none", None)],

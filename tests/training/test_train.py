@@ -230,3 +230,14 @@ def test_a_file_of_other_rungs_is_refused(train, tmp_path):
     done = train("--resume", "-o", "b.jsonl")
 
     assert (64, True) == (done.returncode, "line, rung mini had other target" in done.stderr), done.stderr
+
+
+def test_variables_that_change_the_speed_are_those_of_the_run_and_not_of_the_reader(train, deepbench, tmp_path):
+    chosen = {"XLA_FLAGS": "--xla_cpu_enable_fast_math=true", "JAX_AUTH_TOKEN": "of no one's business"}
+    train("line", "--seeds", "1", "--threads", "1", "-o", "set.jsonl", **chosen)
+    train("line", "--seeds", "1", "--threads", "1", "-o", "plain.jsonl")
+
+    assert chosen["XLA_FLAGS"] == read_results(tmp_path / "set.jsonl").chosen_variables["XLA_FLAGS"]
+    assert "XLA_FLAGS=--xla_cpu" in deepbench("show", "set.jsonl").stdout
+    assert "XLA_FLAGS" not in deepbench("show", "plain.jsonl", **chosen).stdout
+    assert chosen["JAX_AUTH_TOKEN"] not in (tmp_path / "set.jsonl").read_text()

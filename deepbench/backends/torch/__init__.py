@@ -164,6 +164,7 @@ class Torch(Backend):
         return Kernel(run=lambda: torch.addmm(out, a, dense, beta=beta, out=out), notes=notes)
 
     @kernel("elementwise", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("dropout", precisions=("f32", "bf16", "f16"))
     @kernel("reduction", precisions=("f32", "bf16", "f16"))
     @kernel("pooling", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
     @kernel("embedding_bag", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))

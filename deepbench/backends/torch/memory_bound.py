@@ -76,6 +76,12 @@ def elementwise(torch: Any, case: Case, t: Tensors) -> Prepared:
     return function, [t["da"]], name
 
 
+def dropout(torch: Any, case: Case, t: Tensors) -> Prepared:
+    """`dropout` as in training."""
+    function, a, probability = torch.nn.functional.dropout, t["a"], case.problem.probability
+    return lambda: function(a, probability, True), [t["y"]], "dropout"
+
+
 def reduction(torch: Any, case: Case, t: Tensors) -> Prepared:
     """`sum`, `mean` or `amax`."""
     axis = 1 if case.problem.axis == "columns" else 0

@@ -79,6 +79,7 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
                 "cpu": printable(str(file.header["machine"].get("cpu") or "unknown processor")),
                 "system": printable(str(file.header["machine"].get("system") or "")),
                 "date": file.header["started"][:10],
+                "variables": [f"{name}={value}" for name, value in file.chosen_variables.items()],
                 "table": table._repr_html_(),
                 "parts": training.parts_table(found)._repr_html_(),
                 "trained": file.is_training,

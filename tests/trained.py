@@ -49,6 +49,7 @@ START = {
     "examples": 600,
     "tests": 100,
     "versions": {"torch": "2.13.0"},
+    "environment": {"OMP_WAIT_POLICY": "passive"},
     "load_s": 1.0,
     "initialise_s": 2.0,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -120,13 +120,26 @@ def pairs(
         if i not in partner and j not in partner.values() and (equal == len(PREFERRED) or not only_equal):
             partner[i] = j
     found = [Pair(first[i], second[j], margin, level) for i, j in sorted(partner.items())]
-    left = [f"{_title(a)}: only in the first file" for i, a in enumerate(first) if i not in partner]
-    left += [f"{_title(b)}: only in the second file" for j, b in enumerate(second) if j not in partner.values()]
+    left = [f"{_title(a, second)}: only in the first file" for i, a in enumerate(first) if i not in partner]
+    left += [f"{_title(b, first)}: only in the second file" for j, b in enumerate(second) if j not in partner.values()]
     return found, left
 
 
-def _title(trained: Trained) -> str:
-    return f"{trained.setup['application']}, rung {trained.setup['rung']}"
+def _title(trained: Trained, others: Sequence[Trained]) -> str:
+    """`image, rung mini, target 0.9`: a setup, with what differs from the setups of the same rung on the other side."""
+    of_rung = [
+        other for other in others if all(_value(other, n) == _value(trained, n) for n in ("application", "rung"))
+    ]
+    names = [n for n in (*SAME_TASK, *PREFERRED) if any(_value(other, n) != _value(trained, n) for other in of_rung)]
+    words = ["other settings" if name == "settings" else f"{name} {_value(trained, name)}" for name in names]
+    return ", ".join([str(trained.setup["application"]), f"rung {trained.setup['rung']}", *words])
+
+
+def other_variables(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Environment variables that change what libraries do and differ between two files: `XLA_FLAGS: not set → --x`."""
+    names = sorted({*first, *second})
+    pairs = [(name, first.get(name, "not set"), second.get(name, "not set")) for name in names]
+    return [f"{name}: {a} → {b}" for name, a, b in pairs if a != b]
 
 
 def _value(trained: Trained, name: str) -> object:

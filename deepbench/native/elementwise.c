@@ -154,7 +154,7 @@ ELEMENTWISE(hardtanh, a < -1 ? -1 : a > 1 ? 1 : a)
 ELEMENTWISE(geglu, a *normal(a) * b)
 ELEMENTWISE(geglu_tanh, a *sigmoid(tanh_argument(a)) * b)
 
-/* A number for each position and call, after the finalizer of MurmurHash3 (Appleby): good enough for a mask. */
+/* Mixes the bits of a number, as the last step of MurmurHash3 does (Appleby): random enough for a mask. */
 static inline uint32_t scrambled(uint32_t x)
 {
     x = (x ^ (x >> 16)) * UINT32_C(0x85ebca6b);
@@ -171,7 +171,8 @@ WIDEST static void dropout_block(const float *restrict a, float *restrict y, int
     }
 }
 
-/* Each call has another mask. Positions are counted from each block, so that a vector of any length has its own. */
+/* Each call and each block has a mask of its own: both are part of the seed, and positions are counted from the begin
+ * of a block. */
 int64_t deepbench_dropout(const float *a, float *y, int64_t n, int64_t percent)
 {
     static uint32_t calls;

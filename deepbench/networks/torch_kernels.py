@@ -316,7 +316,7 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(a: Arguments, result: A
 
 
 def _bernoulli_(a: Arguments, result: Any) -> list[Found]:
-    """A mask of ones and zeros takes about as long as dropout; attention with dropout applies it by itself."""
+    """Drawing a mask of ones and zeros takes about as long as dropout. Attention draws one and multiplies by it."""
     keeps = a["p"]
     return [Found(dropout(result, 1 - keeps), (), (result,))] if isinstance(keeps, float) else []
 

@@ -35,6 +35,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
     **dict.fromkeys(("layer_norm", "rms_norm", "softmax", "reduction", "loss"), _ROWS),
     "rope": ((("tokens",), 64), (("heads",), 1)),
     "top_k": ((("rows",), 64), (("columns", "k"), 1)),
+    "dropout": ((("n",), 1),),
     "group_norm": ((("n",), 1), (("h", "w"), 7), (("c", "groups"), 1)),
     **dict.fromkeys(("conv", "pooling", "batch_norm", "upsample"), _IMAGES),
     "permute_tokens": ((("tokens",), TOKENS), (("hidden",), 1), (("tokens",), 1)),

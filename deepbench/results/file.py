@@ -95,7 +95,7 @@ class ResultFile:
     def chosen_variables(self) -> dict[str, str]:
         """Environment variables that changed the libraries' own choices, such as OPENBLAS_CORETYPE, by name.
 
-        Groups are left out: DeepBench sets such variables for their ranks.
+        Groups, and training runs of several ranks, are left out: DeepBench sets such variables for their ranks.
         """
         processes = (r["process"] for r in self.records if not r["is_group"])
         found = (p.get("environment") for p in processes if p is not None)

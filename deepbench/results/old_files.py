@@ -33,9 +33,11 @@ def without_secrets(line: Any) -> Any:
     """The same line of any kind; values of variables that today's version does not store are replaced."""
     if not isinstance(line, dict):
         return line
-    process, plan, command = line.get("process"), line.get("plan"), line.get("command")
-    if isinstance(process, dict) and "environment" in process:
-        process["environment"] = _masked(process["environment"])
+    plan, command = line.get("plan"), line.get("command")
+    starts = [event.get("start") for name in ("training", "serving") if isinstance(event := line.get(name), dict)]
+    for place in (line.get("process"), *starts):
+        if isinstance(place, dict) and "environment" in place:
+            place["environment"] = _masked(place["environment"])
     side = plan.get("interleaved") if isinstance(plan, dict) else None
     if isinstance(side, dict) and isinstance(side.get("environment"), dict):
         # The user asked to compare by these variables, so only secrets are hidden.

@@ -195,7 +195,7 @@ class TrainingSession:
 
         def tell(samples: int) -> None:
             seconds, share = time.monotonic() - begin, (samples - first) / max(1, setup["samples"] - first)
-            left_s = self._left_s(number, seconds, loading_s, share)
+            left_s = self._left_s(number, seconds - loading_s, loading_s, first, share)
             progress(Progress(number, len(self._setups), setup, samples, quality, left_s))
 
         names = [field.name for field in fields(Setup)]
@@ -233,17 +233,21 @@ class TrainingSession:
                 self._models.mkdir(exist_ok=True)
                 checkpoint.replace(self._models / checkpoint.name)
 
-    def _left_s(self, number: int, seconds: float, loading_s: float, share: float) -> float | None:
-        """What the current run and those behind it need, from what the runs so far have needed."""
+    def _left_s(self, number: int, seconds: float, loading_s: float, first: int, share: float) -> float | None:
+        """What the current run and those behind it need, from what the runs so far have needed.
+
+        The current run has trained for `seconds` since it was loaded, a `share` of its samples from the `first` on.
+        """
         here, ended = self._setups[number], {event["run"] for event in self.file.training if "end" in event}
+        part = 1.0 - first / here["samples"]  # a run that goes on trains less than a whole one
         whole_s = self._seconds.get(_kind(here))
         if share >= 1.0:
-            self._seconds[_kind(here)] = whole_s = seconds
+            self._seconds[_kind(here)] = whole_s = loading_s + seconds / part
         elif whole_s is None and share >= LEAST_SHARE:
-            whole_s = loading_s + (seconds - loading_s) / share
+            whole_s = loading_s + seconds / (share * part)
         if whole_s is None:
             return None
-        left_s, before = (1.0 - share) * whole_s, reference_of(here)
+        left_s, before = (1.0 - share) * part * max(0.0, whole_s - loading_s), reference_of(here)
         for i, setup in enumerate(self._setups):
             if i > number and i not in ended:
                 known, reference = self._seconds.get(_kind(setup)), reference_of(setup)

@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.judge import gate as gates
 from deepbench.judge.trained import runs_of, trained
-from deepbench.judge.training_pairs import gate, pairs
+from deepbench.judge.training_pairs import gate, other_variables, pairs
 from tests.trained import seeds, write
 
 
@@ -65,7 +65,17 @@ def test_setups_meet_the_one_most_like_them(sides):
 def test_other_targets_are_no_pair(sides):
     found, left = pairs(*sides(seeds(2), seeds(2, target=0.8)), margin=0.02)
 
-    assert ([], 2) == (found, len(left))
+    assert [] == found
+    assert [
+        "image, rung mini, target 0.9: only in the first file",
+        "image, rung mini, target 0.8: only in the second file",
+    ] == left
+
+
+def test_variables_that_differ_are_named():
+    first, second = {"XLA_FLAGS": "--a", "OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active", "MALLOC_CONF": "b"}
+
+    assert ["MALLOC_CONF: not set → b", "XLA_FLAGS: --a → not set"] == other_variables(first, second)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +109,10 @@ def test_a_gate_compares_equal_settings_only(sides):
 
 
 def test_other_settings_of_the_rung_are_another_task(sides):
-    found, _ = pairs(*sides(seeds(2), seeds(2, settings={"rate": 0.2})), margin=0.02)
+    found, left = pairs(*sides(seeds(2), seeds(2, settings={"rate": 0.2})), margin=0.02)
 
     assert [] == found
+    assert "image, rung mini, other settings: only in the first file" == left[0]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_logs_are_lines_of_json_up_to_the_target(file, tmp_path):
     assert 3 == keys.count("eval_accuracy")  # the target is reached at the third evaluation
     assert {"status": "success", "samples_count": 3000}.items() <= lines[-1]["metadata"].items()
     assert values["deepbench_setup"]["application"] == "image"
+    assert {"OMP_WAIT_POLICY": "passive"} == values["deepbench_environment"]
 
 
 def test_a_run_that_misses_its_target_is_logged_as_aborted(file, tmp_path):

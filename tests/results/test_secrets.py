@@ -12,6 +12,7 @@ from deepbench.report import database, export, site
 from deepbench.report.page import content
 from deepbench.results.file import lines_of, read_results
 from deepbench.results.fleet import SCHEMA, read_fleet
+from deepbench.results.old_files import without_secrets
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.conftest import run_command
@@ -59,6 +60,15 @@ def test_values_outside_the_list_are_hidden_when_a_file_is_read(old):
     assert ["run", "--ab", f"NVIDIA_API_KEY={HIDDEN}", f"--ab=MY_TOKEN={HIDDEN}", "gemm", "m=4"] == read.header[
         "command"
     ]
+
+
+@pytest.mark.parametrize("kind", ["training", "serving"])
+@pytest.mark.parametrize("environment", [{"MY_TOKEN": SECRET, "OMP_WAIT_POLICY": "passive"}, SECRET, [SECRET]])
+def test_values_in_runs_of_applications_are_hidden(kind, environment):
+    read = without_secrets({kind: {"run": 0, "start": {"environment": environment}}})
+    hidden = {"MY_TOKEN": HIDDEN, "OMP_WAIT_POLICY": "passive"} if isinstance(environment, dict) else HIDDEN
+
+    assert hidden == read[kind]["start"]["environment"]
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
 
-# A share may be so many standard deviations from what is expected. By Bernstein's inequality, a right generator fails in
-# fewer than one of 30 million checks, whatever the number of elements.
+# A share may be so many standard deviations from what is expected. By Bernstein's inequality, a right generator fails
+# in fewer than one of 30 million checks, whatever the number of elements.
 DEVIATIONS = 6
 
 

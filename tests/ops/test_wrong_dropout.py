@@ -62,8 +62,7 @@ def test_mistakes_are_found(n, wrong):
     assert is_found(f"dropout n={n} forward f32", WRONG[wrong])
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_masks_of_our_own_loop_differ_between_calls_and_parts(threads):
+def test_masks_of_our_own_loop_differ_between_calls_and_parts():
     from deepbench.backends.loops import Loops
     from deepbench.native import library
     from deepbench.native.onednn import run
@@ -72,9 +71,7 @@ def test_masks_of_our_own_loop_differ_between_calls_and_parts(threads):
         pytest.skip("the C loops are not built")
     backend = Loops()
     backend.open()
-    if threads > backend.threads:
-        pytest.skip("one core only")
-    case = parse_case(f"dropout n=200000 forward f32 loops threads={threads}")
+    case = parse_case(f"dropout n=200000 forward f32 loops threads={backend.threads}")
     op = find_op(case.op)
     arrays, masks = op.operands(case), []
     kernel = backend.prepare(case, arrays)

@@ -36,6 +36,7 @@ def test_what_fits_stays_as_it_is():
         ("rms_norm rows=8192 columns=4096", "33MiB", "rows=1024 columns=4096"),
         ("embedding_bag rows=1000000 dim=128 bags=8192", "16MiB", "rows=31250 dim=128 bags=1024"),
         ("optimizer kind=sgd n=100000000", "64MiB", "kind=sgd n="),
+        ("dropout n=100000000 percent=30", "64MiB", "n=6250000 percent=30"),
     ],
 )
 def test_what_a_model_has_many_of_shrinks_before_widths(text, limit, smaller):

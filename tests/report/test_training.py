@@ -11,6 +11,7 @@ from deepbench.judge.trained import runs_of, trained
 from deepbench.judge.training_pairs import pairs
 from deepbench.report import curves, mllog, training
 from deepbench.report.page.report import write_report
+from deepbench.results.file import read_results
 from tests.trained import GOOD, seeds, write
 
 
@@ -155,6 +156,18 @@ def test_a_page_has_a_picture_per_application_and_compares_files(file, tmp_path)
     assert "<10.0>" not in page
     assert page.count("slower") >= 3
     assert "withheld" not in page
+
+
+def test_a_page_names_variables_and_escapes_them(tmp_path):
+    pytest.importorskip("jinja2")
+    path = tmp_path / "a.jsonl"
+    write(path, seeds(1))
+    path.write_text(path.read_text().replace('"passive"', '"<b>1</b>"'))
+    write_report([read_results(path)], (), tmp_path / "page.html", None)
+    page = (tmp_path / "page.html").read_text()
+
+    assert "OMP_WAIT_POLICY=&lt;b&gt;1&lt;/b&gt;: set by the user" in page
+    assert "<b>1</b>" not in page
 
 
 def test_a_page_withholds_times_of_missed_targets(file, tmp_path):

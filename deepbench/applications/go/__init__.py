@@ -35,15 +35,15 @@ class Go(Application):
             settings={**SETTINGS, "edge": 5, "positions": 2, "filters": 32, "blocks": 2, "komi": 0.5},
         ),
         "small": Rung(
-            "7 × 7 points; a residual network of 9 convolutions with 64 filters",
+            "6 × 6 points; a residual network of 7 convolutions with 48 filters",
             batch=512,
-            samples=512 * 64 * 256,
-            every=512 * 64 * 16,
-            target=0.3,
-            trivial=0.02,
+            samples=512 * 32 * 64,
+            every=512 * 32 * 8,
+            target=0.15,
+            trivial=0.031,
             settings={
-                **SETTINGS, "edge": 7, "positions": 4, "filters": 64, "blocks": 4, "komi": 4.5, "games": 256,
-                "steps": 64,
+                **SETTINGS, "edge": 6, "positions": 4, "filters": 48, "blocks": 3, "komi": 4.5, "games": 256,
+                "steps": 32,
             },
         ),
         "full": Rung(

@@ -1,4 +1,4 @@
-"""Write the reference curves of applications from result files with ten seeds or more.
+"""Write the reference curves of applications from result files: of ten seeds or more, of larger rungs of any number.
 
     deepbench train all --seeds 10 -o seeds.jsonl
     python benchmarks/references.py seeds.jsonl
@@ -26,7 +26,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
 # What is between these marks is written here.
 BEGIN, END = "<!-- references -->", "<!-- end of references -->"
 
-LEAST_SEEDS = 10
+SEEDS = 10
+
+# Other rungs take so long that one seed is all there may be. It ships as a curve, and judges nothing.
+LEAST_SEEDS = {"mini": SEEDS}
 
 
 def main(files: list[str]) -> None:
@@ -37,16 +40,16 @@ def main(files: list[str]) -> None:
             if (one.setup["framework"], one.setup["precision"], one.setup["ranks"]) != ("torch", "f32", 1):
                 print(f"{name}: only one rank of PyTorch in f32 is a reference; left out")
                 continue
-            if len(one.whole) < LEAST_SEEDS:
-                print(f"{name}: {len(one.whole)} seeds, wanted {LEAST_SEEDS}; left out")
+            if len(one.whole) < (least := LEAST_SEEDS.get(one.setup["rung"], 1)):
+                print(f"{name}: {len(one.whole)} seeds, wanted {least}; left out")
                 continue
             every = {run.setup["seed"]: run.samples_to_target for run in one.whole}
             reached = {seed: round(samples) for seed, samples in sorted(every.items()) if samples is not None}
             curve = []
             for at in zip(*(run.points for run in one.whole), strict=True):
                 values = [point.quality for point in at]
-                spread = [statistics.fmean(values), statistics.stdev(values)]
-                curve.append([at[0].samples, *(float(f"{v:.5g}") for v in spread)])
+                deviation = float(f"{statistics.stdev(values):.5g}") if len(values) > 1 else None
+                curve.append([at[0].samples, float(f"{statistics.fmean(values):.5g}"), deviation])
             found = {
                 "application": one.setup["application"],
                 "rung": one.setup["rung"],
@@ -73,7 +76,7 @@ def tables(found: Iterable[dict]) -> str:
 
 
 def _seeds(found: Iterable[dict]) -> str:
-    seeds = list(map(str, range(LEAST_SEEDS)))
+    seeds = list(map(str, range(SEEDS)))
     lines = [f"| seed | {' | '.join(seeds)} |", f"|---|{'---:|' * len(seeds)}"]
     for r in found:
         values = (r["samples_to_target"].get(seed) for seed in seeds)
@@ -96,8 +99,11 @@ def _targets(found: Iterable[dict]) -> str:
 
         _, mean, deviation = r["curve"][-1]
         samples = sorted(r["samples_to_target"].values())
-        between = f"{statistics.median(samples):,.0f} ({samples[0]:,.0f} to {samples[-1]:,.0f})"
-        end = f"{show(mean)}, sd {100 * deviation:.1f}" if is_share else f"{show(mean)}, sd {deviation:.1f}"
+        between = f"{statistics.median(samples):,.0f}" if samples else "–"
+        if len(samples) > 1:
+            between += f" ({samples[0]:,.0f} to {samples[-1]:,.0f})"
+        spread = "" if deviation is None else f", sd {100 * deviation if is_share else deviation:.1f}"
+        end = f"{show(mean)}{spread}"
         name, reached = f"`{r['application']}`, {r['rung']}", f"{len(samples)} of {r['runs']}"
         cells = [name, show(rung.trivial), show(rung.target), reached, between, end]
         lines.append(f"| {' | '.join(cells)} |")

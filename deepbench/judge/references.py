@@ -43,8 +43,8 @@ class Reference:
     """Of the seeds that reached the target, by seed."""
     run_s: float
     """Seconds of a whole run on the machine of the reference: they tell how long applications take next to others."""
-    curve: Sequence[tuple[float, float, float]]
-    """Samples, and the mean and standard deviation of the quality over the seeds."""
+    curve: Sequence[tuple[float, float, float | None]]
+    """Samples, and the mean and standard deviation of the quality over the seeds; None where there is one seed."""
 
     @property
     def expected(self) -> tuple[float, float] | None:

@@ -84,7 +84,7 @@ def test_the_references_are_those_of_the_rungs():
     for (name, rung, batch, target), one in found.items():
         known = applications()[name].rungs[rung]
         assert (batch, target) == (known.batch, known.target), (name, rung)
-        assert one.runs >= 10
+        assert one.runs >= (10 if rung == "mini" else 1)
         assert [known.every * i for i in range(1, len(one.curve) + 1)] == [point[0] for point in one.curve]
         better = one.curve[-1][1] >= target if applications()[name].metric.higher_is_better else None
         assert better in (True, None), (name, rung)

@@ -267,7 +267,7 @@ def train(
     from deepbench.training.session import TrainingSession, resolved
 
     count = threads or max(1, describe.default_threads() // ranks)
-    names = [applications] if isinstance(applications, str) else list(applications)
+    names = [applications] if isinstance(applications, str) else list(dict.fromkeys(applications))
     setups = [
         resolved(Setup(name, rung, framework, device, precision, ranks, count, seed, batch))
         for seed in range(seeds)
@@ -287,8 +287,8 @@ def run_training(session: TrainingSession, progress: bool | Progress) -> Results
 
         def tell(at: Any) -> None:
             words = [f"{at.setup['application']}, seed {at.setup['seed']}", f"{at.samples / at.setup['samples']:.0%}"]
-            if at.quality is not None:
-                words.append(f"{at.setup['metric']} {quality_text(at.setup, at.quality)}")
+            if at.quality is not None:  # the value first: 80 columns cut off the name of the metric
+                words.append(f"{quality_text(at.setup, at.quality)} {at.setup['metric']}")
             show(Step(", ".join(words), at.run, at.runs, at.left_s))
 
         session.run(tell)

@@ -97,16 +97,17 @@ def trained_files(first: str, second: str, skip_damaged: bool) -> tuple[ResultFi
 
 
 def _compare_trained(first: ResultFile, second: ResultFile, margin: float, form: str | None) -> None:
+    from deepbench.judge import selftest
     from deepbench.judge.trained import runs_of, trained
-    from deepbench.judge.training_pairs import other_variables, pairs
+    from deepbench.judge.training_pairs import differences, pairs
     from deepbench.report.training import pairs_table
 
-    found, left = pairs(trained(runs_of(first)), trained(runs_of(second)), margin)
+    drift = selftest.between_files(first, second)
+    found, left = pairs(trained(runs_of(first)), trained(runs_of(second)), margin, drift=drift)
     if not found:
         raise BadInput(f"{first.path} and {second.path} have no application and rung in common")
     table = pairs_table(found)
-    variables = other_variables(first.chosen_variables, second.chosen_variables)
-    print_table(replace(table, notes=[*table.notes, *left, *variables]), form)
+    print_table(replace(table, notes=[*table.notes, *left, *differences(first, second)]), form)
 
 
 def compared(

@@ -12,7 +12,7 @@ from deepbench.cli.streams import say, warn
 @cli.command(context_settings=HELP, short_help="Find or install the data of applications.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 def data(names: tuple[str, ...]) -> int:
-    """Find the data that applications train on, and install what is missing. Without names: what is here.
+    """Find the data that applications train on, and install what is missing. Without names: list all data sets.
 
     With names (or `all`), missing data sets are downloaded from Debian or PyPI into ~/.cache/deepbench/data, or where
     DEEPBENCH_DATA says. Every data set is compared with its checksum, except folders that users provide themselves.
@@ -52,7 +52,7 @@ def data(names: tuple[str, ...]) -> int:
         rows.append(
             {
                 "name": dataset.name,
-                "state": "here" if found else "missing",
+                "state": "found" if found else "missing",
                 "size": found.bytes if found else None,
                 "download": sum(package.bytes for package in dataset.packages) or None,
                 "has": dataset.about,

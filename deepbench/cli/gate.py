@@ -97,16 +97,18 @@ def gate(
 def _gate_trained(before: ResultFile, after: ResultFile, margin: float, junit: str | None, markdown: str | None) -> int:
     from deepbench.cli.console import make_console
     from deepbench.judge import gate as gates
-    from deepbench.judge import training_pairs
+    from deepbench.judge import selftest, training_pairs
     from deepbench.judge.trained import runs_of, trained
     from deepbench.report.table import Table, markdown_of, print_parts
     from deepbench.report.training import pairs_table
 
     sides = trained(runs_of(before)), trained(runs_of(after))
-    outcome = training_pairs.gate(*sides, margin)
+    drift = selftest.between_files(before, after)
+    outcome = training_pairs.gate(*sides, margin, drift)
     if not outcome.cases:
         raise BadInput(f"{before.path} and {after.path} have no application and rung in common")
-    table = pairs_table(training_pairs.judged(*sides, margin)[0])
+    table = pairs_table(training_pairs.judged(*sides, margin, drift)[0])
+    table = replace(table, notes=[*table.notes, *training_pairs.differences(before, after)])
     parts: list[Table | Sequence[str]] = [gates.sentences(outcome), table]
     print_parts(parts, make_console())
     if junit is not None:

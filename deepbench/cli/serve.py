@@ -26,18 +26,20 @@ ALL = "all"
 @cli.command(context_settings=HELP, short_help="Let trained models answer queries.")
 @click.argument("file", metavar="FILE")
 @click.option("--scenario", default=ALL, metavar="NAME", help="single, multi, server, offline, or all (default).")
-@click.option("--batch", metavar="N", help="The most samples that a model gets at once (default: 128).")
-@click.option("--seconds", metavar="S", help="Of each scenario (default: 5).")
+@click.option("--batch", metavar="N", help="Largest batch (default: 128).")
+@click.option("--seconds", metavar="S", help="Seconds per scenario (default: 5); server takes about twice as long.")
 @click.option(
     "--latency-ms",
     metavar="T",
-    help="The bound of the 99th percentile of server (default: 10 times that of one sample, at least 15 ms).",
+    help="Latency bound of the server scenario (default: 10 times the median latency of one sample, at least 15 ms).",
 )
-@click.option("--threads", metavar="N", help="In place of those of the training.")
-@click.option("--device", metavar="NAME", help="In place of that of the training.")
-@click.option("--driver", default="deepbench", metavar="NAME", help="deepbench (default), or loadgen: both.")
-@click.option("--timeout", metavar="S", help="Without a sign of life for so long a model hangs (default: 300).")
-@click.option("-o", "--output", metavar="FILE", help="Another result file (default: append to FILE).")
+@click.option("--threads", metavar="N", help="Threads of the model (default: as in training).")
+@click.option("--device", metavar="NAME", help="cpu, or cuda (default: as in training).")
+@click.option(
+    "--driver", default="deepbench", metavar="NAME", help="deepbench (default), or loadgen: also run MLPerf's LoadGen."
+)
+@click.option("--timeout", metavar="S", help="Stop a model that reports nothing for S seconds (default: 300).")
+@click.option("-o", "--output", metavar="FILE", help="Write to this result file (default: append to FILE).")
 def serve(
     file: str,
     scenario: str,
@@ -50,13 +52,13 @@ def serve(
     timeout: str | None,
     output: str | None,
 ) -> int:
-    """Let the models that FILE has trained answer queries, and say how fast they answer and how well.
+    """Measure inference with the models of the result file FILE: latency, throughput and quality of the answers.
 
     \b
     single   one sample, the next when it is answered: 90th percentile of latency
     multi    the same with 8 samples: 99th percentile of latency
     server   samples at random times: the highest rate at which the 99th
-             percentile of latency keeps a bound
+             percentile of latency meets a bound
     offline  all test samples at once: samples per second
 
     \b
@@ -107,7 +109,7 @@ def serve(
     if code:
         again = command("serve", Path(file), *(("-o", Path(output)) if output else ()))
         say(f"interrupted; {session.file.path} has what has ended. Again: {again}")
-    elif any(one.line["status"] == "wrong" for one in found):
+    elif any(one.line["status"] == "wrong" for one in found) or not any(one.line["status"] == "ok" for one in found):
         code = EXIT_WRONG
     return code
 

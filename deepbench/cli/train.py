@@ -39,21 +39,19 @@ EXIT_FAILED = 1
 @cli.command(context_settings=HELP, short_help="Train applications to a given accuracy.")
 @click.argument("applications", metavar="APPLICATION...", nargs=-1)
 @click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default), small, or full.")
-@click.option("--seeds", default="5", metavar="N", help="How many runs of each, with different seeds (default: 5).")
+@click.option("--seeds", default="5", metavar="N", help="Runs of each application, with seeds 0 to N-1 (default: 5).")
 @click.option("--framework", default="torch", metavar="NAME", help="torch (default), or jax.")
 @click.option("--device", default="cpu", metavar="NAME", help="cpu (default), or cuda.")
 @click.option("--precision", default="f32", metavar="P", help="f32 (default), or bf16: products in 16 bits.")
 @click.option("--ranks", metavar="N", help="Processes that share each batch (default: 1, or those of a launcher).")
 @click.option("--hostfile", metavar="FILE", help="Hosts of the ranks, one per line.")
 @click.option("--threads", metavar="N", help="Threads of each rank (default: all cores, shared by the ranks).")
-@click.option("--batch", metavar="N", help="Samples of a step, in place of those of the rung.")
-@click.option(
-    "--sweep", metavar="NAME=A,B,...", help="Train with each of several values of batch, threads, ranks or precision."
-)
-@click.option("--explain", is_flag=True, help="Explain the time of a step by its kernels, in place of training.")
+@click.option("--batch", metavar="N", help="Samples per step (default: that of the rung).")
+@click.option("--sweep", metavar="NAME=A,B,...", help="Train with each value of batch, threads, ranks or precision.")
+@click.option("--explain", is_flag=True, help="Do not train; explain the time of one step by its kernels.")
 @click.option("--all", "show_all", is_flag=True, help="With --explain: print every kernel.")
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
-@click.option("--resume", is_flag=True, help="Go on with the file of -o.")
+@click.option("--resume", is_flag=True, help="Continue the runs of the file that -o names.")
 @click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
 def train(
     applications: tuple[str, ...],
@@ -73,9 +71,10 @@ def train(
     resume: bool,
     mllog: str | None,
 ) -> int:
-    """Train applications, and say how many samples they need to reach their target, and how fast they take them.
+    """Train applications to a target quality, and report the samples to the target and the samples per second.
 
-    Every run trains on the same number of samples, and all events are kept in a file. Data is not downloaded here:
+    APPLICATION is image, detection, speech, translation, sentiment, recommendation, go, or all. Every run of a rung
+    trains on the same number of samples. All events are stored in the result file. This command downloads no data:
     see `deepbench data`.
 
     \b
@@ -123,7 +122,7 @@ def train(
         if hostfile:
             hosts = hosts_of_file(hostfile)
             if hosts[0] not in ("localhost", socket.gethostname()) and not hosts[0].startswith("127."):
-                raise BadInput(f"the first host of {hostfile} is {hosts[0]}; wanted this one, which keeps checkpoints")
+                raise BadInput(f"the first host of {hostfile} must be this machine, which stores the checkpoints")
         path = Path(output or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
         make = (
             TrainingSession.resume(path, hosts) if resume else TrainingSession.create(path, setups, sys.argv[1:], hosts)
@@ -149,6 +148,8 @@ def _variants(
     chosen = [value.strip() for value in values.split(",")]
     if sweep is not None and (setting not in given or not all(chosen)):
         raise BadInput(f"--sweep is {sweep!r:.60}, wanted NAME=A,B,... with one of {', '.join(given)}")
+    if len(set(chosen)) < len(chosen):
+        raise BadInput(f"--sweep is {sweep!r:.60}, and has a value twice")
     if sweep is not None and given[setting] not in (None, "f32"):
         raise BadInput(f"leave out --{setting}: --sweep gives its values")
     found = []

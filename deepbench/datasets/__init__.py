@@ -164,7 +164,7 @@ def find(dataset: Dataset) -> Found:
         digest, size = digest_of(folder, paths)
         if digest == dataset.digest:
             return Found(dataset, folder, size)
-        problems.append(f"the files below {folder} have another checksum than expected")
+        problems.append(f"the files below {folder} do not have the expected checksum")
     reason = "; ".join(problems) or f"the data set {dataset.name} is not on this machine"
     commands = " and ".join(package.remedy for package in dataset.packages)
     raise Missing(reason, f"install it with deepbench data {dataset.name}, or for all users with {commands}")

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import re
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -179,7 +180,7 @@ def _read(path: Path) -> Pages | None:
         ends = np.cumsum(found["counts"])[:-1]
         boxes, classes = np.split(found["boxes"], ends), np.split(found["classes"], ends)
         return Pages(found["pictures"], boxes, classes, found["documents"].tolist())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
 
 

@@ -104,18 +104,6 @@ def samples_per_second(points: Sequence[Point]) -> float | None:
     return sum(point.trained for point in points) / seconds if seconds > 0 else None
 
 
-def seconds_to(points: Sequence[Point], samples: float) -> float:
-    """Seconds of training and evaluation up to so many samples of a curve, the evaluation behind them included."""
-    total, before = 0.0, 0
-    for point in points:
-        share = min(1.0, (samples - before) / (point.samples - before))
-        total += share * point.train_s + point.evaluate_s
-        before = point.samples
-        if before >= samples:
-            break
-    return total
-
-
 @dataclass(frozen=True)
 class MeanQuality:
     """The quality of all seeds after the same number of samples, and whether its mean reaches the target."""

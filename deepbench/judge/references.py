@@ -64,7 +64,7 @@ class Reference:
         samples, expected = run.samples_to_target, self.expected
         if expected is None or run.status != "ok":
             return None
-        between = f"{expected[0]:,.0f} to {expected[1]:,.0f} are expected"
+        between = f"99 % of seeds need {expected[0]:,.0f} to {expected[1]:,.0f}"
         if samples is None:
             return f"does not reach the target; {between}" if len(self.samples_to_target) == self.runs else None
         if not expected[0] <= samples <= expected[1]:

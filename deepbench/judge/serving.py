@@ -89,11 +89,19 @@ def probe_s(rate: float, bound_s: float) -> float:
     return max(least_queries(SHARES["server"]) / rate, BOUNDS_PER_PROBE * bound_s)
 
 
+def lowest_rate(seconds: float) -> float:
+    """The lowest rate that a probe of so many seconds can judge."""
+    return least_queries(SHARES["server"]) / seconds
+
+
 def poisson_arrivals(rate: float, queries: int, seed: int) -> list[float]:
-    """Seconds at which queries arrive independently of each other, so many per second, from the first at 0."""
+    """Seconds at which queries arrive independently of each other, from the first at 0.
+
+    The mean rate is exactly `rate`: of 459 random gaps it would differ from it by 5 % (one standard deviation).
+    """
     chance = np.random.Generator(np.random.PCG64(seed))
-    gaps = chance.exponential(1 / rate, queries - 1)
-    return [0.0, *np.cumsum(gaps).tolist()]
+    times = np.cumsum(chance.exponential(1.0, queries - 1))
+    return [0.0, *(times * ((queries - 1) / rate / times[-1])).tolist()]
 
 
 def wrong_answers(answers: ServedAnswers) -> str | None:
@@ -166,20 +174,20 @@ class Served:
 
     @property
     def kept_rate(self) -> float | None:
-        """Of the server, the highest rate that was tried and keeps the bound, in queries per second."""
-        search = self.line.get("search")
-        if not self.is_ok or search is None:
+        """Of the server, the highest rate that keeps the bound below all that do not, in queries per second."""
+        search, queries = self.line.get("search"), self.line.get("queries")
+        if not self.is_ok or search is None or queries is None:
             return None
-        return max((probe["rate"] for probe in search["probes"] if probe["is_kept"]), default=None)
+        missed = self.missed_rate
+        kept = (probe["rate"] for probe in search["probes"] if probe["is_kept"])
+        return max((rate for rate in kept if missed is None or rate < missed), default=None)
 
     @property
     def missed_rate(self) -> float | None:
-        """The lowest rate above it that does not keep the bound; None where none was tried."""
-        kept, search = self.kept_rate, self.line.get("search")
-        if kept is None or search is None:
-            return None
-        missed = [probe["rate"] for probe in search["probes"] if not probe["is_kept"]]
-        return min((rate for rate in missed if rate > kept), default=None)
+        """The lowest rate that does not keep the bound; None where none was tried."""
+        search = self.line.get("search")
+        missed = [probe["rate"] for probe in search["probes"] if not probe["is_kept"]] if search else []
+        return min(missed, default=None)
 
     @property
     def lacks(self) -> str | None:
@@ -194,8 +202,8 @@ class Served:
         share, made = SHARES[self.line["scenario"]], len(queries["latency_s"])
         needed_s = least_queries(share) * queries["seconds"] / max(1, made)
         return (
-            f"{made} queries do not bound the {100 * share:.0f}th percentile, {least_queries(share)} do; "
-            f"with --seconds {math.ceil(1.1 * needed_s)} there are enough"
+            f"{made} queries are too few to bound the {100 * share:.0f}th percentile; it takes {least_queries(share)}: "
+            f"use --seconds {math.ceil(1.1 * needed_s)}"
         )
 
     @property

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from deepbench.core import stats
 from deepbench.judge.convergence import (
     MeanQuality,
     Point,
@@ -17,12 +18,14 @@ from deepbench.judge.convergence import (
     mean_quality,
     olympic_mean,
     samples_per_second,
-    seconds_to,
 )
 from deepbench.results.file import ResultFile
 from deepbench.results.record import Training, TrainingEnd, TrainingPoint, TrainingSetup, TrainingStart
 
 INCONSISTENT = "inconsistent"
+
+# With a larger share of disturbed time the rate of a run says too little about the machine.
+MOST_DISTURBED = 0.1
 
 # Statuses that may depend on the seed: the mean of the other runs would be better than that of all.
 CHOSEN = ("diverged", "crashed", "out_of_memory", "timeout", INCONSISTENT)
@@ -90,9 +93,27 @@ class Run:
         return samples_per_second(self.points)
 
     @property
+    def is_bound(self) -> bool:
+        """Whether no quality below the target is known before it was reached: the samples are then an upper bound."""
+        at = len(self._to_target) - 1
+        return at == 0 or (at > 0 and self.points[at - 1].quality is None)
+
+    @property
+    def _to_target(self) -> list[Point]:
+        """The evaluations up to the first one that reaches the target; empty where none does."""
+        needed = self.samples_to_target
+        before = 0 if needed is None else 1 + sum(point.samples < needed for point in self.points)
+        return self.points[:before]
+
+    @property
     def seconds_to_target(self) -> float | None:
-        """Of training and evaluation, as they happened in this run."""
-        return None if self.samples_to_target is None else seconds_to(self.points, self.samples_to_target)
+        """Of training and evaluation, up to the end of the first evaluation that reached the target."""
+        return sum(point.train_s + point.evaluate_s for point in self._to_target) or None
+
+    @property
+    def evaluate_s_to_target(self) -> float:
+        """Of these, evaluations alone."""
+        return sum(point.evaluate_s for point in self._to_target)
 
     @property
     def quality(self) -> float | None:
@@ -102,14 +123,30 @@ class Run:
 
     @property
     def other_cpus(self) -> float | None:
-        """CPUs that other programs used while it trained, as a mean over time; None where nobody looked."""
-        found = [
-            (p["other_cpus"], p["train_s"])
-            for one in self.evaluations
-            if (p := one.event).get("other_cpus") is not None
-        ]
-        seconds = sum(train_s for _, train_s in found)
-        return sum(cpus * train_s for cpus, train_s in found if cpus is not None) / seconds if seconds else None
+        """CPUs that other programs took from it while it trained, as a mean over time; None where nobody looked.
+
+        What they used of CPUs that the run did not need is left out. A run on a GPU needs one CPU.
+        """
+        seconds = sum(train_s for _, train_s in self._taken)
+        return sum(cpus * train_s for cpus, train_s in self._taken) / seconds if seconds else None
+
+    @property
+    def disturbed_share(self) -> float:
+        """Of its training, the share of the time in which other programs took CPUs from it."""
+        seconds = sum(train_s for _, train_s in self._taken)
+        return sum(s for cpus, s in self._taken if cpus >= stats.OTHER_LOAD) / seconds if seconds else 0.0
+
+    @cached_property
+    def _taken(self) -> list[tuple[float, float]]:
+        """The CPUs that other programs took in each interval between evaluations, and its seconds of training."""
+        needed = self.setup["threads"] if self.setup["device"] == "cpu" else 1
+        found = []
+        for one in self.evaluations:
+            others = one.event.get("other_cpus")
+            if others is not None:
+                spare = max(0, one.event.get("cpus", needed) - needed)
+                found.append((max(0.0, others - spare), one.event["train_s"]))
+        return found
 
 
 @dataclass(frozen=True)
@@ -117,7 +154,6 @@ class Evaluation:
     """A line of the file about an evaluation."""
 
     event: TrainingPoint
-    ended: datetime
     is_first: bool
     """Whether it is the first one of a process."""
 
@@ -154,8 +190,14 @@ class Trained:
 
     @property
     def samples_to_target(self) -> Spread | None:
-        """Over the seeds; None unless every run reached the target."""
-        return Spread.of(list(self.all_samples.values())) if self.all_samples else None
+        """Over the seeds; None unless every run reached the target. Without an interval where it is an upper bound."""
+        found = Spread.of(list(self.all_samples.values())) if self.all_samples else None
+        return Spread(found.value, None, None) if found is not None and self.is_bound else found
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the first evaluation of some run reached the target: when it did so before is not known."""
+        return any(run.is_bound for run in self.whole)
 
     @property
     def samples_per_second(self) -> Spread | None:
@@ -170,16 +212,22 @@ class Trained:
 
     @property
     def parts_s(self) -> Mapping[str, float]:
-        """Mean seconds of a whole run by part; of a run with several processes, loading counts once."""
+        """Mean seconds of a whole run by part; without those that were not measured.
+
+        Of a run with several processes, what each of them repeats counts once: loading, initialising and compiling.
+        """
         if not self.whole:
             return {}
         of = {
             "load": [run.starts[-1]["load_s"] for run in self.whole],
             "initialise": [run.starts[-1]["initialise_s"] for run in self.whole],
-            "compile": [run.compile_s for run in self.whole],
+            "compile": [run.compile_s / sum(one.is_first for one in run.evaluations) for run in self.whole],
             "train": [sum(point.train_s for point in run.points) for run in self.whole],
             "evaluate": [sum(point.evaluate_s for point in run.points) for run in self.whole],
         }
+        events = [[one.event for one in run.evaluations] for run in self.whole]
+        if all("checkpoint_s" in event for of_run in events for event in of_run):  # not in files of earlier versions
+            of["checkpoint"] = [sum(event["checkpoint_s"] for event in of_run) for of_run in events]
         return {name: statistics.fmean(values) for name, values in of.items()}
 
     @cached_property
@@ -202,8 +250,18 @@ class Trained:
         return None if quality is None else quality.reaches(self.setup["target"], self.setup["higher_is_better"])
 
     @property
+    def disturbed_share(self) -> float:
+        """Of the training of that run which was disturbed most, the share of the time."""
+        return max((run.disturbed_share for run in self.whole), default=0.0)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether its rate says too little about the machine."""
+        return self.disturbed_share > MOST_DISTURBED
+
+    @property
     def other_cpus(self) -> float | None:
-        """The most CPUs that other programs used during a whole run, as a mean over the run."""
+        """The most CPUs that other programs took from a whole run, as a mean over the run."""
         return max((run.other_cpus for run in self.whole if run.other_cpus is not None), default=None)
 
     @property
@@ -251,7 +309,7 @@ def _add(run: Run, event: Training) -> str | None:
             return f"an evaluation after {p['samples']:,} samples follows one after {before:,}"
         if p["first_step_s"] > p["train_s"]:
             return f"the first of {p['steps']:,} steps takes longer than all of them"
-        run.evaluations.append(Evaluation(p, at, before == run.starts[-1]["samples"]))
+        run.evaluations.append(Evaluation(p, before == run.starts[-1]["samples"]))
     elif "end" in event:
         run.end = event["end"]
     return None

@@ -1,8 +1,9 @@
 """Logs of training runs in the MLLOG format (MLCommons), which the parser of `mlperf-logging` reads.
 
 Everything comes from the result file. A log ends with the first evaluation that reaches the target, as the clock of
-MLPerf does; the result file has the rest of the curve. The values of `submission_…` are ours: these are not
-submissions to MLPerf, and its checker knows no application of this name.
+MLPerf does; the result file has the rest of the curve. Times follow from the seconds of training and of evaluation, so
+that a run that was interrupted has no pause; checkpoints are no part of them. The values of `submission_…` are ours:
+these are not submissions to MLPerf, and its checker knows no application of this name.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def lines(file: ResultFile, run: Run) -> list[str]:
         "submission_org": "unknown",
         "submission_division": "open",
         "submission_status": "onprem",
-        "submission_platform": file.header["machine"].get("cpu") or "unknown",
+        "submission_platform": first.get("device") or file.header["machine"].get("cpu") or "unknown",
         "seed": setup["seed"],
         "global_batch_size": setup["batch"],
         "gradient_accumulation_steps": 1,
@@ -74,7 +75,8 @@ def lines(file: ResultFile, run: Run) -> list[str]:
         "expert_parallelism": 1,
         "micro_batch_size": setup["batch"] // setup["ranks"],
         "config_filename": file.path.name,
-        "opt_base_learning_rate": setup["settings"].get("rate"),
+        "opt_name": first.get("optimizer"),
+        "opt_base_learning_rate": first.get("learning_rate"),
         "target_accuracy": setup["target"],
         "deepbench_setup": setup,
         "deepbench_versions": {"deepbench": file.header["tool"], **first["versions"]},
@@ -88,8 +90,8 @@ def lines(file: ResultFile, run: Run) -> list[str]:
     log.start(ready, "run")
     before, samples, reached = ready, 0, False
     for point, evaluation in zip(run.points, run.evaluations, strict=True):
-        ended = evaluation.ended
-        evaluated = ended - timedelta(seconds=point.evaluate_s)
+        evaluated = before + timedelta(seconds=evaluation.event["train_s"])
+        ended = evaluated + timedelta(seconds=point.evaluate_s)
         log.start(before, "block", samples_count=samples)
         samples = point.samples
         log.stop(evaluated, "block", samples_count=samples)

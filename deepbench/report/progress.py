@@ -74,4 +74,4 @@ class Bar:
         elif now - self._printed > self.LINE_EVERY_S:
             self._printed = now
             count = f"{step.done} of {step.total} done, " if step.total is not None else ""
-            self._console.print(f"{count}{left}", markup=False)
+            self._console.print(f"{count}{left}: {step.text}", markup=False, no_wrap=True, overflow="ellipsis")

@@ -119,16 +119,17 @@ def _notes(found: Sequence[Served]) -> list[str]:
         elif served.lacks:
             notes.append(f"{name}: no number: {served.lacks}.")
         if (search := line.get("search")) and served.is_ok:
-            why = "chosen" if search["is_chosen"] else DEFAULT_BOUND
-            notes.append(f"{name}: the bound of the latency is {units.seconds(search['bound_s'])}, {why}.")
+            why = "from --latency-ms" if search["is_chosen"] else DEFAULT_BOUND
+            notes.append(f"{name}: the latency bound is {units.seconds(search['bound_s'])}, {why}.")
         if served.is_ok and (ratio := served.repeats_ratio) is not None and ratio > 1 + REPEATS_TOLERANCE:
             notes.append(
-                f"{name}: a sample that repeats is answered in {units.percent(1 / ratio)} of the time of others; "
-                "something keeps answers or inputs."
+                f"{name}: a repeated sample is answered in {units.percent(1 / ratio)} of the time of a new one; "
+                "something caches answers or inputs."
             )
         if served.is_ok and served.is_disturbed:
             notes.append(
-                f"{name}: other programs used {line['other_cpus']:.1f} of {line['cpus']} CPUs; better repeat it later."
+                f"{name}: other programs used {line['other_cpus']:.1f} of {line['cpus']} CPUs; run it again on a quiet "
+                "machine."
             )
         if served.is_ok and (loadgen := line.get("loadgen")):
             notes.append(f"{name}: LoadGen says {_loadgen_text(served, loadgen)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from deepbench.core import stats, units
+from deepbench.core import units
 from deepbench.judge.convergence import Spread
 from deepbench.judge.references import reference_of
 from deepbench.judge.trained import CHOSEN, Trained
@@ -23,11 +23,11 @@ SETTINGS: Mapping[str, Callable[[TrainingSetup], Cell]] = {
     "batch": lambda setup: setup["batch"],
 }
 
-PARTS = ("load", "initialise", "compile", "train", "evaluate")
+PARTS = ("load", "initialise", "compile", "train", "evaluate", "checkpoint")
 
 ABOUT = (
-    "Quality: the mean over the seeds at the end. Time to target: samples to target over samples/s, without loading, "
-    "initialising, compiling and evaluating. ±: half of the 95 % interval over the seeds."
+    "Quality: the mean over the seeds at the end. Time to target: samples to target divided by samples/s; excludes "
+    "loading, initialisation, compilation and evaluation. ±: half-width of the 95 % confidence interval over the seeds."
 )
 
 
@@ -55,7 +55,9 @@ def common(found: Sequence[Trained]) -> str:
     one = {name: value(found[0].setup) for name, value in SETTINGS.items()}
     same = [name for name, v in SETTINGS.items() if all(v(t.setup) == one[name] for t in found) and name != "batch"]
     words = {"rung": "rung {}", "ranks": "ranks {}", "threads": "threads {}"}
-    return ", ".join(words.get(name, "{}").format(one[name]) for name in same if (name, one[name]) != ("ranks", 1))
+    texts = [words.get(name, "{}").format(one[name]) for name in same if (name, one[name]) != ("ranks", 1)]
+    starts = (start for trained in found for run in trained.runs for start in run.starts)
+    return ", ".join([*texts, *dict.fromkeys(device for start in starts if (device := start.get("device")))])
 
 
 def table(found: Sequence[Trained]) -> Table:
@@ -67,9 +69,9 @@ def table(found: Sequence[Trained]) -> Table:
         Column("quality", align="right", of=lambda row: row["quality shown"]),
         Column("target", align="right", narrow=1, of=lambda row: row["target shown"]),
         Column("reached", align="right", narrow=2, of=lambda row: f"{row['reached']} of {row['runs']}"),
-        _mean("time to target", units.seconds),
+        _mean("time to target", units.seconds, is_rate=True),
         _mean("samples to target", _count, narrow=3),
-        _mean("samples/s", _count),
+        _mean("samples/s", _count, is_rate=True),
     ]
     notes = [*_notes(found), *_efficiency(found), ABOUT]
     return Table(columns, [_row(trained) for trained in found], notes=notes)
@@ -83,32 +85,40 @@ def parts_table(found: Sequence[Trained]) -> Table:
         if trained.whole:
             row: dict[str, Cell] = {"application": trained.setup["application"], **_settings(trained.setup)}
             score = trained.olympic_s
-            row |= {**trained.parts_s, "whole run": sum(trained.parts_s.values()), "2018": score}
+            parts = trained.parts_s
+            # Nothing is known of compiling where the first step also does what others do not, such as playing games.
+            row |= {name: parts.get(name) or None for name in PARTS}
+            row |= {"whole run": sum(parts.values()), "2018": score}
             rows.append(row)
     columns = [
         Column("application", whole=True),
         *(Column(name, narrow=3) for name in shown),
-        *(number(name, units.seconds, narrow=2 if name == "compile" else 0) for name in PARTS),
+        *(number(name, units.seconds, narrow={"checkpoint": 3, "compile": 2}.get(name, 0)) for name in PARTS),
         number("whole run", units.seconds),
         number("2018", units.seconds, "score of 2018", narrow=1),
     ]
-    notes = ["Score of 2018: the mean time to the target with evaluations, without the fastest and the slowest seed."]
+    notes = [
+        "Score of 2018: the mean time to the evaluation that reached the target, without the fastest and the slowest "
+        "seed."
+    ]
     has_scores = any(row["2018"] is not None for row in rows)
-    return Table(columns, rows, notes=notes if has_scores else ["The score of 2018 needs three seeds or more."])
+    why = "The score of 2018 needs three seeds or more, all of which reach the target."
+    return Table(columns, rows, notes=notes if has_scores else [why])
 
 
 def _settings(setup: TrainingSetup) -> dict[str, Cell]:
     return {name: value(setup) for name, value in SETTINGS.items()}
 
 
-def _mean(name: str, show: Callable[[float], str], narrow: int = 0) -> Column:
-    """A mean over the seeds with half its interval."""
+def _mean(name: str, show: Callable[[float], str], narrow: int = 0, is_rate: bool = False) -> Column:
+    """A mean over the seeds with half its interval. What depends on a rate has a mark where that was disturbed."""
 
     def text(row: Mapping[str, Cell]) -> Cell:
         value, half = row[name], row[f"{name} ±"]
         if not isinstance(value, float):
             return None
-        return show(value) + (f" {units.plus_minus(half)}" if isinstance(half, float) else "")
+        mark = " D" if is_rate and row.get("disturbed") else ""
+        return show(value) + (f" {units.plus_minus(half)}" if isinstance(half, float) else "") + mark
 
     return Column(name, align="right", of=text, narrow=narrow)
 
@@ -127,6 +137,7 @@ def _row(trained: Trained) -> dict[str, Cell]:
         "mean reaches target": trained.is_certain,
         "reached": trained.reached,
         "runs": len(trained.runs),
+        "disturbed": trained.is_disturbed,
     }
     means: dict[str, Spread | None] = {
         "samples to target": trained.samples_to_target,
@@ -157,21 +168,28 @@ def _notes(found: Sequence[Trained]) -> list[str]:
             if run.status != "ok":
                 reason = f": {run.reason}" if run.reason else ""
                 notes.append(f"{name}, seed {run.setup['seed']}: {run.status}{reason}.")
+        if trained.is_bound and trained.samples_to_target is not None:
+            notes.append(
+                f"{name}: the first evaluation of a run reached the target, so the samples and the time to target are "
+                "upper bounds without an interval."
+            )
         if why := withheld(trained):
             notes.append(f"{name}: the time is withheld, because {why}.")
         if any(run.status in CHOSEN for run in trained.runs):
-            notes.append(f"{name}: the quality is withheld, because it would be that of the runs that did not fail.")
-        cpus = trained.other_cpus
-        if cpus is not None and cpus >= stats.OTHER_LOAD:
-            notes.append(f"{name}: disturbed: other programs used up to {cpus:.1f} CPUs in a run; better train again.")
+            notes.append(f"{name}: the quality is withheld: a mean without the failed runs would be biased.")
+        if trained.is_disturbed:
+            notes.append(
+                f"D  {name}: disturbed: other programs took CPUs from a run in {units.percent(trained.disturbed_share)} of "
+                "its training; run again on a quiet machine."
+            )
         reference = reference_of(trained.setup)
         for run in trained.runs:
             if reference is not None and (text := reference.outlier(run)):
-                notes.append(f"{name}, seed {run.setup['seed']}: outlier: it {text} of other seeds.")
+                notes.append(f"{name}, seed {run.setup['seed']}: outlier: it {text}.")
         if reference is not None and (judgement := reference.judge(trained)) not in (None, "as expected"):
             notes.append(f"{name}: {judgement} than the same seeds of the reference, with 99 % certainty.")
         if trained.reached == len(trained.runs) and trained.is_certain is False:
-            notes.append(f"{name}: the mean quality at the end does not reach the target with 95 % certainty.")
+            notes.append(f"{name}: it is not certain (95 %) that the mean quality at the end reaches the target.")
     return notes
 
 
@@ -182,7 +200,7 @@ def withheld(trained: Trained) -> str | None:
     if len(trained.whole) == len(trained.runs):
         return "not every seed reached the target"
     others = dict.fromkeys(run.status.replace("_", " ") for run in trained.runs if run.status != "ok")
-    return f"not every run has ended well ({', '.join(others)})"
+    return f"not every run ended as ok ({', '.join(others)})"
 
 
 def _efficiency(found: Sequence[Trained]) -> list[str]:
@@ -227,6 +245,12 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
             title_text = title(pair.first, [])
             metric = pair.first.setup["metric"]
             notes.append(f"{title_text}: the {metric} at the end differs with 95 % certainty: {' → '.join(texts)}.")
+        if pair.other_load is not None:
+            loads = [f"{load:.1f}" for load in pair.other_load]
+            notes.append(
+                f"{pair.first.setup['application']}: other programs took {loads[0]} CPUs from the first side and "
+                f"{loads[1]} from the second, which may explain a difference."
+            )
         if pair.verdict == "failed":
             of = f"{pair.second.reached} of {len(pair.second.runs)}"
             notes.append(f"{pair.first.setup['application']}: in the second file {of} runs reached the target.")
@@ -240,5 +264,13 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
         _mean("rate", lambda v: f"× {units.significant(v)}"),
         _mean("samples to target", lambda v: f"× {units.significant(v)}", narrow=3),
     ]
-    about = "×: the second file over the first; rate is samples/s. same: within the margin, with 95 % certainty."
-    return Table(columns, rows, notes=[*notes, about])
+    about = [
+        "×: the second file over the first, with the 95 % interval; rate is samples/s. same: within the margin. The "
+        "verdicts of all rows together have a false alarm in 5 % of comparisons."
+    ]
+    if pairs and not any(pair.drift for pair in pairs):
+        about.append(
+            "The intervals leave out how much a machine changes from one session to the next, which deepbench selftest "
+            "measures."
+        )
+    return Table(columns, rows, notes=[*notes, *about])

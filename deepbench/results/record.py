@@ -422,6 +422,12 @@ class TrainingStart(TypedDict):
     versions: dict[str, str]
     environment: NotRequired[dict[str, str]]
     """Environment variables that may change the speed; missing in files of earlier versions."""
+    device: NotRequired[str]
+    """The name of the GPU; missing on CPUs, and in files of earlier versions."""
+    optimizer: NotRequired[str]
+    """As its framework calls it; missing in files of earlier versions, and so is the next one."""
+    learning_rate: NotRequired[float]
+    """For this batch, where the schedule has the factor 1."""
     load_s: float
     """Seconds to read the data."""
     initialise_s: float
@@ -440,8 +446,12 @@ class TrainingPoint(TypedDict):
     """Of these, the first step: a framework may compile in it."""
     steps: int
     evaluate_s: float
+    checkpoint_s: NotRequired[float]
+    """To write the checkpoint; missing in files of earlier versions."""
+    cpus: NotRequired[int]
+    """CPUs that the process may use; missing in files of earlier versions."""
     other_cpus: NotRequired[float | None]
-    """CPUs that other programs used while it trained, as a mean; None where nobody could look."""
+    """How many of them other programs used while it trained, as a mean; None where nobody could look."""
 
 
 class TrainingEnd(TypedDict):
@@ -481,6 +491,8 @@ class ServingStart(TypedDict):
     versions: dict[str, str]
     environment: NotRequired[dict[str, str]]
     """Environment variables that may change the speed; missing in files of earlier versions."""
+    device: NotRequired[str]
+    """The name of the GPU; missing on CPUs, and in files of earlier versions."""
     load_s: float
     initialise_s: float
     evaluate_s: float

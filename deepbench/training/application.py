@@ -82,6 +82,12 @@ class Task(ABC):
     """Numbers that the optimizer changes."""
     examples: int | None
     """Examples that it is trained on; None where it makes them itself."""
+    optimizer_name: str
+    """As its framework calls it."""
+    learning_rate: float
+    """Where the schedule has the factor 1, for the batch of this run."""
+    device_name: str | None = None
+    """Of the GPU; None on CPUs."""
     has_equal_steps: bool = True
     """Whether the first step takes longer than others only because something is compiled in it."""
     tests: int

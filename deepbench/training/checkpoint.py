@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     draft = path.with_suffix(".new")
     with draft.open("wb") as file:
         np.savez(file, np.frombuffer(content, np.uint8), *map(_bits, arrays.values()))
+        file.flush()
+        os.fsync(file.fileno())  # or a power failure could leave an empty file under the new name
     draft.replace(path)
 
 

@@ -20,7 +20,7 @@ from deepbench.measure import parent
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCENARIOS, Scenario, Serving, TrainingSetup
 from deepbench.training import loadgen
-from deepbench.training.session import header_of, model_name, models_of, now
+from deepbench.training.session import header_of, model_name, models_of, now, require_same_rungs
 
 BATCH, SECONDS, TIMEOUT_S = 128, 5.0, 300.0
 
@@ -75,6 +75,7 @@ class InferenceSession:
         source = read_results(path)
         if not served_runs(source):
             raise BadInput(f"{path} has no model; train one: {command('train', 'all', '-o', 'new.jsonl')}")
+        require_same_rungs(path, [run.setup for _, run in served_runs(source)])
         if output is None:
             return cls(source, *_reopened(path), options)
         setups = source.header["plan"]["training"]
@@ -84,7 +85,7 @@ class InferenceSession:
             if plan["mode"] != "serving" or plan.get("training") != setups:
                 store.close()
                 raise BadInput(
-                    f"{output} exists and is not of serving the models of {path}; choose another name with -o"
+                    f"{output} exists, but has no results of serving the models of {path}; choose another name with -o"
                 )
         else:
             store = Store.create(output, sanitized(header_of(setups, "serving", options.timeout_s)))

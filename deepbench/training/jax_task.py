@@ -79,6 +79,9 @@ class JaxTask(Task):
         self._setup, self._learning_rate = setup, learning_rate
         self._batch = setup.batch or rung.batch
         self._rate = optimizer.rate * rate_factor(self._batch, rung.batch, isinstance(optimizer, SGD))
+        self.optimizer_name, self.learning_rate = type(optimizer).__name__, self._rate
+        if setup.device != "cpu":
+            self.device_name = self._device.device_kind
         self._order = Order(setup.seed, examples, self._batch)
         self._all_samples = setup.samples or rung.samples
         self._samples = 0

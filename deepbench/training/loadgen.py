@@ -62,7 +62,8 @@ def run(model: Model, scenario: Scenario, batch: int, seconds: float, rate: floa
         logs.log_output.outdir = folder
         logs.log_output.copy_summary_to_stdout = False
         waiting: queue.Queue[Any] = queue.Queue()
-        thread = threading.Thread(target=_answer_queued, args=(model, batch, waiting, lg), daemon=True)
+        failed: list[Exception] = []
+        thread = threading.Thread(target=_answer_queued, args=(model, batch, waiting, failed, lg), daemon=True)
         thread.start()
 
         def issue(asked: Sequence[Any]) -> None:
@@ -77,6 +78,8 @@ def run(model: Model, scenario: Scenario, batch: int, seconds: float, rate: floa
         lg.StartTestWithLogSettings(system, samples, settings, logs)
         waiting.put(None)
         thread.join()
+        if failed:
+            raise failed[0]
         lg.DestroyQSL(samples)
         lg.DestroySUT(system)
         return summary_of((Path(folder) / "mlperf_log_summary.txt").read_text())
@@ -91,13 +94,24 @@ def summary_of(text: str) -> dict[str, str]:
 
 def _answer(model: Model, asked: Sequence[Any], lg: Any) -> None:
     model.timed([sample.index for sample in asked])
+    _complete(asked, lg)
+
+
+def _complete(asked: Sequence[Any], lg: Any) -> None:
     lg.QuerySamplesComplete([lg.QuerySampleResponse(sample.id, 0, 0) for sample in asked])
 
 
-def _answer_queued(model: Model, batch: int, waiting: queue.Queue[Any], lg: Any) -> None:
-    """Answer what waits, up to a batch at once, until None comes."""
+def _answer_queued(model: Model, batch: int, waiting: queue.Queue[Any], failed: list[Exception], lg: Any) -> None:
+    """Answer what waits, up to a batch at once, until None comes. LoadGen waits for all, also behind an exception."""
     while (sample := waiting.get()) is not None:
         asked = [sample]
         while len(asked) < batch and not waiting.empty():  # LoadGen puts None only when all have been answered
             asked.append(waiting.get())
-        _answer(model, asked, lg)
+        if failed:
+            _complete(asked, lg)
+            continue
+        try:
+            _answer(model, asked, lg)
+        except Exception as error:
+            failed.append(error)
+            _complete(asked, lg)

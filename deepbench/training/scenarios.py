@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from deepbench.judge.serving import SHARES, most_late, poisson_arrivals, probe_s
+from deepbench.judge.serving import SHARES, lowest_rate, most_late, poisson_arrivals, probe_s
 from deepbench.results.record import ServedBatch, ServedProbe, ServedQueries, ServedRepeats
 
 # Of everything random here; the scenarios add a number of their own.
@@ -25,6 +25,9 @@ MOST_ARRIVALS = 200_000
 MOST_BATCHES, LEAST_BATCHES = 200, 2
 MOST_PASSES, MOST_PROBES = 20, 10
 PAIRS = 200
+
+# The rate that a search found is tried with so many queries, and lowered so often.
+LEAST_CONFIRMED, MOST_CONFIRMED = 1500, 8
 
 # The search ends where the lowest rate that misses the bound is by so much above the highest that keeps it.
 CLOSE = 1.05
@@ -160,41 +163,46 @@ def highest_rate(
 ) -> tuple[list[ServedProbe], ServedQueries | None]:
     """The highest rate of arrivals at which the percentile of latency keeps a bound, by bisection of the logarithm.
 
+    Queries that wait in one queue are late together, so a short probe keeps many a rate by luck. The rate that is found
+    is tried again with more queries and other arrivals, and lowered by a twentieth until it is kept.
+
     Args:
         model: answers.
         batch: samples that it may get at once.
         capacity: samples per second without any bound, where the search begins.
         bound_s: of the percentile.
-        seconds: after which no further probe begins, and that a probe may take.
+        seconds: after which no further probe of the bisection begins, and twice what a probe may take.
 
     Returns:
         Every probe, and the queries of that with the highest rate that keeps the bound.
     """
     probes: list[ServedProbe] = []
-    best: ServedQueries | None = None
-    low, high, rate, begin = 0.0, 0.0, 0.8 * capacity, model.clock.now()
-    while len(probes) < MOST_PROBES and model.clock.now() - begin < seconds and probe_s(rate, bound_s) <= seconds / 2:
-        queries = min(MOST_ARRIVALS, math.ceil(rate * max(probe_s(rate, bound_s), seconds / 6)))
-        arrivals = poisson_arrivals(rate, queries, SEED + len(probes))
-        samples, most = model.samples(queries, 2000 + len(probes)), most_late(queries, SHARES["server"]) or 0
+
+    def is_kept(rate: float, queries: int) -> ServedQueries | None:
+        number = len(probes)
+        arrivals = poisson_arrivals(rate, queries, SEED + number)
+        samples, most = model.samples(queries, 2000 + number), most_late(queries, SHARES["server"]) or 0
         found, late = on_schedule(model, arrivals, samples, batch, bound_s, most)
-        is_kept = late <= most
-        probes.append(
-            {
-                "rate": rate,
-                "queries": len(found["latency_s"]) + found.get("faster", 0),
-                "late": late,
-                "is_kept": is_kept,
-            }
-        )
-        if is_kept:
-            low, best = rate, found
+        answered = len(found["latency_s"]) + found.get("faster", 0)
+        probes.append({"rate": rate, "queries": answered, "late": late, "is_kept": late <= most})
+        return found if late <= most else None
+
+    least = lowest_rate(seconds / 2)
+    low, high, rate, begin = 0.0, 0.0, max(least, 0.8 * capacity), model.clock.now()
+    while len(probes) < MOST_PROBES and model.clock.now() - begin < seconds and probe_s(rate, bound_s) <= seconds / 2:
+        if is_kept(rate, math.ceil(rate * max(probe_s(rate, bound_s), seconds / 6))):
+            low = rate
         else:
             high = rate
-        if low and high and high / low < CLOSE:
+        if (low and high and high / low < CLOSE) or (high and not low and high <= least):
             break
-        rate = (low * high) ** 0.5 if low and high else 1.25 * rate if low else rate / 2
-    return probes, best
+        rate = (low * high) ** 0.5 if low and high else 1.25 * rate if low else max(least, rate / 2)
+    for _ in range(MOST_CONFIRMED if low else 0):
+        queries = max(LEAST_CONFIRMED, math.ceil(low * max(probe_s(low, bound_s), seconds / 2)))
+        if best := is_kept(low, min(MOST_ARRIVALS, queries)):
+            return probes, best
+        low /= CLOSE
+    return probes, None
 
 
 def repeats(model: Model, seconds: float) -> ServedRepeats:

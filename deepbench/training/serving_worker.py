@@ -118,6 +118,8 @@ class Server:
             "initialise_s": initialised - loaded,
             "evaluate_s": perf_counter() - before,
         }
+        if self._task.device_name is not None:
+            start["device"] = self._task.device_name
         self._emit({"start": start})
 
     def _answer_plainly(self, task: Task) -> None:
@@ -173,7 +175,7 @@ class Server:
     def _run_loadgen(self, model: Model, scenario: Scenario, found: dict[str, Any]) -> dict[str, str]:
         rate, latency_s = 0.0, 0.0
         if search := found.get("search"):
-            rate = max(probe["rate"] for probe in search["probes"] if probe["is_kept"])
+            rate = search["probes"][-1]["rate"]  # the one that was confirmed
             latency_s = search["bound_s"]
         elif "queries" in found:
             latency_s = statistics.median(found["queries"]["latency_s"])
@@ -231,7 +233,7 @@ def _no_rate(probes: Sequence[ServedProbe], bound_s: float, capacity: float) -> 
         last, rate = probes[-1], units.significant(probes[-1]["rate"])
         return (
             f"no rate that was tried keeps the bound of {units.seconds(bound_s)}: at {rate} queries per second, "
-            f"{last['late']} of {last['queries']} were later"
+            f"{last['late']} of {last['queries']} were later; more --seconds try lower rates"
         )
     needed_s = probe_s(0.8 * capacity, bound_s)
     seconds = math.ceil(2 * needed_s / SEARCH_SHARE)

@@ -90,6 +90,8 @@ def resolved(setup: Setup) -> TrainingSetup:
         raise BadInput(f"no training in precision {setup.precision!r:.40}; choose one of {', '.join(PRECISIONS)}")
     if not re.fullmatch("cpu|cuda(:[0-9]{1,3})?", setup.device):
         raise BadInput(f"no training on the device {setup.device!r:.40}; choose cpu, cuda, or cuda:1 and so on")
+    if setup.ranks > 1 and ":" in setup.device:
+        raise BadInput(f"{setup.ranks} ranks cannot share the device {setup.device}; with cuda each rank has its own")
     rung, metric = application.rungs[setup.rung], application.metric
     found = {**asdict(setup), "batch": setup.batch or rung.batch, "samples": setup.samples or rung.samples}
     about = {"metric": metric.name, "higher_is_better": metric.higher_is_better, "is_share": metric.is_share}
@@ -157,7 +159,9 @@ class TrainingSession:
             file = read_results(path)
             plan = file.header["plan"]
             if plan["mode"] == "serving":
-                raise BadInput(f"{path} has no training runs, but served models; go on with deepbench serve -o {path}")
+                raise BadInput(
+                    f"{path} has no training runs, but served models; continue with deepbench serve FILE -o {path}"
+                )
             if not plan.get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
             hosts = hosts or plan.get("hosts") or []
@@ -213,17 +217,30 @@ class TrainingSession:
                         tell(answer["progress"])
                         continue
                     name = next(name for name in ("start", "point", "end") if name in answer)
-                    self._keep(number, name, answer[name])
                     if name == "start":
+                        self._require_same_device(setup, answer["start"].get("device"))
                         loading_s = time.monotonic() - begin
+                    self._keep(number, name, answer[name])
                     if name == "point":
                         quality = answer["point"]["quality"]
                         tell(answer["point"]["samples"])
                     if name == "end":
                         self._keep_models()
                         return
+        except BadInput:
+            raise
         except DeepBenchError as error:
             self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
+
+    def _require_same_device(self, setup: TrainingSetup, name: str | None) -> None:
+        """`BadInput` where earlier runs of the file had another GPU: their rates would become one mean."""
+        for event in self.file.training:
+            is_same = self._setups[event["run"]]["device"] == setup["device"]
+            before = event["start"].get("device") if "start" in event else None
+            if is_same and before is not None and before != name:
+                raise BadInput(
+                    f"{self.file.path} was trained on {before}, and this is {name}; start a new file instead"
+                )
 
     def _keep_models(self) -> None:
         """The last checkpoint of a run that ended well is its model."""

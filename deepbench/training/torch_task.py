@@ -81,6 +81,11 @@ class TorchTask(Task):
         self._all_samples = setup.samples or rung.samples
         factor = rate_factor(self._batch, rung.batch, isinstance(optimizer, torch.optim.SGD))
         self._rates = [group["lr"] * factor for group in optimizer.param_groups]
+        self.optimizer_name, self.learning_rate = type(optimizer).__name__, self._rates[0]
+        if setup.device != "cpu":
+            self.device_name = torch.cuda.get_device_name(setup.device)
+            # PyTorch multiplies with 10 bits of the significand in some operators of f32, unless it is told not to.
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
         self._type = TYPES[setup.precision]
@@ -168,6 +173,19 @@ class TorchTask(Task):
     def _begin(self) -> None:
         """Random numbers behind an evaluation follow from the seed and the samples."""
         torch.manual_seed(random_seed(self._setup.seed, self._samples, self._rank))
+
+
+def of_whole_batch(loss: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """The share of this rank in the mean loss of a batch, for losses that are means over `count` things such as words.
+
+    Gradients are averaged over the ranks, whose shares of the batch may have different counts: so each weighs as much
+    as it counts. `loss` itself with one rank.
+    """
+    if not distributed.is_initialized():
+        return loss
+    mean = count.detach().float().clone()
+    distributed.all_reduce(mean)
+    return loss * (count * distributed.get_world_size() / mean)
 
 
 def _array(value: torch.Tensor) -> NDArray[Any]:

@@ -102,21 +102,27 @@ def train(
     loaded = perf_counter()
     emit({"phase": "initialising"})
     task, versions, rank = make_task(setup, rung, data, join)
-    state = read(checkpoint) if done else {}
+    try:
+        state = read(checkpoint) if done else {}
+    except BadInput:  # damaged: the run begins anew
+        state = {}
     # It may be ahead of the file: the process was killed before it told of the evaluation, or the disk was full.
     done = done if state.get("samples") == done else 0
     if done:
         task.restore(state, done)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
     sizes = {"parameters": task.parameters, "examples": task.examples, "tests": task.tests}
-    about = {"versions": versions, "environment": variables.tuning(os.environ)}
+    about: dict[str, Any] = {"versions": versions, "environment": variables.tuning(os.environ)}
+    about |= {"optimizer": task.optimizer_name, "learning_rate": task.learning_rate}
+    about |= {"device": task.device_name} if task.device_name is not None else {}
     emit({"start": {"samples": done, **sizes, **about, **seconds}})
     batch, last = setup.batch or rung.batch, setup.samples or rung.samples
     samples = done
     while samples < last:
         end = min(samples + rung.every, last)
         emit({"phase": "training"})
-        others = describe.OtherPrograms(os.sched_getaffinity(0))
+        cpus = os.sched_getaffinity(0)
+        others = describe.OtherPrograms(cpus)
         steps = -(-(end - samples) // batch)
         times = train_steps(task, steps, partial(_tell, emit, samples, batch))
         samples += steps * batch
@@ -129,13 +135,14 @@ def train(
         emit({"phase": "evaluating"})
         before = perf_counter()
         quality = task.evaluate()
-        evaluate_s = perf_counter() - before
+        evaluated = perf_counter()
         if not rank:
             checkpoints.write(checkpoint, {**task.state(), "samples": samples})
+        times |= {"evaluate_s": evaluated - before, "checkpoint_s": perf_counter() - evaluated}
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
         if not task.has_equal_steps:
             times["first_step_s"] = times["train_s"] / steps
-        emit({"point": {**point, **times, "steps": steps, "evaluate_s": evaluate_s, "other_cpus": other_cpus}})
+        emit({"point": {**point, **times, "steps": steps, "cpus": len(cpus), "other_cpus": other_cpus}})
     emit({"end": {"status": "ok", "reason": None}})
 
 
@@ -196,7 +203,7 @@ def make_task(
         rank = join()
         return application.torch_task(setup, rung, data), {"torch": torch.__version__}, rank
     if setup.ranks > 1:
-        raise Unsupported(f"several ranks train in PyTorch, and not in {setup.framework}")
+        raise Unsupported(f"training with several ranks is implemented for PyTorch only, not for {setup.framework}")
     if setup.framework == "jax":
         jax = import_jax(setup.threads)
         import jaxlib

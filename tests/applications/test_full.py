@@ -243,9 +243,9 @@ def test_results_of_deep_speech_2_do_not_depend_on_longer_sounds(listener):
     short, long = torch.rand(1, 61, 161, generator=chance), torch.rand(1, 100, 161, generator=chance)
     counts = [listener.frames(61), listener.frames(100)]
 
-    alone = listener(short, torch.tensor(counts[:1]))
+    alone = listener(short, torch.tensor([61]))
     both = torch.cat([torch.cat([short, torch.zeros(1, 39, 161)], 1), long])
-    together = listener(both, torch.tensor(counts))
+    together = listener(both, torch.tensor([61, 100]))
 
     assert [16, 35] == counts
     assert (1, 16, 29) == alone.shape
@@ -253,6 +253,23 @@ def test_results_of_deep_speech_2_do_not_depend_on_longer_sounds(listener):
     assert torch.allclose(alone[0], together[0, :16], atol=1e-5)
     assert torch.allclose(torch.ones(16), alone[0].exp().sum(1), atol=1e-5)
     assert 1 == listener.frames(31) == listener.frames(5)
+
+
+def test_results_of_the_small_network_do_not_depend_on_longer_sounds():
+    from deepbench.applications.speech.networks import Network
+
+    torch.manual_seed(0)
+    listener = Network({"channels": 2, "hidden": 8, "layers": 2}, 40, 29).eval()
+    for norm in (listener.norm, listener.second_norm):
+        torch.nn.init.constant_(norm.bias, 0.5)
+    for count in (61, 62, 63, 64):
+        short, long = torch.rand(1, count, 40), torch.rand(1, 100, 40)
+        both = torch.cat([torch.cat([short, torch.zeros(1, 100 - count, 40)], 1), long])
+
+        alone, together = listener(short, torch.tensor([count])), listener(both, torch.tensor([count, 100]))
+
+        assert (1, 16, 29) == alone.shape
+        assert torch.allclose(alone[0], together[0, :16], atol=1e-6)
 
 
 def small_speech(rung, data):

@@ -4,6 +4,7 @@ import os
 import stat
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -14,7 +15,7 @@ from deepbench.applications.go.gtp import GnuGo  # noqa: E402
 from deepbench.applications.go.match import fixed_openings, share_won  # noqa: E402
 from deepbench.applications.go.rules import Games  # noqa: E402
 from deepbench.applications.go.self_play import Search  # noqa: E402
-from deepbench.core.errors import Unavailable  # noqa: E402
+from deepbench.core.errors import Unavailable, Unsupported  # noqa: E402
 from deepbench.training import checkpoint  # noqa: E402
 from deepbench.training.application import Setup  # noqa: E402
 
@@ -63,6 +64,37 @@ def test_losses_follow_from_the_seed():
     first, again, other = (losses(task(seed), 10) for seed in (0, 0, 1))
 
     assert first == again != other
+
+
+def _rank(rank, folder):
+    """One of two ranks: it trains past the second round of games, and leaves its positions and its model."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    both = APPLICATION.torch_task(Setup("go", "mini", ranks=2), RUNG, [("nothing",)])
+    found = losses(both, 6)
+    state = {name: value for name, value in both.state().items() if "running_" not in name}
+    checkpoint.write(folder / f"{rank}.npz", {**state, "losses": found})
+    os._exit(0)
+
+
+def test_ranks_share_the_games_and_train_the_same_model(tmp_path):
+    torch.multiprocessing.spawn(_rank, (tmp_path,), nprocs=2)
+    first, second = (checkpoint.read(tmp_path / f"{rank}.npz") for rank in range(2))
+
+    assert first.pop("losses") != second.pop("losses"), "each has its own share of a batch"
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert np.array_equal(value, second[name]), name
+    alone = task()
+    losses(alone, 1)
+    # As many games as one rank plays: a position of the begin of each, and of one rank as many as of the other.
+    assert len(alone._rounds[0].player) / 2 < len(first["round/0/player"]) < 2 * len(alone._rounds[0].player)
+
+
+def test_games_that_ranks_cannot_share_are_a_sentence():
+    with pytest.raises(Unsupported, match="8 games of a round cannot be shared by 3 ranks"):
+        APPLICATION.torch_task(Setup("go", "mini", ranks=3), RUNG, [("nothing",)])
 
 
 @pytest.mark.parametrize("steps", [8, 10])

@@ -12,7 +12,6 @@ from deepbench.judge.convergence import (
     mean_quality,
     olympic_mean,
     samples_per_second,
-    seconds_to,
 )
 
 
@@ -34,13 +33,11 @@ def test_a_quality_that_is_no_number_reaches_nothing():
     assert crossing(curve(None, None), 0.6) is None
 
 
-def test_rate_and_time_count_training_and_evaluation_apart():
+def test_the_rate_counts_training_alone():
     points = curve(0.5, 0.7, 0.9)
 
     assert samples_per_second(points) == pytest.approx(500)
     assert samples_per_second([]) is None
-    assert seconds_to(points, 2500) == pytest.approx(5.0 + 1.5)
-    assert seconds_to(points, 1000) == pytest.approx(2.5)
 
 
 def test_the_interval_of_a_mean_covers_at_its_level():

@@ -39,7 +39,7 @@ def test_runs_that_are_not_over_yet_do_not_hide_the_others(tmp_path):
 
     assert found.quality.runs == 3
     assert found.train_s is None
-    assert "not every run has ended well (interrupted)" == training.withheld(found)
+    assert "not every run ended as ok (interrupted)" == training.withheld(found)
 
 
 def test_a_quality_that_is_no_number_is_missing(tmp_path):
@@ -114,10 +114,66 @@ def test_other_programs_are_named(tmp_path):
 
     run = changed(tmp_path, busy)
     assert run.other_cpus == pytest.approx(1.5)
-    assert any("disturbed: other programs used up to 1.5 CPUs" in note for note in training.table(trained([run])).notes)
+    assert any("took CPUs from a run in 100 % of its training" in note for note in training.table(trained([run])).notes)
+
+
+def test_a_disturbed_part_of_a_run_is_named(tmp_path):
+    def busy(events):
+        for event, cpus in zip(events[1:5], (0.0, 0.0, 1.0, 0.0), strict=True):
+            event["training"]["point"]["other_cpus"] = cpus
+        return events
+
+    run = changed(tmp_path, busy)
+    assert (0.25, 0.25) == (run.other_cpus, run.disturbed_share)
+    assert any("took CPUs from a run in 25 % of its training" in note for note in training.table(trained([run])).notes)
 
 
 def test_rates_beyond_reason_have_no_interval(tmp_path):
     runs = [({"seed": s}, {"chunk_s": chunk}) for s, chunk in enumerate((1e-9, 1e6))]
 
     assert one(tmp_path, runs).samples_per_second.low is None
+
+
+def test_cpus_that_a_run_does_not_need_are_no_disturbance(tmp_path):
+    def busy(cpus):
+        def change(events):
+            for event in events[1:5]:
+                event["training"]["point"].update(other_cpus=1.5, cpus=cpus)
+            return events
+
+        return change
+
+    assert [1.5, 0.5, 0.0] == [changed(tmp_path, busy(cpus)).other_cpus for cpus in (2, 3, 64)]
+
+
+def test_a_target_that_the_first_evaluation_reaches_gives_a_bound(tmp_path):
+    found = one(tmp_path, [*seeds(2), ({"seed": 9}, {"qualities": (0.95, 0.96, 0.97, 0.98)})])
+
+    assert found.is_bound
+    assert (None, None) == (found.samples_to_target.low, found.train_s.low)
+    assert any("upper bounds without an interval" in note for note in training.table([found]).notes)
+    late = changed(tmp_path, point(2, quality=None))
+    assert (3000.0, True) == (late.samples_to_target, late.is_bound)
+    assert not one(tmp_path, seeds(2)).is_bound
+
+
+def test_the_score_of_2018_ends_with_the_evaluation_that_reached_the_target(tmp_path):
+    found = one(tmp_path, [({"seed": s}, {"qualities": (0.5, 0.8, 0.95, 0.96)}) for s in range(3)])
+
+    assert 2000 < found.runs[0].samples_to_target < 3000
+    assert found.olympic_s == pytest.approx(3 * (10.0 + 1.0))
+    assert found.runs[0].evaluate_s_to_target == pytest.approx(3.0)
+
+
+def test_what_every_process_repeats_counts_once(tmp_path):
+    def interrupted(events):
+        again = {"training": {**events[0]["training"], "start": {**START, "samples": 2000}}}
+        for event in events[1:5]:
+            event["training"]["point"].update(first_step_s=5.5, checkpoint_s=0.25)
+        return [*events[:3], again, *events[3:]]
+
+    (found,) = trained([changed(tmp_path, interrupted)])
+
+    assert found.parts_s["compile"] == pytest.approx(5.5 - 4.5 / 9)
+    assert (1.0, 2.0) == (found.parts_s["load"], found.parts_s["initialise"])
+    assert found.parts_s["checkpoint"] == pytest.approx(1.0)

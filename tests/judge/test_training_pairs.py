@@ -1,10 +1,12 @@
 """Two files with trained applications: which is faster, and what a gate says."""
 
+import math
+
 import pytest
 
 from deepbench.judge import gate as gates
 from deepbench.judge.trained import runs_of, trained
-from deepbench.judge.training_pairs import gate, other_variables, pairs
+from deepbench.judge.training_pairs import differences, gate, pairs
 from tests.trained import seeds, write
 
 
@@ -72,10 +74,67 @@ def test_other_targets_are_no_pair(sides):
     ] == left
 
 
-def test_variables_that_differ_are_named():
-    first, second = {"XLA_FLAGS": "--a", "OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active", "MALLOC_CONF": "b"}
+def test_what_else_differs_is_named(tmp_path):
+    first = write(tmp_path / "a.jsonl", seeds(1))
+    second = write(tmp_path / "b.jsonl", seeds(1), machine={"host": "there", "cpu": "Other CPU"})
+    for event in second.training:
+        if "start" in event:
+            event["start"] = {**event["start"], "device": "A GPU", "versions": {"torch": "2.14.1"}, "environment": {}}
 
-    assert ["MALLOC_CONF: not set → b", "XLA_FLAGS: --a → not set"] == other_variables(first, second)
+    assert [
+        "processor: Test CPU → Other CPU",
+        "torch: 2.13.0 → 2.14.1",
+        "OMP_WAIT_POLICY: passive → not set",
+        "GPU: not set → A GPU",
+    ] == differences(first, second)
+    assert [] == differences(first, first)
+
+
+def test_a_change_of_the_machine_from_session_to_session_is_part_of_the_interval(sides):
+    both = sides(seeds(5), seeds(5, chunk_s=10.7))
+    (alone,), _ = pairs(*both, margin=0.02)
+    (drifting,), _ = pairs(*both, margin=0.02, drift=0.055)
+
+    assert ("slower", "undecided") == (alone.verdict, drifting.verdict)
+    assert drifting.time.high / drifting.time.value == pytest.approx(math.exp(1.96 * math.sqrt(2) * 0.055), rel=0.01)
+    assert gates.CANNOT_TELL == gate(*both, margin=0.02, drift=0.055).verdict
+
+
+def test_load_of_other_programs_excuses_one_side(sides):
+    def busy(trained_sides, number):
+        for run in trained_sides[number][0].runs:
+            for one in run.evaluations:
+                one.event["other_cpus"] = 1.0
+        for run in trained_sides[1 - number][0].runs:
+            for one in run.evaluations:
+                one.event["other_cpus"] = 0.0
+        return trained_sides
+
+    slower = seeds(5), seeds(5, chunk_s=12.0)
+    assert ["slower", "undecided"] == [pairs(*busy(sides(*slower), n), 0.02)[0][0].verdict for n in (0, 1)]
+    assert [gates.REGRESSION, gates.CANNOT_TELL] == [gate(*busy(sides(*slower), n), 0.02).verdict for n in (0, 1)]
+    faster = seeds(5), seeds(5, chunk_s=8.0)
+    assert ["undecided", "faster"] == [pairs(*busy(sides(*faster), n), 0.02)[0][0].verdict for n in (0, 1)]
+    assert [gates.CANNOT_TELL, gates.PASSED] == [gate(*busy(sides(*faster), n), 0.02).verdict for n in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"qualities": (0.1, 0.2, 0.3, 0.4)},
+        {"qualities": (), "end": "crashed", "reason": "killed"},
+        {"qualities": (0.1,), "end": "diverged", "reason": "nan"},
+    ],
+)
+def test_an_application_that_no_seed_trains_any_more_is_a_regression(sides, last):
+    """Also among seven, where three seeds that miss the target could be chance."""
+    names = [f"app{n}" for n in range(7)]
+    first = [run for name in names for run in seeds(3, application=name)]
+    second = [*first[:-3], *(({"seed": s, "application": names[-1]}, last) for s in range(3))]
+    outcome = gate(*sides(first, second), margin=0.05)
+
+    assert gates.REGRESSION == outcome.verdict
+    assert "reached its target in 0 of 3 runs" in outcome.of(gates.REGRESSION)[0].reason
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_elsewhere_it_prints_the_estimate_once_and_a_line_every_30_seconds(clock
             clock[0] = second
             bar(Step("a case", second // 10, 10, 100.0 - second))
 
-    assert ["estimated  1 min 40 s", "4 of 10 done, 1 min 00 s left"] == text.getvalue().splitlines()
+    assert ["estimated  1 min 40 s", "4 of 10 done, 1 min 00 s left: a case"] == text.getvalue().splitlines()
 
 
 def test_without_an_estimate_the_time_left_follows_from_the_steps_so_far(clock):
@@ -46,7 +46,7 @@ def test_without_an_estimate_the_time_left_follows_from_the_steps_so_far(clock):
         clock[0] = 80.0
         bar(Step("another case", 6, 8))
 
-    assert ["4 of 8 done, measuring", "6 of 8 done, 40 s left"] == text.getvalue().splitlines()
+    assert ["4 of 8 done, measuring: a case", "6 of 8 done, 40 s left: another case"] == text.getvalue().splitlines()
 
 
 def test_steps_of_another_kind_have_a_time_of_their_own(clock):
@@ -58,7 +58,7 @@ def test_steps_of_another_kind_have_a_time_of_their_own(clock):
         clock[0] = 1040.0
         bar(Step("a question", 20, 100))
 
-    assert "20 of 100 done, 2 min 40 s left" == text.getvalue().splitlines()[-1]
+    assert "20 of 100 done, 2 min 40 s left: a question" == text.getvalue().splitlines()[-1]
 
 
 def test_on_a_terminal_it_shows_the_step_and_the_total_may_change():

@@ -61,11 +61,13 @@ def test_numbers_and_why_there_are_none():
 
     assert ALL[1].line["queries"]["latency_s"][90] < rows["single"]["latency_s"] < 0.004
     assert None is rows["multi"]["latency_s"]
-    assert "multi: no number: 100 queries do not bound the 99th percentile, 459 do; with --seconds 2 there" in text
+    assert (
+        "multi: no number: 100 queries are too few to bound the 99th percentile; it takes 459: use --seconds 2" in text
+    )
     assert 943 / 0.51 == pytest.approx(rows["offline"]["samples_per_s"], rel=0.01)
     assert (400.0, 440.0) == (rows["server"]["samples_per_s"], rows["server"]["rate_high"])
     assert "400 to 440" in text
-    assert "the bound of the latency is 15.0 ms, 10 times" in text
+    assert "the latency bound is 15.0 ms, 10 times" in text
     assert "58.1 %" in text
     assert "single: other programs used 1.6 of 2 CPUs" in text
     assert 1 == text.count("other programs")

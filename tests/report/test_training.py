@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -12,7 +13,7 @@ from deepbench.judge.training_pairs import pairs
 from deepbench.report import curves, mllog, training
 from deepbench.report.page.report import write_report
 from deepbench.results.file import read_results
-from tests.trained import GOOD, seeds, write
+from tests.trained import GOOD, START, seeds, write
 
 
 @pytest.fixture
@@ -77,7 +78,8 @@ def test_scaling_efficiency_is_a_sentence(file):
 def test_parts_add_up_to_the_run_and_the_score_of_2018_drops_two_seeds(file):
     (row,) = training.parts_table(trained(runs_of(file(seeds(4))))).rows
 
-    assert row["whole run"] == pytest.approx(sum(row[name] for name in training.PARTS))
+    assert row["whole run"] == pytest.approx(sum(row[name] or 0.0 for name in training.PARTS))
+    assert None is row["checkpoint"], "files of earlier versions do not have it"
     assert row["whole run"] == pytest.approx(1 + 2 + 4 * 10 + 4 * 1, rel=0.01)
     assert 30 < row["2018"] < 34
 
@@ -98,7 +100,8 @@ def test_logs_are_lines_of_json_up_to_the_target(file, tmp_path):
     values = {line["key"]: line["value"] for line in lines}
 
     assert all({"namespace", "time_ms", "event_type", "key", "value", "metadata"} == set(line) for line in lines)
-    assert [line["time_ms"] for line in lines if line["key"] == "init_start"] == [lines[-1]["time_ms"] - 3000]
+    times = {line["key"]: line["time_ms"] for line in lines}
+    assert [3000, 3 * 11_000] == [times["init_stop"] - times["init_start"], times["run_stop"] - times["run_start"]]
     assert (7, 100, 600, 100, "fp32") == tuple(
         values[k]
         for k in ("seed", "global_batch_size", "train_samples", "eval_samples", "lowest_numerical_precision_in_linear")
@@ -107,6 +110,32 @@ def test_logs_are_lines_of_json_up_to_the_target(file, tmp_path):
     assert {"status": "success", "samples_count": 3000}.items() <= lines[-1]["metadata"].items()
     assert values["deepbench_setup"]["application"] == "image"
     assert {"OMP_WAIT_POLICY": "passive"} == values["deepbench_environment"]
+
+
+def test_a_pause_is_no_part_of_the_logged_time(file, tmp_path):
+    found = file([({}, {"qualities": GOOD})])
+    again = {"run": 0, "at": "2026-11-24T09:00:00.000+00:00", "start": {**START, "samples": 1000}}
+    later = [{**event, "at": again["at"]} for event in found.training[2:]]
+    found.training[2:] = [again, *later]
+    (path,) = mllog.write(found, tmp_path / "logs")
+    lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in path.read_text().splitlines()]
+    times = {line["key"]: line["time_ms"] for line in lines}
+
+    assert 3 * 11_000 == times["run_stop"] - times["run_start"]
+    assert 2 == lines[-1]["metadata"]["processes"]
+
+
+def test_a_log_names_the_device_the_optimizer_and_its_rate(file, tmp_path):
+    found = file([({}, {})])
+    found.training[0]["start"] = {**START, "device": "A GPU", "optimizer": "SGD", "learning_rate": 0.8}
+    (path,) = mllog.write(found, tmp_path / "logs")
+    lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in path.read_text().splitlines()]
+    values = {line["key"]: line["value"] for line in lines}
+
+    assert ("A GPU", "SGD", 0.8) == tuple(
+        values[key] for key in ("submission_platform", "opt_name", "opt_base_learning_rate")
+    )
+    assert "rung mini, torch, cpu, f32, threads 2, A GPU" == training.common(trained(runs_of(found)))
 
 
 def test_a_run_that_misses_its_target_is_logged_as_aborted(file, tmp_path):
@@ -156,6 +185,26 @@ def test_a_page_has_a_picture_per_application_and_compares_files(file, tmp_path)
     assert "<10.0>" not in page
     assert page.count("slower") >= 3
     assert "withheld" not in page
+
+
+def test_pictures_of_batches_join_only_what_differs_in_the_batch(file, tmp_path):
+    pytest.importorskip("jinja2")
+
+    def drawn(*files):
+        write_report(files, (), tmp_path / "page.html", None)
+        page = (tmp_path / "page.html").read_text()
+        (tmp_path / "page.html").unlink()
+        return re.findall(r"<text[^>]*>(image[^<]*: samples/s)</text>", page)
+
+    laptop, server = (file(seeds(2, batch=batch), f"{batch}.jsonl") for batch in (100, 200))
+    sweep = seeds(2, batch=100) + seeds(2, batch=200)
+    both = seeds(2, batch=100, precision="bf16") + seeds(2, batch=200, precision="bf16")
+
+    assert [] == drawn(laptop, server)
+    assert ["image: samples/s"] == drawn(file(sweep, "sweep.jsonl"))
+    assert ["image, precision f32: samples/s", "image, precision bf16: samples/s"] == drawn(
+        file(sweep + both, "both.jsonl")
+    )
 
 
 def test_a_page_names_variables_and_escapes_them(tmp_path):

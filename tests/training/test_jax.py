@@ -14,7 +14,6 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
 from deepbench.core.errors import Unavailable, Unsupported  # noqa: E402
-from deepbench.datasets.movielens import Ratings  # noqa: E402
 from deepbench.judge.trained import runs_of  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
 from deepbench.training import checkpoint, worker  # noqa: E402
@@ -22,6 +21,7 @@ from deepbench.training.application import Rung, Setup, find_application  # noqa
 from deepbench.training.jax_network import Network  # noqa: E402
 from deepbench.training.jax_optimizers import SGD, Adam, shortened  # noqa: E402
 from deepbench.training.jax_task import find_device  # noqa: E402
+from tests.applications import small_data  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
 
@@ -37,29 +37,7 @@ def rung_of(name):
     return Rung("small", BATCH, BATCH * 8, BATCH * 4, 0.5, 0.1, SIZES[name])
 
 
-def pictures():
-    chance = np.random.default_rng(1)
-    images = [chance.integers(0, 256, (n, 28, 28)).astype(np.uint8) for n in (70, 30)]
-    labels = [chance.integers(0, 10, n).astype(np.uint8) for n in (70, 30)]
-    return images[0], labels[0], images[1], labels[1]
-
-
-def ratings():
-    """Each of 20 people has rated 10 of 150 films."""
-    chance = np.random.default_rng(2)
-    films = np.concatenate([chance.permutation(150)[:10] for _ in range(20)])
-    films[:3] = 147, 148, 149
-    return Ratings(np.repeat(np.arange(20), 10), films, np.ones(200, np.float32), chance.permutation(200) * 1.0)
-
-
-def verses():
-    """Texts of one to nine words."""
-    chance = np.random.default_rng(3)
-    words = [f"w{chr(97 + i)}" for i in range(26)]
-    return [tuple(" ".join(chance.choice(words, chance.integers(1, 10))) for _ in range(2)) for _ in range(400)]
-
-
-DATA = {"image": pictures, "recommendation": ratings, "translation": verses}
+DATA = {"image": small_data.pictures, "recommendation": small_data.ratings, "translation": small_data.verses}
 NAMES = list(DATA)
 
 
@@ -211,7 +189,7 @@ def test_products_in_16_bits_change_the_loss_a_little():
 
 
 def test_what_is_not_there_is_a_sentence():
-    data = [verses()]
+    data = [small_data.verses()]
     with pytest.raises(Unsupported, match="no version in JAX; choose torch, or the rung mini"):
         find_application("translation").jax_task(
             Setup("translation", "small", "jax"), Rung("", 1, 1, 1, 0, 0, {"model": "lstm"}), data

@@ -124,7 +124,7 @@ def test_a_model_that_keeps_answers_is_noticed(serve, tmp_path):
     done = serve("keeps-answers", "--scenario", "single", "--seconds", "2")
 
     assert lines(tmp_path / "keeps-answers.jsonl")["single"].repeats_ratio > 2
-    assert "something keeps answers or inputs" in done.stdout
+    assert "something caches answers or inputs" in done.stdout
 
 
 def test_a_served_file_that_was_killed_is_repeated(serve, trained, tmp_path):
@@ -158,7 +158,7 @@ def test_another_file_takes_the_results_and_can_be_repeated(serve, deepbench, tm
     refused = deepbench("train", "--resume", "-o", "served.jsonl")
     assert (64, True) == (refused.returncode, "has no training runs, but served models" in refused.stderr)
     refused = serve("mini", "-o", "mini.jsonl")
-    assert (64, True) == (refused.returncode, "is not of serving the models" in refused.stderr)
+    assert (64, True) == (refused.returncode, "has no results of serving the models" in refused.stderr)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_result_without_enough_queries_has_no_percentile_but_a_reason(serve, t
     found = lines(tmp_path / "keeps-answers.jsonl")["multi"]
 
     assert ("ok", None) == (found.line["status"], found.latency_s)
-    assert "do not bound the 99th percentile, 459 do; with --seconds" in done.stdout
+    assert "are too few to bound the 99th percentile; it takes 459: use --seconds" in done.stdout
 
 
 def test_a_file_of_another_machine_is_not_continued(serve, trained, tmp_path):

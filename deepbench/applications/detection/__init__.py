@@ -161,7 +161,7 @@ class Detection(Application):
         import torch
 
         from deepbench.applications.detection import networks
-        from deepbench.training.torch_task import TorchTask, warm_up_then_zero
+        from deepbench.training.torch_task import TorchTask, of_whole_batch, warm_up_then_zero
 
         settings = rung.settings
         seen, test = parts(data[0])
@@ -191,12 +191,14 @@ class Detection(Application):
             else:
                 examples = [whole(number) for number in at.tolist()]
             classes, wanted = (np.stack(values) for values in zip(*map(trained_to, examples), strict=True))
-            return networks.ssd_loss(
+            numbers = torch.from_numpy(classes).to(setup.device)
+            found = networks.ssd_loss(
                 model(prepared([example.picture for example in examples])),
-                torch.from_numpy(classes).to(setup.device),
+                numbers,
                 networks.offsets(defaults, torch.from_numpy(wanted).to(setup.device)),
                 settings["negatives"],
             )
+            return of_whole_batch(found, (numbers > 0).sum().clamp_min(1))
 
         def answer(model: torch.nn.Module, at: torch.Tensor) -> list[list[list[float]]]:
             answers = []

@@ -10,6 +10,11 @@ from deepbench.core.errors import Unavailable
 
 COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I
 PASS = "PASS"
+
+# Questions that a process gets before its answers are read. The answers to more of them could fill the pipe: then it
+# waits for us, and we wait for it.
+AT_ONCE = 16
+
 REMEDY = "install it for this kind of processor, on Debian with apt install gnugo"
 
 
@@ -27,8 +32,8 @@ def move_of(vertex: str, edge: int) -> int:
 class GnuGo:
     """Processes of GNU Go that answer questions about games. Use as a context manager.
 
-    Its random numbers begin anew with every question, and processes take questions in turn: so the answers depend on
-    the questions and on the number of processes alone.
+    Its random numbers begin anew with every question, and processes take questions in turn. An answer may still depend
+    on earlier questions to the same process (1 of 768 did), so answers depend on the number of processes.
     """
 
     def __init__(self, command: Sequence[str], edge: int, komi: float, processes: int) -> None:
@@ -55,12 +60,14 @@ class GnuGo:
         """The answers to a few commands after the moves of each game."""
         count, edge = len(self._processes), self._edge
         before = [[*self._before, *(f"play {_colour(i)} {vertex(m, edge)}" for i, m in enumerate(g))] for g in games]
-        for number, (replay, asked) in enumerate(zip(before, commands, strict=True)):
-            _write(self._processes[number % count], [*replay, *asked])
         found = []
-        for number, (replay, asked) in enumerate(zip(before, commands, strict=True)):
-            answers = [_read(self._processes[number % count]) for _ in (*replay, *asked)]
-            found.append(answers[len(replay) :])
+        for begin in range(0, len(before), AT_ONCE * count):
+            some = list(zip(before, commands, strict=True))[begin : begin + AT_ONCE * count]
+            for number, (replay, asked) in enumerate(some):
+                _write(self._processes[number % count], [*replay, *asked])
+            for number, (replay, asked) in enumerate(some):
+                answers = [_read(self._processes[number % count]) for _ in (*replay, *asked)]
+                found.append(answers[len(replay) :])
         return found
 
 

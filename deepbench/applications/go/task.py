@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 
 from deepbench.applications.go import match, rules, self_play
@@ -28,6 +28,9 @@ OPTIONS = ("--level", "0", "--chinese-rules", "--positional-superko", "--capture
 # A match has two games from each opening. Test examples are the first positions of games behind the same openings.
 OPENINGS, TURNS = 64, 4
 
+# Of GNU Go: always as many, because its answers depend on how many there are.
+PROCESSES = 2
+
 # How the names of positions begin in a state.
 ROUND = "round/"
 
@@ -41,9 +44,9 @@ class GoTask(TorchTask):
     has_equal_steps = False  # a round of games is part of its first step
 
     def __init__(self, setup: Setup, rung: Rung, command: Sequence[str]) -> None:
-        if setup.ranks > 1:
-            raise Unsupported("the games of several ranks are not shared: train go with one rank")
         self._sizes = sizes = rung.settings
+        if sizes["games"] % setup.ranks:
+            raise Unsupported(f"{sizes['games']} games of a round cannot be shared by {setup.ranks} ranks")
         self._search = Search(sizes["komi"], sizes["considered"], sizes["sharpness"])
         self._command = [*command, *OPTIONS]
         self._rounds: list[Positions] = []
@@ -84,14 +87,19 @@ class GoTask(TorchTask):
         return chance.integers(0, sum(len(positions.player) for positions in self._rounds), self._batch)
 
     def _play(self) -> Positions:
-        sizes, device = self._sizes, self._setup.device
-        empty = Games.begin(sizes["games"], sizes["edge"], sizes["positions"], self._limit, device)
-        games, _ = self_play.at_random(empty, torch.randint(RANDOM + 1, (sizes["games"],), device=device))
+        """The positions of one round of games. Each rank plays an equal share of them, and gets those of all ranks."""
+        sizes, device, ranks = self._sizes, self._setup.device, self._setup.ranks
+        games = sizes["games"] // ranks
+        empty = Games.begin(games, sizes["edge"], sizes["positions"], self._limit, device)
+        begun, _ = self_play.at_random(empty, torch.randint(RANDOM + 1, (games,), device=device))
+        if ranks > 1:
+            for buffer in self.model.buffers():  # statistics of batch normalization, which differ between ranks
+                distributed.broadcast(buffer, 0)
         self.model.eval()
         with torch.no_grad(), self._precision():
-            found = self._search.self_play(self.model, games)
+            found = self._search.self_play(self.model, begun)
         self.model.train()
-        return found
+        return _of_all_ranks(found, ranks) if ranks > 1 else found
 
     def _loss_at(self, model: nn.Module, at: torch.Tensor) -> torch.Tensor:
         """The cross-entropy of the moves and the squared error of the value, on boards that are turned at random."""
@@ -137,4 +145,19 @@ class GoTask(TorchTask):
             return match.next_moves(gnugo, self._openings, TURNS)
 
     def _gnugo(self) -> GnuGo:
-        return GnuGo(self._command, self._sizes["edge"], self._search.komi, self._setup.threads)
+        return GnuGo(self._command, self._sizes["edge"], self._search.komi, PROCESSES)
+
+
+def _of_all_ranks(own: Positions, ranks: int) -> Positions:
+    """The positions of all ranks in the order of the ranks. Ranks exchange equal sizes, so shorter ones are filled."""
+    count = torch.tensor([len(own.player)], device=own.player.device)
+    counts = [torch.empty_like(count) for _ in range(ranks)]
+    distributed.all_gather(counts, count)
+    longest = max(map(int, counts))
+    found = []
+    for value in own:
+        filled = torch.cat([value, value.new_zeros(longest - len(value), *value.shape[1:])])
+        every = [torch.empty_like(filled) for _ in range(ranks)]
+        distributed.all_gather(every, filled)
+        found.append(torch.cat([part[: int(n)] for part, n in zip(every, counts, strict=True)]))
+    return Positions(*found)

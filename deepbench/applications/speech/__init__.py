@@ -53,7 +53,7 @@ class Speech(Application):
     datasets = ("prompts",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
-            "a convolution and two GRU layers of 128 in both directions; prompts of at most 6 s",
+            "two convolutions and two bidirectional GRU layers of 128; prompts of at most 6 s",
             batch=16,
             samples=16 * 600,
             every=16 * 50,
@@ -62,7 +62,7 @@ class Speech(Application):
             settings={"longest_s": 6.0, "channels": 32, "hidden": 128, "layers": 2, "rate": 3e-3},
         ),
         "small": Rung(
-            "a convolution and three GRU layers of 256 in both directions; prompts of at most 12 s",
+            "two convolutions and three bidirectional GRU layers of 256; prompts of at most 12 s",
             batch=16,
             samples=16 * 750,
             every=16 * 50,
@@ -147,8 +147,8 @@ class Speech(Application):
             model: nn.Module, chosen: Sequence[tuple[torch.Tensor, torch.Tensor]]
         ) -> tuple[torch.Tensor, torch.Tensor]:
             frames = nn.utils.rnn.pad_sequence([x for x, _ in chosen], batch_first=True)
-            lengths = torch.tensor([network.frames(len(x)) for x, _ in chosen])
-            return model(frames, lengths), lengths
+            counts = [len(x) for x, _ in chosen]
+            return model(frames, torch.tensor(counts)), torch.tensor([network.frames(count) for count in counts])
 
         def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
             chosen = chosen_of(seen, at)

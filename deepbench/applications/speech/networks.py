@@ -29,17 +29,21 @@ class Network(nn.Module):
         """How many results so many frames give."""
         return (count + 3) // 4
 
-    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """From frames (batch, places, bands) to logarithms of probabilities (batch, results, outputs).
 
         Args:
-            x: the frames.
-            lengths: how many results each of the batch has.
+            x: the frames, padded with zeros.
+            counts: how many frames each of the batch has, on the CPU.
         """
         y = functional.relu(self.norm(self.conv(x[:, None])))
+        # The bias and the normalization made the padding something else than zeros, which an example alone would not
+        # have: without this its result would depend on the others of its batch.
+        is_sound = torch.arange(y.shape[2]) < ((counts + 1) // 2)[:, None]
+        y = y * is_sound[:, None, :, None].to(y)
         y = functional.relu(self.second_norm(self.second(y)))
         y = y.permute(0, 2, 1, 3).flatten(2)
-        packed = pack_padded_sequence(y, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(y, _results(self, counts), batch_first=True, enforce_sorted=False)
         y, _ = pad_packed_sequence(self.layers(packed)[0], batch_first=True)
         return functional.log_softmax(self.out(y).float(), 2)
 
@@ -67,20 +71,24 @@ class DeepSpeech2(nn.Module):
         """How many results so many frames give; at least one."""
         return max(1, (count - 11) // 2 + 1 - 10)
 
-    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         """From frames (batch, places, bands) to logarithms of probabilities (batch, results, outputs).
 
         Args:
             x: the frames, at least 31 places.
-            lengths: how many results each of the batch has.
+            counts: how many frames each of the batch has, on the CPU.
         """
         y = self.body(x.transpose(1, 2)[:, None]).flatten(1, 2).transpose(1, 2)
-        packed = pack_padded_sequence(y, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(y, _results(self, counts), batch_first=True, enforce_sorted=False)
         for layer, norm in zip(self.layers, self.norms, strict=True):
             both = layer(packed)[0].data.unflatten(1, (2, -1)).sum(1)
             packed = PackedSequence(norm(both), *packed[1:])
         y, _ = pad_packed_sequence(PackedSequence(self.out(packed.data), *packed[1:]), batch_first=True)
         return functional.log_softmax(y.float(), 2)
+
+
+def _results(network: Network | DeepSpeech2, counts: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([network.frames(count) for count in counts.tolist()])
 
 
 NETWORKS: Mapping[str, type[Network] | type[DeepSpeech2]] = {"small": Network, "deepspeech2": DeepSpeech2}

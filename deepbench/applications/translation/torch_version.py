@@ -26,7 +26,7 @@ from deepbench.applications.translation.common import (
 from deepbench.applications.translation.published import BigTransformer, Gnmt
 from deepbench.training.application import Rung, Setup
 from deepbench.training.schedule import warm_up_then_zero
-from deepbench.training.torch_task import TorchTask
+from deepbench.training.torch_task import TorchTask, of_whole_batch
 
 
 class Transformer(nn.Module):
@@ -105,7 +105,8 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
         )  # fmt: skip
 
     def loss(model: nn.Module, at: torch.Tensor) -> torch.Tensor:
-        return losses(model, source[at], target[at], "mean", sizes.get("smoothing", 0.0))
+        words = (target[at][:, 1:] != NOTHING).sum()
+        return of_whole_batch(losses(model, source[at], target[at], "mean", sizes.get("smoothing", 0.0)), words)
 
     def evaluate(model: nn.Module) -> float:
         pairs = zip(test_source.split(EVALUATED), test_target.split(EVALUATED), strict=True)

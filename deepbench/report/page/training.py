@@ -12,9 +12,10 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
+from deepbench.judge import selftest
 from deepbench.judge.serving import batch_rate, served
 from deepbench.judge.trained import Trained, runs_of, trained
-from deepbench.judge.training_pairs import pairs
+from deepbench.judge.training_pairs import differences, pairs
 from deepbench.report import curves, serving, training
 from deepbench.report.page import render
 from deepbench.results.file import ResultFile
@@ -29,6 +30,7 @@ PARTS = {
     "compile": "#E69F00",
     "train to target": "#0072B2",
     "evaluate": "#CC79A7",
+    "checkpoint": "#009E73",
 }
 
 
@@ -39,6 +41,8 @@ class Side:
     label: str
     trained: Trained
     color: int
+    where: str
+    """The label without the batch."""
 
 
 def write_page(files: Sequence[ResultFile], path: Path, title: str | None) -> None:
@@ -66,8 +70,9 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
     applications = list(dict.fromkeys((s.trained.setup["application"], s.trained.setup["rung"]) for s in sides))
     grouped = [[s for s in sides if _key(s.trained) == key] for key in applications]
     compared = []
-    for label, found in of_file[1:]:
-        both, left = pairs(of_file[0][1], found, MARGIN)
+    for (label, found), (file, _) in zip(of_file[1:], files[1:], strict=True):
+        both, left = pairs(of_file[0][1], found, MARGIN, drift=selftest.between_files(files[0][0], file))
+        left += differences(files[0][0], file)
         table = training.pairs_table(both)
         compared.append({"first": of_file[0][0], "second": label, "table": table._repr_html_(), "left": left})
     rows = [training.table(found) for _, found in of_file]
@@ -75,7 +80,7 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
         "machines": [
             {
                 "label": label,
-                "about": training.common(found),
+                "about": printable(training.common(found)),
                 "cpu": printable(str(file.header["machine"].get("cpu") or "unknown processor")),
                 "system": printable(str(file.header["machine"].get("system") or "")),
                 "date": file.header["started"][:10],
@@ -115,7 +120,8 @@ def _sides(of_file: Sequence[tuple[str, Sequence[Trained]]]) -> Iterable[Side]:
             words = [label] if len(of_file) > 1 else []
             words += [f"{name} {training.SETTINGS[name](one.setup)}" for name in shown]
             text = ", ".join(words) or "mean of the seeds"
-            yield Side(text, one, colors.setdefault(text, len(colors)))
+            where = ", ".join(word for word in words if not word.startswith("batch "))
+            yield Side(text, one, colors.setdefault(text, len(colors)), where)
 
 
 def _picture(group: Sequence[Side]) -> str:
@@ -141,20 +147,28 @@ def _picture(group: Sequence[Side]) -> str:
 
 
 def _sweeps(group: Sequence[Side]) -> Iterable[str]:
-    """Samples to the target over the batch, where several batches were trained: the limit of large batches."""
-    if len({side.trained.setup["batch"] for side in group}) < 2:
-        return
-    name, batches = group[0].trained.setup["application"], curves.Axis("batch", _count, is_log=True)
-    for title in ("samples to target", "samples/s"):
-        found = []
-        for one in sorted((side.trained for side in group), key=lambda one: one.setup["batch"]):
-            mean = one.samples_to_target if title == "samples to target" else one.samples_per_second
-            if mean is not None:
-                found.append((one.setup["batch"], mean))
-        curve = [(float(batch), mean.value) for batch, mean in found]
-        band = [(mean.low or mean.value, mean.high or mean.value) for _, mean in found]
-        drawn = [curves.Curve(title, curve, band if len(band) > 1 else (), dots=True)]
-        yield curves.svg(f"{name}: {title}", batches, curves.Axis("", _count, is_log=True), drawn)
+    """Samples to the target over the batch, where several batches were trained: the limit of large batches.
+
+    One pair of pictures for each file and each setup that differs in the batch alone.
+    """
+    alike: dict[str, list[Trained]] = {}
+    for side in group:
+        alike.setdefault(side.where, []).append(side.trained)
+    several = {where: found for where, found in alike.items() if len(found) > 1}
+    for where, unordered in several.items():
+        found = sorted(unordered, key=lambda one: one.setup["batch"])
+        name, batches = found[0].setup["application"], curves.Axis("batch", _count, is_log=True)
+        for title in ("samples to target", "samples/s"):
+            means = [
+                (float(one.setup["batch"]), mean)
+                for one in found
+                if (mean := one.samples_to_target if title == "samples to target" else one.samples_per_second)
+            ]
+            band = [(mean.low or mean.value, mean.high or mean.value) for _, mean in means]
+            curve = [(batch, mean.value) for batch, mean in means]
+            drawn = [curves.Curve(title, curve, band if len(band) > 1 else (), dots=True)]
+            words = ", ".join(filter(None, [name, where if len(several) > 1 else ""]))
+            yield curves.svg(f"{words}: {title}", batches, curves.Axis("", _count, is_log=True), drawn)
 
 
 def _batches(file: ResultFile, label: str) -> Iterable[str]:
@@ -187,8 +201,9 @@ def _bars(sides: Sequence[Side]) -> list[dict[str, Any]]:
             continue
         share = min(1.0, samples.value / one.setup["samples"])
         seconds = {**{n: parts[n] for n in ("load", "initialise", "compile")}, "train to target": time.value}
-        seconds["evaluate"] = share * parts["evaluate"]
-        text = units.seconds(sum(seconds.values()))
+        seconds["evaluate"] = statistics.fmean(run.evaluate_s_to_target for run in one.whole)
+        seconds["checkpoint"] = share * parts.get("checkpoint", 0.0)
+        text = units.seconds(sum(seconds.values())) + (", disturbed" if one.is_disturbed else "")
         found.append({"name": name, "label": side.label, "parts": seconds, "text": text})
     longest = max((sum(bar["parts"].values()) for bar in found if bar["parts"]), default=1.0)
     return [{**bar, "longest": longest} for bar in found]

@@ -38,10 +38,10 @@ test-hosts: .venv/test
 TORCH := 2.13.0
 test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'
-	$(PIP) jax onnx onnxruntime
+	$(PIP) jax onnx onnxruntime mlperf-logging mlcommons-loadgen
 	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
 	$(BIN)/python -m pytest tests/networks tests/cli/test_trace.py tests/cli/test_predict.py
-	$(BIN)/python -m pytest tests/training tests/applications
+	$(BIN)/python -m pytest tests/training tests/applications tests/report/test_training.py
 
 # Every application is trained once in its smallest size and judged by its reference, 15 minutes. Downloads 70 MB of data.
 test-applications: .venv/test

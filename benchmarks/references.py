@@ -87,8 +87,8 @@ def _seeds(found: Iterable[dict]) -> str:
 
 def _targets(found: Iterable[dict]) -> str:
     lines = [
-        "| application | trivial model | target | seeds that reach it | samples to target | at the end |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| application | trivial model | target | better by | seeds that reach it | samples to target | at the end |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for r in found:
         application = applications()[r["application"]]
@@ -105,7 +105,10 @@ def _targets(found: Iterable[dict]) -> str:
         spread = "" if deviation is None else f", sd {100 * deviation if is_share else deviation:.1f}"
         end = f"{show(mean)}{spread}"
         name, reached = f"`{r['application']}`, {r['rung']}", f"{len(samples)} of {r['runs']}"
-        cells = [name, show(rung.trivial), show(rung.target), reached, between, end]
+        gain = (
+            f"{100 * abs(rung.target - rung.trivial):.1f} points" if is_share else f"÷ {rung.trivial / rung.target:.1f}"
+        )
+        cells = [name, show(rung.trivial), show(rung.target), gain, reached, between, end]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

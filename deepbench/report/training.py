@@ -178,9 +178,10 @@ def _notes(found: Sequence[Trained]) -> list[str]:
         if any(run.status in CHOSEN for run in trained.runs):
             notes.append(f"{name}: the quality is withheld: a mean without the failed runs would be biased.")
         if trained.is_disturbed:
+            share = units.percent(trained.disturbed_share)
             notes.append(
-                f"D  {name}: disturbed: other programs took CPUs from a run in {units.percent(trained.disturbed_share)} of "
-                "its training; run again on a quiet machine."
+                f"D  {name}: disturbed: other programs took CPUs from a run in {share} of its training; run again on a "
+                "quiet machine."
             )
         reference = reference_of(trained.setup)
         for run in trained.runs:

@@ -239,7 +239,7 @@ class TrainingSession:
             before = event["start"].get("device") if "start" in event else None
             if is_same and before is not None and before != name:
                 raise BadInput(
-                    f"{self.file.path} was trained on {before}, and this is {name}; start a new file instead"
+                    f"{self.file.path} was trained on {before}, and this is {name or 'no GPU'}; start a new file"
                 )
 
     def _keep_models(self) -> None:

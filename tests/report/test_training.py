@@ -112,6 +112,17 @@ def test_logs_are_lines_of_json_up_to_the_target(file, tmp_path):
     assert {"OMP_WAIT_POLICY": "passive"} == values["deepbench_environment"]
 
 
+def test_the_parser_of_the_public_checker_reads_the_logs(file, tmp_path):
+    parser = pytest.importorskip("mlperf_logging.compliance_checker.mlp_parser")
+    (path,) = mllog.write(file([({}, {})]), tmp_path / "logs")
+
+    lines, failed = parser.parse_file(str(path), "6.0.0")
+
+    assert [] == failed
+    assert len(path.read_text().splitlines()) == len(lines)
+    assert ["run_start", "run_stop"] == [line.key for line in lines if line.key.startswith("run_")]
+
+
 def test_a_pause_is_no_part_of_the_logged_time(file, tmp_path):
     found = file([({}, {"qualities": GOOD})])
     again = {"run": 0, "at": "2026-11-24T09:00:00.000+00:00", "start": {**START, "samples": 1000}}

@@ -110,6 +110,8 @@ def test_what_goes_wrong_is_a_status_with_a_sentence(train, tmp_path, rung, stat
         (("line", "--device", "tpu"), "no training on the device 'tpu'; choose cpu, cuda"),
         (("all", "--framework", "abacus"), "no application has a version in 'abacus'"),
         (("line", "--batch", "0"), "--batch"),
+        (("line", "--sweep", "batch=8,16,8"), "has a value twice"),
+        (("line", "--device", "cuda:1", "--ranks", "2"), "2 ranks cannot share the device cuda:1"),
         (("--resume",), "--resume takes everything from the file"),
         (("--resume", "-o", "a.jsonl", "--seeds", "10"), "--resume takes everything from the file"),
         (("line", "--explain", "--ranks", "2"), "--explain takes"),
@@ -207,18 +209,37 @@ def test_a_gpu_that_is_missing_is_a_status_with_a_remedy(train, tmp_path):
     assert ("unavailable", True) == (run.status, "finds no GPU; use --device cpu" in run.end["reason"]), run.end
 
 
-def test_a_checkpoint_that_is_ahead_of_the_file_is_not_used(train, plugins, tmp_path):
-    """The process was killed between both: the run begins again, and its curve is that of the seed."""
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_checkpoint_that_is_ahead_of_the_file_or_damaged_is_not_used(train, plugins, tmp_path, is_damaged):
+    """Killed between both, or the power failed: the run begins again, and its curve is that of the seed."""
     words = ("line", "--seeds", "1", "--threads", "1")
     train(*words, "-o", "whole.jsonl")
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "cut.jsonl").write_text("".join(lines[:3]))  # header, start and the first evaluation
     folder = tmp_path / "cut.jsonl.checkpoints"
     folder.mkdir()
-    (tmp_path / "whole.jsonl.models" / "0.npz").replace(folder / "0.npz")  # of the last evaluation
+    model = (tmp_path / "whole.jsonl.models" / "0.npz").read_bytes()  # of the last evaluation
+    (folder / "0.npz").write_bytes(model[: len(model) // 2] if is_damaged else model)
 
     assert 0 == train("--resume", "-o", "cut.jsonl").returncode
     assert curves(tmp_path / "cut.jsonl") == curves(tmp_path / "whole.jsonl")
+
+
+def test_seeds_of_another_gpu_do_not_join_a_file(train, tmp_path):
+    train("line", "--seeds", "2", "--threads", "1", "-o", "a.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    lines[1]["training"]["start"]["device"] = "A GPU"
+    ends = [i for i, line in enumerate(lines) if "end" in line.get("training", {})]
+    kept = [
+        {name: v for name, v in line.items() if name not in ("crc32", "checksums")} for line in lines[: ends[0] + 1]
+    ]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    done = train("--resume", "-o", "b.jsonl")
+
+    assert (64, True) == (done.returncode, "b.jsonl was trained on A GPU, and this is no GPU" in done.stderr), (
+        done.stderr
+    )
+    assert [4, 0] == [len(points) for points in curves(tmp_path / "b.jsonl")]
 
 
 def test_a_file_of_other_rungs_is_refused(train, tmp_path):

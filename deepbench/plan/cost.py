@@ -9,6 +9,8 @@ from deepbench.plan.modes import Rules
 
 # What a round of one case costs beside its calls: a fresh Python with NumPy and the library.
 PROCESS_S = 0.35
+# Importing a framework in it takes this much longer.
+FRAMEWORK_S = 2.0
 # Filling, checking and summing operands goes at about this speed.
 TOUCH_BYTES_PER_S = 0.6e9
 # Where no roof is known yet: two cores of a small server.
@@ -32,7 +34,7 @@ def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> floa
     backend, touching = find_backend(case.backend), op.operand_bytes(case) / TOUCH_BYTES_PER_S
     if backend.loads_at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
-    more = 0.0 if backend.device == "cpu" else DEVICE_S
+    more = (0.0 if backend.device == "cpu" else DEVICE_S) + (FRAMEWORK_S if backend.framework else 0.0)
     if op.is_group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
         more += GROUP_S + 3 * case.problem.ranks * touching
     return PROCESS_S + touching + call + sampling + more

@@ -44,7 +44,7 @@ def main(files: list[str]) -> None:
                 print(f"{name}: {len(one.whole)} seeds, wanted {least}; left out")
                 continue
             every = {run.setup["seed"]: run.samples_to_target for run in one.whole}
-            reached = {seed: round(samples) for seed, samples in sorted(every.items()) if samples is not None}
+            reached = {str(seed): round(samples) for seed, samples in sorted(every.items()) if samples is not None}
             curve = []
             for at in zip(*(run.points for run in one.whole), strict=True):
                 values = [point.quality for point in at]
@@ -61,6 +61,8 @@ def main(files: list[str]) -> None:
                 "run_s": round(sum(one.parts_s.values()), 1),
                 "curve": curve,
             }
+            if (before := known.get(_key(found))) is not None and before["settings"] == found["settings"]:
+                found["run_s"] = min(before["run_s"], found["run_s"])  # other programs only make a run longer
             known[_key(found)] = found
             print(f"{name}: {len(reached)} of {len(one.whole)} seeds reached {one.setup['target']}")
     lines = ",\n".join(json.dumps(known[key]) for key in sorted(known))

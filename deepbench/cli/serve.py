@@ -27,7 +27,9 @@ ALL = "all"
 @click.argument("file", metavar="FILE")
 @click.option("--scenario", default=ALL, metavar="NAME", help="single, multi, server, offline, or all (default).")
 @click.option("--batch", metavar="N", help="Largest batch (default: 128).")
-@click.option("--seconds", metavar="S", help="Seconds per scenario (default: 5); server takes two to five times as long.")
+@click.option(
+    "--seconds", metavar="S", help="Seconds per scenario (default: 5); server takes two to five times as long."
+)
 @click.option(
     "--latency-ms",
     metavar="T",

@@ -90,7 +90,7 @@ def tables(found: Iterable[dict]) -> str:
 def _seeds(found: Iterable[dict]) -> str:
     seeds = list(map(str, range(SEEDS)))
     lines = [f"| seed | {' | '.join(seeds)} |", f"|---|{'---:|' * len(seeds)}"]
-    for r in found:
+    for r in (r for r in found if r["runs"] >= SEEDS):
         values = (r["samples_to_target"].get(seed) for seed in seeds)
         cells = ("–" if value is None else units.significant(value / 1000) for value in values)
         lines.append(f"| `{r['application']}`, {r['rung']} | {' | '.join(cells)} |")
@@ -99,7 +99,7 @@ def _seeds(found: Iterable[dict]) -> str:
 
 def _targets(found: Iterable[dict]) -> str:
     lines = [
-        "| application | trivial model | target | better by | seeds that reach it | samples to target | at the end |",
+        "| application | trivial model | target | better by | reached by | samples to target | at the end |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for r in found:
@@ -113,7 +113,7 @@ def _targets(found: Iterable[dict]) -> str:
         samples = sorted(r["samples_to_target"].values())
         between = f"{statistics.median(samples):,.0f}" if samples else "–"
         if len(samples) > 1:
-            between += f" ({samples[0]:,.0f} to {samples[-1]:,.0f})"
+            between += f" ({samples[0]:,.0f}–{samples[-1]:,.0f})"
         spread = "" if deviation is None else f", sd {100 * deviation if is_share else deviation:.1f}"
         end = f"{show(mean)}{spread}"
         name, reached = f"`{r['application']}`, {r['rung']}", f"{len(samples)} of {r['runs']}"

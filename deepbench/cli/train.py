@@ -220,7 +220,8 @@ def _explain(setups: Sequence[TrainingSetup], output: str | None, show_all: bool
             print_labelled(console, label, text)
         if found.measured is not None and prediction.time is not None:
             share = prediction.measured_share * prediction.time.seconds / found.measured.seconds
-            print_labelled(console, "explained", f"measured kernels are {share:.0%} of the measured step")
+            text = f"measured kernels are {share:.0%} of the measured step"
+            print_labelled(console, "explained", text if prediction.is_trusted else predictions.WITHHELD)
         console.print()
         predictions.table(prediction, None if show_all else predictions.MOST_ROWS).print(console)
         for line in predictions.faster_kernels(prediction):

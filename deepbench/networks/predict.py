@@ -42,6 +42,9 @@ FEW_SAMPLES = 0.1
 # error of the three networks on which the method was fixed (docs/prediction.md).
 MODEL_ERROR = 0.031
 
+# With a larger share of disturbed kernels, nothing is concluded from a prediction.
+MOST_DISTURBED = 0.1
+
 # Operations without which a sum of times is not a prediction: their work is not proportional to their bytes.
 DOMINANT = ("gemm", "linear", "batched_gemm", "grouped_gemm", "conv", "attention", "recurrent", "weight_only_gemm")
 
@@ -135,6 +138,17 @@ class Prediction:
     def disturbed(self) -> tuple[Part, ...]:
         """Kernels whose measurement other programs disturbed."""
         return tuple(part for part in self.parts if part.disturbed)
+
+    @property
+    def disturbed_share(self) -> float:
+        """The share of them in the known time."""
+        known = self.known.seconds
+        return sum(part.time.seconds for part in self.disturbed if part.time) / known if known else 0.0
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether conclusions may be drawn from it: disturbed kernels are at most a tenth of the time."""
+        return self.disturbed_share <= MOST_DISTURBED
 
     @property
     def measured_share(self) -> float:

@@ -20,6 +20,8 @@ from deepbench.report.traces import kernel_title, memory_text
 
 MOST_ROWS = 12
 
+WITHHELD = "withheld, because other programs disturbed more than a tenth of the time; measure again on a quiet machine"
+
 NOT_MODELLED = (
     "Not modelled: operators that run at the same time, memory that the system clears first, input, and clocks that "
     "differ between the kernels and the step."
@@ -88,9 +90,7 @@ def summary(
         lines.append(("consists of", ", ".join(shares)))
         lines.append(("coverage", f"{units.percent(p.measured_share)} of the time is measured kernels"))
     if p.disturbed:
-        seconds = sum(part.time.seconds for part in p.disturbed if part.time)
-        share = units.percent(seconds / known)
-        count = len(p.disturbed)
+        share, count = units.percent(p.disturbed_share), len(p.disturbed)
         text = f"{count} kernel{'s' * (count != 1)}, {share} of the time: other programs interfered; measure again"
         lines.append(("disturbed", text))
     if p.overhead is None:
@@ -98,7 +98,8 @@ def summary(
     if measured is not None:
         lines.append(("measured", interval(measured)))
         if p.time is not None:
-            lines.append(("error", error_text(p.time.seconds / measured.seconds - 1)))
+            error = error_text(p.time.seconds / measured.seconds - 1) if p.is_trusted else WITHHELD
+            lines.append(("error", error))
     if (gain := gain_text(p, alternatives)) is not None:
         lines.append(("libraries", gain))
     lines.append(("memory", _memory(trace, capacity)))
@@ -328,6 +329,8 @@ def faster_kernels(prediction: Prediction, most: int = 3, times: float = 2.0) ->
     time = prediction.time
     if time is None:
         return []
+    if not prediction.is_trusted:
+        return [f"What a faster kernel would change is {WITHHELD}."]
     seconds = {f"all of {name}": s for name, s in groups(prediction).items() if name not in (OTHERS, OVERHEAD)}
     longest = prediction.parts[:1]
     seconds |= {kernel_title(p.need.kernel): p.time.seconds for p in longest if p.time is not None}
@@ -353,7 +356,7 @@ def values(
         "predicted": asdict(time) if time else None,
         "known": asdict(prediction.known),
         "measured": asdict(measured) if measured else None,
-        "error": time.seconds / measured.seconds - 1 if time and measured else None,
+        "error": time.seconds / measured.seconds - 1 if time and measured and prediction.is_trusted else None,
         "measured_share": prediction.measured_share,
         "groups": groups(prediction),
         "missing": [part.need.kernel for part in prediction.missing],

@@ -103,3 +103,17 @@ def test_devices_without_parameters_or_kernels_are_withheld():
     assert first.one_after_the_other is None
     table = on_devices.table([first, second], is_strong=True)
     assert all(row["step"] is None and row["speed-up"] is None for row in table.rows)
+
+
+def test_nothing_is_concluded_from_disturbed_kernels():
+    good = predicted()
+    bad = predicted(parts=(part(GEMM, 2, 1e-3, disturbed=True), part(RELU, 1, 1e-3)))
+    step = Time(3e-3, 2.9e-3, 3.1e-3)
+
+    assert good.is_trusted
+    assert not bad.is_trusted
+    assert "withheld" not in dict(predictions.summary(good, step))["error"]
+    assert "withheld" in dict(predictions.summary(bad, step))["error"]
+    assert None is predictions.values(bad, step)["error"]
+    assert "withheld" in " ".join(predictions.faster_kernels(bad))
+    assert "times as fast" in " ".join(predictions.faster_kernels(good))

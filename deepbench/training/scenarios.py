@@ -179,7 +179,7 @@ def highest_rate(
     probes: list[ServedProbe] = []
 
     def is_kept(rate: float, queries: int) -> ServedQueries | None:
-        number = len(probes)
+        number, queries = len(probes), min(MOST_ARRIVALS, queries)
         arrivals = poisson_arrivals(rate, queries, SEED + number)
         samples, most = model.samples(queries, 2000 + number), most_late(queries, SHARES["server"]) or 0
         found, late = on_schedule(model, arrivals, samples, batch, bound_s, most)
@@ -187,7 +187,7 @@ def highest_rate(
         probes.append({"rate": rate, "queries": answered, "late": late, "is_kept": late <= most})
         return found if late <= most else None
 
-    least = lowest_rate(seconds / 2)
+    least = lowest_rate(seconds / 2) * (1 + 1e-9)  # rounding must not make its probe too long
     low, high, rate, begin = 0.0, 0.0, max(least, 0.8 * capacity), model.clock.now()
     while len(probes) < MOST_PROBES and model.clock.now() - begin < seconds and probe_s(rate, bound_s) <= seconds / 2:
         if is_kept(rate, math.ceil(rate * max(probe_s(rate, bound_s), seconds / 6))):
@@ -199,7 +199,7 @@ def highest_rate(
         rate = (low * high) ** 0.5 if low and high else 1.25 * rate if low else max(least, rate / 2)
     for _ in range(MOST_CONFIRMED if low else 0):
         queries = max(LEAST_CONFIRMED, math.ceil(low * max(probe_s(low, bound_s), seconds / 2)))
-        if best := is_kept(low, min(MOST_ARRIVALS, queries)):
+        if best := is_kept(low, queries):
             return probes, best
         low /= CLOSE
     return probes, None

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from deepbench.judge.serving import percentile_bound, poisson_arrivals
+from deepbench.judge.serving import lowest_rate, percentile_bound, poisson_arrivals
 from deepbench.training import scenarios
 from deepbench.training.scenarios import Model
 
@@ -90,6 +90,23 @@ def waits(rate, service):
         free = max(free, at) + service
         latencies.append(free - at)
     return sorted(latencies)[198_000]
+
+
+@pytest.mark.parametrize("seconds", [0.7, 1.1, 3.3, 9.9, 10.0])
+def test_a_slow_model_is_tried_at_the_lowest_rate_that_can_be_judged(seconds):
+    """It serves that rate, and not the one where the search begins."""
+    rate = lowest_rate(seconds / 2)
+    probes, best = scenarios.highest_rate(model_of(lambda count: count / rate / 4), 1, 4 * rate, 6 / rate, seconds)
+
+    assert best is not None
+    assert probes[0]["rate"] > rate
+
+
+def test_a_probe_of_a_fast_model_has_not_more_queries_than_fit():
+    probes, _ = scenarios.highest_rate(model_of(lambda count: 1e-8 * count), 128, 1e8, 1e-3, 10.0)
+
+    assert probes
+    assert max(probe["queries"] for probe in probes) <= scenarios.MOST_ARRIVALS
 
 
 def test_no_rate_keeps_a_bound_below_the_latency():

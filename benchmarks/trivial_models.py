@@ -3,21 +3,36 @@
     python benchmarks/trivial_models.py [APPLICATION...]
 
 Image: the class of the nearest picture. Sentiment: the most frequent class. Recommendation: the most popular films.
-Translation: words by their frequency. Speech: the one training text that is nearest to all tests.
+Translation: words by their frequency. Speech: the one training text that is nearest to all tests. Detection: bands of
+rows with ink, called all four classes. Go: a player that captures as many stones as it can.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+import torch
 
 from deepbench import datasets
-from deepbench.applications import sentiment, speech
+from deepbench.applications import detection, sentiment, speech
+from deepbench.applications.detection.boxes import average_precision
+from deepbench.applications.go import match, rules
+from deepbench.applications.go.rules import Games, Moves
+from deepbench.applications.go.task import GoTask
 from deepbench.applications.recommendation import common as recommendation
 from deepbench.applications.translation import common as translation
-from deepbench.training.application import find_application
+from deepbench.datasets.pages import CLASSES
+from deepbench.training.application import Setup, find_application
+
+# Pixels that are darker are ink, and a band of rows with ink may contain so many without it.
+INK, GAP = 200, 3
+
+# Of Go, against GNU Go.
+MATCHES = 10
 
 
 def image() -> float:
@@ -65,12 +80,64 @@ def of_speech(rung: str = "mini") -> float:
     return min(sum(speech.edits(text, t) for t in tests) / sum(map(len, tests)) for text in texts)
 
 
-MODELS = {
+def of_detection() -> float:
+    """Mean average precision of the bands of rows with ink of each page, each called all classes."""
+    _, tests = detection.parts(_load("pages"))
+    found = [
+        [(kind, 1.0, *band) for band in bands(tests.picture(i)[0]) for kind in range(len(CLASSES))]
+        for i in range(len(tests))
+    ]
+    return average_precision(found, tests.boxes, tests.classes, (0.5,))
+
+
+def bands(picture: np.ndarray) -> list[np.ndarray]:
+    """Left, top, right, bottom of each band of rows with ink, as shares of the page."""
+    inked = np.flatnonzero((picture < INK).any(1))
+    parts = np.split(inked, np.flatnonzero(np.diff(inked) > GAP + 1) + 1) if len(inked) else []
+    found = []
+    for part in parts:
+        columns = np.flatnonzero((picture[part[0] : part[-1] + 1] < INK).any(0))
+        box = np.array([columns[0], part[0], columns[-1] + 1, part[-1] + 1])
+        found.append(box / len(picture))
+    return found
+
+
+def of_go(rung: str = "mini", captures: bool = True) -> float:
+    """The share of games that a player wins against GNU Go which captures as many stones as it can, or moves at random.
+
+    It never fills its own eyes. The mean of `MATCHES` matches, which have different random numbers.
+    """
+    task = GoTask(Setup("go", rung), find_application("go").rungs[rung], _load("gnugo"))
+    chance = torch.Generator().manual_seed(0)
+
+    def choose(games: Games, moves: Moves) -> torch.Tensor:
+        """The move that captures most; of several a random one. A pass is the last choice."""
+        near = rules.neighbours(games.edge, games.player.device)
+        own = (games.stones[:, 0] == games.player[:, None]).float()
+        is_eye = own @ near == near.sum(0)
+        usable = moves.legal[:, :-1] & ~is_eye
+        value = captures * moves.captured.sum(2) + torch.rand(usable.shape, generator=chance)
+        best = value.masked_fill(~usable, -1.0).max(1)
+        return torch.where(best.values < 0, usable.shape[1], best.indices)
+
+    with task._gnugo() as gnugo:
+        won = [match.share_won(choose, gnugo, task._openings, task._search.komi) for _ in range(MATCHES)]
+    return sum(won) / MATCHES
+
+
+MODELS: dict[str, Callable[[], float]] = {
+    "detection": of_detection,
+    "go": of_go,
+    "go, random moves": partial(of_go, captures=False),
+    "go, small": partial(of_go, "small"),
+    "go, small, random moves": partial(of_go, "small", captures=False),
     "image": image,
-    "sentiment": of_sentiment,
     "recommendation": of_recommendation,
-    "translation": of_translation,
+    "sentiment": of_sentiment,
     "speech": of_speech,
+    "speech, small": partial(of_speech, "small"),
+    "translation": of_translation,
+    "translation, small": partial(of_translation, "small"),
 }
 
 
@@ -79,5 +146,6 @@ def _load(name: str) -> list:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or MODELS:
-        print(f"{name}: {MODELS[name]():.4f}", flush=True)
+    for name, value in MODELS.items():
+        if not sys.argv[1:] or name.split(",")[0] in sys.argv[1:]:
+            print(f"{name}: {value():.4f}", flush=True)

@@ -280,13 +280,15 @@ def train(
 
 def run_training(session: TrainingSession, progress: bool | Progress) -> Results:
     """Train everything a session plans."""
+    from deepbench.core import units
     from deepbench.measure.session import Step
     from deepbench.report.training import quality_text
 
     with _shown(progress) as show:
 
         def tell(at: Any) -> None:
-            words = [f"{at.setup['application']}, seed {at.setup['seed']}", f"{at.samples / at.setup['samples']:.0%}"]
+            share = units.percent(at.samples / at.setup["samples"])
+            words = [f"{at.setup['application']}, seed {at.setup['seed']}", share]
             if at.quality is not None:  # the value first: 80 columns cut off the name of the metric
                 words.append(f"{quality_text(at.setup, at.quality)} {at.setup['metric']}")
             show(Step(", ".join(words), at.run, at.runs, at.left_s))

@@ -19,6 +19,7 @@ from deepbench.cli.launch import hosts_of_file, launched, taking_place
 from deepbench.cli.options import whole
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output, say
+from deepbench.core import units
 from deepbench.core.errors import BadInput
 from deepbench.core.shell import command
 
@@ -199,6 +200,7 @@ def _explain(setups: Sequence[TrainingSetup], output: str | None, show_all: bool
     from deepbench.report import predictions
     from deepbench.report.progress import Bar
     from deepbench.training import step
+    from deepbench.training.application import find_application
 
     console, program = make_console(), f"{step.__file__}:build"
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -220,8 +222,10 @@ def _explain(setups: Sequence[TrainingSetup], output: str | None, show_all: bool
             print_labelled(console, label, text)
         if found.measured is not None and prediction.time is not None:
             share = prediction.measured_share * prediction.time.seconds / found.measured.seconds
-            text = f"measured kernels are {share:.0%} of the measured step"
+            text = f"measured kernels are {units.percent(share)} of the measured step"
             print_labelled(console, "explained", text if prediction.is_trusted else predictions.WITHHELD)
+        if left_out := find_application(name).outside_steps:
+            print_labelled(console, "left out", left_out)
         console.print()
         predictions.table(prediction, None if show_all else predictions.MOST_ROWS).print(console)
         for line in predictions.faster_kernels(prediction):

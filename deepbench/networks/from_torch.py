@@ -238,7 +238,7 @@ def _recurrent(cell: str) -> Callable[..., tuple[str, str, list[Any]] | None]:
         if x.dim() == 2:
             batches, states, weights, _, layers, _, training, is_bidirectional = arguments
             steps = batches.shape[0]
-            batch = -(-x.shape[0] // steps)
+            batch = max(1, round(x.shape[0] / steps))
         else:
             states, weights, _, layers, _, training, is_bidirectional, batch_first = arguments
             steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]

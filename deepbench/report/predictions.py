@@ -37,6 +37,9 @@ GROUPS = {
     **dict.fromkeys(("embedding_bag",), "embeddings"),
     **dict.fromkeys(("optimizer",), "optimizer"),
 }
+# Of a step, by a faster kernel: smaller ones are not worth a sentence.
+LEAST_CHANGE = 0.01
+
 REST, OTHERS, OVERHEAD = "other kernels", "other operators", "overhead"
 
 
@@ -331,15 +334,23 @@ def faster_kernels(prediction: Prediction, most: int = 3, times: float = 2.0) ->
         return []
     if not prediction.is_trusted:
         return [f"What a faster kernel would change is {WITHHELD}."]
-    seconds = {f"all of {name}": s for name, s in groups(prediction).items() if name not in (OTHERS, OVERHEAD)}
+    seconds = {
+        f"all {name}" if name == REST else f"all of {name}": s
+        for name, s in groups(prediction).items()
+        if name not in (OTHERS, OVERHEAD)
+    }
     longest = prediction.parts[:1]
     seconds |= {kernel_title(p.need.kernel): p.time.seconds for p in longest if p.time is not None}
     lines = []
     for name, s in sorted(seconds.items(), key=lambda item: -item[1])[:most]:
         after = time.seconds - s * (1 - 1 / times)
-        text = f"{units.seconds(after)} instead of {units.seconds(time.seconds)}"
-        lines.append(f"With {name} {times:g} times as fast, the step takes {text} ({after / time.seconds - 1:.0%}).")
-    return lines
+        change = after / time.seconds - 1
+        if change < -LEAST_CHANGE:
+            text = f"{units.seconds(after)} instead of {units.seconds(time.seconds)} ({units.percent(change)})"
+            lines.append(f"With {name} {times:g} times as fast, the step takes {text}.")
+    return lines or [
+        f"Even {times:g} times as fast, no kernel changes the step by more than {units.percent(LEAST_CHANGE)}."
+    ]
 
 
 def values(

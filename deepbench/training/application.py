@@ -134,6 +134,8 @@ class Application(ABC):
     """A model that learns next to nothing, in words, such as `the most frequent class`."""
     has_equal_samples: bool = False
     """Whether every test example takes the same work: then one that repeats must not be faster."""
+    outside_steps: str | None = None
+    """What training does besides equal steps, in words: an explained step leaves it out."""
     datasets: tuple[str, ...]
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)

@@ -117,3 +117,15 @@ def test_nothing_is_concluded_from_disturbed_kernels():
     assert None is predictions.values(bad, step)["error"]
     assert "withheld" in " ".join(predictions.faster_kernels(bad))
     assert "times as fast" in " ".join(predictions.faster_kernels(good))
+
+
+def test_what_a_faster_kernel_changes_is_said_where_it_changes_something():
+    found = predicted(parts=(part(GEMM, 2, 1e-3), part(RELU, 1, 1e-6)))
+    lines = predictions.faster_kernels(found)
+
+    assert any(line.startswith("With all of products 2 times as fast, the step takes 1.") for line in lines), lines
+    assert not any("relu" in line or "other kernels" in line for line in lines)
+    only_overhead = predicted(parts=(part(RELU, 1, 1e-6),))
+    assert ["Even 2 times as fast, no kernel changes the step by more than 1 %."] == predictions.faster_kernels(
+        only_overhead
+    )

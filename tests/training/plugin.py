@@ -18,6 +18,7 @@ class Line(Application):
     metric = Metric("error", higher_is_better=False, is_share=False)
     trivial_model = "the number 0"
     has_equal_samples = True
+    outside_steps = "drawing the line"
     datasets = ()
     rungs = {
         "mini": RUNG,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -95,6 +96,19 @@ def test_what_goes_wrong_is_a_status_with_a_sentence(train, tmp_path, rung, stat
     assert (status, True, 1) == (run.status, words in run.end["reason"], done.returncode), run.end
     assert f"seed 0: {status}" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_step_is_explained_by_its_kernels(train, tmp_path):
+    done = train("line", "--explain", "--threads", "1", "--all", "-o", "a.jsonl", timeout=500)
+    text = " ".join(done.stdout.split())
+
+    assert 0 == done.returncode, done.stderr
+    assert "line, rung mini: one training step of 8 samples" in text
+    assert "linear 1 × 8 × 1" in text
+    assert re.search(r"explained (measured kernels are \d+ % of the measured step|withheld)", text), text
+    assert "left out drawing the line" in text
+    assert re.search(r"2 times as fast, (the step takes|no kernel)|would change is withheld", text), text
+    assert "linear" in {record["op"] for record in read_results(tmp_path / "a.jsonl").records}
 
 
 @pytest.mark.parametrize(

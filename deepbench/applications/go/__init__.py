@@ -23,6 +23,7 @@ class Go(Application):
     metric = Metric("games won against GNU Go")
     answer_metric = Metric("moves as GNU Go")
     trivial_model = "a player that captures as many stones as it can"
+    outside_steps = "the games of self-play"
     datasets = ("gnugo",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -31,7 +32,7 @@ class Go(Application):
             samples=512 * 24 * 64,
             every=512 * 24 * 8,
             target=0.30,
-            trivial=0.031,
+            trivial=0.054,
             settings={**SETTINGS, "edge": 5, "positions": 2, "filters": 32, "blocks": 2, "komi": 0.5},
         ),
         "small": Rung(
@@ -40,7 +41,7 @@ class Go(Application):
             samples=512 * 32 * 64,
             every=512 * 32 * 8,
             target=0.15,
-            trivial=0.031,
+            trivial=0.020,
             settings={
                 **SETTINGS, "edge": 6, "positions": 4, "filters": 48, "blocks": 3, "komi": 4.5, "games": 256,
                 "steps": 32,

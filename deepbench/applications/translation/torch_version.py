@@ -37,8 +37,12 @@ class Transformer(nn.Module):
         width, layers = sizes["width"], sizes["layers"]
         self.source, self.target = (nn.Embedding(sizes["words"], width, NOTHING) for _ in range(2))
         self.places = nn.Parameter(torch.randn(sizes["length"] + 2, width) * 0.02)
+        heads = width // HEAD_WIDTH
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, DROPOUT, batch_first=True, norm_first=True)
+        # PyTorch warns that these layers have no nested tensors, unless it is told that none are wanted.
+        encoder = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
         self.body = nn.Transformer(
-            width, width // HEAD_WIDTH, layers, layers, 4 * width, DROPOUT, batch_first=True, norm_first=True
+            width, heads, layers, layers, 4 * width, DROPOUT, custom_encoder=encoder, batch_first=True, norm_first=True
         )
         self.scale = width**0.5
         for table in (self.source, self.target):

@@ -138,6 +138,8 @@ MODELS: dict[str, Callable[[], float]] = {
     "speech, small": partial(of_speech, "small"),
     "translation": of_translation,
     "translation, small": partial(of_translation, "small"),
+    "translation, full": partial(of_translation, "full"),
+    "translation, full-transformer": partial(of_translation, "full-transformer"),
 }
 
 
@@ -146,6 +148,10 @@ def _load(name: str) -> list:
 
 
 if __name__ == "__main__":
-    for name, value in MODELS.items():
-        if not sys.argv[1:] or name.split(",")[0] in sys.argv[1:]:
-            print(f"{name}: {value():.4f}", flush=True)
+    names = {name: name.split(",")[0] for name in MODELS}
+    wanted = sys.argv[1:] or names.values()
+    if unknown := set(wanted) - set(names.values()):
+        sys.exit(f"no application {', '.join(sorted(unknown))}; choose from {', '.join(dict.fromkeys(names.values()))}")
+    for name, application in names.items():
+        if application in wanted:
+            print(f"{name}: {MODELS[name]():.4f}", flush=True)

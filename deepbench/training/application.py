@@ -88,8 +88,6 @@ class Task(ABC):
     """Where the schedule has the factor 1, for the batch of this run."""
     device_name: str | None = None
     """Of the GPU; None on CPUs."""
-    has_equal_steps: bool = True
-    """Whether the first step takes longer than others only because something is compiled in it."""
     tests: int
     """Examples that quality is tested with."""
 
@@ -135,7 +133,9 @@ class Application(ABC):
     has_equal_samples: bool = False
     """Whether every test example takes the same work: then one that repeats must not be faster."""
     outside_steps: str | None = None
-    """What training does besides equal steps, in words: an explained step leaves it out."""
+    """What some steps contain besides training, in words: an explained step leaves it out, and the first step of a part
+    is not taken for compilation.
+    """
     datasets: tuple[str, ...]
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)

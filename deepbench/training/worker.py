@@ -140,7 +140,7 @@ def train(
             checkpoints.write(checkpoint, {**task.state(), "samples": samples})
         times |= {"evaluate_s": evaluated - before, "checkpoint_s": perf_counter() - evaluated}
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
-        if not task.has_equal_steps:
+        if application.outside_steps is not None:
             times["first_step_s"] = times["train_s"] / steps
         emit({"point": {**point, **times, "steps": steps, "cpus": len(cpus), "other_cpus": other_cpus}})
     emit({"end": {"status": "ok", "reason": None}})

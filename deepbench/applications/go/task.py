@@ -41,8 +41,6 @@ RANDOM = 6
 class GoTask(TorchTask):
     """Plays a round of games, trains so many steps on the positions of the last rounds, and so on."""
 
-    has_equal_steps = False  # a round of games is part of its first step
-
     def __init__(self, setup: Setup, rung: Rung, command: Sequence[str]) -> None:
         self._sizes = sizes = rung.settings
         if sizes["games"] % setup.ranks:

@@ -12,7 +12,7 @@ from deepbench.core.case import Case
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.machine import describe
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.heat import measure_case
 from deepbench.ops.gemm import Gemm
 from deepbench.plan.modes import DEFAULT
 from deepbench.results import summary

@@ -33,8 +33,8 @@ from deepbench.core import registry, stats  # noqa: E402
 from deepbench.core.case import Case, parse_case  # noqa: E402
 from deepbench.judge import compare, heats  # noqa: E402
 from deepbench.machine.describe import default_threads  # noqa: E402
-from deepbench.measure import sides  # noqa: E402
-from deepbench.measure.heat import Rival, measure_heat  # noqa: E402
+from deepbench.measuring import sides  # noqa: E402
+from deepbench.measuring.heat import Rival, measure_heat  # noqa: E402
 from deepbench.plan.cases import Choices, expand  # noqa: E402
 from deepbench.plan.modes import MODES, Mode  # noqa: E402
 from deepbench.plan.suites import read_words  # noqa: E402

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench.report.cases import rankings  # noqa: E402
+from deepbench.reporting.cases import rankings  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
 from deepbench.results.summary import summarize  # noqa: E402
 from deepbench.results.work import Work  # noqa: E402

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from deepbench.core.case import parse_case  # noqa: E402
-from deepbench.report.page import render  # noqa: E402
+from deepbench.reporting.page import render  # noqa: E402
 from deepbench.results.record import make_record  # noqa: E402
 
 ROUNDS, SAMPLES = 3, 30

@@ -25,13 +25,14 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from deepbench.core.times import Time  # noqa: E402
-from deepbench.networks import forecast, read  # noqa: E402
-from deepbench.networks.measured import StepTimes  # noqa: E402
-from deepbench.networks.predict import Prediction  # noqa: E402
-from deepbench.networks.runner import Request, Runner  # noqa: E402
-from deepbench.report import bars as bars_module  # noqa: E402
-from deepbench.report import predictions  # noqa: E402
-from deepbench.report.progress import Bar  # noqa: E402
+from deepbench.networks.predictions import forecast  # noqa: E402
+from deepbench.networks.predictions.measured import StepTimes  # noqa: E402
+from deepbench.networks.predictions.predict import Prediction  # noqa: E402
+from deepbench.networks.predictions.runner import Request, Runner  # noqa: E402
+from deepbench.networks.reporting import predictions  # noqa: E402
+from deepbench.networks.traces import read  # noqa: E402
+from deepbench.reporting import bars as bars_module  # noqa: E402
+from deepbench.reporting.progress import Bar  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
 
 NETWORKS = Path(__file__).parent / "networks.py"

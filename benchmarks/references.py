@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from deepbench.applications.judge.trained import Run, runs_of, trained
+from deepbench.applications.training.application import applications
 from deepbench.core import units
-from deepbench.judge.trained import Run, runs_of, trained
 from deepbench.results.file import read_results
-from deepbench.training.application import applications
 
-PATH = Path(__file__).parents[1] / "deepbench" / "applications" / "references.json"
+PATH = Path(__file__).parents[1] / "deepbench" / "applications" / "tasks" / "references.json"
 
 PAGE = Path(__file__).parents[1] / "docs" / "applications.md"
 

@@ -20,7 +20,7 @@ from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.machine import describe
-from deepbench.measure import launch
+from deepbench.measuring import launch
 from deepbench.native import callloop
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.suites import read_words

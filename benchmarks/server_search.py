@@ -11,11 +11,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from deepbench.judge.serving import default_bound_s, poisson_arrivals
-from deepbench.training import scenarios
-from deepbench.training.inference import SECONDS
-from deepbench.training.scenarios import Model
-from deepbench.training.serving_worker import SEARCH_SHARE
+from deepbench.applications.judge.serving import default_bound_s, poisson_arrivals
+from deepbench.applications.training import scenarios
+from deepbench.applications.training.inference import SECONDS
+from deepbench.applications.training.scenarios import Model
+from deepbench.applications.training.serving_worker import SEARCH_SHARE
 
 SEARCHES = 100
 

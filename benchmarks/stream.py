@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import DEFAULT
 
 SIZE = 2**29

@@ -26,8 +26,8 @@ from deepbench.core.case import Case, parse_case
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import find_op
 from deepbench.machine import describe
-from deepbench.measure import launch
-from deepbench.measure.clock import SystemClock, _warm_up, take_sample
+from deepbench.measuring import launch
+from deepbench.measuring.clock import SystemClock, _warm_up, take_sample
 from deepbench.native import callloop
 from deepbench.plan.modes import RIGOROUS
 

@@ -15,8 +15,8 @@ from time import perf_counter
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench.networks import program  # noqa: E402
-from deepbench.networks.from_torch import record_step  # noqa: E402
+from deepbench.networks.traces import program  # noqa: E402
+from deepbench.networks.traces.from_torch import record_step  # noqa: E402
 
 NETWORKS = Path(__file__).parent / "networks.py"
 

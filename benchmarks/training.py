@@ -16,10 +16,10 @@ from time import perf_counter
 
 import torch
 
-from deepbench import datasets
-from deepbench.training.application import Setup, applications
-from deepbench.training.torch_task import TorchTask
-from deepbench.training.worker import train_steps
+from deepbench.applications import datasets
+from deepbench.applications.training.application import Setup, applications
+from deepbench.applications.training.torch_task import TorchTask
+from deepbench.applications.training.worker import train_steps
 
 CHUNKS, SECONDS = 15, 2.0
 

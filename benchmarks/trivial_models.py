@@ -17,16 +17,16 @@ from functools import partial
 import numpy as np
 import torch
 
-from deepbench import datasets
-from deepbench.applications import detection, sentiment, speech
-from deepbench.applications.detection.boxes import average_precision
-from deepbench.applications.go import match, rules
-from deepbench.applications.go.rules import Games, Moves
-from deepbench.applications.go.task import GoTask
-from deepbench.applications.recommendation import common as recommendation
-from deepbench.applications.translation import common as translation
-from deepbench.datasets.pages import CLASSES
-from deepbench.training.application import Setup, find_application
+from deepbench.applications import datasets
+from deepbench.applications.datasets.pages import CLASSES
+from deepbench.applications.tasks import detection, sentiment, speech
+from deepbench.applications.tasks.detection.boxes import average_precision
+from deepbench.applications.tasks.go import match, rules
+from deepbench.applications.tasks.go.rules import Games, Moves
+from deepbench.applications.tasks.go.task import GoTask
+from deepbench.applications.tasks.recommendation import common as recommendation
+from deepbench.applications.tasks.translation import common as translation
+from deepbench.applications.training.application import Setup, find_application
 
 # Pixels that are darker are ink, and a band of rows with ink may contain so many without it.
 INK, GAP = 200, 3

@@ -10,15 +10,9 @@
 
 from typing import TYPE_CHECKING
 
-# The functions `measure` and `report` share their names with two folders of this package. Importing the folders here,
-# before anything else does, and removing their names leaves these names to the functions.
-import deepbench.measure
-import deepbench.report  # noqa: F401
 from deepbench.core.version import VERSION
 
 __version__ = VERSION
-
-del measure, report  # noqa: F821
 
 if TYPE_CHECKING:
     from deepbench.api import Results, cases, compare, load, measure, predict, report, resume, trace, train, what_if

@@ -24,21 +24,21 @@ from deepbench.plan.fit import for_mode
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from deepbench.applications.judge.trained import Trained
+    from deepbench.applications.training.application import Framework
+    from deepbench.applications.training.session import TrainingSession
     from deepbench.judge.compare import Comparison
     from deepbench.judge.limits import Limits
-    from deepbench.judge.trained import Trained
-    from deepbench.measure.session import Progress, Session
-    from deepbench.networks.trace import Trace
-    from deepbench.report.predictions import Predicted
-    from deepbench.report.sections import Sections
-    from deepbench.report.steps import Scaling
-    from deepbench.report.table import Table
-    from deepbench.report.what_if import Answer
+    from deepbench.measuring.session import Progress, Session
+    from deepbench.networks.reporting.predictions import Predicted
+    from deepbench.networks.reporting.what_if import Answer
+    from deepbench.networks.traces.trace import Trace
+    from deepbench.reporting.sections import Sections
+    from deepbench.reporting.steps import Scaling
+    from deepbench.reporting.table import Table
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
-    from deepbench.training.application import Framework
-    from deepbench.training.session import TrainingSession
 
 What = str | Path | Case
 """The name of a suite or of a folder of suites, a file of problems, a file or folder of workloads of others, a case as
@@ -208,7 +208,7 @@ def measure(
         threads=threads, ranks=ranks, device=device, settings=settings, fit=fit, with_parts=with_parts,
         mode=mode,
     )  # fmt: skip
-    from deepbench.measure.session import Options, Session
+    from deepbench.measuring.session import Options, Session
 
     options = Options(mode, rounds, energy, timeout_s, budget_s, hosts=tuple(hosts))
     path = Path(output) if output is not None else _temporary()
@@ -218,7 +218,7 @@ def measure(
 
 def resume(path: str | Path, *, progress: bool | Progress = False) -> Results:
     """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed."""
-    from deepbench.measure.session import Session
+    from deepbench.measuring.session import Session
 
     with Session.resume(Path(path)) as session:
         return run_session(session, progress)
@@ -263,8 +263,8 @@ def train(
     Raises `BadInput` for words that cannot be used. Missing data, a crash or a loss that diverges raise nothing: the
     run says so. `Results.trained` has the runs, `Results.table()` what they say together.
     """
-    from deepbench.training.application import Setup
-    from deepbench.training.session import TrainingSession, resolved
+    from deepbench.applications.training.application import Setup
+    from deepbench.applications.training.session import TrainingSession, resolved
 
     count = threads or max(1, describe.default_threads() // ranks)
     names = [applications] if isinstance(applications, str) else list(dict.fromkeys(applications))
@@ -280,9 +280,9 @@ def train(
 
 def run_training(session: TrainingSession, progress: bool | Progress) -> Results:
     """Train everything a session plans."""
+    from deepbench.applications.reporting.training import quality_text
     from deepbench.core import units
-    from deepbench.measure.session import Step
-    from deepbench.report.training import quality_text
+    from deepbench.measuring.session import Step
 
     with _shown(progress) as show:
 
@@ -300,8 +300,8 @@ def run_training(session: TrainingSession, progress: bool | Progress) -> Results
 def _shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
-    from deepbench.measure.session import no_progress
-    from deepbench.report.progress import Bar
+    from deepbench.measuring.session import no_progress
+    from deepbench.reporting.progress import Bar
 
     if not progress:
         return nullcontext(no_progress)
@@ -362,7 +362,7 @@ class Results:
     @cached_property
     def training_steps(self) -> list[Scaling]:
         """Training steps of models on the numbers of devices that the suites name (`devices=1,2,4`)."""
-        from deepbench.report import steps
+        from deepbench.reporting import steps
 
         return steps.of_summaries(self.summaries)
 
@@ -403,7 +403,7 @@ class Results:
     @cached_property
     def trained(self) -> list[Trained]:
         """The applications that the file has trained, each with all of its seeds."""
-        from deepbench.judge.trained import runs_of, trained
+        from deepbench.applications.judge.trained import runs_of, trained
 
         return trained(runs_of(self.file))
 
@@ -413,17 +413,17 @@ class Results:
         Of trained applications: one row per setup.
         """
         if self.file.is_training:
-            from deepbench.report import training
+            from deepbench.applications.reporting import training
 
             return training.table(self.trained)
-        from deepbench.report.cases import library_table
-        from deepbench.report.sections import sections
+        from deepbench.reporting.cases import library_table
+        from deepbench.reporting.sections import sections
 
         return (library_table if full else sections)(self.summaries, self.limits)
 
     def fastest(self, op: str | None = None) -> Table:
         """Libraries ranked by problem, fastest first, with 95 % confidence intervals; of one operation or of all."""
-        from deepbench.report import cases as tables
+        from deepbench.reporting import cases as tables
 
         if op is not None:
             find_op(op)
@@ -431,7 +431,7 @@ class Results:
 
     def to_frame(self) -> DataFrame:
         """A pandas DataFrame with one row per case and the columns of the CSV export. Times are in seconds."""
-        from deepbench.report import export
+        from deepbench.reporting import export
 
         try:
             import pandas
@@ -506,7 +506,7 @@ def trace(
 
     A module runs two steps, so training changes its parameters. `Trace.save` writes a suite for `deepbench run`.
     """
-    from deepbench.networks import read
+    from deepbench.networks.traces import read
 
     if isinstance(network, str | Path):
         if inputs is not None or loss is not None or not isinstance(optimizer, str):
@@ -547,11 +547,11 @@ def predict(
 
     A kernel without a time withholds the prediction: `time` is None then.
     """
-    from deepbench.measure.session import no_progress
-    from deepbench.networks import read
-    from deepbench.networks.forecast import forecast
-    from deepbench.report.predictions import Predicted
-    from deepbench.report.progress import Bar
+    from deepbench.measuring.session import no_progress
+    from deepbench.networks.predictions.forecast import forecast
+    from deepbench.networks.reporting.predictions import Predicted
+    from deepbench.networks.traces import read
+    from deepbench.reporting.progress import Bar
 
     if isinstance(network, str | Path):
         words = {name: str(value) for name, value in (settings or {}).items()}
@@ -585,8 +585,8 @@ def what_if(
 
     Without changes, `sensitivities` of the answer says how much each knob matters.
     """
-    from deepbench.networks.hardware import Hardware
-    from deepbench.report import what_if as tables
+    from deepbench.networks.reporting import what_if as tables
+    from deepbench.networks.what_if.hardware import Hardware
 
     loaded = results if isinstance(results, Results) else load(results)
     own = None if hardware is None else Hardware.load(str(hardware))
@@ -643,9 +643,9 @@ def report(
     """
     import gc
 
-    from deepbench.networks.read import read_suite_trace
-    from deepbench.report.page import render
-    from deepbench.report.page import report as page
+    from deepbench.networks.traces.read import read_suite_trace
+    from deepbench.reporting.page import render
+    from deepbench.reporting.page import report as page
     from deepbench.results import published
 
     sources = [results] if isinstance(results, Results | str | Path) else list(results)

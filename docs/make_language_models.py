@@ -38,10 +38,10 @@ from deepbench.core import units  # noqa: E402
 from deepbench.core.errors import BadInput  # noqa: E402
 from deepbench.judge.limits import Limits  # noqa: E402
 from deepbench.plan.suites import Pass, left_out, pass_of, split_name  # noqa: E402
-from deepbench.report import totals  # noqa: E402
-from deepbench.report.answers import listed  # noqa: E402
-from deepbench.report.bars import StackedBar, svg  # noqa: E402
-from deepbench.report.cases import Ranking, rankings  # noqa: E402
+from deepbench.reporting import totals  # noqa: E402
+from deepbench.reporting.answers import listed  # noqa: E402
+from deepbench.reporting.bars import StackedBar, svg  # noqa: E402
+from deepbench.reporting.cases import Ranking, rankings  # noqa: E402
 from deepbench.results.summary import Summary  # noqa: E402
 
 PAGE, PICTURES = "language-models.md", "pictures"

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from deepbench.report import site
-from deepbench.report.page import content, render
+from deepbench.reporting import site
+from deepbench.reporting.page import content, render
 from deepbench.results.file import read_results, title_of
 from tests.terminal import output_of
 

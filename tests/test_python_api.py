@@ -42,13 +42,13 @@ def test_importing_costs_next_to_nothing():
 def test_functions_keep_their_names_when_folders_of_the_same_name_are_imported():
     code = (
         "import deepbench\n"
-        "from deepbench.measure import clock\n"
-        "from deepbench.report import table\n"
-        "print(deepbench.measure.__module__, deepbench.report.__module__, clock.__name__)"
+        "from deepbench.measuring import clock\n"
+        "from deepbench.reporting import table\n"
+        "print(deepbench.measuring.__module__, deepbench.reporting.__module__, clock.__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
 
-    assert "deepbench.api deepbench.api deepbench.measure.clock" == done.stdout.strip()
+    assert "deepbench.api deepbench.api deepbench.measuring.clock" == done.stdout.strip()
 
 
 def test_a_measured_case_is_a_result_with_samples_in_a_file(results):
@@ -197,7 +197,7 @@ def test_a_notebook_shows_texts_of_a_file_as_texts(tmp_path):
 
 def test_a_data_frame_has_the_columns_of_the_csv(two_libraries):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    from deepbench.report import export
+    from deepbench.reporting import export
 
     frame = two_libraries.to_frame()
     columns = export.to_csv(two_libraries.file, two_libraries.summaries).splitlines()[0].split(",")

@@ -1,1 +1,1 @@
-"""One file per application: its model, its data, its metric and its target."""
+"""A wing: applications that are trained to a given accuracy and answer queries. Its door is `api.py`."""

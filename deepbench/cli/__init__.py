@@ -1,4 +1,4 @@
-"""The command `deepbench`: one file per verb, found by being here. Only this folder prints."""
+"""The command `deepbench`: one file per verb, found by being here or in the folder `cli` of a wing."""
 
 from importlib import import_module
 from pathlib import Path
@@ -7,5 +7,6 @@ from deepbench.cli.root import cli, main
 
 __all__ = ["cli", "main"]
 
-for _path in sorted(Path(__file__).parent.glob("[!_]*.py")):
-    import_module(f"{__name__}.{_path.stem}")
+_PACKAGE = Path(__file__).parents[1]
+for _path in sorted([*_PACKAGE.glob("cli/[!_]*.py"), *_PACKAGE.glob("*/cli/[!_]*.py")]):
+    import_module(".".join(("deepbench", *_path.relative_to(_PACKAGE).with_suffix("").parts)))

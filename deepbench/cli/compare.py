@@ -97,10 +97,10 @@ def trained_files(first: str, second: str, skip_damaged: bool) -> tuple[ResultFi
 
 
 def _compare_trained(first: ResultFile, second: ResultFile, margin: float, form: str | None) -> None:
+    from deepbench.applications.judge.trained import runs_of, trained
+    from deepbench.applications.judge.training_pairs import differences, pairs
+    from deepbench.applications.reporting.training import pairs_table
     from deepbench.judge import selftest
-    from deepbench.judge.trained import runs_of, trained
-    from deepbench.judge.training_pairs import differences, pairs
-    from deepbench.report.training import pairs_table
 
     drift = selftest.between_files(first, second)
     found, left = pairs(trained(runs_of(first)), trained(runs_of(second)), margin, drift=drift)
@@ -129,7 +129,7 @@ def compared(
 
 def print_comparison(comparison: Comparison, names: tuple[str, str], form: str | None, full: bool) -> None:
     """Differences of the sides, geometric means, cases and the answer; or one of the forms for programs."""
-    from deepbench.report import compare as tables
+    from deepbench.reporting import compare as tables
 
     if form == "json":
         print_json(tables.to_json(comparison))

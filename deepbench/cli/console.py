@@ -16,11 +16,11 @@ from deepbench.machine import microarchitecture
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.judge.serving import Served
+    from deepbench.applications.judge.serving import Served
+    from deepbench.fleets.file import FleetFile
     from deepbench.machine.doctor import LoadWatch
-    from deepbench.report.table import Part, Table
+    from deepbench.reporting.table import Part, Table
     from deepbench.results.file import ResultFile
-    from deepbench.results.fleet import FleetFile
 
 
 def make_console(quiet: bool = False) -> Console:
@@ -84,7 +84,7 @@ def print_head(console: Console, file: ResultFile, environment: Mapping[str, str
 
     `environment` is that of a session which has not measured yet.
     """
-    from deepbench.report.limits import library_name
+    from deepbench.reporting.limits import library_name
     from deepbench.results.file import damage_text
 
     header = file.header
@@ -197,7 +197,7 @@ def print_table(table: Table, form: str | None) -> None:
 
 def print_report(parts: Sequence[Part], form: str | None) -> None:
     """Sentences and tables for people or as Markdown; CSV has the last table."""
-    from deepbench.report.table import Table, markdown_of, print_parts
+    from deepbench.reporting.table import Table, markdown_of, print_parts
 
     if form == "csv":
         print_table([part for part in parts if isinstance(part, Table)][-1], form)
@@ -214,7 +214,7 @@ def print_json(content: Any) -> None:
 
 def print_served(found: Sequence[Served]) -> None:
     """Models that answer queries: a table, and batches against latency."""
-    from deepbench.report import serving
+    from deepbench.applications.reporting import serving
 
     console = make_console()
     console.print()

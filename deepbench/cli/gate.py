@@ -54,8 +54,8 @@ def gate(
     from deepbench.judge import gate as gates
     from deepbench.judge.compare import MARGIN
     from deepbench.machine.doctor import LoadWatch
-    from deepbench.report import compare as tables
-    from deepbench.report.table import print_parts
+    from deepbench.reporting import compare as tables
+    from deepbench.reporting.table import print_parts
     from deepbench.results.file import read_results
 
     for output in filter(None, (junit, markdown)):
@@ -95,12 +95,13 @@ def gate(
 
 
 def _gate_trained(before: ResultFile, after: ResultFile, margin: float, junit: str | None, markdown: str | None) -> int:
+    from deepbench.applications.judge import training_pairs
+    from deepbench.applications.judge.trained import runs_of, trained
+    from deepbench.applications.reporting.training import pairs_table
     from deepbench.cli.console import make_console
     from deepbench.judge import gate as gates
-    from deepbench.judge import selftest, training_pairs
-    from deepbench.judge.trained import runs_of, trained
-    from deepbench.report.table import Table, markdown_of, print_parts
-    from deepbench.report.training import pairs_table
+    from deepbench.judge import selftest
+    from deepbench.reporting.table import Table, markdown_of, print_parts
 
     sides = trained(runs_of(before)), trained(runs_of(after))
     drift = selftest.between_files(before, after)
@@ -125,7 +126,7 @@ def _measure_again(
     import tempfile
 
     from deepbench.api import compare as compare_results
-    from deepbench.measure import session, sides
+    from deepbench.measuring import session, sides
     from deepbench.plan.cases import Choices
 
     if after.header["plan"].get("interleaved") or not set(flagged) <= set(after.order):

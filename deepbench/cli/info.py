@@ -61,7 +61,7 @@ def info(view: str | None, as_json: bool) -> None:
         return
     from deepbench.core.backend import all_backends
     from deepbench.machine import describe
-    from deepbench.measure.session import open_libraries
+    from deepbench.measuring.session import open_libraries
     from deepbench.native import callloop
 
     machine, libraries = describe.describe_machine(), open_libraries(list(all_backends()))
@@ -208,7 +208,7 @@ def _examine(as_json: bool) -> None:
 
     from deepbench.core.backend import all_backends
     from deepbench.machine import doctor
-    from deepbench.measure.session import open_libraries
+    from deepbench.measuring.session import open_libraries
 
     libraries = open_libraries([n for n, b in all_backends().items() if b.default])
     findings = [*doctor.examine(), doctor.openmp(libraries)]
@@ -248,7 +248,7 @@ def _matrix() -> list[dict[str, Any]]:
 def _print_matrix(rows: list[dict[str, Any]]) -> None:
     from deepbench.core.backend import all_backends
     from deepbench.core.op import find_op
-    from deepbench.report.table import Column, Table, print_lines
+    from deepbench.reporting.table import Column, Table, print_lines
 
     console = make_console()
     columns = [Column("library", whole=True), Column("operation", whole=True), Column("direction"), Column("precision")]

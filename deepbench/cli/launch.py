@@ -16,12 +16,12 @@ from deepbench.cli.streams import warn
 from deepbench.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from deepbench.measure.group.link import RankInfo
+    from deepbench.measuring.group.link import RankInfo
 
 
 def launched() -> RankInfo | None:
     """Which of how many processes this is; None unless a launcher started several."""
-    from deepbench.measure.group import link
+    from deepbench.measuring.group import link
 
     place = link.rank_info(os.environ)
     return place if place is not None and place.ranks > 1 else None
@@ -33,7 +33,7 @@ def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
 
     `groups`: whether some case is measured by several processes together.
     """
-    from deepbench.measure.group import launcher
+    from deepbench.measuring.group import launcher
 
     if place is None:
         yield []
@@ -56,8 +56,8 @@ def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
 
 def hosts_of_file(path: str) -> list[str]:
     """One host per line. What follows the name, such as `slots=4`, is ignored."""
-    from deepbench.measure import launch
-    from deepbench.measure.group import launcher
+    from deepbench.measuring import launch
+    from deepbench.measuring.group import launcher
     from deepbench.plan.suites import text_of
 
     lines = (line.partition("#")[0].split() for line in text_of(Path(path), "one host per line").splitlines())

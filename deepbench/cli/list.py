@@ -81,7 +81,7 @@ def _print_coverage(name: str, as_json: bool) -> None:
     """One line per definition: how many workloads it has, and which operation computes it or why none does."""
     from deepbench.cli.console import make_console
     from deepbench.plan.suites import coverage
-    from deepbench.report.workloads import coverage_rows, coverage_table
+    from deepbench.reporting.workloads import coverage_rows, coverage_table
 
     kernels = coverage(name)
     if as_json:

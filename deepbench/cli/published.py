@@ -32,7 +32,7 @@ def published() -> None:
 @form_options
 def list_machines(form: str | None) -> None:
     """List the machines, newest first."""
-    from deepbench.report import published as tables
+    from deepbench.reporting import published as tables
 
     print_table(tables.machines(), form)
 
@@ -44,7 +44,7 @@ def list_machines(form: str | None) -> None:
 @form_options
 def show_machine(machine: str, op: str | None, precision: str | None, form: str | None) -> None:
     """Print the results of a machine, with rates computed from the times, and the published rate where it differs."""
-    from deepbench.report import published as tables
+    from deepbench.reporting import published as tables
     from deepbench.results import published as data
 
     name = data.find(machine)
@@ -65,7 +65,7 @@ cli.add_command(click.Group("reference", published.commands, hidden=True, help=p
 
 def compare_with(file: str, summaries: list[Summary], machine: str, form: str | None) -> None:
     """Print the results of a file next to those of a published machine."""
-    from deepbench.report import published as tables
+    from deepbench.reporting import published as tables
     from deepbench.results import published as data
 
     matches = data.match(summaries, machine)
@@ -80,7 +80,7 @@ def compare_with(file: str, summaries: list[Summary], machine: str, form: str | 
 
 def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:
     """Print the results of a file next to those of all published machines."""
-    from deepbench.report import published as tables
+    from deepbench.reporting import published as tables
 
     table = tables.among_all(summaries)
     if not table.rows:

@@ -18,7 +18,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
-    from deepbench.report.rank import Machine, Ranking
+    from deepbench.reporting.rank import Machine, Ranking
 
 
 @cli.command(context_settings=HELP, short_help="Say which machine serves an application best.")
@@ -55,7 +55,7 @@ def rank(
       deepbench rank a.jsonl b.jsonl --price a=2.5/h --price b=1.9/h
       deepbench rank a.jsonl b.jsonl --precision 16
     """
-    from deepbench.report import rank as tables
+    from deepbench.reporting import rank as tables
 
     machines = _priced(_machines(names, skip_damaged), prices)
     found = tables.rankings(machines, tables.competing(precisions))
@@ -78,8 +78,8 @@ def rank(
 def _machines(names: Sequence[str], skip_damaged: bool) -> list[Machine]:
     """Files that exist, and published machines. `BadInput` if one is named twice."""
     from deepbench.api import load
-    from deepbench.report import totals
-    from deepbench.report.rank import Machine
+    from deepbench.reporting import totals
+    from deepbench.reporting.rank import Machine
     from deepbench.results.file import GZIP, JSONL, title_of
 
     paths = [name for name in names if os.path.exists(name) or name.endswith((JSONL, JSONL + GZIP))]

@@ -24,9 +24,9 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     """
     from deepbench.core.case import thread_count
     from deepbench.machine import describe
-    from deepbench.measure.session import measure_limits
-    from deepbench.report import limits as report_limits
-    from deepbench.report.progress import Bar
+    from deepbench.measuring.session import measure_limits
+    from deepbench.reporting import limits as report_limits
+    from deepbench.reporting.progress import Bar
 
     machine = describe.describe_machine()
     counts = [thread_count(t) for t in threads] or sorted({1, describe.default_threads()})

@@ -30,7 +30,7 @@ from deepbench.core.shell import command
 
 if TYPE_CHECKING:
     from deepbench.machine.doctor import LoadWatch
-    from deepbench.measure.session import Options, Session
+    from deepbench.measuring.session import Options, Session
 
 
 @cli.command(context_settings=HELP, short_help="Measure cases and print a table.")
@@ -95,7 +95,7 @@ def run(
     from deepbench.api import plan_cases
     from deepbench.core.op import find_op
     from deepbench.machine.doctor import LoadWatch
-    from deepbench.measure.session import Options, Session
+    from deepbench.measuring.session import Options, Session
     from deepbench.results.file import default_path
 
     check_environment()
@@ -141,7 +141,7 @@ def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: flo
     """
     from deepbench.api import Results
     from deepbench.cli.console import make_console, print_head, print_load
-    from deepbench.report.progress import Bar
+    from deepbench.reporting.progress import Bar
 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
@@ -192,8 +192,8 @@ def _run_sides(
     from deepbench.cli.compare import print_comparison
     from deepbench.cli.console import make_console, print_load
     from deepbench.judge.compare import compare_files
-    from deepbench.measure import sides
-    from deepbench.report.progress import Bar
+    from deepbench.measuring import sides
+    from deepbench.reporting.progress import Bar
     from deepbench.results.file import read_results
 
     trusted = is_trusted(against, trust)

@@ -29,7 +29,7 @@ def scale(file: str, ranks: tuple[str, ...], model: str | None, form: str | None
     """
     from deepbench.api import load
     from deepbench.core.case import whole_number
-    from deepbench.report import groups, steps
+    from deepbench.reporting import groups, steps
 
     if model is not None:
         if ranks:

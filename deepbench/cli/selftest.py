@@ -24,10 +24,10 @@ def selftest(quick: bool, as_json: bool) -> None:
     Takes two minutes (--quick: one). The result is remembered; compare uses it to widen its confidence intervals.
     """
     from deepbench.machine import describe, remembered
-    from deepbench.measure.selftest import measure_selftest
-    from deepbench.report import selftest as tables
-    from deepbench.report.progress import Bar
-    from deepbench.report.table import print_parts
+    from deepbench.measuring.selftest import measure_selftest
+    from deepbench.reporting import selftest as tables
+    from deepbench.reporting.progress import Bar
+    from deepbench.reporting.table import print_parts
 
     machine = describe.describe_machine()
     console = make_console(quiet=as_json)

@@ -16,7 +16,7 @@ from deepbench.core.shell import command
 
 if TYPE_CHECKING:
     from deepbench.api import Results
-    from deepbench.report.table import Table
+    from deepbench.reporting.table import Table
 
 
 def _moved(value: str | None) -> None:
@@ -74,8 +74,8 @@ def show(
       deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
     """
     from deepbench.api import Results, load
-    from deepbench.report import export
-    from deepbench.results.fleet import is_fleet, read_fleet
+    from deepbench.fleets.file import is_fleet, read_fleet
+    from deepbench.reporting import export
 
     of_fleet = is_fleet(Path(file))
     if of_fleet and host is None:
@@ -120,11 +120,11 @@ def show(
 
 def _show_applications(results: Results, form: str | None, mllog: str | None) -> None:
     """Tables of the applications that a file has trained, and how fast their models answered; or logs."""
-    from deepbench.cli.train import print_trained
-    from deepbench.judge.serving import served
-    from deepbench.judge.trained import runs_of, trained
-    from deepbench.report import mllog as logs
-    from deepbench.report import serving, training
+    from deepbench.applications.cli.train import print_trained
+    from deepbench.applications.judge.serving import served
+    from deepbench.applications.judge.trained import runs_of, trained
+    from deepbench.applications.reporting import mllog as logs
+    from deepbench.applications.reporting import serving, training
 
     file = results.file
     if mllog is not None:
@@ -157,7 +157,7 @@ def _show_lacks(results: Results) -> int:
 
 
 def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:
-    from deepbench.report import database, workbook
+    from deepbench.reporting import database, workbook
 
     kinds = (
         ("--xlsx", xlsx, workbook.write, (".xlsx",)),
@@ -172,7 +172,7 @@ def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str 
 
 
 def _plot(results: Results) -> None:
-    from deepbench.report import plot
+    from deepbench.reporting import plot
 
     console = make_console()
     lines = plot.roofline(results.summaries, results.limits, min(console.width, 160))
@@ -183,8 +183,8 @@ def _plot(results: Results) -> None:
 
 
 def _table_by(results: Results, by: str, form: str | None) -> Table:
-    from deepbench.report import components, furthest, groups, views
-    from deepbench.report.cases import rankings
+    from deepbench.reporting import components, furthest, groups, views
+    from deepbench.reporting.cases import rankings
 
     if by not in ("application", "backend", "limit", "excess", "parts", "ranks"):
         raise BadInput(f"--by is application, backend, limit, excess, parts or ranks, found {by}")
@@ -212,9 +212,9 @@ def _table_by(results: Results, by: str, form: str | None) -> Table:
 
 
 def _show_fleet(file: str, form: str | None, skip_damaged: bool) -> None:
-    from deepbench.judge.fleet import judge
-    from deepbench.report import fleet as tables
-    from deepbench.results.fleet import read_fleet
+    from deepbench.fleets import tables
+    from deepbench.fleets.file import read_fleet
+    from deepbench.fleets.judge import judge
 
     fleet_file = read_fleet(Path(file), skip_damaged)
     warn_of_gaps(fleet_file)

@@ -26,9 +26,9 @@ def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> in
     \b
     Example: deepbench site results -o public
     """
-    from deepbench.measure.session import Step
-    from deepbench.report import site as sites
-    from deepbench.report.progress import Bar
+    from deepbench.measuring.session import Step
+    from deepbench.reporting import site as sites
+    from deepbench.reporting.progress import Bar
 
     gc.disable()  # everything that is read stays until the end
     with Bar(make_console()) as bar:

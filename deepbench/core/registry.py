@@ -33,6 +33,9 @@ ATTRIBUTES = {
     "applications": "APPLICATION",
 }
 
+# Where the package has them, if not in a folder of that name.
+PACKAGES = {"datasets": "applications.datasets", "applications": "applications.tasks"}
+
 # The base classes whose `defect` checks what a file defines.
 BASES = {"ops": "Op", "backends": "Backend"}
 
@@ -117,7 +120,7 @@ def find(kind: str, name: str) -> Any:
 
 
 def _modules(kind: str) -> list[ModuleType]:
-    here = Path(__file__).parents[1] / kind
+    here = Path(__file__).parents[1].joinpath(*PACKAGES.get(kind, kind).split("."))
     folders = (path.parent for path in here.glob("[!_]*/__init__.py"))
     names = {path.stem for path in (*here.glob("[!_]*.py"), *folders)}
     modules = [_import(kind, name) for name in sorted(names)]
@@ -133,7 +136,7 @@ def _modules(kind: str) -> list[ModuleType]:
 
 def _import(kind: str, name: str) -> ModuleType:
     try:
-        return importlib.import_module(f"deepbench.{kind}.{name}")
+        return importlib.import_module(f"deepbench.{PACKAGES.get(kind, kind)}.{name}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit

@@ -1,1 +1,1 @@
-"""From a model to its kernels, and from measured kernels to the time of a model."""
+"""A wing: from a network to its kernels, from measured kernels to the time of the network. Its door is `api.py`."""

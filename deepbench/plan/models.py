@@ -45,7 +45,7 @@ LONGEST_CHAIN = 20
 
 TABLES = ("sizes", "phases", "kernels")
 
-# The table in which `networks/trace.py` keeps the operators of a traced network in their order.
+# The table in which `networks/traces/trace.py` keeps the operators of a traced network in their order.
 TRACE = "trace"
 TEXTS = ("title", "task", "source", "architecture", "unit")
 

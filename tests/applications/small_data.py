@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from deepbench.datasets.movielens import Ratings
-from deepbench.datasets.prompts import Prompt
-from deepbench.datasets.tweets import Tweet
+from deepbench.applications.datasets.movielens import Ratings
+from deepbench.applications.datasets.prompts import Prompt
+from deepbench.applications.datasets.tweets import Tweet
 
 WORDS = [f"w{chr(97 + i)}" for i in range(26)]
 

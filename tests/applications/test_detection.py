@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepbench.applications.detection import PAGE_MAPS, Example, cropped, parts, trained_to
-from deepbench.applications.detection.boxes import (
+from deepbench.applications.datasets.pages import Pages
+from deepbench.applications.tasks.detection import PAGE_MAPS, Example, cropped, parts, trained_to
+from deepbench.applications.tasks.detection.boxes import (
     Map,
     average_precision,
     default_boxes,
@@ -18,8 +19,7 @@ from deepbench.applications.detection.boxes import (
     ssd_maps,
     suppressed,
 )
-from deepbench.datasets.pages import Pages
-from deepbench.training.application import Setup, find_application
+from deepbench.applications.training.application import Setup, find_application
 
 DETECTION = find_application("detection")
 
@@ -238,7 +238,7 @@ def test_whole_documents_are_for_testing():
 
 @pytest.fixture
 def split(monkeypatch):
-    monkeypatch.setattr("deepbench.applications.detection._is_tested", lambda document: document == "b.pdf")
+    monkeypatch.setattr("deepbench.applications.tasks.detection._is_tested", lambda document: document == "b.pdf")
 
 
 def test_a_few_steps_of_training_find_bars(task, split):
@@ -288,7 +288,7 @@ def test_the_full_network_has_the_published_size_and_makes_a_step(task, split):
 
 def test_the_network_of_pages_has_a_score_for_each_default_box():
     torch = pytest.importorskip("torch")
-    from deepbench.applications.detection.networks import PageNetwork
+    from deepbench.applications.tasks.detection.networks import PageNetwork
 
     scores, places = PageNetwork((4, 4, 8), PAGE_MAPS, 5)(torch.zeros(2, 1, 300, 300))
 
@@ -299,7 +299,7 @@ def test_the_network_of_pages_has_a_score_for_each_default_box():
 
 def test_offsets_are_undone():
     torch = pytest.importorskip("torch")
-    from deepbench.applications.detection.networks import moved, offsets
+    from deepbench.applications.tasks.detection.networks import moved, offsets
 
     defaults = torch.tensor([[0.1, 0.1, 0.4, 0.3], [0.5, 0.5, 0.9, 0.9]])
     boxes = torch.tensor([[0.2, 0.05, 0.5, 0.35], [0.6, 0.1, 0.7, 0.8]])
@@ -312,7 +312,7 @@ def test_offsets_are_undone():
 
 def test_only_the_worst_of_nothing_count():
     torch = pytest.importorskip("torch")
-    from deepbench.applications.detection.networks import ssd_loss
+    from deepbench.applications.tasks.detection.networks import ssd_loss
 
     # Two classes; the first default box has a box, the others show nothing, with three wrong to different degrees.
     logits = torch.tensor([[[0.0, 0.0], [0.0, 3.0], [0.0, 2.0], [0.0, 1.0], [5.0, 0.0]]])
@@ -327,7 +327,7 @@ def test_only_the_worst_of_nothing_count():
 
 def test_a_picture_without_a_box_is_trained_with():
     torch = pytest.importorskip("torch")
-    from deepbench.applications.detection.networks import ssd_loss
+    from deepbench.applications.tasks.detection.networks import ssd_loss
 
     found = ssd_loss(
         (torch.zeros(1, 3, 2), torch.zeros(1, 3, 4)), torch.zeros(1, 3, dtype=int), torch.zeros(1, 3, 4), 3
@@ -339,7 +339,7 @@ def test_a_picture_without_a_box_is_trained_with():
 def test_coco_is_trained_on(task, tmp_path, monkeypatch):
     """A tiny folder: one step of the full network, and its answers."""
     image = pytest.importorskip("PIL.Image")
-    from deepbench.datasets import find, find_dataset
+    from deepbench.applications.datasets import find, find_dataset
 
     monkeypatch.setenv("DEEPBENCH_COCO", str(tmp_path))
     (tmp_path / "annotations").mkdir()

@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deepbench.applications.datasets import find, find_dataset
+from deepbench.applications.datasets.fashion_mnist import Pictures
+from deepbench.applications.datasets.imdb import Reviews
+from deepbench.applications.datasets.librispeech import LibriSpeech, Utterance
+from deepbench.applications.datasets.movielens import Ratings
+from deepbench.applications.datasets.prompts import Prompt
+from deepbench.applications.datasets.tweets import Tweet
+from deepbench.applications.datasets.wmt import Sentences
+from deepbench.applications.training.application import Setup, find_application
 from deepbench.core.errors import BadInput, Unsupported
-from deepbench.datasets import find, find_dataset
-from deepbench.datasets.fashion_mnist import Pictures
-from deepbench.datasets.imdb import Reviews
-from deepbench.datasets.librispeech import LibriSpeech, Utterance
-from deepbench.datasets.movielens import Ratings
-from deepbench.datasets.prompts import Prompt
-from deepbench.datasets.tweets import Tweet
-from deepbench.datasets.wmt import Sentences
-from deepbench.training.application import Setup, find_application
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def loaded(name):
 
 
 def test_resnet50_has_the_published_size_and_stride():
-    from deepbench.applications.image.resnet50 import network
+    from deepbench.applications.tasks.image.resnet50 import network
 
     model = built(network)
 
@@ -96,7 +96,7 @@ def test_resnet50_has_no_version_in_jax(rung):
 
 
 def test_neumf_has_the_published_size_on_movielens_20m():
-    from deepbench.applications.recommendation.torch_version import NeuMF
+    from deepbench.applications.tasks.recommendation.torch_version import NeuMF
 
     for rung in ("full", "full-ml-20m"):
         sizes = find_application("recommendation").rungs[rung].settings
@@ -104,7 +104,7 @@ def test_neumf_has_the_published_size_on_movielens_20m():
 
 
 def test_somebody_who_has_rated_nearly_all_films_is_a_sentence():
-    from deepbench.applications.recommendation.common import examples
+    from deepbench.applications.tasks.recommendation.common import examples
 
     films = np.arange(30, dtype=np.int64)
     with pytest.raises(BadInput, match="a user has rated all films but 0, and a test needs 999 others"):
@@ -134,7 +134,7 @@ def test_a_film_competes_with_999_others():
     [(("full", "full-wmt"), 160_671_297), (("full-transformer", "full-transformer-wmt"), 210_804_736)],
 )
 def test_networks_of_translation_have_the_published_sizes(rungs, count):
-    from deepbench.applications.translation.torch_version import MODELS
+    from deepbench.applications.tasks.translation.torch_version import MODELS
 
     for rung in rungs:
         sizes = find_application("translation").rungs[rung].settings
@@ -147,7 +147,7 @@ SMALL = {"words": 40, "width": 16, "layers": 3, "heads": 2}
 @pytest.fixture(params=["gnmt", "big transformer"])
 def translator(request):
     """A network of 2018 with few and large numbers, which drops nothing."""
-    from deepbench.applications.translation.torch_version import MODELS
+    from deepbench.applications.tasks.translation.torch_version import MODELS
 
     torch.manual_seed(0)
     model = MODELS[request.param](SMALL).eval()
@@ -172,7 +172,7 @@ def test_words_that_follow_change_nothing(translator):
 
 
 def test_waves_are_those_of_the_formula():
-    from deepbench.applications.translation.published import waves
+    from deepbench.applications.tasks.translation.published import waves
 
     found = waves(5, 8)
 
@@ -206,7 +206,7 @@ def test_sentences_of_wmt_are_trained_on(tmp_path, monkeypatch):
 
 
 def test_both_languages_share_a_vocabulary():
-    from deepbench.applications.translation.common import UNKNOWN, examples
+    from deepbench.applications.tasks.translation.common import UNKNOWN, examples
 
     rung = find_application("translation").rungs["full-wmt"]
     found = examples(Sentences([("a b c", "b c")], [("a d", "c a")]), rung)
@@ -223,7 +223,7 @@ def test_both_languages_share_a_vocabulary():
 
 def test_deep_speech_2_has_the_size_of_may_2018():
     """38,109,568 without the batch normalization between the layers: four times two numbers for each of 800 values."""
-    from deepbench.applications.speech.networks import DeepSpeech2
+    from deepbench.applications.tasks.speech.networks import DeepSpeech2
 
     for rung in ("full", "full-librispeech"):
         sizes = find_application("speech").rungs[rung].settings
@@ -232,7 +232,7 @@ def test_deep_speech_2_has_the_size_of_may_2018():
 
 @pytest.fixture
 def listener():
-    from deepbench.applications.speech.networks import DeepSpeech2
+    from deepbench.applications.tasks.speech.networks import DeepSpeech2
 
     torch.manual_seed(0)
     return DeepSpeech2({"channels": 2, "hidden": 8, "layers": 3}, 161, 29).eval()
@@ -256,7 +256,7 @@ def test_results_of_deep_speech_2_do_not_depend_on_longer_sounds(listener):
 
 
 def test_results_of_the_small_network_do_not_depend_on_longer_sounds():
-    from deepbench.applications.speech.networks import Network
+    from deepbench.applications.tasks.speech.networks import Network
 
     torch.manual_seed(0)
     listener = Network({"channels": 2, "hidden": 8, "layers": 2}, 40, 29).eval()
@@ -287,7 +287,7 @@ def sounds():
 
 
 def test_prompts_are_trained_on(sounds, monkeypatch):
-    monkeypatch.setattr("deepbench.applications.speech._is_tested", lambda prompt: prompt.name > "6")
+    monkeypatch.setattr("deepbench.applications.tasks.speech._is_tested", lambda prompt: prompt.name > "6")
     run = small_speech("full", [Prompt(str(n), "ab", sound) for n, sound in enumerate(sounds)])
 
     run.step()
@@ -327,7 +327,7 @@ def test_librispeech_is_trained_on(sounds, monkeypatch):
 @pytest.mark.parametrize(("rung", "count"), [("full", 7_346_176), ("full-imdb", 7_346_176), ("full-lstm", 3_675_648)])
 def test_networks_of_sentiment_have_the_sizes_of_2018(rung, count):
     """They are without the words, the two biases of the result, and the biases of recurrent products."""
-    from deepbench.applications.sentiment.networks import NETWORKS
+    from deepbench.applications.tasks.sentiment.networks import NETWORKS
 
     sizes = find_application("sentiment").rungs[rung].settings
     without = {"words.weight", "out.bias", *(f"layers.{number}.bias_hh_l0" for number in range(3))}
@@ -337,7 +337,7 @@ def test_networks_of_sentiment_have_the_sizes_of_2018(rung, count):
 
 @pytest.fixture(params=["wide conv", "stacked lstm"])
 def reader(request):
-    from deepbench.applications.sentiment.networks import NETWORKS
+    from deepbench.applications.tasks.sentiment.networks import NETWORKS
 
     torch.manual_seed(0)
     return NETWORKS[request.param]({"words": 20, "width": 8, "channels": 8, "layers": 3}, 2).eval()
@@ -354,7 +354,7 @@ def test_what_fills_up_a_text_changes_nothing(reader):
 
 
 def test_every_second_layer_of_2018_runs_backwards():
-    from deepbench.applications.sentiment.networks import backwards
+    from deepbench.applications.tasks.sentiment.networks import backwards
 
     assert [[2, 1, 0, 4, 3], [4, 3, 2, 1, 0], [0, 4, 3, 2, 1]] == backwards(
         torch.tensor([[5, 6, 7, 0, 0], [1, 2, 3, 4, 5], [0, 0, 0, 0, 0]])

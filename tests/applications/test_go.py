@@ -9,15 +9,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from deepbench import datasets  # noqa: E402
-from deepbench.applications.go import APPLICATION, rules  # noqa: E402
-from deepbench.applications.go.gtp import GnuGo  # noqa: E402
-from deepbench.applications.go.match import fixed_openings, share_won  # noqa: E402
-from deepbench.applications.go.rules import Games  # noqa: E402
-from deepbench.applications.go.self_play import Search  # noqa: E402
+from deepbench.applications import datasets  # noqa: E402
+from deepbench.applications.tasks.go import APPLICATION, rules  # noqa: E402
+from deepbench.applications.tasks.go.gtp import GnuGo  # noqa: E402
+from deepbench.applications.tasks.go.match import fixed_openings, share_won  # noqa: E402
+from deepbench.applications.tasks.go.rules import Games  # noqa: E402
+from deepbench.applications.tasks.go.self_play import Search  # noqa: E402
+from deepbench.applications.training import checkpoint  # noqa: E402
+from deepbench.applications.training.application import Setup  # noqa: E402
 from deepbench.core.errors import Unavailable, Unsupported  # noqa: E402
-from deepbench.training import checkpoint  # noqa: E402
-from deepbench.training.application import Setup  # noqa: E402
 
 SMALL = {"edge": 3, "games": 8, "steps": 4, "rounds": 2, "filters": 8, "blocks": 1}
 RUNG = replace(
@@ -153,7 +153,7 @@ def test_a_match_has_the_same_result_each_time(gnugo):
 
 
 def test_answers_are_compared_with_the_moves_of_gnugo(gnugo, monkeypatch):
-    monkeypatch.setattr("deepbench.applications.go.task.OPENINGS", 4)
+    monkeypatch.setattr("deepbench.applications.tasks.go.task.OPENINGS", 4)
     rung = replace(RUNG, settings={**RUNG.settings, "edge": 5})
     one = task(rung=rung, command=gnugo)
     assert 16 == one.tests

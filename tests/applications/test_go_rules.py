@@ -7,12 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from deepbench import datasets  # noqa: E402
-from deepbench.applications.go import rules  # noqa: E402
-from deepbench.applications.go.gtp import GnuGo, move_of, vertex  # noqa: E402
-from deepbench.applications.go.rules import Games  # noqa: E402
-from deepbench.applications.go.self_play import at_random  # noqa: E402
-from deepbench.applications.go.task import OPTIONS  # noqa: E402
+from deepbench.applications import datasets  # noqa: E402
+from deepbench.applications.tasks.go import rules  # noqa: E402
+from deepbench.applications.tasks.go.gtp import GnuGo, move_of, vertex  # noqa: E402
+from deepbench.applications.tasks.go.rules import Games  # noqa: E402
+from deepbench.applications.tasks.go.self_play import at_random  # noqa: E402
+from deepbench.applications.tasks.go.task import OPTIONS  # noqa: E402
 from deepbench.core.errors import Unavailable  # noqa: E402
 
 LIMIT = 45

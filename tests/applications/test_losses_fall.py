@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from deepbench.training.application import Setup, applications, find_application
+from deepbench.applications.training.application import Setup, applications, find_application
 from tests.applications import small_data
 
 torch = pytest.importorskip("torch")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from deepbench import datasets
-from deepbench.judge.references import reference_of
-from deepbench.judge.trained import runs_of
+from deepbench.applications import datasets
+from deepbench.applications.judge.references import reference_of
+from deepbench.applications.judge.trained import runs_of
+from deepbench.applications.training.application import applications
 from deepbench.results.file import read_results
-from deepbench.training.application import applications
 
 
 @pytest.mark.applications

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from deepbench.datasets.movielens import Ratings
-from deepbench.training.application import Setup, find_application
+from deepbench.applications.datasets.movielens import Ratings
+from deepbench.applications.training.application import Setup, find_application
 
 torch = pytest.importorskip("torch")
 

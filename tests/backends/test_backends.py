@@ -20,7 +20,7 @@ from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.variables import thread_variables
 from deepbench.machine import describe
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
 from tests.conftest import ROOT
 
@@ -68,7 +68,7 @@ def pairs():
 @pytest.fixture(scope="session")
 def opened():
     """The answers of `open` for all libraries."""
-    from deepbench.measure.session import open_libraries
+    from deepbench.measuring.session import open_libraries
 
     return open_libraries(list(all_backends()))
 
@@ -186,8 +186,8 @@ class Parent:
 def smoke(name, start):
     """Print the result of each smoke problem of each operation, beginning with number `start`."""
     from deepbench.backends import torch_compiled
-    from deepbench.measure import worker
-    from deepbench.measure.launch import Request
+    from deepbench.measuring import worker
+    from deepbench.measuring.launch import Request
     from deepbench.native import library
     from deepbench.native.gpu import timing
 

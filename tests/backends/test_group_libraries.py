@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
 from deepbench.results.summary import summarize
 
@@ -15,7 +15,7 @@ LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and b.is_
 
 @pytest.fixture(scope="module")
 def opened():
-    from deepbench.measure.session import open_libraries
+    from deepbench.measuring.session import open_libraries
 
     return open_libraries(LIBRARIES)
 

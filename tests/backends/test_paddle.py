@@ -9,7 +9,7 @@ import pytest
 from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.errors import Unavailable
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
 
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)

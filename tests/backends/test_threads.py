@@ -11,7 +11,7 @@ import pytest
 
 from deepbench.core import variables
 from deepbench.core.backend import all_backends
-from deepbench.measure import launch
+from deepbench.measuring import launch
 from tests.conftest import records_of
 
 PLUGIN = '''

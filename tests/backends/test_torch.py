@@ -6,10 +6,10 @@ import pytest
 from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.check import check
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
-from deepbench.report.notes import notes_of
+from deepbench.reporting.notes import notes_of
 from deepbench.results.summary import summarize
 
 torch = pytest.importorskip("torch")

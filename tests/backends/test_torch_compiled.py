@@ -12,11 +12,11 @@ from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.errors import DeepBenchError
 from deepbench.core.kernel import Kernel
-from deepbench.measure import launch
-from deepbench.measure.heat import measure_case
-from deepbench.measure.parent import open_backend
+from deepbench.measuring import launch
+from deepbench.measuring.heat import measure_case
+from deepbench.measuring.parent import open_backend
 from deepbench.plan.modes import Rules
-from deepbench.report.notes import notes_of
+from deepbench.reporting.notes import notes_of
 from deepbench.results.summary import summarize
 
 torch = pytest.importorskip("torch")

@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench import load
-from deepbench.results import fleet
+from deepbench.fleets import file as fleet
 from deepbench.results.file import Store
 from tests import samples
 from tests.conftest import lines_of, records_of

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.judge.fleet import judge
-from deepbench.results import fleet
+from deepbench.fleets import file as fleet
+from deepbench.fleets.judge import judge
 from tests import samples
 from tests.conftest import lines_of, run_command
 
@@ -63,7 +63,7 @@ def fleet_of(lines, hosts, runs=10, expected=None):
 
 
 def test_a_slow_host_is_named_with_the_evidence(lines):
-    from deepbench.report import fleet as report
+    from deepbench.fleets import tables as report
 
     file = fleet_of(lines, {"a": 1.0, "b": 1.0, "c": 1.1, "d": 1.0})
     judged = judge(file)
@@ -75,7 +75,7 @@ def test_a_slow_host_is_named_with_the_evidence(lines):
 
 
 def test_a_host_with_wrong_results_or_other_hardware_is_reported(lines):
-    from deepbench.report import fleet as report
+    from deepbench.fleets import tables as report
 
     file = fleet_of(lines, {"a": 1.0, "b": 1.0})
     header, record = with_times(lines, 1.0, memory_bytes=1)
@@ -90,7 +90,7 @@ def test_a_host_with_wrong_results_or_other_hardware_is_reported(lines):
 
 
 def test_missing_and_unexpected_hosts_are_reported(lines):
-    from deepbench.report import fleet as report
+    from deepbench.fleets import tables as report
 
     file = fleet_of(lines, {"a": 1.0, "stranger": 1.0}, expected=["a", "b"])
     sentences = report.sentences(file, judge(file))
@@ -100,7 +100,7 @@ def test_missing_and_unexpected_hosts_are_reported(lines):
 
 
 def test_a_slow_link_differs_from_a_host_whose_links_are_all_slow(lines):
-    from deepbench.report import fleet as report
+    from deepbench.fleets import tables as report
 
     header, record = lines
     hosts = "abcde"

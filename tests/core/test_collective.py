@@ -5,8 +5,8 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import all_ops, find_op
-from deepbench.measure.check import verdict_of
-from deepbench.measure.group import link
+from deepbench.measuring.check import verdict_of
+from deepbench.measuring.group import link
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.suites import read_words
 
@@ -209,7 +209,7 @@ def test_uneven_ranks_per_host_are_refused():
 
 
 def test_a_failed_collective_is_not_in_the_totals_of_an_application():
-    from deepbench.report import views
+    from deepbench.reporting import views
     from deepbench.results.summary import summarize
     from tests import samples
 

@@ -9,11 +9,11 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import open_regular, read_regular
+from deepbench.fleets.file import is_fleet
 from deepbench.formats import ImportOptions, import_file
 from deepbench.machine import remembered
 from deepbench.plan.suites import read_suite
 from deepbench.results.file import Store, read_results
-from deepbench.results.fleet import is_fleet
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from deepbench.core.backend import GroupBackend, all_backends
 from deepbench.core.variables import fixed_variables, is_secret, is_tuning, override_variables, thread_variables, tuning
-from deepbench.measure import launch
+from deepbench.measuring import launch
 
 KNOBS = (
     *("OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_DUPLICATE_LIB_OK", "MALLOC_ARENA_MAX", "MKL_CBWR", "OPENBLAS_CORETYPE"),

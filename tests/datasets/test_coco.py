@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from deepbench.applications.datasets import Missing, find, install
+from deepbench.applications.datasets.coco import DATASET
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.datasets import Missing, find, install
-from deepbench.datasets.coco import DATASET
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 
-from deepbench import datasets
+from deepbench.applications import datasets
+from deepbench.applications.datasets import Dataset, Missing, Package, UserFolder, digest_of, find, install, members
 from deepbench.core.errors import Unavailable
-from deepbench.datasets import Dataset, Missing, Package, UserFolder, digest_of, find, install, members
 
 TEXT, TEXT_NAME = b"numbers", "usr/share/letters/a.txt"
 

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
+from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets.imagenet import DATASET, middle, random_part
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.datasets import Missing, find
-from deepbench.datasets.imagenet import DATASET, middle, random_part
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets.imdb import DATASET
 from deepbench.core.errors import BadInput
-from deepbench.datasets import Missing, find
-from deepbench.datasets.imdb import DATASET
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets.librispeech import DATASET
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.datasets import Missing, find
-from deepbench.datasets.librispeech import DATASET
 
 NAMES = {"train-clean-100": "19-198", "train-other-500": "20-205", "test-clean": "61-70968"}
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets.ml_20m import DATASET
 from deepbench.core.errors import BadInput
-from deepbench.datasets import Missing, find
-from deepbench.datasets.ml_20m import DATASET
 
 HEADER = "userId,movieId,rating,timestamp\n"
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from deepbench.applications.datasets import pages
+from deepbench.applications.datasets.pages import CODE, FIGURE, HEADING, TEXT, pages_of
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.datasets import pages
-from deepbench.datasets.pages import CODE, FIGURE, HEADING, TEXT, pages_of
 
 
 def pdf(*contents, fonts=("Helvetica", "Helvetica-Bold", "Courier")):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets.wmt import DATASET
 from deepbench.core.errors import BadInput
-from deepbench.datasets import Missing, find
-from deepbench.datasets.wmt import DATASET
 
 TEXTS = {
     "train.de": "Guten Tag .\n\nJa\u2028doch\n",

@@ -44,7 +44,7 @@ def test_every_field_of_the_schema_is_described():
 
 
 def test_every_chart_of_the_page_is_described():
-    charts = (ROOT / "deepbench" / "report" / "page" / "charts.js").read_text()
+    charts = (ROOT / "deepbench" / "reporting" / "page" / "charts.js").read_text()
     titles = re.findall(r'\bid: "\w+",\s+title: "([^"]+)"', charts)
     first_column = re.findall(r"^\| ([^|]+) \|", (DOCS / "reports.md").read_text(), re.MULTILINE)
 
@@ -158,8 +158,8 @@ def test_nothing_is_to_be_installed_from_an_index_that_does_not_have_it():
 
 def test_folders_of_users_are_described():
     """Every data set that a user provides has a row with its rung, its variable and what is in the folder."""
-    from deepbench import datasets
-    from deepbench.training.application import applications
+    from deepbench.applications import datasets
+    from deepbench.applications.training.application import applications
 
     text = (DOCS / "applications" / "own-data.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| `") and "DEEPBENCH_" in line]

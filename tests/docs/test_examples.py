@@ -18,7 +18,7 @@ PLUGINS = f"{EXAMPLES}{os.pathsep}{EXAMPLES / 'wrong'}"
 @pytest.fixture(scope="module")
 def libraries():
     """Which of the libraries of the examples are installed: facts, or why not."""
-    from deepbench.measure.session import open_libraries
+    from deepbench.measuring.session import open_libraries
 
     return open_libraries(["mkl", "onednn"])
 
@@ -66,7 +66,7 @@ import sys
 from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 
 case = parse_case(sys.argv[1])
 op, backend = find_op(case.op), find_backend(case.backend)

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from deepbench.networks import what_if
-from deepbench.networks.hardware import Hardware
-from deepbench.networks.knobs import Change
+from deepbench.networks.what_if import effects
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.knobs import Change
 from tests.conftest import ROOT
 from tests.scripts import benchmark
 
@@ -49,11 +49,11 @@ def test_the_errors_of_other_devices_are_those_of_the_table():
 
     assert 11 == len(sums)
     factors = [max(1 + value, 1 / (1 + value)) for value in sums]
-    assert max(factors) == pytest.approx(what_if.OTHER_DEVICE, abs=0.05)
+    assert max(factors) == pytest.approx(effects.OTHER_DEVICE, abs=0.05)
     rows = [
         row.split(" | ")
         for row in PAGE.splitlines()
         if row.count(" | ") == 9 and " % | " in row and "unseen" not in row
     ]
     errors = [float(row[7].removesuffix(" %")) / 100 for row in rows]
-    assert (min(errors), max(errors)) == pytest.approx(what_if.OTHER_DEVICE_KERNEL)
+    assert (min(errors), max(errors)) == pytest.approx(effects.OTHER_DEVICE_KERNEL)

@@ -8,7 +8,7 @@ import pytest
 
 from deepbench import formats
 from deepbench.core.errors import BadInput
-from deepbench.report import views
+from deepbench.reporting import views
 from deepbench.results import summary
 from deepbench.results.file import read_results
 

@@ -189,7 +189,7 @@ def test_a_fleet_inside_mpirun_that_is_killed_leaves_no_process(on):
                         found[pid] = os.stat(f"/proc/{pid}/ns/net").st_ino
             return found
 
-        _until(lambda: len(find(b"deepbench.measure.worker")) == 2)
+        _until(lambda: len(find(b"deepbench.measuring.worker")) == 2)
         here = os.stat(f"/proc/{lab._pids[on]}/ns/net").st_ino
         (target,) = (p for p, space in find(b"fleet").items() if space == here and b"python" in _program(p))
         os.kill(target, signal.SIGKILL)

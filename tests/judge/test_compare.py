@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.core import stats, units
 from deepbench.judge import compare, gate
-from deepbench.report import compare as report
+from deepbench.reporting import compare as report
 from deepbench.results.file import ResultFile, read_results
 from tests import samples
 

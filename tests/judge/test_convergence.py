@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from deepbench.judge.convergence import (
+from deepbench.applications.judge.convergence import (
     Point,
     Spread,
     crossing,

@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.judge import heats
 from deepbench.judge.compare import compare_files
-from deepbench.report.cases import rankings
+from deepbench.reporting.cases import rankings
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deepbench.judge.compare import compare_files
-from deepbench.report import compare as report
+from deepbench.reporting import compare as report
 from deepbench.results.file import ResultFile
 from tests import samples
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from deepbench.judge.references import Reference, references
-from deepbench.judge.trained import runs_of, trained
-from deepbench.training.application import applications
+from deepbench.applications.judge.references import Reference, references
+from deepbench.applications.judge.trained import runs_of, trained
+from deepbench.applications.training.application import applications
 from tests.conftest import ROOT
 from tests.trained import seeds, write
 

@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge import scaling
 from deepbench.judge.scaling import Point
-from deepbench.report import groups
+from deepbench.reporting import groups
 from deepbench.results import published
 from deepbench.results.schema import schema_error
 from deepbench.results.summary import summarize

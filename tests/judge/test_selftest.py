@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.judge import selftest
 from deepbench.machine import remembered
-from deepbench.report import selftest as report
+from deepbench.reporting import selftest as report
 
 
 def noisy(spread, count=40, seed=1):

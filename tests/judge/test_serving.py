@@ -7,8 +7,14 @@ import statistics
 import numpy as np
 import pytest
 
-from deepbench.judge import serving
-from deepbench.judge.serving import bound_rank, least_queries, most_late, percentile_bound, poisson_arrivals
+from deepbench.applications.judge import serving
+from deepbench.applications.judge.serving import (
+    bound_rank,
+    least_queries,
+    most_late,
+    percentile_bound,
+    poisson_arrivals,
+)
 
 
 @pytest.mark.parametrize(("share", "queries"), [(0.9, 44), (0.9, 70), (0.9, 1000), (0.99, 459), (0.99, 1500)])

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from deepbench.judge.trained import runs_of, trained
-from deepbench.report import training
+from deepbench.applications.judge.trained import runs_of, trained
+from deepbench.applications.reporting import training
 from deepbench.results.file import read_results
 from tests.trained import GOOD, START, seeds, write
 

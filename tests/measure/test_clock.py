@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from deepbench.measure.clock import Evidence, Sample, SystemClock, measure_kernel, take_sample
+from deepbench.measuring.clock import Evidence, Sample, SystemClock, measure_kernel, take_sample
 from deepbench.plan.modes import QUICK, Rules
 from deepbench.results import summary
 

@@ -7,7 +7,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.machine import describe, remembered
-from deepbench.measure import cold
+from deepbench.measuring import cold
 
 MACHINE = {"cpu": "a CPU"}
 CASE = parse_case("gemm m=64 n=1 k=64 a_t=0 b_t=0 forward f32 openblas threads=1 cache=cold")

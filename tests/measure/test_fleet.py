@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from deepbench.measure import fleet
+from deepbench.fleets import session as fleet
 
 HEADER_ONLY = json.dumps({"lines": "", "exit_code": 64, "last_output": "deepbench: unknown\x1b suite"})
 

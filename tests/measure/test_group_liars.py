@@ -12,9 +12,9 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge.heats import log_ratios
-from deepbench.measure import process, wire
-from deepbench.measure.group import link, parent
-from deepbench.measure.heat import Rival, measure_case, measure_heat
+from deepbench.measuring import process, wire
+from deepbench.measuring.group import link, parent
+from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.plan.modes import Rules
 
 CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"
@@ -52,7 +52,7 @@ def ranks_left():
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             ours = MARK.encode() in path.with_name("environ").read_bytes()
-            if ours and b"deepbench.measure.group.rank" in path.read_bytes():
+            if ours and b"deepbench.measuring.group.rank" in path.read_bytes():
                 found.append(path.parent.name)
         except OSError:
             continue

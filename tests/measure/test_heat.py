@@ -12,8 +12,8 @@ import pytest
 
 from deepbench.core import registry
 from deepbench.core.case import parse_case
-from deepbench.measure import heat
-from deepbench.measure.heat import Rival, measure_heat
+from deepbench.measuring import heat
+from deepbench.measuring.heat import Rival, measure_heat
 from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
 
@@ -170,7 +170,7 @@ def test_no_process_of_a_heat_is_left_or_stopped_after_ctrl_c(tmp_path):
     """SIGINT while rivals take turns."""
     script = (
         "from deepbench.core.case import parse_case\n"
-        "from deepbench.measure.heat import Rival, measure_heat\n"
+        "from deepbench.measuring.heat import Rival, measure_heat\n"
         "from deepbench.plan.modes import Rules\n"
         f"rivals = [Rival(parse_case({CASE.format('reference')!r}))] * 3\n"
         "measure_heat(rivals, 1, Rules(most_s=60.0, least_slices=5000), 60.0)\n"

@@ -3,7 +3,7 @@
 import json
 
 from deepbench.core.variables import thread_variables, tuning
-from deepbench.measure import launch
+from deepbench.measuring import launch
 
 
 def test_threads_reach_every_runtime_whatever_the_parent_has():

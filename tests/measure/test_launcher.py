@@ -12,10 +12,10 @@ import time
 import pytest
 
 from deepbench.core import errors
-from deepbench.measure import launch, wire
-from deepbench.measure.group import launcher
-from deepbench.measure.group.link import RankInfo
-from deepbench.measure.wire import Listener
+from deepbench.measuring import launch, wire
+from deepbench.measuring.group import launcher
+from deepbench.measuring.group.link import RankInfo
+from deepbench.measuring.wire import Listener
 
 SECRET = "sixteen or more characters"
 
@@ -40,7 +40,7 @@ def shell(tmp_path, monkeypatch):
     facts = tmp_path / "facts.json"
     servers = {"127.0.0.1": [found["hello"]["port"], found["connection"].session_key]}
     facts.write_text(json.dumps({"here": "10.9.9.9", "servers": servers}))
-    yield [sys.executable, "-m", "deepbench.measure.group.launcher", str(facts)]
+    yield [sys.executable, "-m", "deepbench.measuring.group.launcher", str(facts)]
     found["connection"].close()
     other.join(20)
     assert not other.is_alive()  # it ends with rank 0

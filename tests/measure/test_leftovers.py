@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.measure import leftovers
-from deepbench.measure.heat import measure_case
+from deepbench.measuring import leftovers
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import QUICK
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
@@ -133,7 +133,7 @@ def test_a_file_that_took_the_name_of_ours_and_a_link_stay(shared_memory, tmp_pa
 def test_the_next_run_removes_what_a_run_that_was_killed_has_left(shared_memory):
     """And nothing of a run that lives, of a folder without a journal, or of one that others may have written."""
     code = (
-        "import sys, time; from pathlib import Path; from deepbench.measure import leftovers\n"
+        "import sys, time; from pathlib import Path; from deepbench.measuring import leftovers\n"
         "leftovers.SHARED_MEMORY = Path(sys.argv[1])\n"
         "with leftovers.scratch() as scratch:\n"
         "    (scratch.folder / 'inner').mkdir(); (scratch.folder / 'inner' / 'file').touch()\n"

@@ -7,8 +7,8 @@ import sys
 import threading
 
 from deepbench.core.case import parse_case
-from deepbench.measure.heat import measure_case
-from deepbench.measure.parent import open_backend
+from deepbench.measuring.heat import measure_case
+from deepbench.measuring.parent import open_backend
 from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
 
@@ -41,7 +41,7 @@ def test_a_script_needs_no_main_guard_and_no_terminal(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from deepbench.core.case import parse_case\n"
-        "from deepbench.measure.heat import measure_case\n"
+        "from deepbench.measuring.heat import measure_case\n"
         "from deepbench.plan.modes import QUICK\n"
         f"print(measure_case(parse_case({CASE!r}), 1, QUICK.rules, 30.0)['status'])\n"
     )

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.measure import process
-from deepbench.measure.heat import measure_case
-from deepbench.measure.parent import open_backends
+from deepbench.measuring import process
+from deepbench.measuring.heat import measure_case
+from deepbench.measuring.parent import open_backends
 from deepbench.plan.modes import QUICK
 
 

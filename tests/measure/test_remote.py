@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.measure import launch, remote
+from deepbench.measuring import launch, remote
 from tests.conftest import NO_LIBRARIES, ROOT
 
 SHELL = '#!/bin/sh\nshift; exec sh -c "$*"\n'
@@ -94,7 +94,7 @@ GROUP = ("run", "all_reduce n=40 ranks=2 f32 groupstopper", "--rounds", "1")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize(("words", "module"), [(FLEET, b"deepbench.measure.worker"), (GROUP, b"measure.group.rank")])
+@pytest.mark.parametrize(("words", "module"), [(FLEET, b"deepbench.measuring.worker"), (GROUP, b"measure.group.rank")])
 def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how):
     """Also stopped processes, and those that a library has started."""
     command = start(*words)
@@ -147,7 +147,7 @@ def far_end(tmp_path):
         near = launch.package_path({**os.environ, "DEEPBENCH_REMOTE_SHELL": "unused", **(environment or {})})
         _, line = launch.on_host("here", near, command, returns_file=returns_file)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deepbench.measure.remote"],
+            [sys.executable, "-P", "-m", "deepbench.measuring.remote"],
             env=launch.package_path({**os.environ, "TMPDIR": str(tmp_path)}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

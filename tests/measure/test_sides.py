@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.measure import launch, sides
+from deepbench.measuring import launch, sides
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import read_words
@@ -133,7 +133,7 @@ def test_the_variables_of_a_file_need_no_trust_but_load_nothing():
 
 def test_the_gate_measures_again_with_a_named_library_only_if_trusted(tmp_path, monkeypatch):
     from deepbench.cli import gate
-    from deepbench.measure import session
+    from deepbench.measuring import session
 
     monkeypatch.setattr(session, "require_same_machine", lambda *_: None)
     library = tmp_path / "libmkl_rt.so"

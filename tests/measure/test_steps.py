@@ -9,8 +9,8 @@ from deepbench.core import registry
 from deepbench.core.case import parse_case
 from deepbench.core.errors import OutOfMemory
 from deepbench.machine import describe
-from deepbench.measure import steps, worker
-from deepbench.measure.launch import Request
+from deepbench.measuring import steps, worker
+from deepbench.measuring.launch import Request
 from deepbench.plan.modes import QUICK
 
 GEMM = "gemm m=3 n=4 k=5 forward i8 {name} threads=1"

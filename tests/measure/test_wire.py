@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from deepbench.measure import wire
-from deepbench.measure.wire import AuthenticationError, Connection, Listener, connect
+from deepbench.measuring import wire
+from deepbench.measuring.wire import AuthenticationError, Connection, Listener, connect
 from tests.conftest import ROOT
 
 SECRET = "what the ranks know"

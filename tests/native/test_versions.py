@@ -14,7 +14,7 @@ from deepbench.core.case import parse_case
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.op import find_op
 from deepbench.machine import describe
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from deepbench.native import callloop, library
 
 OPERATIONS = {"attention": "attention", "weight_only_gemm": "weight_only"}

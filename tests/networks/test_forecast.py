@@ -5,8 +5,8 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.networks.forecast import capacity, times_of
-from deepbench.networks.predict import FEW_SAMPLES
+from deepbench.networks.predictions.forecast import capacity, times_of
+from deepbench.networks.predictions.predict import FEW_SAMPLES
 from deepbench.results.file import read_results
 from tests import samples
 

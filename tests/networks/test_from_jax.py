@@ -13,9 +13,9 @@ from jax import lax  # noqa: E402
 
 from deepbench.core.case import parse_pattern  # noqa: E402
 from deepbench.core.errors import BadInput, Unavailable  # noqa: E402
-from deepbench.networks.from_jax import trace_jax  # noqa: E402
-from deepbench.networks.kernels import flop_of  # noqa: E402
-from deepbench.networks.trace import MOST_CALLS, parse_trace, suite_text  # noqa: E402
+from deepbench.networks.traces.from_jax import trace_jax  # noqa: E402
+from deepbench.networks.traces.kernels import flop_of  # noqa: E402
+from deepbench.networks.traces.trace import MOST_CALLS, parse_trace, suite_text  # noqa: E402
 
 PRODUCTS = ("gemm", "batched_gemm", "conv")
 F32, BF16, I32 = jnp.float32, jnp.bfloat16, jnp.int32
@@ -90,7 +90,7 @@ def test_operators_without_effect_on_the_result_are_left_out():
 
 def test_the_flop_are_those_that_pytorch_has():
     torch = pytest.importorskip("torch")
-    from deepbench.networks.from_torch import trace_torch
+    from deepbench.networks.traces.from_torch import trace_torch
 
     parts = [p for a, b in itertools.pairwise(WIDTHS) for p in (torch.nn.Linear(a, b), torch.nn.ReLU())]
     module = torch.nn.Sequential(*parts)

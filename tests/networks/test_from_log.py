@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.from_log import trace_log, trace_log_text
-from deepbench.networks.kernels import case_of, flop_of
-from deepbench.networks.trace import parse_trace, suite_text
+from deepbench.networks.traces.from_log import trace_log, trace_log_text
+from deepbench.networks.traces.kernels import case_of, flop_of
+from deepbench.networks.traces.trace import parse_trace, suite_text
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 

@@ -14,9 +14,9 @@ import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from deepbench.core.errors import BadInput, Unavailable  # noqa: E402
-from deepbench.networks.from_onnx import trace_onnx  # noqa: E402
-from deepbench.networks.kernels import flop_of  # noqa: E402
-from deepbench.networks.trace import parse_trace, suite_text  # noqa: E402
+from deepbench.networks.traces.from_onnx import trace_onnx  # noqa: E402
+from deepbench.networks.traces.kernels import flop_of  # noqa: E402
+from deepbench.networks.traces.trace import parse_trace, suite_text  # noqa: E402
 
 F32 = TensorProto.FLOAT
 newest = pytest.mark.skipif(onnx.defs.onnx_opset_version() < 23, reason="needs onnx 1.18 for operators of opset 23")
@@ -469,7 +469,7 @@ def test_the_work_is_what_pytorch_does(tmp_path, monkeypatch, name, settings):
     torch = pytest.importorskip("torch")
     import warnings
 
-    from deepbench.networks.from_torch import trace_torch
+    from deepbench.networks.traces.from_torch import trace_torch
 
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     import networks

@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from deepbench.core.case import parse_pattern  # noqa: E402
 from deepbench.core.errors import BadInput  # noqa: E402
-from deepbench.networks import program  # noqa: E402
-from deepbench.networks.from_torch import trace_torch  # noqa: E402
-from deepbench.networks.kernels import flop_of  # noqa: E402
-from deepbench.networks.trace import parse_trace, suite_text  # noqa: E402
+from deepbench.networks.traces import program  # noqa: E402
+from deepbench.networks.traces.from_torch import trace_torch  # noqa: E402
+from deepbench.networks.traces.kernels import flop_of  # noqa: E402
+from deepbench.networks.traces.trace import parse_trace, suite_text  # noqa: E402
 from deepbench.plan.suites import SUITES, read_suite  # noqa: E402
 
 NETWORKS = Path(__file__).parents[2] / "benchmarks" / "networks.py"

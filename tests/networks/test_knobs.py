@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
-from deepbench.networks.knobs import Change, Knob
+from deepbench.networks.what_if.knobs import Change, Knob
 
 SMALL = parse_case("gemm m=512 n=8 k=512 a_t=0 b_t=0 forward f32 onednn threads=2")
 LARGE = parse_case("gemm m=512 n=64 k=512 a_t=0 b_t=0 forward bf16 mkl threads=2")

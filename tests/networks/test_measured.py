@@ -5,14 +5,14 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.core.errors import DeepBenchError
 from deepbench.machine import describe
-from deepbench.measure import launch
-from deepbench.measure.clock import Sample
-from deepbench.measure.session import Options, Session
-from deepbench.networks import runner
-from deepbench.networks.measured import StepTimes, planned
-from deepbench.networks.predict import needs
-from deepbench.networks.runner import OVERHEAD, Request, Runner
-from deepbench.networks.trace import Call, Trace
+from deepbench.measuring import launch
+from deepbench.measuring.clock import Sample
+from deepbench.measuring.session import Options, Session
+from deepbench.networks.predictions import runner
+from deepbench.networks.predictions.measured import StepTimes, planned
+from deepbench.networks.predictions.predict import needs
+from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
+from deepbench.networks.traces.trace import Call, Trace
 from deepbench.plan.cases import Planned
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"

@@ -3,9 +3,9 @@
 import pytest
 
 from deepbench.core.times import NOTHING, Time
-from deepbench.networks import predict as module
-from deepbench.networks.predict import cold_share, needs, predict, yardstick
-from deepbench.networks.trace import Call, Trace
+from deepbench.networks.predictions import predict as module
+from deepbench.networks.predictions.predict import cold_share, needs, predict, yardstick
+from deepbench.networks.traces.trace import Call, Trace
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 RELU = "elementwise kind=relu n=1000 forward f32"

@@ -3,10 +3,10 @@
 import pytest
 
 from deepbench.core.times import Time
-from deepbench.networks import what_if
-from deepbench.networks.knobs import Change
-from deepbench.networks.predict import MODEL_ERROR, predict
-from deepbench.networks.step_terms import OTHERS, OVERHEAD, application_of, with_overhead
+from deepbench.networks.predictions.predict import MODEL_ERROR, predict
+from deepbench.networks.what_if import effects
+from deepbench.networks.what_if.knobs import Change
+from deepbench.networks.what_if.step_terms import OTHERS, OVERHEAD, application_of, with_overhead
 from tests.networks.test_predict import CAPACITY, GEMM, RELU, Known, call, trace
 from tests.networks.test_time_model import HARDWARE
 
@@ -56,10 +56,10 @@ def test_a_chain_of_operators_is_known_by_its_bytes():
 def test_the_overhead_of_operators_is_a_knob():
     step = prediction()
     hardware, application = with_overhead(HARDWARE, step), application_of(step)
-    model = what_if.model_of([application], hardware)
-    half = what_if.what_if(application, model, Change.parse("overhead.operator_s/2"))
+    model = effects.model_of([application], hardware)
+    half = effects.what_if(application, model, Change.parse("overhead.operator_s/2"))
 
     assert 2e-6 == pytest.approx(hardware.overhead.operator_s)
     assert application.seconds - 8 * 1e-6 == pytest.approx(half.after_s)
-    assert "overhead.operator_s" in {s.knob for s in what_if.sensitivity(application, model)}
+    assert "overhead.operator_s" in {s.knob for s in effects.sensitivity(application, model)}
     assert HARDWARE is with_overhead(HARDWARE, prediction(overhead_s=None))

@@ -6,9 +6,18 @@ import random
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.networks import time_model
-from deepbench.networks.hardware import Hardware
-from deepbench.networks.time_model import CALL, COMPUTE, Columns, Constants, Errors, TimeModel, demand_of, parts_of
+from deepbench.networks.what_if.effects import time_model
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.time_model import (
+    CALL,
+    COMPUTE,
+    Columns,
+    Constants,
+    Errors,
+    TimeModel,
+    demand_of,
+    parts_of,
+)
 from tests.conftest import ROOT
 from tests.scripts import benchmark
 

@@ -6,8 +6,8 @@ import tomllib
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.memory import memory_of
-from deepbench.networks.trace import Call, Trace, parse_trace, reuse_distances, suite_text
+from deepbench.networks.predictions.memory import memory_of
+from deepbench.networks.traces.trace import Call, Trace, parse_trace, reuse_distances, suite_text
 from deepbench.plan.suites import read_suite
 
 KERNEL = "gemm m=8 n=4 k=2 a_t=0 b_t=0 forward f32 beta=0"

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from deepbench.networks import what_if
-from deepbench.networks.knobs import Change
-from deepbench.networks.terms import Application, Term
-from deepbench.networks.time_model import Constants, parts_of
+from deepbench.networks.what_if import effects
+from deepbench.networks.what_if.knobs import Change
+from deepbench.networks.what_if.terms import Application, Term
+from deepbench.networks.what_if.time_model import Constants, parts_of
 from tests.networks.test_time_model import HARDWARE, TRUE, demand, gemm, products, times_of
 
 COMPUTES = gemm(1024, 1024, 1024)
@@ -24,7 +24,7 @@ def exact(*cases, constants=TRUE):
     """An application whose times follow the model with these constants, and the model that was fitted to such times."""
     times = times_of([*products(60), *cases], constants)
     application = Application("a network", [term(case, times[case]) for case in cases])
-    model = what_if.model_of([application], HARDWARE, [term(c, t) for c, t in times.items()])
+    model = effects.model_of([application], HARDWARE, [term(c, t) for c, t in times.items()])
     return application, model
 
 
@@ -41,7 +41,7 @@ def true_ratio(case, change):
 @pytest.mark.parametrize("case", [COMPUTES, gemm(16, 16, 16), gemm(2048, 16, 2048)], ids=["compute", "call", "memory"])
 def test_a_change_scales_the_measurement_as_the_true_model_would(case, change):
     application, model = exact(case)
-    ratio = what_if.what_if(application, model, Change.parse(change)).ratio
+    ratio = effects.what_if(application, model, Change.parse(change)).ratio
 
     assert true_ratio(case, change) == pytest.approx(ratio.value, rel=0.1)
     assert ratio.low <= true_ratio(case, change) <= ratio.high
@@ -50,14 +50,14 @@ def test_a_change_scales_the_measurement_as_the_true_model_would(case, change):
 def test_what_the_model_misses_of_a_kernel_stays_in_its_time():
     application, model = exact(COMPUTES)
     slow = Application("", [replace(application.terms[0], seconds=10 * application.seconds)])
-    found = what_if.what_if(slow, model, Change.parse("peak.f32*2"))
+    found = effects.what_if(slow, model, Change.parse("peak.f32*2"))
 
     assert 10 * application.seconds * true_ratio(COMPUTES, "peak.f32*2") == pytest.approx(found.after_s, rel=0.1)
 
 
 def test_nothing_changes_without_knobs():
     application, model = exact(COMPUTES, gemm(16, 16, 16))
-    found = what_if.what_if(application, model, Change(()))
+    found = effects.what_if(application, model, Change(()))
 
     assert (1.0, 1.0, 1.0) == pytest.approx((found.ratio.value, found.ratio.low, found.ratio.high))
     assert found.before_s == found.after_s
@@ -66,9 +66,9 @@ def test_nothing_changes_without_knobs():
 def test_no_interval_is_outside_of_what_is_possible():
     noisy = times_of(products(40), noise=0.8)
     application = Application("", [term(case, seconds, interval=0.9) for case, seconds in noisy.items()])
-    model = what_if.model_of([application], HARDWARE)
+    model = effects.model_of([application], HARDWARE)
     for text in ("peak.f32*2", "memory.bytes_per_s*2", "peak.f32*2,memory.all.bytes_per_s*2,overhead.call_s/2"):
-        found = what_if.what_if(application, model, Change.parse(text))
+        found = effects.what_if(application, model, Change.parse(text))
 
         for r in (found.ratio, *(e.ratio for e in found.effects)):
             assert 0.5 - 1e-9 <= r.low <= r.value <= r.high <= 1 + 1e-9
@@ -77,8 +77,8 @@ def test_no_interval_is_outside_of_what_is_possible():
 def test_everything_twice_as_fast_is_twice_as_fast_and_certain():
     noisy = times_of(products(40), noise=0.5)
     application = Application("", [term(case, seconds) for case, seconds in noisy.items()])
-    model = what_if.model_of([application], HARDWARE)
-    found = what_if.what_if(application, model, Change.parse("peak*2,memory.all.bytes_per_s*2,overhead.call_s/2"))
+    model = effects.model_of([application], HARDWARE)
+    found = effects.what_if(application, model, Change.parse("peak*2,memory.all.bytes_per_s*2,overhead.call_s/2"))
 
     assert 2 == pytest.approx(found.speed_up.value)
     assert 2 == pytest.approx(found.speed_up.high)
@@ -90,8 +90,8 @@ def test_a_worse_model_gives_a_wider_interval():
     for noise in (0.01, 0.5):
         times = times_of([*products(60), COMPUTES], noise=noise)
         application = Application("", [term(COMPUTES, times[COMPUTES])])
-        model = what_if.model_of([application], HARDWARE, [term(c, t) for c, t in times.items()])
-        found = what_if.what_if(application, model, Change.parse("peak.f32*2"))
+        model = effects.model_of([application], HARDWARE, [term(c, t) for c, t in times.items()])
+        found = effects.what_if(application, model, Change.parse("peak.f32*2"))
         widths.append(found.ratio.high - found.ratio.low)
 
     assert 2 * widths[0] < widths[1]
@@ -104,9 +104,9 @@ def test_intervals_of_one_kernel_cover_true_ratios_of_kernels_that_differ_from_t
     own = {c: Constants(5e-6, 0.8 * chance.uniform(0.5, 1.2), 0.6 * chance.uniform(0.5, 1.2), 2.0) for c in sizes}
     times = {c: parts_of(demand(c), HARDWARE, own[c], 1e-6).seconds for c in own}
     application = Application("", [term(c, t) for c, t in times.items()])
-    model = what_if.model_of([application], HARDWARE)
+    model = effects.model_of([application], HARDWARE)
     for text in ("peak.f32*2", "memory.all.bytes_per_s*2"):
-        found = what_if.what_if(application, model, Change.parse(text))
+        found = effects.what_if(application, model, Change.parse(text))
         after = HARDWARE.replace(*Change.parse(text).knobs)
         true = {c: parts_of(demand(c), after, own[c], 1e-6).seconds / times[c] for c in times}
         inside = [e.ratio.low - 1e-6 <= true[e.term.case] <= e.ratio.high + 1e-6 for e in found.effects]
@@ -122,12 +122,12 @@ def test_counts_weigh_kernels():
     often = Application("", [replace(application.terms[0], count=10_000), application.terms[1]])
     change = Change.parse("peak.f32*2")
 
-    assert what_if.what_if(often, model, change).ratio.value > what_if.what_if(application, model, change).ratio.value
+    assert effects.what_if(often, model, change).ratio.value > effects.what_if(application, model, change).ratio.value
 
 
 def test_the_bound_moves_to_what_did_not_change():
     application, model = exact(COMPUTES)
-    found = what_if.what_if(application, model, Change.parse("peak.f32*1000"))
+    found = effects.what_if(application, model, Change.parse("peak.f32*1000"))
 
     assert "compute" == next(iter(found.bound_before))
     assert "main" == next(iter(found.bound_after))
@@ -143,9 +143,9 @@ def test_a_faster_library_is_used_where_it_becomes_the_fastest():
     slower = term(theirs, 1.5e-3)
     application, model = exact(COMPUTES)
     application = Application("", [term(mine, 1e-3, rivals=(slower,)), term(COMPUTES, 1e-2)])
-    half = what_if.what_if(application, model, Change.parse("time.mkl/2 where n<=8"))
-    less = what_if.what_if(application, model, Change.parse("time.mkl*0.9 where n<=8"))
-    elsewhere = what_if.what_if(application, model, Change.parse("time.mkl/2 where n>8"))
+    half = effects.what_if(application, model, Change.parse("time.mkl/2 where n<=8"))
+    less = effects.what_if(application, model, Change.parse("time.mkl*0.9 where n<=8"))
+    elsewhere = effects.what_if(application, model, Change.parse("time.mkl/2 where n>8"))
 
     assert (1.075e-2, "mkl", None) == (pytest.approx(half.after_s), half.effects[0].library, half.effects[1].library)
     assert half.ratio.low == pytest.approx(half.ratio.high)  # the model says nothing about it
@@ -157,7 +157,7 @@ def test_hardware_leaves_kernels_on_their_library():
     rival = term(gemm(1024, 1024, 1024, backend="mkl"), 1.001 * application.seconds)
     application = Application("", [replace(application.terms[0], rivals=(rival,))])
 
-    assert what_if.what_if(application, model, Change.parse("peak.f32*2")).effects[0].library is None
+    assert effects.what_if(application, model, Change.parse("peak.f32*2")).effects[0].library is None
 
 
 # ---- terms that are no kernel of ours
@@ -168,15 +168,15 @@ def test_other_operators_depend_on_memory_and_overhead_on_operators():
     other = Term(None, "other operators", 1, 1e-2, None, None, 0, 100_000_000)
     overhead = Term(None, "operators", 100, 3e-6, None, None, 0, 0)
     application = Application("", [other, overhead])
-    model = what_if.model_of([application], hardware)
+    model = effects.model_of([application], hardware)
     reads, calls = (
-        what_if.what_if(application, model, Change.parse(t)) for t in ("memory.bytes_per_s*2", "overhead.operator_s/2")
+        effects.what_if(application, model, Change.parse(t)) for t in ("memory.bytes_per_s*2", "overhead.operator_s/2")
     )
 
     assert 0.5 == pytest.approx(reads.effects[0].ratio.value, rel=1e-3)
     assert (1.0, 1.0) == (reads.effects[1].ratio.value, calls.effects[0].ratio.value)
     assert 0.5 == pytest.approx(calls.effects[1].ratio.value)
-    there = what_if.elsewhere(application, model, hardware.replace("overhead.operator_s*3"))
+    there = effects.elsewhere(application, model, hardware.replace("overhead.operator_s*3"))
     assert 9e-6 == pytest.approx(there.parts[1][1].seconds)
     assert "operators" == calls.effects[1].after.bound
 
@@ -190,10 +190,10 @@ def test_elasticities_of_all_rates_and_fixed_costs_add_up_to_minus_one(units):
     hardware = HARDWARE.replace(*units)
     times = times_of(products(40), noise=0.3)
     application = Application("", [term(case, seconds) for case, seconds in times.items()])
-    model = what_if.model_of([application], hardware)
-    found = {s.knob: s.elasticity for s in what_if.sensitivity(application, model)}
-    rates = [e for knob, e in found.items() if e is not None and not what_if.is_fixed_cost(knob)]
-    costs = [e for knob, e in found.items() if e is not None and what_if.is_fixed_cost(knob)]
+    model = effects.model_of([application], hardware)
+    found = {s.knob: s.elasticity for s in effects.sensitivity(application, model)}
+    rates = [e for knob, e in found.items() if e is not None and not effects.is_fixed_cost(knob)]
+    costs = [e for knob, e in found.items() if e is not None and effects.is_fixed_cost(knob)]
 
     assert {"peak.f32", "memory.main.bytes_per_s", "memory.L1.bytes_per_s", "overhead.call_s"} <= set(found)
     assert "peak.bf16" not in found
@@ -204,7 +204,7 @@ def test_elasticities_of_all_rates_and_fixed_costs_add_up_to_minus_one(units):
 
 def test_the_knob_that_helps_most_is_first():
     application, model = exact(COMPUTES)
-    found = what_if.sensitivity(application, model)
+    found = effects.sensitivity(application, model)
 
     assert "peak.f32" == found[0].knob
     assert found[0].elasticity < -0.8
@@ -214,7 +214,7 @@ def test_the_knob_that_helps_most_is_first():
 def test_a_size_of_memory_has_no_elasticity_but_an_effect():
     held = gemm(700, 16, 700)  # 2 MB of L2 hold it, and 1 MB do not
     application, model = exact(held)
-    found = {s.knob: s for s in what_if.sensitivity(application, model)}
+    found = {s.knob: s for s in effects.sensitivity(application, model)}
 
     assert found["memory.L2.bytes"].elasticity is None
     assert found["memory.L2.bytes"].twice.speed_up.value > 1.5
@@ -226,8 +226,8 @@ def test_a_size_of_memory_has_no_elasticity_but_an_effect():
 def test_elsewhere_there_is_only_the_model_with_a_wide_interval():
     application, model = exact(COMPUTES)
     other = HARDWARE.replace("peak*2", "memory.all.bytes_per_s*2", "overhead.call_s/2")
-    found = what_if.elsewhere(application, model, other)
+    found = effects.elsewhere(application, model, other)
 
     assert application.seconds / 2 == pytest.approx(found.seconds, rel=0.1)
-    assert found.high_s / found.low_s == pytest.approx(what_if.OTHER_DEVICE**2)
+    assert found.high_s / found.low_s == pytest.approx(effects.OTHER_DEVICE**2)
     assert math.isclose(1, sum(found.bound.values()))

@@ -5,7 +5,7 @@ import numpy as np
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.core.rows import EPSILON
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 
 
 def f32(value):

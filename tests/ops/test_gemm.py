@@ -6,7 +6,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.core.operands import ALIGNMENT_BYTES, LEAST_FLOAT, TILE, random
-from deepbench.measure.check import check, fingerprint
+from deepbench.measuring.check import check, fingerprint
 
 OP = find_op("gemm")
 

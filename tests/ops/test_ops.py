@@ -10,7 +10,7 @@ from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import dtype
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from deepbench.ops import sparse_gemm
 from deepbench.ops.conv import check as conv_check
 from deepbench.ops.recurrent import check as recurrent_check

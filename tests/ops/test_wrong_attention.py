@@ -6,7 +6,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 
 PREFILL = "attention batch=2 heads=4 kv_heads=2 queries=70 keys=70 head_size=40 mask=causal"
 DECODE = "attention batch=2 heads=4 kv_heads=2 queries=3 keys=129 head_size=24 value_size=16 mask=causal"

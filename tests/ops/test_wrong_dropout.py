@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from tests.ops.evaluation import is_found, is_right_with_room, verdict_of
 
 SIZES = (692, 20_011, 3_000_017)

@@ -5,7 +5,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from deepbench.ops.optimizer import BETA1, BETA2, DECAY, EPSILON, MOMENTUM, RATE, STEP
 from tests.ops.evaluation import is_found, is_right_with_room
 

@@ -6,7 +6,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.core.precision import dtype
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from tests.ops.evaluation import is_found, is_right_with_room
 
 WIDE = "batch=6 timesteps=7 input_size=40 hidden=24"

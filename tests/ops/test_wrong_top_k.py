@@ -5,7 +5,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from tests.ops.evaluation import is_found, is_right_with_room
 
 SIZES = ("rows=3 columns=35 k=4", "rows=17 columns=64 k=8", "rows=5 columns=1003 k=100", "rows=300 columns=256 k=8")

@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.report import applications, totals
+from deepbench.reporting import applications, totals
 from deepbench.results.summary import summarize
 from tests import samples
 

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from deepbench.report.bars import LEFT, WIDE, StackedBar, svg
+from deepbench.reporting.bars import LEFT, WIDE, StackedBar, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,7 +5,7 @@ Wants Chromium, and playwright and axe from PyPI: make test-browser.
 
 import pytest
 
-from deepbench.report.page import report
+from deepbench.reporting.page import report
 from deepbench.results.file import read_results
 from tests import samples
 from tests.report.conftest import CHROMIUM

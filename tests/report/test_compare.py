@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench.judge.compare import compare_files
-from deepbench.report import compare, export
+from deepbench.reporting import compare, export
 from deepbench.results.file import Store, read_results
 from deepbench.results.summary import summarize
 from tests import samples

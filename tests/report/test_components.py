@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.report import components
+from deepbench.reporting import components
 from deepbench.results.summary import summarize
 from tests import samples
 

@@ -3,7 +3,7 @@
 import re
 
 from deepbench.core.backend import all_backends
-from deepbench.report.page.render import asset
+from deepbench.reporting.page.render import asset
 
 
 def colors_of(text):

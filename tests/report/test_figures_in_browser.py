@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from deepbench.core.version import VERSION
-from deepbench.report import site
-from deepbench.report.page import content, render
+from deepbench.reporting import site
+from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile
 from tests import samples
 from tests.report.conftest import CHROMIUM, ready

@@ -3,8 +3,8 @@
 import pytest
 
 from deepbench.judge.limits import Limits
-from deepbench.report import furthest
-from deepbench.report.cases import rankings
+from deepbench.reporting import furthest
+from deepbench.reporting.cases import rankings
 from deepbench.results.summary import summarize
 from tests import samples
 

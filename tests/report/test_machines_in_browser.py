@@ -7,9 +7,9 @@ import pytest
 
 from deepbench.core import units
 from deepbench.plan.suites import read_suite
-from deepbench.report import rank, site, totals
-from deepbench.report.page import content
-from deepbench.report.page.report import write_report
+from deepbench.reporting import rank, site, totals
+from deepbench.reporting.page import content
+from deepbench.reporting.page.report import write_report
 from deepbench.results.file import read_results
 from tests import samples
 from tests.report.conftest import CHROMIUM, ready

@@ -9,11 +9,11 @@ from rich.console import Console
 from deepbench.core.precision import MINIMUM, PRECISIONS
 from deepbench.judge import limits
 from deepbench.judge.compare import compare_files
-from deepbench.report import cases, compare, export
-from deepbench.report import limits as roofs
-from deepbench.report.notes import notes_of
-from deepbench.report.page import content
-from deepbench.report.sections import sections
+from deepbench.reporting import cases, compare, export
+from deepbench.reporting import limits as roofs
+from deepbench.reporting.notes import notes_of
+from deepbench.reporting.page import content
+from deepbench.reporting.sections import sections
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.peaks import Peaks
 from deepbench.results.summary import faster_with_fewer_threads, summarize

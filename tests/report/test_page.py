@@ -8,7 +8,7 @@ import pytest
 
 from deepbench.core import units
 from deepbench.judge import compare
-from deepbench.report.page import content, render
+from deepbench.reporting.page import content, render
 from deepbench.results import published
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deepbench.core import units
-from deepbench.report import site
-from deepbench.report.page import content, render
+from deepbench.reporting import site
+from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
 from tests import predicted, samples

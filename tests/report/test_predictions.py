@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from deepbench.core.times import Time
-from deepbench.networks.forecast import Forecast
-from deepbench.networks.predict import Need, Part, Prediction
-from deepbench.networks.trace import Call, Trace
-from deepbench.report import on_devices, predictions
-from deepbench.report.predictions import Gain, Predicted, gains, knee_of, layer_rows, layer_table
+from deepbench.networks.predictions.forecast import Forecast
+from deepbench.networks.predictions.predict import Need, Part, Prediction
+from deepbench.networks.reporting import predictions
+from deepbench.networks.reporting.predictions import Gain, Predicted, gains, knee_of, layer_rows, layer_table
+from deepbench.networks.traces.trace import Call, Trace
+from deepbench.reporting import on_devices
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 RELU = "elementwise kind=relu n=1000 forward f32"

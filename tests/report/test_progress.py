@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from rich.console import Console
 
-from deepbench.report import progress
+from deepbench.reporting import progress
 
 
 @dataclass

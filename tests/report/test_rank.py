@@ -3,9 +3,9 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.report import rank
-from deepbench.report.rank import Machine
-from deepbench.report.totals import Total
+from deepbench.reporting import rank
+from deepbench.reporting.rank import Machine
+from deepbench.reporting.totals import Total
 
 
 def total(time_s, half=None, precision="f32", suite="deepbench/server", threads=1, **more):

@@ -8,7 +8,7 @@ from rich.console import Console
 from deepbench.api import load
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
-from deepbench.report.sections import sections
+from deepbench.reporting.sections import sections
 from deepbench.results.record import make_record
 from deepbench.results.summary import summarize
 from tests import samples

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from deepbench.judge.serving import Served
-from deepbench.report import serving
+from deepbench.applications.judge.serving import Served
+from deepbench.applications.reporting import serving
 
 SETUP = {"application": "recommendation", "rung": "mini", "framework": "torch", "metric": "hit rate at 10"}
 START = {"tests": 943, "metric": "hit rate at 10", "is_share": True, "grade": 0.58}

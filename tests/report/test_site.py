@@ -9,7 +9,7 @@ import pytest
 
 from deepbench import formats
 from deepbench.core.errors import BadInput
-from deepbench.report import plot, site
+from deepbench.reporting import plot, site
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples

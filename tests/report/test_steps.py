@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.plan.suites import read_suite
-from deepbench.report import groups, steps
+from deepbench.reporting import groups, steps
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.samples import all_reduce

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from deepbench.core import units
-from deepbench.report.table import Column, Note, Strong, Table, footnotes, number
+from deepbench.reporting.table import Column, Note, Strong, Table, footnotes, number
 
 ROWS = [
     {"problem": "a long problem of many words", "library": Strong("=MKL"), "time": 1.2e-3},

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.report import site
-from deepbench.report.page import content, render
+from deepbench.reporting import site
+from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from tests import samples
 from tests.report.conftest import CHROMIUM, ready

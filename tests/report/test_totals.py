@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench.plan.suites import read_suite
-from deepbench.report import totals
+from deepbench.reporting import totals
 from deepbench.results.summary import summarize
 from tests import samples
 

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from deepbench.judge.trained import runs_of, trained
-from deepbench.judge.training_pairs import pairs
-from deepbench.report import curves, mllog, training
-from deepbench.report.page.report import write_report
+from deepbench.applications.judge.trained import runs_of, trained
+from deepbench.applications.judge.training_pairs import pairs
+from deepbench.applications.reporting import curves, mllog, training
+from deepbench.reporting.page.report import write_report
 from deepbench.results.file import read_results
 from tests.trained import GOOD, START, seeds, write
 

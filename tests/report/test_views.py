@@ -7,8 +7,8 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
-from deepbench.report import cases, export, groups, notes, plot, views
-from deepbench.report.sections import sections
+from deepbench.reporting import cases, export, groups, notes, plot, views
+from deepbench.reporting.sections import sections
 from deepbench.results.file import ResultFile
 from deepbench.results.record import make_record
 from deepbench.results.summary import baselines, summarize

@@ -10,16 +10,16 @@ import pytest
 from rich.console import Console
 
 from deepbench.api import plan_cases
+from deepbench.fleets import file as fleet
+from deepbench.fleets import tables as fleets
+from deepbench.fleets.judge import judge
 from deepbench.judge import compare, selftest
 from deepbench.judge import limits as judged
-from deepbench.judge.fleet import judge
 from deepbench.plan.cases import Choices
-from deepbench.report import cases, furthest, groups, limits, published, rank, totals, views
-from deepbench.report import compare as comparisons
-from deepbench.report import fleet as fleets
-from deepbench.report import selftest as selftests
-from deepbench.report.table import Column, Table, number, print_parts
-from deepbench.results import fleet
+from deepbench.reporting import cases, furthest, groups, limits, published, rank, totals, views
+from deepbench.reporting import compare as comparisons
+from deepbench.reporting import selftest as selftests
+from deepbench.reporting.table import Column, Table, number, print_parts
 from deepbench.results import published as results
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize

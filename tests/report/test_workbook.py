@@ -6,7 +6,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.plan.suites import read_suite
-from deepbench.report import database, workbook
+from deepbench.reporting import database, workbook
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples

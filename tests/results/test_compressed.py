@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import require_no_results
-from deepbench.report import site
+from deepbench.reporting import site
 from deepbench.results import file
 from deepbench.results.file import Store, read_results
 from tests.conftest import ROOT

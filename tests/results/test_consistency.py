@@ -10,12 +10,12 @@ from deepbench.core.backend import all_backends
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops
+from deepbench.fleets import file as fleet
+from deepbench.fleets import session as measuring
 from deepbench.judge import compare, gate, limits
-from deepbench.measure import fleet as measuring
-from deepbench.report import cases, export, views
-from deepbench.report.page import content
-from deepbench.report.sections import sections
-from deepbench.results import fleet
+from deepbench.reporting import cases, export, views
+from deepbench.reporting.page import content
+from deepbench.reporting.sections import sections
 from deepbench.results.consistency import Consistency
 from deepbench.results.file import read_results
 from deepbench.results.record import make_record

@@ -8,9 +8,9 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, to_line, with_checksum, without_checksum
-from deepbench.report import export
-from deepbench.report.page import content
-from deepbench.results import fleet
+from deepbench.fleets import file as fleet
+from deepbench.reporting import export
+from deepbench.reporting.page import content
 from deepbench.results.file import Store, damage_text, read_results
 from deepbench.results.summary import summarize
 from tests import samples

@@ -15,9 +15,9 @@ from deepbench.judge import limits
 from deepbench.plan.cases import Planned
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.plan.rounds import queue
-from deepbench.report import cases, export
-from deepbench.report.page import content
-from deepbench.report.sections import sections
+from deepbench.reporting import cases, export
+from deepbench.reporting.page import content
+from deepbench.reporting.sections import sections
 from deepbench.results import published, summary
 from deepbench.results.file import read_results
 from tests import samples

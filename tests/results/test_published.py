@@ -7,7 +7,7 @@ from importlib import resources
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.report import published as report
+from deepbench.reporting import published as report
 from deepbench.results import published
 from deepbench.results.summary import summarize
 from tests import samples

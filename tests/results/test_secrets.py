@@ -7,11 +7,11 @@ import pytest
 
 from deepbench.core.json_lines import to_line
 from deepbench.core.variables import HIDDEN
+from deepbench.fleets.file import SCHEMA, read_fleet
 from deepbench.judge.compare import compare_files
-from deepbench.report import database, export, site
-from deepbench.report.page import content
+from deepbench.reporting import database, export, site
+from deepbench.reporting.page import content
 from deepbench.results.file import lines_of, read_results
-from deepbench.results.fleet import SCHEMA, read_fleet
 from deepbench.results.old_files import without_secrets
 from deepbench.results.summary import summarize
 from tests import samples

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from deepbench.training.application import Application, Metric, Rung
+from deepbench.applications.training.application import Application, Metric, Rung
 
 RUNG = Rung("16 numbers", batch=8, samples=8 * 40, every=8 * 10, target=0.05, trivial=1.0, settings={"fails": ""})
 FAILURES = ("diverges", "crashes", "memory", "raises", "missing", "slow")
@@ -30,7 +30,7 @@ class Line(Application):
         import torch
         from torch import nn
 
-        from deepbench.training.torch_task import TorchTask
+        from deepbench.applications.training.torch_task import TorchTask
 
         torch.manual_seed(setup.seed)
         fails = rung.settings["fails"]

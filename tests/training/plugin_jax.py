@@ -1,6 +1,6 @@
 """An application for tests: a line that is fitted to points in JAX. Loaded as a plug-in."""
 
-from deepbench.training.application import Application, Metric, Rung
+from deepbench.applications.training.application import Application, Metric, Rung
 
 
 class Curve(Application):
@@ -17,9 +17,9 @@ class Curve(Application):
     def jax_task(self, setup, rung, data):
         import numpy as np
 
-        from deepbench.training.jax_network import Initial
-        from deepbench.training.jax_optimizers import Adam
-        from deepbench.training.jax_task import JaxTask
+        from deepbench.applications.training.jax_network import Initial
+        from deepbench.applications.training.jax_optimizers import Adam
+        from deepbench.applications.training.jax_task import JaxTask
 
         x = np.linspace(-1, 1, 32, dtype=np.float32)[:, None]
         wanted = 2 * x + 0.5

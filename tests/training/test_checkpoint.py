@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from deepbench.applications.training import checkpoint
 from deepbench.core.errors import BadInput
-from deepbench.training import checkpoint
 
 
 def test_arrays_and_values_are_read_as_they_were_written(tmp_path):

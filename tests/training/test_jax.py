@@ -13,14 +13,14 @@ torch = pytest.importorskip("torch")
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 
+from deepbench.applications.judge.trained import runs_of  # noqa: E402
+from deepbench.applications.training import checkpoint, worker  # noqa: E402
+from deepbench.applications.training.application import Rung, Setup, find_application  # noqa: E402
+from deepbench.applications.training.jax_network import Network  # noqa: E402
+from deepbench.applications.training.jax_optimizers import SGD, Adam, shortened  # noqa: E402
+from deepbench.applications.training.jax_task import find_device  # noqa: E402
 from deepbench.core.errors import Unavailable, Unsupported  # noqa: E402
-from deepbench.judge.trained import runs_of  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
-from deepbench.training import checkpoint, worker  # noqa: E402
-from deepbench.training.application import Rung, Setup, find_application  # noqa: E402
-from deepbench.training.jax_network import Network  # noqa: E402
-from deepbench.training.jax_optimizers import SGD, Adam, shortened  # noqa: E402
-from deepbench.training.jax_task import find_device  # noqa: E402
 from tests.applications import small_data  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
@@ -59,7 +59,7 @@ def without_chance(monkeypatch):
     monkeypatch.setattr(jax.random, "bernoulli", lambda key: jnp.array(True))
     monkeypatch.setattr(jax.random, "randint", lambda key, shape, low, high: jnp.zeros(shape, int))
     monkeypatch.setattr(Network, "dropout", lambda self, x, share: x)
-    monkeypatch.setattr("deepbench.applications.translation.torch_version.DROPOUT", 0.0)
+    monkeypatch.setattr("deepbench.applications.tasks.translation.torch_version.DROPOUT", 0.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

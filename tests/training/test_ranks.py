@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from deepbench.training import checkpoint
-from deepbench.training.application import Rung, Setup, find_application
+from deepbench.applications.training import checkpoint
+from deepbench.applications.training.application import Rung, Setup, find_application
 from tests.applications import small_data
 
 torch = pytest.importorskip("torch")
@@ -16,7 +16,7 @@ RUNG = Rung("small", 16, 16 * 8, 16 * 4, 0.5, 0.1, SIZES)
 
 def gradients(ranks):
     """Those of the first step of a translation. Verses differ in length, so ranks have different numbers of words."""
-    from deepbench.applications.translation import torch_version
+    from deepbench.applications.tasks.translation import torch_version
 
     torch_version.DROPOUT = 0.0  # each rank has its own random numbers
     torch.set_num_threads(1)

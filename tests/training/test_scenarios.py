@@ -4,9 +4,9 @@ import statistics
 
 import pytest
 
-from deepbench.judge.serving import lowest_rate, percentile_bound, poisson_arrivals
-from deepbench.training import scenarios
-from deepbench.training.scenarios import Model
+from deepbench.applications.judge.serving import lowest_rate, percentile_bound, poisson_arrivals
+from deepbench.applications.training import scenarios
+from deepbench.applications.training.scenarios import Model
 
 
 class Moved:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.judge.serving import served
+from deepbench.applications.judge.serving import served
 from deepbench.results.file import lines_of, read_results
 from tests.conftest import ROOT, run_command
 
@@ -249,7 +249,7 @@ def test_loadgen_asks_the_same_model(serve, tmp_path):
 
 
 def test_the_summary_of_loadgen_is_read_up_to_the_settings():
-    from deepbench.training.loadgen import summary_of
+    from deepbench.applications.training.loadgen import summary_of
 
     text = "====\nMLPerf Results Summary\n====\nResult is : VALID\nMean latency (ns)  : 12\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from deepbench.applications.training.session import TrainingSession
 from deepbench.results.file import Store
-from deepbench.training.session import TrainingSession
 from tests.trained import seeds, write
 
 

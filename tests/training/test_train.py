@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.judge.trained import runs_of, trained
+from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.results.file import read_results
 from tests.conftest import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.measure.heat import measure_case
+from deepbench.measuring.heat import measure_case
 from deepbench.native.gpu.vendor import CUDA, HIP
 from deepbench.plan.modes import Rules
 

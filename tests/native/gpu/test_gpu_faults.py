@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.measure.parent import open_backend
+from deepbench.measuring.parent import open_backend
 from deepbench.plan.modes import Rules
 
 CASE = "gemm m=64 n=48 k=80 forward f32 cublas threads=1"

@@ -1,0 +1,92 @@
+"""LibriSpeech: books that are read aloud in English (Panayotov and others, 2015), in a folder of the user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepbench.applications.datasets import UserFolder
+from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.files import read_regular
+
+TRAIN, TEST = "train-*", "test-clean"
+
+RATE = 16_000
+"""Samples per second."""
+
+# A chapter's texts have some kilobytes.
+MOST_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A sentence, and where its sound is."""
+
+    name: str
+    text: str
+    path: Path
+
+    @property
+    def sound(self) -> NDArray[np.float32]:
+        """From −1 to 1, `RATE` samples per second, read when it is asked for; `BadInput` where it is damaged."""
+        library = _soundfile()
+        try:
+            samples, rate = library.read(self.path, dtype="float32")
+        except (OSError, RuntimeError) as error:
+            raise BadInput(f"the sound {self.path} of the data set librispeech cannot be read: {error}") from None
+        if rate != RATE or samples.ndim != 1:
+            raise BadInput(f"the sound {self.path} has {rate} samples per second, or more than one channel")
+        return np.asarray(samples, np.float32)
+
+
+class LibriSpeech(NamedTuple):
+    """What is trained with, and what is tested with."""
+
+    train: list[Utterance]
+    test: list[Utterance]
+
+
+class LibriSpeechFolder(UserFolder):
+    """The archives of openslr.org/12 as they are unpacked there."""
+
+    name = "librispeech"
+    title = "LibriSpeech"
+    about = "960 hours of books that many voices read in English, and 5 hours for testing"
+    licence = "CC-BY-4.0, Vassil Panayotov and others"
+    files = tuple(f"{part}/*/*/*.trans.txt" for part in (TRAIN, TEST))
+    variable = "DEEPBENCH_LIBRISPEECH"
+    wanted = f"{' and '.join(f'{part}/<reader>/<chapter>/*.trans.txt' for part in (TRAIN, TEST))}, with .flac files"
+
+    def load(self, folder: Path) -> LibriSpeech:
+        """All sentences, by path; sounds are read later."""
+        _soundfile()
+        return LibriSpeech(*(_utterances(folder, part) for part in (TRAIN, TEST)))
+
+
+def _utterances(folder: Path, part: str) -> list[Utterance]:
+    """`1272-128104-0000 MISTER QUILTER IS …`: the name of a file next to it, and the text."""
+    found = []
+    for path in sorted(folder.glob(f"{part}/*/*/*.trans.txt")):
+        for line in read_regular(path, MOST_BYTES, "texts of LibriSpeech").decode("utf-8", "replace").splitlines():
+            name, _, text = line.partition(" ")
+            if not text or Path(name).name != name:
+                raise BadInput(f"{path} has the line {line!r:.80}, and not a name and a text")
+            found.append(Utterance(name, text, path.with_name(f"{name}.flac")))
+    return found
+
+
+def _soundfile() -> Any:
+    try:
+        import soundfile
+    except ImportError:
+        raise Unavailable(
+            "the data set librispeech needs the Python package soundfile", "pip install soundfile"
+        ) from None
+    return soundfile
+
+
+DATASET = LibriSpeechFolder()

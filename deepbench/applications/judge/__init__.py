@@ -1,0 +1,1 @@
+"""What is computed from the records of applications: convergence, rates, references, pairs, latencies."""

@@ -1,0 +1,1 @@
+"""Tables, logs and pages of applications."""

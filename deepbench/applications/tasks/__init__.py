@@ -1,0 +1,1 @@
+"""One file per application: its model, its data, its metric and its target."""

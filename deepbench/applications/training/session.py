@@ -1,0 +1,310 @@
+"""A result file with runs that train applications: each has a process of its own, and every event is kept at once.
+
+A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it. The models of
+runs that end well stay in another folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from deepbench.applications.judge.references import reference_of
+from deepbench.applications.training.application import Setup, find_application
+from deepbench.core.errors import BadInput, DeepBenchError
+from deepbench.core.json_lines import sanitized
+from deepbench.core.version import VERSION
+from deepbench.machine import describe
+from deepbench.measuring import launch, parent
+from deepbench.measuring.group.link import RANK_VARIABLES
+from deepbench.measuring.group.parent import Coordinator, reachable_address
+from deepbench.measuring.session import require_same_machine
+from deepbench.plan.modes import Rounds, Rules
+from deepbench.results.file import ResultFile, Store, read_results
+from deepbench.results.record import SCHEMA, Training, TrainingSetup
+
+# Without an event for so long a process hangs. While it trains there are several per second, in an evaluation none.
+TIMEOUT_S = 1800.0
+
+# How much of the first run of a setup has to be over before it says something about the time that is left.
+LEAST_SHARE = 0.1
+
+WORKER = "deepbench.applications.training.worker"
+
+PRECISIONS = ("f32", "bf16")
+
+
+def require_same_rungs(path: Path, setups: Iterable[TrainingSetup]) -> None:
+    """`BadInput` where this version of DeepBench has other rungs than the one that made the file."""
+    names = [field.name for field in fields(Setup)]
+    for setup in setups:
+        now_here = resolved(Setup(**{name: cast(Any, setup)[name] for name in names}))
+        differing = [name for name, value in setup.items() if cast(Any, now_here).get(name) != value]
+        if differing:
+            what = f"{setup['application']}, rung {setup['rung']}"
+            raise BadInput(f"{path} is of another version of DeepBench: {what} had other {', '.join(differing)}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a session is."""
+
+    run: int
+    runs: int
+    setup: TrainingSetup
+    samples: int
+    """Of this run so far."""
+    quality: float | None
+    """At the last evaluation."""
+    left_s: float | None
+    """Seconds until all runs have ended, if others take as long as those that are known."""
+
+
+def models_of(path: Path) -> Path:
+    """The folder next to a result file with the models that its runs trained."""
+    return path.with_name(f"{path.name}.models")
+
+
+def model_name(run: int) -> str:
+    """The file of a run in this folder."""
+    return f"{run}.npz"
+
+
+def resolved(setup: Setup) -> TrainingSetup:
+    """A setup with the numbers of its rung; `BadInput` where there is no such application, rung or framework."""
+    application = find_application(setup.application)
+    if setup.rung not in application.rungs:
+        known = ", ".join(application.rungs)
+        raise BadInput(f"{setup.application} has no rung {setup.rung!r:.40}; choose one of {known}")
+    if setup.framework not in application.frameworks:
+        known = ", ".join(application.frameworks)
+        raise BadInput(f"{setup.application} has no version in {setup.framework!r:.40}; choose one of {known}")
+    if setup.precision not in PRECISIONS:
+        raise BadInput(f"no training in precision {setup.precision!r:.40}; choose one of {', '.join(PRECISIONS)}")
+    if not re.fullmatch("cpu|cuda(:[0-9]{1,3})?", setup.device):
+        raise BadInput(f"no training on the device {setup.device!r:.40}; choose cpu, cuda, or cuda:1 and so on")
+    if setup.ranks > 1 and ":" in setup.device:
+        raise BadInput(f"{setup.ranks} ranks cannot share the device {setup.device}; with cuda each rank has its own")
+    rung, metric = application.rungs[setup.rung], application.metric
+    found = {**asdict(setup), "batch": setup.batch or rung.batch, "samples": setup.samples or rung.samples}
+    about = {"metric": metric.name, "higher_is_better": metric.higher_is_better, "is_share": metric.is_share}
+    settings = {name: list(v) if isinstance(v, tuple) else v for name, v in rung.settings.items()}
+    return cast(TrainingSetup, {**found, "every": rung.every, **about, "target": rung.target, "settings": settings})
+
+
+def header_of(
+    setups: Sequence[TrainingSetup],
+    mode: Literal["training", "serving"],
+    timeout_s: float,
+    command: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The first line of a file for these runs, with this machine and its libraries."""
+    answers = _opened({s["framework"] for s in setups})
+    return {
+        "schema": SCHEMA,
+        "tool": f"deepbench {VERSION}",
+        "started": now(),
+        "command": list(command),
+        "machine": describe.describe_machine(),
+        "libraries": {
+            name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
+            for name, answer in answers.items()
+        },
+        "plan": {
+            "rounds": asdict(Rounds(1, 1, 0.03, 0.0)),
+            "mode": mode,
+            "order_seed": 0,
+            "timeout_s": timeout_s,
+            "rules": asdict(Rules()),
+            "cases": [],
+            "training": list(setups),
+            **({"hosts": list(hosts)} if hosts else {}),
+        },
+    }
+
+
+class TrainingSession:
+    """One result file with training runs. Use as a context manager: it closes the file."""
+
+    def __init__(self, file: ResultFile, store: Store, hosts: Sequence[str] = ()) -> None:
+        self.file = file
+        self._hosts = hosts
+        self._store = store
+        self._setups = file.header["plan"]["training"]
+        self._seconds: dict[str, float] = {}
+        self._checkpoints = file.path.with_name(f"{file.path.name}.checkpoints")
+        self._models = models_of(file.path)
+
+    @classmethod
+    def create(
+        cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
+    ) -> TrainingSession:
+        """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
+        store = Store.create(path, sanitized(header_of(setups, "training", TIMEOUT_S, command, hosts)))
+        return cls(read_results(path), store, hosts)
+
+    @classmethod
+    def resume(cls, path: Path, hosts: Sequence[str] = ()) -> TrainingSession:
+        """Go on with a file where it stops; `BadInput` where it has no training runs."""
+        store = Store.reopen(path)
+        try:
+            file = read_results(path)
+            plan = file.header["plan"]
+            if plan["mode"] == "serving":
+                raise BadInput(
+                    f"{path} has no training runs, but served models; continue with deepbench serve FILE -o {path}"
+                )
+            if not plan.get("training"):
+                raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
+            hosts = hosts or plan.get("hosts") or []
+            require_same_machine(file, hosts, lambda names: _opened(set(names)))
+            require_same_rungs(path, plan["training"])
+        except BaseException:
+            store.close()
+            raise
+        store.append_after(file)
+        return cls(file, store, hosts)
+
+    def __enter__(self) -> TrainingSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
+
+    def run(self, progress: Callable[[Progress], object] = lambda _: None) -> None:
+        """Train every run that has not ended, and keep the models of those that end well."""
+        ended = {event["run"] for event in self.file.training if "end" in event}
+        for number in range(len(self._setups)):
+            if number not in ended:
+                self._train(number, progress)
+        self._keep_models()  # of runs that an earlier process ended, which was killed before it moved them
+        shutil.rmtree(self._checkpoints, ignore_errors=True)
+
+    def _train(self, number: int, progress: Callable[[Progress], object]) -> None:
+        setup = self._setups[number]
+        points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
+        self._checkpoints.mkdir(exist_ok=True)
+        checkpoint = self._checkpoints / model_name(number)
+        done = points[-1]["samples"] if points and checkpoint.exists() else 0
+        quality = points[-1]["quality"] if done else None
+        begin, first, loading_s = time.monotonic(), done, 0.0
+
+        def tell(samples: int) -> None:
+            seconds, share = time.monotonic() - begin, (samples - first) / max(1, setup["samples"] - first)
+            left_s = self._left_s(number, seconds - loading_s, loading_s, first, share)
+            progress(Progress(number, len(self._setups), setup, samples, quality, left_s))
+
+        names = [field.name for field in fields(Setup)]
+        request: dict[str, Any] = {"setup": {name: cast(Any, setup)[name] for name in names}}
+        request |= {"checkpoint": str(checkpoint.resolve()), "samples": done}
+        try:
+            with self._process(setup, request) as worker:
+                while True:
+                    ending = worker.listen({"start", "progress", "point", "end"}, TIMEOUT_S)
+                    answer = ending.answer
+                    if answer is None:
+                        self._keep(number, "end", {"status": ending.status, "reason": ending.reason})
+                        return
+                    if "progress" in answer:
+                        tell(answer["progress"])
+                        continue
+                    name = next(name for name in ("start", "point", "end") if name in answer)
+                    if name == "start":
+                        self._require_same_device(setup, answer["start"].get("device"))
+                        loading_s = time.monotonic() - begin
+                    self._keep(number, name, answer[name])
+                    if name == "point":
+                        quality = answer["point"]["quality"]
+                        tell(answer["point"]["samples"])
+                    if name == "end":
+                        self._keep_models()
+                        return
+        except BadInput:
+            raise
+        except DeepBenchError as error:
+            self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
+
+    def _require_same_device(self, setup: TrainingSetup, name: str | None) -> None:
+        """`BadInput` where earlier runs of the file had another GPU: their rates would become one mean."""
+        for event in self.file.training:
+            is_same = self._setups[event["run"]]["device"] == setup["device"]
+            before = event["start"].get("device") if "start" in event else None
+            if is_same and before is not None and before != name:
+                raise BadInput(
+                    f"{self.file.path} was trained on {before}, and this is {name or 'no GPU'}; start a new file"
+                )
+
+    def _keep_models(self) -> None:
+        """The last checkpoint of a run that ended well is its model."""
+        for event in self.file.training:
+            checkpoint = self._checkpoints / model_name(event["run"])
+            if "end" in event and event["end"]["status"] == "ok" and checkpoint.exists():
+                self._models.mkdir(exist_ok=True)
+                checkpoint.replace(self._models / checkpoint.name)
+
+    def _left_s(self, number: int, seconds: float, loading_s: float, first: int, share: float) -> float | None:
+        """What the current run and those behind it need, from what the runs so far have needed.
+
+        The current run has trained for `seconds` since it was loaded, a `share` of its samples from the `first` on.
+        """
+        here, ended = self._setups[number], {event["run"] for event in self.file.training if "end" in event}
+        part = 1.0 - first / here["samples"]  # a run that goes on trains less than a whole one
+        whole_s = self._seconds.get(_kind(here))
+        if share >= 1.0:
+            self._seconds[_kind(here)] = whole_s = loading_s + seconds / part
+        elif whole_s is None and share >= LEAST_SHARE:
+            whole_s = loading_s + seconds / (share * part)
+        if whole_s is None:
+            return None
+        left_s, before = (1.0 - share) * part * max(0.0, whole_s - loading_s), reference_of(here)
+        for i, setup in enumerate(self._setups):
+            if i > number and i not in ended:
+                known, reference = self._seconds.get(_kind(setup)), reference_of(setup)
+                ratio = reference.run_s / before.run_s if reference and before else 1.0
+                left_s += known or ratio * whole_s
+        return left_s
+
+    def _process(self, setup: TrainingSetup, request: Mapping[str, Any]) -> parent.Worker | Coordinator:
+        """The process that trains a run; of several ranks, their coordinator."""
+        threads, ranks = setup["threads"], setup["ranks"]
+        if ranks == 1:
+            worker = parent.Worker(threads, "none", os.environ, "deepbench.applications.training.worker")
+            worker.send(dict(request))
+            return worker
+        variables = launch.worker_environment(threads, "none", describe.cores(), os.environ)
+        environment = {name: value for name, value in variables.items() if name not in RANK_VARIABLES}
+        address = reachable_address(self._hosts)
+        command = launch.module_command("deepbench.applications.training.rank")
+        return Coordinator(ranks, dict(request), TIMEOUT_S, None, environment, address, self._hosts, command)
+
+    def _keep(self, number: int, name: str, value: Mapping[str, Any]) -> None:
+        event = cast(Training, {"run": number, "at": now(), name: value})
+        self._store.append({"training": event})
+        self.file.training.append(event)
+
+
+def _kind(setup: TrainingSetup) -> str:
+    """What runs that take the same time have in common."""
+    return " ".join(str(value) for name, value in setup.items() if name != "seed")
+
+
+def _opened(frameworks: set[str]) -> dict[str, dict[str, Any]]:
+    """Facts about these frameworks; a framework that is also a library of cases is opened as such."""
+    libraries = {"torch"}
+    return {
+        **parent.open_backends(sorted(frameworks & libraries), TIMEOUT_S),
+        **parent.open_backends(sorted(frameworks - libraries), TIMEOUT_S, module=WORKER),
+    }
+
+
+def now() -> str:
+    """The time, as result files have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

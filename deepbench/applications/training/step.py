@@ -1,0 +1,44 @@
+"""One training step of an application in PyTorch, as a program that can be traced, predicted and measured.
+
+    deepbench trace deepbench/training/step.py:build --train --set application=image
+
+Every step trains on the same batch, so that its kernels are those of the trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """Calling it trains on the first batch."""
+
+    task: Any
+
+    @property
+    def networks(self) -> tuple[Any, ...]:
+        """The modules whose parts the trace names."""
+        return (self.task.model,)
+
+    def __call__(self) -> None:
+        self.task.rewind()
+        self.task.step()
+        self.task.loss()
+
+
+def build(application: str, rung: str = "mini", batch: int | None = None, precision: str = "f32") -> Step:
+    """The step of a rung; `batch` in place of that of the rung."""
+    from deepbench.applications import datasets
+    from deepbench.applications.training.application import Setup, find_application
+    from deepbench.applications.training.torch_task import TorchTask
+    from deepbench.core.errors import Unsupported
+
+    found = find_application(application)
+    chosen = found.rungs[rung]
+    data = [datasets.find(datasets.find_dataset(name)).load() for name in chosen.datasets or found.datasets]
+    task = found.torch_task(Setup(application, rung, precision=precision, batch=batch), chosen, data)
+    if not isinstance(task, TorchTask):
+        raise Unsupported(f"the step of {application} is not one of a module and an optimizer")
+    return Step(task)

@@ -1,0 +1,122 @@
+"""`deepbench fleet`: the same cases on many hosts, and which of them stand out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepbench.cli.console import make_console
+from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
+from deepbench.cli.launch import hosts_of_file, launched
+from deepbench.cli.options import case_options, choices_of, seconds, whole
+from deepbench.cli.root import EXIT_WRONG, HELP, cli
+from deepbench.cli.streams import go_on_without_output
+from deepbench.core.errors import BadInput
+from deepbench.core.shell import command
+
+if TYPE_CHECKING:
+    from deepbench.fleets.session import FleetSession
+
+
+@cli.command(context_settings=HELP, short_help="Measure many hosts; name the slow, wrong and missing ones.")
+@click.argument("words", nargs=-1, metavar="[SUITE|CASE]...")
+@case_options
+@click.option("--quick", is_flag=True, help="Short samples.")
+@click.option("--hostfile", metavar="FILE", help="Hosts, one per line, reached by ssh.")
+@click.option("--runs", metavar="N", help="Number of runs (default: 5, and up to 30 while a host is undecided).")
+@click.option("--one-by-one", is_flag=True, help="One host after the other, for hosts that share hardware.")
+@click.option("--links", metavar="LIBRARY", help="Library that times links, or none (default: mpich, else gloo).")
+@click.option("--wait", metavar="S", help="Seconds to wait for the answer of a host (default 60).")
+@click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
+@click.option("-o", "--output", metavar="FILE", help="The fleet file (default: deepbench-fleet-<time>.jsonl).")
+def fleet(
+    words: tuple[str, ...],
+    quick: bool,
+    hostfile: str | None,
+    runs: str | None,
+    one_by_one: bool,
+    links: str | None,
+    wait: str | None,
+    timeout: str | None,
+    output: str | None,
+    **filters: Any,
+) -> int:
+    """Measure the same cases on many hosts and name those that are slow, wrong or missing.
+
+    The hosts come from a file, or from the srun or mpirun that started this command on them. The default suite is
+    `fleet`. The exit code is 1 if a host or a link stands out.
+
+    \b
+    Examples:
+      deepbench fleet --hostfile hosts
+      srun --ntasks-per-node=1 deepbench fleet deepbench/server -o fleet.jsonl
+      deepbench show fleet.jsonl --host node07
+    """
+    from deepbench.api import plan_cases
+    from deepbench.fleets import session as fleets
+    from deepbench.measuring.group import launcher
+    from deepbench.results.file import default_path
+
+    words = words or ("fleet",)
+    where = launched()
+    if (where is None) == (hostfile is None):
+        found = "both" if hostfile else "neither"
+        raise BadInput(f"expected one source of hosts: --hostfile FILE, or a start by srun or mpirun (found {found})")
+    if where is not None and where.rank:
+        with interruptible():
+            launcher.serve_rank_zero(where)
+        return 0
+    plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
+    exactly, wait_s = whole("--runs", runs, 1000), seconds("--wait", wait) or 60.0
+    given = ((name, v) for name, v in filters.items() if v)
+    options = [
+        f"--{name.replace('_', '-')}" + (f"={one}" if one is not True else "")
+        for name, v in given
+        for one in (v if isinstance(v, tuple) else [v])
+    ]
+    payload = [*words, *options, "--rounds", "1", *(["--quick"] if quick else [])]
+    if timeout is not None and seconds("--timeout", timeout):
+        payload += ["--timeout", timeout]
+    with ExitStack() as stack:
+        if where is not None:
+            addresses = stack.enter_context(launcher.gather_hosts(where)).hosts
+        else:
+            addresses = {h: h for h in hosts_of_file(hostfile)} if hostfile else {}
+        if len(addresses) < 2:
+            raise BadInput(f"a fleet needs two or more hosts, found only {next(iter(addresses))}")
+        library = fleets.link_library(links)
+        path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
+        session = fleets.FleetSession(
+            path, addresses=addresses, words=payload, library=library, one_by_one=one_by_one, wait_s=wait_s
+        )
+        stack.callback(session.close)
+        console = make_console()
+        go_on_without_output(f"all results still go to {path}")
+        console.print(f"hosts      {len(addresses)}", markup=False)
+        console.print(f"each runs  {command('run', *payload)}", markup=False, soft_wrap=True)
+        console.print(f"links      {library or 'not timed'}", markup=False)
+        return _measure(session, exactly)
+
+
+def _measure(session: FleetSession, exactly: int | None) -> int:
+    from deepbench.fleets.judge import judge
+    from deepbench.fleets.tables import print_fleet
+    from deepbench.reporting.progress import Bar
+
+    console, path, code = make_console(), session.file.path, 0
+    try:
+        with interruptible(), Bar(console) as bar:
+            for step in session.measure(exactly):
+                bar(step)
+    except KeyboardInterrupt:
+        console.print(f"interrupted; {path} has what was measured", markup=False)
+        code = EXIT_INTERRUPTED
+    judged = judge(session.file)
+    print_fleet(console, session.file, judged)
+    console.print(f"\n{path} has all results. Next:", markup=False)
+    console.print(f"  {command('show', path, '--host', session.hosts[0])}", markup=False, soft_wrap=True)
+    return code or (EXIT_WRONG if judged.stands_out else 0)

@@ -1,0 +1,483 @@
+"""A session measures the cases of one result file: it creates or resumes the file, probes what the machine can do,
+measures case by case in fresh processes, judges each record and appends it.
+
+It prints nothing. `progress` is called before each measurement, never during one.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.case import Case, parse_case
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import sanitized
+from deepbench.core.shell import command
+from deepbench.core.version import VERSION
+from deepbench.judge import limits
+from deepbench.machine import describe
+from deepbench.measuring import cold, launch
+from deepbench.measuring.heat import Rival, measure_case, measure_heat
+from deepbench.measuring.parent import open_backends
+from deepbench.plan.cases import Planned, with_reference
+from deepbench.plan.cost import estimated_s
+from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds, Rules
+from deepbench.plan.rounds import Forecast, next_within_budget, queue
+from deepbench.results import summary
+from deepbench.results.file import ResultFile, Store, read_results
+from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
+
+DEFAULT_TIMEOUT_S = 600.0
+OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
+
+# At the end of a run, cases that no limit explains are measured with one thread. This takes at most this share of the
+# run, or a few seconds. One of them takes about QUESTION_S: its process must start, and its result is checked.
+QUESTIONS_SHARE, LEAST_QUESTIONS_S, QUESTION_S = 0.05, 5.0, 1.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is measured next, and how much of the work is done."""
+
+    text: str
+    done: int = 0
+    total: int | None = None
+    """None: not known yet."""
+    left_s: float | None = None
+
+
+Progress = Callable[[Step], None]
+
+
+def no_progress(step: Step) -> None:
+    """Ignore the progress."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure."""
+
+    mode: str = "default"
+    """`quick`, `default`, `rigorous` or `steps`: a name in `MODES`."""
+    rounds: int | None = None
+    """Exactly this many rounds; None: as the mode says."""
+    energy: bool = False
+    timeout_s: float | None = None
+    """Seconds without a sign of life that end a case; None: ten minutes, less with a budget."""
+    budget_s: float | None = None
+    """Seconds for everything, from `begin` on."""
+    begin: float = field(default_factory=time.monotonic)
+    hosts: tuple[str, ...] = ()
+    """Where the ranks of a group run; none: here."""
+    command: tuple[str, ...] = ()
+    """The words of the command, for the header of the file."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise BadInput(f"mode must be one of {', '.join(MODES)}, found {self.mode!r:.60}")
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise BadInput(f"rounds must be from 1 to 1000, found {self.rounds}")
+        if self.rounds is not None and self.budget_s is not None:
+            raise BadInput("a budget decides how many rounds there are; leave out the number of rounds")
+
+    def on(self, hosts: Iterable[str]) -> Options:
+        """The same, for groups on these hosts."""
+        return replace(self, hosts=tuple(hosts))
+
+    def rules(self, of_sides: bool) -> Rules:
+        """How each process samples, of a run or of the sides of a comparison."""
+        mode = MODES[self.mode]
+        return replace(mode.rules_of_sides if of_sides else mode.rules, energy_s=ENERGY_S if self.energy else None)
+
+    def processes(self, of_sides: bool) -> Rounds:
+        """How many processes measure each case, or each side of a comparison."""
+        mode = MODES[self.mode]
+        least, most = mode.rounds_of_sides if of_sides else (mode.rounds.least, mode.rounds.most)
+        return replace(mode.rounds, least=self.rounds or least, most=self.rounds or most)
+
+    @property
+    def case_timeout_s(self) -> float:
+        """A case that hangs must not take more than a quarter of a budget."""
+        if self.timeout_s is not None:
+            return self.timeout_s
+        return DEFAULT_TIMEOUT_S if self.budget_s is None else min(DEFAULT_TIMEOUT_S, max(10.0, self.budget_s / 4))
+
+
+class Session:
+    """One result file that is being measured. Use as a context manager: it closes the file."""
+
+    def __init__(
+        self,
+        file: ResultFile,
+        store: Store,
+        timeout_s: float | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` has variables for the workers; an empty text removes one. It never comes from a file."""
+        plan = file.header["plan"]
+        self.file = file
+        self._store = store
+        self.timeout_s = timeout_s or plan["timeout_s"]
+        self.rules, self._rounds = Rules(**plan["rules"]), Rounds(**plan["rounds"])
+        self.hosts = plan.get("hosts") or []
+        self.planned = [Planned(parse_case(p["case"]), p["sources"]) for p in plan["cases"]]
+        self._sources = {p["case"]: p["sources"] for p in plan["cases"]}
+        self._is_new = False
+        self._unavailable = {
+            name: f"{answer['unavailable']['reason']}; {answer['unavailable']['remedy']}"
+            for name, answer in file.header["libraries"].items()
+            if "unavailable" in answer
+        }
+        self._libraries = [
+            name
+            for name, b in all_backends().items()
+            if b.default and name in file.header["libraries"] and name not in self._unavailable
+        ]
+        self._limits = limits.Limits(file.limits)
+        """From probes alone: what a result reached does not raise the limit that judges it."""
+        self._sharing = [self]
+        """The sessions whose files get each new limit."""
+        mode = MODES.get(plan["mode"])
+        self.environment = {
+            **cold.environment(self.cases, file.header["machine"]),
+            **(launch.KEEPS_MEMORY if mode and mode.keeps_memory else {}),
+            **(environment or {}),
+        }
+
+    # ---- create and resume
+
+    @classmethod
+    def create(
+        cls, path: Path, planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None
+    ) -> Session:
+        """A new result file for these cases; `BadInput` where it exists, or where none of its libraries is here.
+
+        `side` describes one side of a comparison whose sides take turns (`sides.py`).
+        """
+        header = new_header(planned, options, side)
+        cold.require([p.case for p in planned], header["machine"])
+        store = Store.create(path, sanitized(header))
+        session = cls(read_results(path), store, environment=side["environment"] if side else None)
+        session._is_new = True
+        return session
+
+    @classmethod
+    def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
+        """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same."""
+        store = Store.reopen(path)
+        try:
+            file = read_results(path)
+            if file.header["plan"].get("interleaved"):
+                raise BadInput(f"{path} is one side of a comparison; measure both sides again: deepbench run --ab")
+            if file.has_applications:
+                raise BadInput(f"{path} has training runs; continue it with {command('train', '--resume', '-o', path)}")
+            require_same_machine(file, hosts)
+            cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])
+        except BaseException:
+            store.close()
+            raise
+        store.append_after(file)
+        return cls(file, store, timeout_s)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file is still where it was opened."""
+        return self._store.is_in_place
+
+    def discard(self) -> None:
+        """Remove the file if this session has created it and measured nothing."""
+        if self._is_new and not self.file.records:
+            self._store.discard()
+
+    def close(self) -> None:
+        """Close the file; everything measured is in it."""
+        self._store.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- measure
+
+    @property
+    def cases(self) -> list[Case]:
+        """The planned cases."""
+        return [p.case for p in self.planned]
+
+    def run(self, progress: Progress = no_progress, begin: float | None = None) -> None:
+        """Measure what the plan still lacks. `begin` is when a budget began (monotonic clock); None: now.
+
+        On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`. `BadInput` if no case
+        fits into the budget; then a new file is removed.
+        """
+        plan = self.file.header["plan"]
+        budget_s, seed = plan.get("budget_s"), plan["order_seed"]
+        begin = time.monotonic() if begin is None else begin
+        ends = None if budget_s is None else begin + budget_s
+        next_heats = queue(self.planned, self.file.records, self._rounds, seed)
+        self.probe([case for heat in next_heats for case, _ in heat], progress)
+        forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
+        widths: dict[tuple[str, int], float] = {}
+        # Some of a budget is kept for the question whether more threads help.
+        rounds_end = None if ends is None or budget_s is None else ends - QUESTIONS_SHARE * budget_s
+
+        def batch() -> list[list[tuple[Case, int]]]:
+            if rounds_end is None:
+                return queue(self.planned, self.file.records, self._rounds, seed)
+            left_s = rounds_end - time.monotonic()
+            heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
+            return [heat] if heat else []
+
+        while heats := batch():
+            for heat in heats:
+                names = ", ".join(dict.fromkeys(case.backend for case, _ in heat))
+                case, number = heat[0]
+                text = f"round {number}  {case.text.replace(f' {case.backend} ', f' {names} ', 1)}"
+                progress(Step(text, forecast.done, forecast.total, forecast.left_s))
+                for record in measure_together([(self, case, number) for case, number in heat]):
+                    forecast.add(record)
+        self._ask_for_fewer_threads(progress, ends)
+        if budget_s is not None and not self.file.records:
+            before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
+            self.discard()
+            raise BadInput(
+                f"no case fits into the budget of {budget_s:g} s: the start, with probes of the machine, took "
+                f"{before_s:.1f} s, and one round of the cheapest case takes about {cheapest_s:.1f} s; "
+                f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
+            )
+
+    def _ask_for_fewer_threads(self, progress: Progress, ends: float | None) -> None:
+        """Measure cases that no limit explains with one thread, once and quickly, as far as time allows."""
+        known = limits.of_file(self.file, summaries := summary.summarize(self.file.records))
+        questions = limits.open_questions(known, summaries)
+        begin, spent_s = time.monotonic(), sum(r["process"]["duration_s"] for r in self.file.records if r["process"])
+        if ends is None:
+            ends = begin + max(LEAST_QUESTIONS_S, QUESTIONS_SHARE * spent_s)
+        for done, case in enumerate(questions):
+            left_s = ends - time.monotonic()
+            if left_s < QUESTION_S:
+                return
+            left_s = min(left_s, QUESTION_S * (len(questions) - done))
+            progress(Step(f"does one thread suffice?  {case.text}", done, len(questions), left_s))
+            line = limits.answer(self._measure(case, 1, QUICK.rules))
+            if line is not None:
+                self._keep_limit(line)
+
+    def unavailable(self, case: Case, number: int) -> Record | None:
+        """The record of a case whose library is not here; None for all others, which must be measured."""
+        if case.backend in self._unavailable:
+            return make_record(case, number, "unavailable", self._unavailable[case.backend])
+        return None
+
+    def finish(self, case: Case, record: Record) -> Record:
+        """Judge the rate of a measured record, and keep the record."""
+        if record["status"] != "interrupted":
+            longer = partial(self._measure, rules=DEFAULT.rules)
+            record = limits.judge_rate(record, self._limits, self._libraries, longer, self._keep_limit)
+            record = {**record, "sources": self._sources[case.text]}
+        self._keep(record)
+        return record
+
+    def _measure(self, case: Case, number: int, rules: Rules) -> Record:
+        return measure_case(case, number, rules, self.timeout_s, (), self.environment)
+
+    def _keep(self, record: Record) -> None:
+        self._store.append(record)
+        self.file.records.append(record)
+
+    def _keep_limit(self, limit: Limit) -> None:
+        for session in self._sharing:
+            session._store.append({"limit": limit})
+            session.file.limits.append(limit)
+
+    def keep_steps(self, steps: NetworkSteps) -> None:
+        """Write steps of a network into the file, behind what was measured so far."""
+        self._store.append({"step": steps})
+        self.file.steps.append((len(self.file.records), steps))
+
+    def share_limits(self, other: Session) -> None:
+        """Judge by the same limits as another new session, so that two sides of a comparison cannot differ in them."""
+        self._limits = other._limits
+        self._sharing = other._sharing = [other, self]
+
+    def estimate(self, case: Case) -> float:
+        """Seconds that a round of a case takes, roughly."""
+        if case.backend in self._unavailable:
+            return 0.0
+        peak = self._limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
+        return estimated_s(case, peak, self.rules)
+
+    def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
+        """Measure the limits that these cases need and that are not known here yet."""
+        limits.complete(
+            self._limits,
+            [case for case in cases if case.backend not in self._unavailable],
+            self._libraries,
+            self.file.header["machine"],
+            partial(self._measure, rules=PROBE),
+            self._keep_limit,
+            lambda title: progress(Step(title)),
+            self.file.header["plan"].get("budget_s"),
+        )
+
+
+def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Record]:
+    """Measure one round of rivals in one heat; judge and keep each record in its session.
+
+    On KeyboardInterrupt each case that has no record yet becomes one with the status `interrupted`.
+    """
+    records: dict[int, Record] = {}
+    try:
+        for i, (session, case, number) in enumerate(entries):
+            if (record := session.unavailable(case, number)) is not None:
+                records[i] = session.finish(case, record)
+        here = [i for i in range(len(entries)) if i not in records]
+        if here:
+            session, _, number = entries[here[0]]
+            rivals = [Rival(entries[i][1], entries[i][0].environment) for i in here]
+            measured = measure_heat(rivals, number, session.rules, session.timeout_s, session.hosts)
+            for i, record in zip(here, measured, strict=True):
+                records[i] = entries[i][0].finish(entries[i][1], record)
+    except KeyboardInterrupt:
+        for i, (session, case, number) in enumerate(entries):
+            if i not in records:
+                session.finish(case, make_record(case, number, "interrupted", "stopped by the user (Ctrl-C)"))
+        raise
+    return [records[i] for i in range(len(entries))]
+
+
+# ---- the header of a new file
+
+
+def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
+    """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
+    rounds = options.processes(side is not None)
+    names = {p.case.backend for p in planned}
+    # Limits are known from the default libraries; what computes nothing, or in a group, has no limit.
+    devices = {b.device for b in map(find_backend, names) if b.computes and not b.is_group}
+    probing = {n for n, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
+    libraries = open_libraries(sorted(names | probing), side["environment"] if side else None)
+    missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
+    if len(missing) == len(names):
+        raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}{_otherwise(planned[0].case, libraries)}")
+    plan = {
+        "rounds": asdict(rounds),
+        "mode": options.mode,
+        "order_seed": random.SystemRandom().randrange(2**31),
+        "timeout_s": options.case_timeout_s,
+        "rules": asdict(options.rules(side is not None)),
+        "hosts": list(options.hosts),
+        "budget_s": options.budget_s,
+        **({"interleaved": dict(side)} if side else {}),
+        "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
+    }
+    header = {
+        "schema": SCHEMA,
+        "tool": f"deepbench {VERSION}",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": list(options.command),
+        "machine": describe.describe_machine(),
+        "libraries": {
+            name: {key: answer[key] for key in ("library", "unavailable") if key in answer}
+            for name, answer in libraries.items()
+        },
+        "plan": plan,
+    }
+    return cast(Header, header)
+
+
+def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Facts about each library, or why it is not here; each answer comes from a process of its own.
+
+    `environment` has variables to set for these processes; an empty text removes one.
+    """
+    return open_backends(names, OPEN_TIMEOUT_S, environment)
+
+
+def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
+    """What can run a case whose library is missing: a default library that is here, else the float64 reference."""
+    here = [
+        name
+        for name, answer in libraries.items()
+        if "library" in answer and find_backend(name).supports(case.op, case.precision.name, case.direction)
+    ]
+    work = f"{case.op} {case.direction} in {case.precision.name}"
+    if here:
+        return f"; libraries that are here and serve {work}: {', '.join(here)}"
+    if words := with_reference(case):
+        device = find_backend(case.backend).device
+        return f"; no default library for {device} that is here serves {work}, the float64 reference does: {words}"
+    return ""
+
+
+def require_same_machine(
+    file: ResultFile, hosts: Sequence[str] = (), libraries: Callable[[Sequence[str]], Mapping[str, Any]] | None = None
+) -> None:
+    """`BadInput` that names what differs between the machine, hosts and libraries of the file and those here.
+
+    `libraries` opens libraries by their names; without it, those of `backends/`.
+    """
+    differences = describe.differences(file.header["machine"], describe.describe_machine())
+    then_hosts = file.header["plan"].get("hosts") or []
+    if hosts and list(hosts) != then_hosts:
+        differences.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
+    here = (libraries or open_libraries)(sorted(file.header["libraries"]))
+    for name, then in file.header["libraries"].items():
+        old, new = then.get("library"), here[name].get("library")
+        if old != new:
+            differences.append(f"library {name} was {_build(old)} and is {_build(new)}")
+    if differences:
+        raise BadInput(f"{file.path} was measured elsewhere: {'; '.join(differences)}; start a new file instead")
+
+
+def _build(library: Mapping[str, Any] | None) -> str:
+    if library is None:
+        return "unavailable"
+    build = library.get("cpu_kernels") or library.get("build") or "-"
+    return f"{library.get('version')} at {library.get('path')} ({build})"
+
+
+def remeasure(file: ResultFile, cases: Sequence[str], path: Path) -> ResultFile:
+    """Measure some cases of a file again, as often as one side of a comparison, into a file of their own."""
+    plan = file.header["plan"]
+    least, most = MODES[plan["mode"]].rounds_of_sides
+    header = {
+        **file.header,
+        "plan": {
+            **plan,
+            "cases": [p for p in plan["cases"] if p["case"] in cases],
+            "rounds": {**plan["rounds"], "least": least, "most": most},
+            "budget_s": None,
+        },
+    }
+    store = Store.create(path, header)
+    with Session(read_results(path), store) as session:
+        session.run()
+        return session.file
+
+
+def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress) -> list[Limit]:
+    """Measure every limit of the CPU for these numbers of threads and remember it; together with those known before."""
+    names = [name for name, b in all_backends().items() if b.default and b.device == "cpu" and not b.is_group]
+    answers = open_libraries(names)
+    here = [name for name in names if "library" in answers[name]]
+    probes = limits.all_probes(threads, here, limits.COARSE if quick else limits.FINE)
+    rounds = 1 if quick else 3
+    total, begin = rounds * len(probes), time.monotonic()
+    for done, probe in enumerate(probe for _ in range(rounds) for probe in probes):
+        left_s = (time.monotonic() - begin) / done * (total - done) if done else None
+        progress(Step(probe.title, done, total, left_s))
+        limit = probe.measure(lambda case, number: measure_case(case, number, PROBE, PROBE_TIMEOUT_S))
+        if limit is not None:
+            limits.remember(machine, limit)
+    return limits.recall(machine)

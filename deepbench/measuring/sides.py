@@ -1,0 +1,279 @@
+"""Two sides of one run that take turns: what the machine does meanwhile affects both, so their ratio is more certain.
+
+A side differs from the other in its cases (a setting, threads, the library) or in the environment of its workers. Each
+side has an ordinary result file; the headers of both name the same run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deepbench.core import stats
+from deepbench.core.backend import find_backend
+from deepbench.core.case import Case, thread_count
+from deepbench.core.errors import BadInput
+from deepbench.core.variables import (
+    fixed_variables,
+    is_secret,
+    is_whole,
+    override_variables,
+    path_variables,
+    thread_variables,
+    tuning,
+)
+from deepbench.judge import compare
+from deepbench.machine import describe
+from deepbench.measuring.session import (
+    Options,
+    Progress,
+    Session,
+    Step,
+    measure_together,
+    no_progress,
+    open_libraries,
+)
+from deepbench.plan.cases import Choices, Planned, expand, read_chosen
+from deepbench.plan.modes import Rounds
+from deepbench.results.file import ResultFile
+from deepbench.results.record import MEASURED, Record, Source
+from deepbench.results.work import Work, by_case
+
+# Variables that make a library load a program, run one, or write a file: a file from elsewhere must not set one.
+LOADS_CODE = re.compile(r"LIBRAR|PLUGIN|PATH|INJECTION|AGENT|PRELOAD|DIR|EXEC|COMMAND|TOOL|_FILE|DEST|MAIL|=", re.I)
+
+# The p-value below which no further round is needed. It is looked at after every round, so it is smaller than for one
+# look; compare.LOOKS is the other half of that correction.
+EARLY = 0.005
+
+
+@dataclass(frozen=True)
+class Side:
+    """How one side differs from the other."""
+
+    name: str
+    """`a` or `b`."""
+    choices: dict[str, str] = field(default_factory=dict)
+    """`threads`, `backend`, or a setting of cases."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of the workers; an empty text removes the variable."""
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """The files that its workers load instead of what they would find, by variable."""
+        return {n: v for n, v in self.environment.items() if v and n in path_variables()}
+
+    @property
+    def words(self) -> str:
+        """Such as `threads=1`."""
+        words = [f"{n}={v}" if v else f"without {n}" for n, v in {**self.choices, **self.environment}.items()]
+        return ", ".join(words) or "unchanged"
+
+    def applied(self, choices: Choices) -> Choices:
+        """The choices of the command line, with this side's own in their place."""
+        for name, value in self.choices.items():
+            if name == "threads":
+                choices = dataclasses.replace(choices, threads=(thread_count(value),))
+            elif name == "backend":
+                choices = dataclasses.replace(choices, backends=(value,))
+            else:
+                choices = dataclasses.replace(choices, settings={**choices.settings, name: (value,)})
+        return choices
+
+
+def parse_sides(text: str) -> tuple[Side, Side]:
+    """The sides of `NAME=a,b`. NAME is a setting, `threads` or `backend`; in capitals, an environment variable."""
+    name, equals, rest = text.partition("=")
+    values = rest.split(",")
+    if not name or not equals or len(values) != 2 or values[0] == values[1]:
+        raise BadInput(f"--ab wants NAME=ONE,OTHER, found {text[:60]!r}")
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+        return Side("a", choices={name: values[0]}), Side("b", choices={name: values[1]})
+    if name in thread_variables():
+        raise BadInput("the number of threads is a setting of the case: --ab threads=1,2")
+    if name in (*override_variables(), *fixed_variables()):
+        raise BadInput(f"deepbench sets {name} itself (see --set pin=cores), so both sides would be equal")
+    if is_secret(name):
+        raise BadInput(f"--ab stores the values of {name}, and this is the name of a secret; choose another variable")
+    return Side("a", environment={name: values[0]}), Side("b", environment={name: values[1]})
+
+
+class NotTrusted(BadInput):
+    """A file names libraries to load, and nobody said that it may."""
+
+
+def sides_of_file(
+    file: ResultFile, here: Mapping[str, Any] | None = None, other: ResultFile | None = None, *, trusted: bool
+) -> tuple[Side, Side]:
+    """The libraries and the environment of a file against today's.
+
+    `here` has today's facts about libraries, as a header has them; None: they are looked for. With another file, its
+    environment stands for today's. `trusted`: the file may name libraries to load, which run with the user's rights;
+    `NotTrusted` where it does and may not. `BadInput` where nothing differs, or where a library of the file is gone.
+    """
+    names = sorted({r["backend"] for r in file.records})
+    here = open_libraries(names) if here is None else here
+    environment: dict[str, str] = {}
+    for name in names:
+        then, now = ((side.get(name) or {}).get("library") for side in (file.header["libraries"], here))
+        if then is None or then == now:
+            continue
+        path, variable = str(then.get("path")), find_backend(name).path_variable
+        if variable is None or not Path(path).is_file() or (now and now.get("path") == path):
+            raise BadInput(
+                f"{file.path} was measured with {name} {then.get('version')} at {path}, which is no longer there; "
+                "compare the files instead: deepbench compare"
+            )
+        environment[variable] = path
+    if environment and not trusted:
+        libraries = ", ".join(f"{name}={path}" for name, path in environment.items())
+        raise NotTrusted(
+            f"{file.path} names libraries to load: {libraries}; a library can do all that you can, so look at these "
+            f"files first; if you trust them, add --trust {file.path}"
+        )
+    then_set, now_set = _tuning_of(file), _tuning_of(other) if other is not None else _set_by_users(os.environ)
+    both = {**then_set, **now_set}
+    changed = [n for n in both if then_set.get(n) != now_set.get(n) and _is_known(n, then_set, now_set)]
+    environment |= {n: then_set.get(n, "") for n in changed}
+    if not environment:
+        raise BadInput(
+            f"the libraries and the environment of {file.path} are the same as today's, so there are no two sides; "
+            "measure again and compare the files: deepbench compare"
+        )
+    return Side("a", environment=environment), Side("b", environment={n: now_set.get(n, "") for n in changed})
+
+
+def _tuning_of(file: ResultFile) -> dict[str, str]:
+    """Variables with which users changed how libraries run, from the first record that has them."""
+    variables = next((r["process"].get("environment") for r in file.records if r["process"]), None)
+    texts = {n: v for n, v in variables.items() if isinstance(v, str)} if isinstance(variables, dict) else {}
+    return _set_by_users(texts)
+
+
+def _set_by_users(environment: Mapping[str, str]) -> dict[str, str]:
+    set_by_us = {*thread_variables(), *fixed_variables()}
+    return {n: v for n, v in tuning(environment).items() if v and n not in set_by_us and not LOADS_CODE.search(n)}
+
+
+def _is_known(name: str, *environments: Mapping[str, str]) -> bool:
+    """Whether all values of a variable were kept in full."""
+    return all(is_whole(environment.get(name, "")) for environment in environments)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One case on both sides."""
+
+    a: Case
+    b: Case
+    sources: list[Source]
+
+
+def pair_up(a: Sequence[Planned], b: Sequence[Planned], names: set[str]) -> list[Pair]:
+    """The cases that both sides have; `names` are the choices in which the sides differ. `BadInput` for none."""
+    different = ("device", *names)
+    right = {Work.of_case(p.case).without(*different): p.case for p in b}
+    works = [(p, Work.of_case(p.case).without(*different)) for p in a]
+    pairs = [Pair(p.case, right[work], p.sources) for p, work in works if work in right]
+    # A case that the choices do not change would be compared with itself.
+    pairs = [p for p in pairs if not names or p.a != p.b]
+    if not pairs:
+        raise BadInput("the two sides have no case in common; see deepbench list with either value")
+    return pairs
+
+
+def queue(
+    pairs: Sequence[Pair], a: ResultFile, b: ResultFile, rounds: Rounds, seed: int, margin: float
+) -> list[tuple[Pair, int]]:
+    """The pairs of the next round in random order: those with too few rounds, and those that are not decided."""
+    records = by_case(a.records), by_case(b.records)
+    wanted = []
+    for pair in pairs:
+        both = records[0].get(pair.a.text, []), records[1].get(pair.b.text, [])
+        done = min(map(len, both))
+        if any(r["status"] not in MEASURED for side in both for r in side) or done >= rounds.most:
+            continue
+        if done < rounds.least or not decided(*both, margin):
+            wanted.append((pair, done + 1))
+    if not wanted:
+        return []
+    first = min(number for _, number in wanted)
+    batch = [(pair, number) for pair, number in wanted if number == first]
+    random.Random(f"{seed}/{first}").shuffle(batch)
+    return batch
+
+
+def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
+    """Whether the rounds so far show that the sides differ, or that they are the same."""
+    difference, _ = compare.difference_of_rounds(a, b, True)
+    return difference is not None and is_decided(difference, margin)
+
+
+def is_decided(difference: stats.Difference, margin: float) -> bool:
+    """Whether a difference needs no further rounds."""
+    clear = difference.p < EARLY and compare.verdict_of(difference, difference.p, margin) != "cannot tell"
+    return clear or compare.verdict_of(difference, 1.0, margin) == "same"
+
+
+class Turns:
+    """Both sides of a comparison: two sessions whose rounds take turns. Use as a context manager."""
+
+    def __init__(self, sides: tuple[Side, Side], sessions: tuple[Session, Session], pairs: list[Pair]) -> None:
+        self.sides, self.sessions, self.pairs = sides, sessions, pairs
+
+    @classmethod
+    def create(
+        cls, sides: tuple[Side, Side], words: Sequence[str], choices: Choices, options: Options, stem: Path
+    ) -> Turns:
+        """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`."""
+        entries, choices = read_chosen(words, choices)
+        threads = describe.default_threads()
+        planned = [expand(entries, side.applied(choices), threads) for side in sides]
+        pairs, run = pair_up(planned[0], planned[1], set(sides[0].choices)), secrets.token_hex(8)
+        paths = [Path(f"{stem}.{side.name}.jsonl") for side in sides]
+        if taken := [str(path) for path in paths if os.path.lexists(path)]:
+            raise BadInput(f"{' and '.join(taken)} already exist{'s' * (len(taken) == 1)}; choose another name with -o")
+        sessions = []
+        with ExitStack() as stack:
+            for side, path in zip(sides, paths, strict=True):
+                cases = [Planned(getattr(p, side.name), p.sources) for p in pairs]
+                mark = {"run": run, "side": side.name, "choices": side.choices, "environment": side.environment}
+                sessions.append(stack.enter_context(Session.create(path, cases, options, mark)))
+                stack.callback(sessions[-1].discard)  # if the other side cannot be measured
+            stack.pop_all()
+        sessions[1].share_limits(sessions[0])
+        return cls(sides, (sessions[0], sessions[1]), pairs)
+
+    def __enter__(self) -> Turns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self.sessions:
+            session.close()
+
+    @property
+    def files(self) -> tuple[ResultFile, ResultFile]:
+        """What both sides have so far."""
+        return self.sessions[0].file, self.sessions[1].file
+
+    def run(self, progress: Progress = no_progress) -> None:
+        """Measure round after round, both sides of a pair one after the other in random order, until all is decided."""
+        plan = self.files[0].header["plan"]
+        rounds, seed = Rounds(**plan["rounds"]), plan["order_seed"]
+        done = 0
+        for session in self.sessions:  # the second one adds what the first one did not need
+            session.probe(session.cases)
+        while batch := queue(self.pairs, *self.files, rounds, seed, compare.MARGIN):
+            for i, (pair, number) in enumerate(batch):
+                left = len(batch) * (1 + max(0, rounds.least - number)) - i
+                progress(Step(f"round {number}  {pair.a.text}", done, done + left))
+                measure_together([(self.sessions[0], pair.a, number), (self.sessions[1], pair.b, number)])
+                done += 1

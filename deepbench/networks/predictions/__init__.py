@@ -1,0 +1,1 @@
+"""From measured kernels to the time of a step."""

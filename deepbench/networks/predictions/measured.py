@@ -1,0 +1,189 @@
+"""Measures the kernels of a step, and the step itself in turn with them.
+
+Between two kernels a process of its own runs the real step for a moment. A machine that is slower for a while is
+slower for both, so each kernel's time is compared with the steps next to it. All of it is kept in the result file: a
+prediction and its error can be computed again from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from deepbench.core import stats
+from deepbench.core.times import Time
+from deepbench.measuring.clock import Sample
+from deepbench.measuring.session import Options, Progress, Session, Step, no_progress
+from deepbench.networks.predictions.predict import Need, Times, predict, yardstick
+from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
+from deepbench.networks.traces.trace import Trace
+from deepbench.plan.cases import Planned
+from deepbench.results.file import ResultFile
+from deepbench.results.record import NetworkSteps
+
+# Seconds of steps between two kernels.
+SLICE_S = 0.15
+
+# Seconds of steps of the network that measures the overhead, at the start, at the end, and each time after so many
+# kernels.
+OVERHEAD_SLICE_S, KERNELS_PER_SLICE = 0.25, 12
+
+
+@dataclass
+class StepTimes:
+    """The real step, as it ran between the kernels. Samples that other programs disturbed do not count."""
+
+    slices: list[list[Sample]] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    """How many records the file had at each slice."""
+
+    @classmethod
+    def of(cls, file: ResultFile, network: str, is_training: bool) -> StepTimes | None:
+        """The steps of a network in a file, by its title; None without any."""
+        found = [(after, line) for after, line in file.steps if _is_of(line, network, is_training)]
+        return cls([samples_of(line) for _, line in found], [after for after, _ in found]) if found else None
+
+    @cached_property
+    def _medians_s(self) -> list[float | None]:
+        """Of each slice; None where all of its samples were disturbed."""
+        used = iter(undisturbed([sample for samples in self.slices for sample in samples]))
+        kept = [[sample.call_s for sample in samples if next(used)] for samples in self.slices]
+        return [statistics.median(times) if times else None for times in kept]
+
+    @property
+    def seconds(self) -> float:
+        """The median of all slices."""
+        known = [s for s in self._medians_s if s is not None]
+        return statistics.median(known or [sample.call_s for samples in self.slices for sample in samples])
+
+    @property
+    def time(self) -> Time:
+        """The median of all slices, with its 95 % interval."""
+        interval = stats.median_interval([s for s in self._medians_s if s is not None])
+        return Time(self.seconds, *(interval or (None, None)))
+
+    def speeds(self, cases: Iterable[str]) -> dict[str, float]:
+        """For each case of a file, whose records are in this order: the step's time over that of the steps next to it.
+
+        Steps next to each other differ by a few percent for no reason that lasts, so all steps from one before to one
+        after the case count.
+        """
+        found: dict[str, list[float]] = {}
+        for number, case in enumerate(cases):
+            before = max((i for i, count in enumerate(self.after) if count <= number), default=0)
+            near = [s for s in self._medians_s[before : before + 2] if s is not None]
+            if near:
+                found.setdefault(case, []).append(self.seconds / statistics.mean(near))
+        return {case: statistics.mean(values) for case, values in found.items()}
+
+
+def _is_of(line: NetworkSteps, network: str, is_training: bool) -> bool:
+    return (line["network"], line["is_training"]) == (network, is_training)
+
+
+def samples_of(line: NetworkSteps) -> list[Sample]:
+    """The samples of a line of a result file."""
+    lists = line["samples_s"], line["cpu_s"], line["involuntary_switches"], line["steal_s"]
+    return [Sample(*values) for values in zip(*lists, strict=False)]
+
+
+def undisturbed(samples: Sequence[Sample]) -> list[bool]:
+    """For each sample, whether other programs left it alone."""
+    return stats.undisturbed(
+        [s.call_s for s in samples],
+        [s.cpu_s for s in samples],
+        [s.involuntary_switches for s in samples],
+        [s.steal_s for s in samples],
+        1,
+    )
+
+
+def planned(wanted: Sequence[Need], library: str, threads: int) -> list[Planned]:
+    """The cases of kernels, and of the additions for other operators, each once."""
+    cases = [case for need in wanted for case in need.cases]
+    cases += yardstick(library, threads).values()
+    return [Planned(case, []) for case in dict.fromkeys(cases)]
+
+
+def measure(
+    path: Path,
+    cases: Sequence[Planned],
+    options: Options,
+    progress: Progress = no_progress,
+    network: tuple[str, Request] | None = None,
+    overheads: Mapping[bool, int] | None = None,
+) -> ResultFile:
+    """Measure cases into a new file, with steps of networks between them.
+
+    `network` has the title and the program of the real step. `overheads` has, for forward passes and for training,
+    how many threads the network that measures the overhead of operators uses.
+    """
+    with contextlib.ExitStack() as stack:
+        runners = []
+        if network is not None:
+            runners.append((network[0], network[1], stack.enter_context(Runner(network[1]))))
+        probes = []
+        for is_training, threads in (overheads or {}).items():
+            request = Request(OVERHEAD, {}, is_training, threads=threads)
+            probes.append((OVERHEAD, request, stack.enter_context(Runner(request))))
+        session = stack.enter_context(Session.create(path, cases, options))
+        seen = [-KERNELS_PER_SLICE]
+
+        def observe(step: Step) -> None:
+            progress(step)
+            for title, request, runner in runners:
+                session.keep_steps(_line(title, request, runner.samples(SLICE_S)))
+            count = len(session.file.records)
+            if count - seen[0] >= KERNELS_PER_SLICE:
+                seen[0] = count
+                for title, request, runner in probes:
+                    session.keep_steps(_line(title, request, runner.samples(OVERHEAD_SLICE_S)))
+
+        session.run(observe, options.begin)
+        seen[0] = -KERNELS_PER_SLICE
+        observe(Step("the step again" if runners else "overhead of operators"))
+        return session.file
+
+
+def _line(title: str, request: Request, samples: Sequence[Sample]) -> NetworkSteps:
+    return {
+        "network": title,
+        "settings": dict(request.settings),
+        "is_training": request.is_training,
+        "optimizer": request.optimizer,
+        "threads": request.threads,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "samples_s": [s.call_s for s in samples],
+        "cpu_s": [s.cpu_s for s in samples],
+        "involuntary_switches": [s.involuntary_switches for s in samples],
+        "steal_s": [s.steal_s for s in samples],
+    }
+
+
+def overhead_of(
+    files: Iterable[ResultFile], trace: Trace, times: Times, library: str, threads: int, capacity: int
+) -> Time | None:
+    """What each operator costs besides its kernel: of a network whose kernels take next to no time.
+
+    `trace` is that of the network, and `times` has its kernels. None if no file has steps of it, or lacks its kernels.
+    """
+    samples = [
+        sample
+        for file in files
+        for _, line in file.steps
+        if _is_of(line, OVERHEAD, trace.is_training) and line["threads"] == threads
+        for sample in samples_of(line)
+    ]
+    kernels = predict(trace, times, library, threads, capacity, None)
+    if not samples or kernels.time is None:
+        return None
+    used = stats.samples_used([s.call_s for s in samples], undisturbed(samples))
+    low, middle, high = (
+        (seconds - kernels.known.seconds) / trace.operators for seconds in statistics.quantiles(used, n=4)
+    )
+    return Time(middle, low, high)

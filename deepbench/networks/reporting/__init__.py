@@ -1,0 +1,1 @@
+"""Tables, sentences and pictures of traces, predictions and what-if."""

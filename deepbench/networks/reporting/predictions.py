@@ -1,0 +1,508 @@
+"""A predicted step: its time with an interval, what it consists of, and how far it is from the measured step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import Any
+
+from deepbench.core import units
+from deepbench.core.times import Time
+from deepbench.networks.predictions.forecast import Forecast
+from deepbench.networks.predictions.memory import memory_of
+from deepbench.networks.predictions.predict import Part, Prediction
+from deepbench.networks.reporting.traces import kernel_title, memory_text
+from deepbench.networks.traces.trace import Trace, general_place
+from deepbench.reporting.bars import StackedBar, svg
+from deepbench.reporting.table import Cell, Column, Table, number
+
+MOST_ROWS = 12
+
+WITHHELD = "withheld, because other programs disturbed more than a tenth of the time; measure again on a quiet machine"
+
+NOT_MODELLED = (
+    "Not modelled: operators that run at the same time, memory that the system clears first, input, and clocks that "
+    "differ between the kernels and the step."
+)
+
+# The groups of a bar, by operation.
+GROUPS = {
+    **dict.fromkeys(("gemm", "linear", "batched_gemm", "grouped_gemm", "weight_only_gemm"), "products"),
+    **dict.fromkeys(("conv",), "convolution"),
+    **dict.fromkeys(("recurrent",), "recurrent layers"),
+    **dict.fromkeys(("attention",), "attention"),
+    **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm", "group_norm", "softmax"), "normalization"),
+    **dict.fromkeys(("embedding_bag",), "embeddings"),
+    **dict.fromkeys(("optimizer",), "optimizer"),
+}
+# Of a step, by a faster kernel: smaller ones are not worth a sentence.
+LEAST_CHANGE = 0.01
+
+REST, OTHERS, OVERHEAD = "other kernels", "other operators", "overhead"
+
+
+def groups(prediction: Prediction) -> dict[str, float]:
+    """Seconds by group of kernels, the longest first; other operators and overhead come last."""
+    found: dict[str, float] = {}
+    for part in prediction.parts:
+        if part.time is not None:
+            name = GROUPS.get(part.need.kernel.split()[0], REST)
+            found[name] = found.get(name, 0.0) + part.time.seconds
+    ordered = dict(sorted(found.items(), key=lambda item: -item[1]))
+    ordered[OTHERS] = prediction.others.seconds
+    if prediction.overhead is not None:
+        ordered[OVERHEAD] = prediction.overhead.seconds
+    return ordered
+
+
+def interval(time: Time) -> str:
+    """`98.2 ms, from 93.1 ms to 104 ms`."""
+    if time.low_s is None or time.high_s is None:
+        return units.seconds(time.seconds)
+    return f"{units.seconds(time.seconds)}, from {units.seconds(time.low_s)} to {units.seconds(time.high_s)}"
+
+
+def summary(
+    prediction: Prediction,
+    measured: Time | None,
+    alternatives: Sequence[Prediction] = (),
+    capacity: tuple[str, int] | None = None,
+) -> list[tuple[str, str]]:
+    """Labels and sentences above the table.
+
+    `alternatives` have the kernels of other libraries; `capacity` is the memory of a device, in words and in bytes.
+    """
+    p, trace = prediction, prediction.trace
+    phase = "training step" if trace.is_training else "forward pass"
+    parameters = f", {trace.parameters:,} parameters" if trace.parameters is not None else ""
+    lines = [("network", f"{trace.title}: a {phase}{parameters}")]
+    threads = f"{p.threads} thread{'s' * (p.threads != 1)}"
+    if p.time is not None:
+        lines.append(("predicted", f"{interval(p.time)} per step, {threads}, kernels of {p.library}"))
+    else:
+        count = sum(part.need.count for part in p.missing)
+        reasons = ", ".join(dict.fromkeys(part.how for part in p.missing))
+        calls = f"{count} call{'s' * (count != 1)}"
+        text = f"withheld: {without_time(len(p.missing))} in {calls} ({reasons})"
+        lines.append(("predicted", f"{text}; the others take {units.seconds(p.known.seconds)}"))
+    known = p.known.seconds
+    if known:
+        shares = [f"{name} {units.percent(s / known)}" for name, s in groups(p).items() if s / known >= 0.005]
+        lines.append(("consists of", ", ".join(shares)))
+        lines.append(("coverage", f"{units.percent(p.measured_share)} of the time is measured kernels"))
+    if p.disturbed:
+        share, count = units.percent(p.disturbed_share), len(p.disturbed)
+        text = f"{count} kernel{'s' * (count != 1)}, {share} of the time: other programs interfered; measure again"
+        lines.append(("disturbed", text))
+    if p.overhead is None:
+        lines.append(("overhead", "unknown: what the framework needs for each operator is not in the sum"))
+    if measured is not None:
+        lines.append(("measured", interval(measured)))
+        if p.time is not None:
+            error = error_text(p.time.seconds / measured.seconds - 1) if p.is_trusted else WITHHELD
+            lines.append(("error", error))
+    if (gain := gain_text(p, alternatives)) is not None:
+        lines.append(("libraries", gain))
+    lines.append(("memory", _memory(trace, capacity)))
+    return lines
+
+
+def _memory(trace: Trace, capacity: tuple[str, int] | None) -> str:
+    memory = memory_of(trace)
+    text = memory_text(memory)
+    if memory is None or capacity is None:
+        return text
+    words, size = capacity
+    devices = memory.devices(size)
+    holds = (
+        f"one device of {words} holds it" if devices == 1 else f"{devices} devices of {words} that divide it hold it"
+    )
+    return f"{text}; {holds}"
+
+
+# ---- other libraries
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What the kernels of another library would save in a step."""
+
+    library: str
+    kernels: int
+    """How many of its kernels are faster."""
+    saved_s: float
+
+
+def gains(prediction: Prediction, alternatives: Sequence[Prediction]) -> list[Gain]:
+    """Of each library with faster kernels, the one that saves most first. Disturbed times do not count.
+
+    A kernel is taken from the library in which it is the fastest, so the savings add up.
+    """
+    own = {part.need.kernel: _sound_s(part) for part in prediction.parts}
+    found: dict[str, list[float]] = {}
+    for kernel, (library, part) in _faster(prediction, alternatives).items():
+        found.setdefault(library, []).append(own[kernel] - _sound_s(part))
+    return sorted((Gain(name, len(saved), sum(saved)) for name, saved in found.items()), key=lambda g: -g.saved_s)
+
+
+def fastest(prediction: Prediction, alternatives: Sequence[Prediction]) -> Prediction:
+    """The step with every kernel from the library in which it is the fastest."""
+    faster = _faster(prediction, alternatives)
+    parts = [faster[part.need.kernel][1] if part.need.kernel in faster else part for part in prediction.parts]
+    return replace(prediction, parts=tuple(parts))
+
+
+def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[str, tuple[str, Part]]:
+    """The fastest other library of each kernel that has one, with its part of the step."""
+    best = {part.need.kernel: ("", part) for part in prediction.parts if _sound_s(part) < math.inf}
+    for other in alternatives:
+        for part in other.parts:
+            known = best.get(part.need.kernel)
+            if known and _sound_s(part) < _sound_s(known[1]):
+                best[part.need.kernel] = (other.library, part)
+    return {kernel: (library, part) for kernel, (library, part) in best.items() if library}
+
+
+def _sound_s(part: Part) -> float:
+    """Seconds of a kernel that was measured and not disturbed; others are never the faster one."""
+    return part.time.seconds if part.time and part.how == "measured" and not part.disturbed else math.inf
+
+
+def gain_text(prediction: Prediction, alternatives: Sequence[Prediction]) -> str | None:
+    """`81.2 ms with the fastest library of each kernel, 1.21× as fast: onednn for 31 kernels saves 12 ms`."""
+    found, time = gains(prediction, alternatives), prediction.time
+    if not found or time is None:
+        return None
+    best = time.seconds - sum(gain.saved_s for gain in found)
+    each = ", ".join(
+        f"{g.library} for {g.kernels} kernel{'s' * (g.kernels != 1)} saves {units.seconds(g.saved_s)}" for g in found
+    )
+    ratio = units.significant(time.seconds / best)
+    return f"{units.seconds(best)} with the fastest library of each kernel, {ratio} times as fast: {each}"
+
+
+# ---- layers
+
+
+def layer_rows(prediction: Prediction) -> list[dict[str, Cell]]:
+    """One row per layer of the network, the longest first, and below it one row per part. Equal layers are one row.
+
+    A layer has its kernels, its other operators by their bytes, and the overhead of its operators.
+    """
+    p, trace = prediction, prediction.trace
+    of_kernel = {part.need.kernel: part.time.seconds / part.need.count for part in p.parts if part.time}
+    other_bytes = sum(call.bytes for call in trace.others) or 1
+    operators = trace.operators or 1
+    overhead = p.overhead.seconds if p.overhead else 0.0
+    layers: dict[str, dict[str, list[float]]] = {}
+    for call in trace.calls:
+        if call.kernel is None:
+            seconds = p.others.seconds * call.bytes / other_bytes
+        else:
+            seconds = of_kernel.get(call.kernel, 0.0)
+        seconds += overhead * call.operators / operators
+        layer, rest = _layer(general_place(call.where))
+        name = call.kernel.split()[0] if call.kernel else OTHERS
+        part = f"{rest} {name}".strip()
+        of_part = layers.setdefault(layer, {}).setdefault(part, [0, 0.0])
+        of_part[0] += 1
+        of_part[1] += seconds
+    rows: list[dict[str, Cell]] = []
+    known = p.known.seconds or 1.0
+    for layer, parts in sorted(layers.items(), key=lambda item: -sum(s for _, s in item[1].values())):
+        total = sum(seconds for _, seconds in parts.values())
+        calls = int(sum(count for count, _ in parts.values()))
+        rows.append({"layer": layer, "part": None, "calls": calls, "time": total, "share": total / known})
+        rows += [
+            {"layer": layer, "part": part, "calls": int(count), "time": seconds, "share": seconds / known}
+            for part, (count, seconds) in sorted(parts.items(), key=lambda item: -item[1][1])
+        ]
+    return rows
+
+
+def _layer(place: str) -> tuple[str, str]:
+    """A layer, and the place in it: up to the number of the layer, or else the first name."""
+    words = place.split(".") if place else ["(no module)"]
+    end = words.index("*") + 1 if "*" in words else 1
+    return ".".join(words[:end]), ".".join(words[end:])
+
+
+# Parts of a layer in a short table, and their least share of the step.
+MOST_PARTS, LEAST_SHARE = 6, 0.005
+
+
+def layer_table(prediction: Prediction, is_full: bool = False) -> Table:
+    """Layers next to the sum of their parts."""
+    shown: list[dict[str, Cell]] = []
+    every = layer_rows(prediction)
+    parts = 0
+    for row in every:
+        parts = 0 if row["part"] is None else parts + 1
+        share = row["share"]
+        assert isinstance(share, float), "every row has one"
+        if is_full or (parts <= MOST_PARTS and share >= LEAST_SHARE):
+            name = row["layer"] if row["part"] is None else f"  {row['part']}"
+            shown.append({**row, "name": name})
+    notes = [
+        "*: all layers of this kind together. A layer is the sum of its parts; its other operators count by their "
+        "bytes, and each operator with the overhead of the framework.",
+    ]
+    if len(shown) < len(every):
+        notes.append(f"{len(shown)} of {len(every)} rows are shown; --all shows the others.")
+    if prediction.missing:
+        notes.append(f"{without_time(len(prediction.missing))}, so these sums lack them.")
+    columns = [
+        Column("name", title="layer and its parts", least=30),
+        *(number("calls"), number("time", units.seconds), number("share", units.percent, "of step")),
+    ]
+    return Table(columns, shown, notes, more_for_programs=("layer", "part"))
+
+
+def without_time(count: int) -> str:
+    """`2 kernels have no time`."""
+    return "1 kernel has no time" if count == 1 else f"{count} kernels have no time"
+
+
+def error_text(error: float) -> str:
+    """`+2.8 %`: the prediction is longer than the step."""
+    return f"{100 * error:+.1f} % (predicted over measured, less 1)"
+
+
+def rows(prediction: Prediction) -> list[dict[str, Cell]]:
+    """One row per kernel, the longest first, then other operators and overhead."""
+    known = prediction.known.seconds
+    found = [_row(part, known) for part in prediction.parts]
+    rest: list[tuple[str, Time | None, int]] = [
+        (OTHERS, prediction.others, sum(call.operators for call in prediction.trace.others)),
+        (f"{OVERHEAD} per operator", prediction.overhead, prediction.trace.operators),
+    ]
+    for name, time, count in rest:
+        if time is not None:
+            share = time.seconds / known if known else None
+            found.append({"kernel": name, "calls": count, "time": time.seconds, "share": share, "memory": None})
+    return found
+
+
+def _row(part: Part, known: float) -> dict[str, Cell]:
+    time = part.time
+    return {
+        "kernel": kernel_title(part.need.kernel),
+        "case": part.need.kernel,
+        "calls": part.need.count,
+        "time": time.seconds if time else None,
+        "low": time.low_s if time else None,
+        "high": time.high_s if time else None,
+        "share": time.seconds / known if time and known else None,
+        "memory": part.need.cold_share,
+        "flop": part.flop,
+        "how": part.how if not part.disturbed else f"{part.how}, disturbed",
+    }
+
+
+def table(prediction: Prediction, most: int | None = MOST_ROWS) -> Table:
+    """What the step consists of."""
+    every = rows(prediction)
+    kernels, rest = every[: len(prediction.parts)], every[len(prediction.parts) :]
+    shown = [*(kernels if most is None else kernels[:most]), *rest]
+    notes = [
+        "memory: the share of its bytes that a kernel finds in memory, not in caches, because other data were used "
+        "since.",
+        "how: kernels that were not measured alone are estimated from their bytes.",
+        NOT_MODELLED,
+    ]
+    if len(shown) < len(every):
+        notes.insert(0, f"{len(shown)} of {len(every)} rows are shown; --all shows the others.")
+    if any(part.disturbed for part in prediction.parts):
+        notes.append("disturbed: other programs disturbed the measurement of this kernel; measure it again.")
+    columns = [
+        Column("kernel", title="kernel of one step", least=24),
+        number("calls"),
+        number("time", units.seconds),
+        number("share", units.percent, "of step"),
+        number("memory", units.percent, narrow=2),
+        Column("how", narrow=1),
+    ]
+    return Table(columns, shown, notes)
+
+
+def faster_kernels(prediction: Prediction, most: int = 3, times: float = 2.0) -> list[str]:
+    """What the step gains where each of its longest groups of kernels, and its longest kernel, gets faster."""
+    time = prediction.time
+    if time is None:
+        return []
+    if not prediction.is_trusted:
+        return [f"What a faster kernel would change is {WITHHELD}."]
+    seconds = {
+        f"all {name}" if name == REST else f"all of {name}": s
+        for name, s in groups(prediction).items()
+        if name not in (OTHERS, OVERHEAD)
+    }
+    longest = prediction.parts[:1]
+    seconds |= {kernel_title(p.need.kernel): p.time.seconds for p in longest if p.time is not None}
+    lines = []
+    for name, s in sorted(seconds.items(), key=lambda item: -item[1])[:most]:
+        after = time.seconds - s * (1 - 1 / times)
+        change = after / time.seconds - 1
+        if change < -LEAST_CHANGE:
+            text = f"{units.seconds(after)} instead of {units.seconds(time.seconds)} ({units.percent(change)})"
+            lines.append(f"With {name} {times:g} times as fast, the step takes {text}.")
+    return lines or [
+        f"Even {times:g} times as fast, no kernel changes the step by more than {units.percent(LEAST_CHANGE)}."
+    ]
+
+
+def values(
+    prediction: Prediction, measured: Time | None = None, alternatives: Sequence[Prediction] = ()
+) -> dict[str, Any]:
+    """All of it as plain values, for programs."""
+    time, memory = prediction.time, memory_of(prediction.trace)
+    return {
+        "title": prediction.trace.title,
+        "source": prediction.trace.source,
+        "training": prediction.trace.is_training,
+        "library": prediction.library,
+        "threads": prediction.threads,
+        "predicted": asdict(time) if time else None,
+        "known": asdict(prediction.known),
+        "measured": asdict(measured) if measured else None,
+        "error": time.seconds / measured.seconds - 1 if time and measured and prediction.is_trusted else None,
+        "measured_share": prediction.measured_share,
+        "groups": groups(prediction),
+        "missing": [part.need.kernel for part in prediction.missing],
+        "rows": rows(prediction),
+        "layers": layer_rows(prediction),
+        "libraries": [asdict(gain) for gain in gains(prediction, alternatives)],
+        "memory": asdict(memory) if memory else None,
+    }
+
+
+# ---- pictures
+
+
+def picture(found: Sequence[tuple[str, Prediction]], measured: Time | None = None) -> str:
+    """Predicted steps as bars of their groups of kernels, and the measured step below, as SVG."""
+    shown = []
+    for label, prediction in found:
+        time = prediction.time
+        text = interval(time) if time else f"at least {units.seconds(prediction.known.seconds)}: kernels are missing"
+        text += " (disturbed)" if prediction.disturbed else ""
+        shown.append(StackedBar(label, groups(prediction), text, _ends(time)))
+    if measured is not None:
+        shown.append(StackedBar("measured", {"measured": measured.seconds}, interval(measured), _ends(measured)))
+    title = found[0][1].trace.title if found else ""
+    return svg(f"{title}: one step, predicted from its kernels", shown)
+
+
+def _ends(time: Time | None) -> tuple[float, float] | None:
+    return None if time is None or time.low_s is None or time.high_s is None else (time.low_s, time.high_s)
+
+
+@dataclass(frozen=True, repr=False)
+class Predicted:
+    """One predicted step, as Python users see it: in a notebook and in a terminal it is a table."""
+
+    forecast: Forecast
+
+    @property
+    def prediction(self) -> Prediction:
+        """The step with all of its parts."""
+        return self.forecast.predictions[0]
+
+    @property
+    def time(self) -> Time | None:
+        """Seconds with the ends of an interval; None where a kernel is missing."""
+        return self.prediction.time
+
+    @property
+    def measured(self) -> Time | None:
+        """The real step, where the results have it."""
+        return self.forecast.measured
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        return None if self.time is None or self.measured is None else self.time.seconds / self.measured.seconds - 1
+
+    def table(self) -> Table:
+        """One row per kernel, the longest first."""
+        return table(self.prediction, None)
+
+    def layers(self) -> Table:
+        """Layers next to the sum of their parts."""
+        return layer_table(self.prediction, True)
+
+    def picture(self) -> str:
+        """Predicted and measured step as bars, as SVG."""
+        return picture([("predicted", self.prediction)], self.measured)
+
+    def values(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return values(self.prediction, self.measured, self.forecast.alternatives)
+
+    def __str__(self) -> str:
+        lines = [f"{label:<11}{text}" for label, text in self._summary()]
+        return "\n".join([*lines, "", str(table(self.prediction))])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in self._summary())
+        return f"<ul>{lines}</ul>{table(self.prediction)._repr_html_()}"
+
+    def _summary(self) -> list[tuple[str, str]]:
+        return summary(self.prediction, self.measured, self.forecast.alternatives)
+
+
+# ---- several steps: batches, devices
+
+
+def sweep_table(name: str, found: Sequence[tuple[int, Prediction]]) -> Table:
+    """Time, throughput and latency by batch size. The knee is where twice the batch no longer pays."""
+    rows: list[dict[str, Cell]] = []
+    for value, prediction in found:
+        time = prediction.time
+        rows.append(
+            {
+                name: value,
+                "step": time.seconds if time else None,
+                "low": time.low_s if time else None,
+                "high": time.high_s if time else None,
+                "per_s": value / time.seconds if time else None,
+                "each": time.seconds / value if time else None,
+                "missing": len(prediction.missing) or None,
+                "notes": "disturbed" if prediction.disturbed else None,
+            }
+        )
+    knee = knee_of([(value, p.time.seconds) for value, p in found if p.time])
+    notes = [f"{name} is what one step processes; per s: {name} / step."]
+    if knee is not None:
+        notes.append(
+            f"Knee: {name} {knee}. The throughput is at least 90 % of the highest here; larger ones add latency."
+        )
+    if any(p.missing for _, p in found):
+        notes.append("Steps without a time lack kernels; measure them with --measure.")
+    columns = [
+        number(name),
+        number("step", units.seconds, "step"),
+        number("low", units.seconds, "from", narrow=1),
+        number("high", units.seconds, "to", narrow=1),
+        number("per_s", units.significant, "per s"),
+        number("each", units.seconds, f"per {name}"),
+        number("missing"),
+        Column("notes", style="yellow"),
+    ]
+    return Table(columns, rows, notes).without_empty_columns()
+
+
+# A batch is large enough where its throughput is this share of the highest.
+KNEE = 0.9
+
+
+def knee_of(points: Sequence[tuple[int, float]]) -> int | None:
+    """The smallest batch with 90 % of the highest throughput; None for fewer than three."""
+    if len(points) < 3:
+        return None
+    highest = max(value / seconds for value, seconds in points)
+    return next(value for value, seconds in sorted(points) if value / seconds >= KNEE * highest)

@@ -1,0 +1,1 @@
+"""From a network to its kernels: one reader per framework or format, and what a trace is."""

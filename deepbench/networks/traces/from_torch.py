@@ -1,0 +1,428 @@
+"""The operators of a step in PyTorch, seen while the step runs once.
+
+Two modes of PyTorch see all of a step. The dispatch mode sees every operator after autograd, gradients and optimizers
+included. The function mode sees the public functions, and so recurrent layers, attention and losses as a whole, which
+are several operators or others on another device; what is dispatched inside of them belongs to them.
+
+A gradient belongs to the module whose operator it is the gradient of: PyTorch numbers the nodes of its graph, and an
+operator's node is the newest when it is dispatched.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from deepbench.core.errors import BadInput
+from deepbench.networks.traces import torch_kernels
+from deepbench.networks.traces.torch_kernels import text
+from deepbench.networks.traces.trace import Call, Trace
+
+# Operators that allocate, or say something about tensors, and neither read nor write their elements.
+FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", "lift_fresh")
+
+OPTIMIZER = "optimizer"
+
+# Optimizers of torch.optim that are an operation of ours.
+OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "Adagrad": "adagrad"}
+
+
+@dataclass
+class _Scope:
+    """A function that is one kernel, whatever operators it runs."""
+
+    forward: str
+    backward: str
+    where: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    bytes: int
+    first_node: int = 0
+    end_node: int = 0
+    """The numbers of the nodes of its graph: from the first to before the end."""
+    has_run_backward: bool = False
+
+
+@dataclass
+class _Recorder:
+    """Gathers the calls of a step."""
+
+    torch: Any
+    calls: list[Call] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+    kept: list[Any] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
+    sites: dict[int, str] = field(default_factory=dict)
+    """The module that created each node of the graph."""
+    scopes: list[_Scope] = field(default_factory=list)
+    inside: int = 0
+    """How many functions that are one kernel are running."""
+    views: int = 0
+
+    @property
+    def where(self) -> str:
+        return self.modules[-1] if self.modules else ""
+
+    # ---- buffers
+
+    def buffer(self, tensor: Any) -> int:
+        """The number of the memory of a tensor. PyTorch uses memory again, so it is known by its address."""
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr() if tensor.device.type != "meta" else 0
+        if not address:  # no memory, so no two tensors share it by being one after the other
+            address = -storage._cdata
+            self.kept.append(tensor)
+        number = self.numbers.setdefault(address, len(self.sizes))
+        if number == len(self.sizes):
+            self.sizes.append(0)
+        self.sizes[number] = max(self.sizes[number], bytes_of(tensor))
+        return number
+
+    def buffers(self, tensors: Iterable[Any]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(self.buffer(t) for t in tensors if t.numel()))
+
+    # ---- operators
+
+    def dispatched(self, operator: Any, arguments: dict[str, Any], result: Any) -> None:
+        """Record an operator that has run."""
+        torch = self.torch
+        node = torch._C._current_autograd_node()
+        if self.inside:
+            return
+        where = self.where
+        if node is None:
+            newest = torch._C._autograd._get_sequence_nr() - 1
+            self.sites.setdefault(newest, where)
+        else:
+            number = node._sequence_nr()
+            if scope := self._scope_of(number):
+                self._run_backward(scope)
+                return
+            where = self.sites.get(number, where)
+        name, overload = operator.__name__.partition(".")[::2]
+        inputs, outputs = list(tensors_in(arguments.values())), list(tensors_in([result]))
+        if name in FREE or not (inputs or outputs):
+            return
+        mutates = operator._schema.is_mutable
+        if not mutates and _is_view(inputs, outputs):
+            self.views += 1
+            return
+        found = torch_kernels.kernels_of(name, overload, arguments, result)
+        if found:
+            for i, kernel in enumerate(found):
+                moved = sum(map(bytes_of, {id(t): t for t in (*kernel.reads, *kernel.writes)}.values()))
+                reads, writes = self.buffers(kernel.reads), self.buffers(kernel.writes)
+                self.calls.append(
+                    Call(f"aten.{name}", kernel.kernel, where, reads, writes, moved, operators=int(i == 0))
+                )
+            return
+        written = [t for t in outputs if bytes_of(t)]
+        if mutates:
+            written = [
+                t
+                for argument in operator._schema.arguments
+                if argument.alias_info is not None and argument.alias_info.is_write
+                for t in tensors_in([arguments.get(argument.name)])
+            ]
+        # An operator that only writes does not read what was there before, such as fill_.
+        read = [t for t in inputs if not (name in ("zero_", "fill_") and any(t is w for w in written))]
+        if name == "copy_":
+            read = [arguments["src"]]
+        moved = sum(map(bytes_of, read)) + sum(map(bytes_of, written))
+        self.calls.append(Call(f"aten.{name}", None, where, self.buffers(read), self.buffers(written), moved))
+
+    # ---- chains and functions that are one kernel
+
+    def optimized(self, optimizer: Any, first: int) -> None:
+        """Put one kernel in place of the operators with which an optimizer did the same, from the first on.
+
+        In place of those of one update of all parameters, which PyTorch writes as a chain of operators unless it is
+        asked for its fused kernel.
+        """
+        chain = self.calls[first:]
+        kind = OPTIMIZERS.get(type(optimizer).__name__)
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if (
+            kind is None
+            or not chain
+            or not parameters
+            or any((call.kernel or "").startswith("optimizer ") for call in chain)
+        ):
+            return
+        try:
+            kernel = text("optimizer", {"kind": kind, "n": sum(p.numel() for p in parameters)}, parameters[0])
+        except BadInput:
+            return
+        reads, writes = (
+            tuple(dict.fromkeys(b for call in chain for b in getattr(call, name))) for name in ("reads", "writes")
+        )
+        count, moved = sum(call.operators for call in chain), sum(call.bytes for call in chain)
+        name = f"{type(optimizer).__name__}.step"
+        self.calls[first:] = [Call(name, kernel, OPTIMIZER, reads, writes, moved, max(2, count))]
+
+    @contextmanager
+    def scope(self, forward: str, backward: str, inputs: list[Any]) -> Iterator[list[Any]]:
+        """Record what runs inside as one kernel. The results are to be put into the list."""
+        get = self.torch._C._autograd._get_sequence_nr
+        first, results = get(), list[Any]()
+        self.inside += 1
+        try:
+            yield results
+        finally:
+            self.inside -= 1
+        outputs = list(tensors_in(results))
+        moved = sum(map(bytes_of, [*inputs, *outputs]))
+        scope = _Scope(forward, backward, self.where, self.buffers(inputs), self.buffers(outputs), moved, first, get())
+        self.calls.append(Call(f"torch.{forward.split()[0]}", forward, scope.where, scope.reads, scope.writes, moved))
+        if scope.end_node > first:
+            self.scopes.append(scope)
+
+    def _scope_of(self, node: int) -> _Scope | None:
+        place = bisect.bisect_right(self.scopes, node, key=lambda scope: scope.first_node) - 1
+        return self.scopes[place] if place >= 0 and node < self.scopes[place].end_node else None
+
+    def _run_backward(self, scope: _Scope) -> None:
+        """Its gradients: one kernel, when the first of its nodes runs."""
+        if not scope.has_run_backward:
+            scope.has_run_backward = True
+            self.calls.append(
+                Call(
+                    f"gradient of torch.{scope.forward.split()[0]}",
+                    scope.backward,
+                    scope.where,
+                    (*scope.writes, *scope.reads),
+                    (),
+                    2 * scope.bytes,
+                )
+            )
+
+
+def bytes_of(tensor: Any) -> int:
+    """Bytes of the elements of a tensor that differ in memory: repeated ones of an expanded tensor count once."""
+    distinct = math.prod(n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or n == 0)
+    return int(distinct * tensor.element_size())
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
+    """All tensors in arguments, which may be lists of tensors."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from tensors_in(value)
+        elif hasattr(value, "untyped_storage"):
+            yield value
+
+
+def _is_view(inputs: list[Any], outputs: list[Any]) -> bool:
+    """Whether all results have the memory of inputs."""
+    own = {t.untyped_storage()._cdata for t in inputs}
+    return bool(outputs) and all(t.untyped_storage()._cdata in own for t in outputs)
+
+
+# ---- functions that are one kernel
+
+
+def _recurrent(cell: str) -> Callable[..., tuple[str, str, list[Any]] | None]:
+    """`lstm(input, (h, c), weights, has_biases, layers, dropout, train, bidirectional, batch_first)` and the others.
+
+    Of a packed sequence, the arguments are `(input, batches, (h, c), weights, has_biases, …, bidirectional)`. Its steps
+    have different batches; the kernel has as many steps, with the mean batch.
+    """
+
+    def find(x: Any, *arguments: Any) -> tuple[str, str, list[Any]] | None:
+        if x.dim() == 2:
+            batches, states, weights, _, layers, _, training, is_bidirectional = arguments
+            steps = batches.shape[0]
+            batch = max(1, round(x.shape[0] / steps))
+        else:
+            states, weights, _, layers, _, training, is_bidirectional, batch_first = arguments
+            steps, batch = (x.shape[1], x.shape[0]) if batch_first else x.shape[:2]
+        gates = {"vanilla": 1, "lstm": 4, "gru": 3}[cell]
+        sizes: dict[str, int | str] = {
+            "cell": cell,
+            "hidden": weights[0].shape[0] // gates,
+            "batch": batch,
+            "timesteps": steps,
+            "input_size": x.shape[-1],
+            "layers": layers,
+            "bidirectional": int(is_bidirectional),
+        }
+        mode = "training" if training else "inference"
+        forward = text("recurrent", sizes, x, mode=mode)
+        return forward, text("recurrent", sizes, x, "backward"), [x, *tensors_in([states]), *weights]
+
+    return find
+
+
+def _attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **_: Any
+) -> tuple[str, str, list[Any]] | None:
+    if dropout_p and query.device.type == "cpu":  # PyTorch then runs products, a softmax and dropout one by one
+        return None
+    make = torch_kernels._attention
+    inputs = [query, key, value, *([] if attn_mask is None else [attn_mask])]
+    return make(query, key, value, is_causal, "forward"), make(query, key, value, is_causal, "backward"), inputs
+
+
+def _dropout(
+    input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> tuple[str, str, list[Any]] | None:
+    if not training or not p:
+        return None
+    gradient = text("elementwise", {"kind": "multiply", "n": input.numel()}, input)
+    return torch_kernels.dropout(input, p), gradient, [input]
+
+
+def _cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> tuple[str, str, list[Any]] | None:
+    if weight is not None or label_smoothing or input.dim() != 2 or target.is_floating_point():
+        return None
+    sizes: dict[str, int | str] = {"kind": "cross_entropy", "rows": input.shape[0], "columns": input.shape[1]}
+    return text("loss", sizes, input), text("loss", sizes, input, "backward"), [input, target]
+
+
+def _ctc(
+    log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *_: Any, **__: Any
+) -> tuple[str, str, list[Any]] | None:
+    if log_probs.dim() != 3 or targets.dim() != 2:
+        return None
+    time, batch, classes = log_probs.shape
+    sizes: dict[str, int | str] = {"batch": batch, "time": time, "labels": targets.shape[1], "classes": classes}
+    return text("ctc", sizes, log_probs), text("ctc", sizes, log_probs, "backward"), [log_probs, targets]
+
+
+def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | None]]:
+    functional, cells = torch.nn.functional, torch._VF
+    return {
+        cells.lstm: _recurrent("lstm"),
+        cells.gru: _recurrent("gru"),
+        cells.rnn_tanh: _recurrent("vanilla"),
+        cells.rnn_relu: _recurrent("vanilla"),
+        functional.scaled_dot_product_attention: _attention,
+        functional.dropout: _dropout,
+        functional.cross_entropy: _cross_entropy,
+        functional.ctc_loss: _ctc,
+    }
+
+
+@cache
+def _arguments_of(operator: Any) -> tuple[list[str], dict[str, Any]]:
+    """The names of the arguments of an operator, and the defaults."""
+    arguments = operator._schema.arguments
+    return [a.name for a in arguments], {a.name: a.default_value for a in arguments if a.has_default_value()}
+
+
+@contextmanager
+def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterator[None]:
+    """The modes and hooks under which a step runs."""
+    from torch.nn.modules import module as hooks
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    owned, functional = _owned(torch), torch.nn.functional
+
+    class Dispatched(TorchDispatchMode):  # type: ignore[misc]  # PyTorch need not be here
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            result = func(*args, **kwargs)
+            arguments, defaults = _arguments_of(func)
+            recorder.dispatched(func, {**defaults, **dict(zip(arguments, args, strict=False)), **kwargs}, result)
+            return result
+
+    class Called(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            find = owned.get(func)
+            try:
+                found = find(*args, **kwargs) if find and not recorder.inside else None
+            except BadInput:
+                found = None
+            if found is None:
+                return func(*args, **kwargs)
+            with recorder.scope(*found) as results:
+                # PyTorch has no shapes of this loss without memory. Another function has the same.
+                has_no_shapes = func is functional.ctc_loss and args[0].device.type == "meta"
+                result = args[0].sum() if has_no_shapes else func(*args, **kwargs)
+                results.append(result)
+            return result
+
+    def entered(module: Any, _: Any) -> None:
+        recorder.modules.append(names.get(module, type(module).__name__))
+
+    def left(module: Any, *_: Any) -> None:
+        if recorder.modules:
+            recorder.modules.pop()
+
+    begins: list[int] = []
+
+    def before_update(*_: Any) -> None:
+        recorder.modules.append(OPTIMIZER)
+        begins.append(len(recorder.calls))
+
+    def after_update(optimizer: Any, *_: Any) -> None:
+        recorder.modules.pop()
+        recorder.optimized(optimizer, begins.pop())
+
+    with ExitStack() as stack:
+        for handle in (
+            hooks.register_module_forward_pre_hook(entered),
+            hooks.register_module_forward_hook(left, always_call=True),
+            register_optimizer_step_pre_hook(before_update),
+            register_optimizer_step_post_hook(after_update),
+        ):
+            stack.callback(handle.remove)
+        fast = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer of a transformer
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        stack.enter_context(Dispatched())
+        stack.enter_context(Called())
+        yield
+
+
+def trace_torch(run: Callable[[], Any], modules: Iterable[Any], title: str, source: str, is_training: bool) -> Trace:
+    """The operators of `run()`. `modules` are the networks in it: the names of their parts say where a call is.
+
+    `run` is called twice, and the second step is traced: optimizers create their state in the first. Its results are
+    those of a step that nobody watches.
+    """
+    networks = list(modules)
+    parameters = {p.untyped_storage()._cdata: p for module in networks for p in module.parameters()}
+    if any(p.device.type == "meta" for p in parameters.values()):
+        record_step(run, networks)  # some functions work without memory only when recorded
+    else:
+        run()
+    recorder = record_step(run, networks)
+    return Trace(
+        title=title,
+        source=source,
+        is_training=is_training,
+        calls=tuple(recorder.calls),
+        buffers=tuple(recorder.sizes),
+        views=recorder.views,
+        parameters=sum(p.numel() for p in parameters.values()) if networks else None,
+    )
+
+
+def record_step(run: Callable[[], Any], networks: Iterable[Any]) -> _Recorder:
+    """Call `run()` and record its operators."""
+    import torch
+
+    names = {part: name for module in networks for name, part in module.named_modules()}
+    recorder = _Recorder(torch)
+    with _recording(torch, recorder, names):
+        run()
+    return recorder

@@ -1,0 +1,206 @@
+"""cuDNN's log with CUDNN_LOGINFO_DBG=1, or CUDNN_LOGLEVEL_DBG=3 since version 9: a block of lines for each call.
+
+    I! CuDNN (v8302) function cudnnConvolutionForward() called:
+    i!     xDesc: type=cudnnTensorDescriptor_t:
+    i!         dimA: type=int; val=[128,64,56,56];
+
+Convolutions, pooling, batch normalization, softmax and activations say all of their sizes. Two kinds of calls do not,
+and are not understood: `cudnnBackendExecute`, by which newer programs run a graph that was described before, and
+recurrent layers, whose descriptors are shown without sizes. It was written from public examples of such logs, and has
+not been tried on that of a real device.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from deepbench.core.errors import BadInput
+from deepbench.networks.traces.kernels import Window, conv_text, kernel_text, pooling_text
+from deepbench.networks.traces.logs import Logged, kernel_call
+
+HEADER = re.compile(r"^(?:I! )?[Cc]uDNN \(v[0-9 ]+\) function (cudnn\w+)\(\) called:")
+VALUE = re.compile(r"^(?:i!)?(\s+)(\w+): (.*?);?$")
+
+PRECISIONS = {
+    "CUDNN_DATA_FLOAT": "f32",
+    "CUDNN_DATA_HALF": "f16",
+    "CUDNN_DATA_BFLOAT16": "bf16",
+    "CUDNN_DATA_INT8": "i8",
+}
+ACTIVATIONS = {
+    "CUDNN_ACTIVATION_RELU": "relu",
+    "CUDNN_ACTIVATION_SIGMOID": "sigmoid",
+    "CUDNN_ACTIVATION_TANH": "tanh",
+    "CUDNN_ACTIVATION_ELU": "elu",
+    "CUDNN_ACTIVATION_CLIPPED_RELU": "relu6",
+    "CUDNN_ACTIVATION_SWISH": "silu",
+}
+
+# Calls that compute something, but whose sizes are not in the log.
+WITHOUT_SIZES = ("cudnnBackendExecute", "cudnnRNN", "cudnnMultiHeadAttn", "cudnnCTCLoss")
+
+
+@dataclass
+class Block:
+    """A call with its arguments; those of a descriptor have its name in front, such as `xDesc.dimA`."""
+
+    function: str
+    values: dict[str, str] = field(default_factory=dict)
+    path: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, line: str) -> bool:
+        """Take a line of the block; whether it is one."""
+        match = VALUE.match(line)
+        if not match:
+            return False
+        depth, name, rest = len(match[1]), match[2], match[3]
+        while self.path and self.path[-1][0] >= depth:
+            self.path.pop()
+        value = re.search(r"val=(\[[^\]]*\]|[^;]*)", rest)
+        self.values[".".join([*(n for _, n in self.path), name])] = value[1].strip() if value else ""
+        self.path.append((depth, name))
+        return True
+
+    def word(self, *names: str) -> str:
+        """The value of the first of these arguments that there is, without its number: `CUDNN_DATA_FLOAT`."""
+        for name in names:
+            if name in self.values:
+                return self.values[name].split()[0] if self.values[name] else ""
+        raise BadInput(f"{self.function}: the log does not say {names[0]}")
+
+    def numbers(self, *names: str) -> list[int]:
+        """The value of an argument that is a list."""
+        text = next((self.values[name] for name in names if name in self.values), "")
+        if not re.fullmatch(r"\[-?\d{1,18}(,-?\d{1,18})*\]", text):
+            raise BadInput(f"{self.function}: the log does not say {names[0]}")
+        return [int(n) for n in text[1:-1].split(",")]
+
+    def shape(self, *descriptors: str) -> list[int]:
+        """The sizes of an array."""
+        return self.numbers(*(f"{d}.dimA" for d in descriptors))
+
+    def precision(self, *descriptors: str) -> str:
+        """Of an array; `BadInput` for types that have none."""
+        kind = self.word(*(f"{d}.dataType" for d in descriptors))
+        if kind not in PRECISIONS:
+            raise BadInput(f"{self.function}: {kind} is no precision of ours")
+        return PRECISIONS[kind]
+
+    def layout(self, *descriptors: str) -> str:
+        """Whether the channels of an array are next to each other."""
+        shape, strides = self.shape(*descriptors), self.numbers(*(f"{d}.strideA" for d in descriptors))
+        return "nhwc" if strides[1] == 1 and shape[1] > 1 and math.prod(shape[2:]) > 1 else "nchw"
+
+
+def starts(line: str) -> Block | None:
+    """The call that a line begins."""
+    match = HEADER.match(line)
+    return Block(match[1]) if match else None
+
+
+def is_work(block: Block) -> bool:
+    """Whether a call computes something; most calls describe what later ones do."""
+    return block.function in KERNELS or (block.function.startswith(WITHOUT_SIZES) and "Get" not in block.function)
+
+
+def read(block: Block) -> Logged:
+    """The kernel of a call; `BadInput` says why it is not understood."""
+    find = KERNELS.get(block.function)
+    if find is None:
+        raise BadInput(f"{block.function}: its sizes are not in the log")
+    is_fused = "Activation" in block.function and "Convolution" in block.function
+    return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", find(block), is_fused)
+
+
+def _conv(direction: str, x: str, w: str, y: str) -> Callable[[Block], str]:
+    """The names of the descriptors of data, filters and result differ between the functions."""
+
+    def find(block: Block) -> str:
+        image, filters, result = (block.shape(name) for name in (x, w, y))
+        groups = int(block.word("convDesc.groupCount")) if "convDesc.groupCount" in block.values else 1
+        axes = len(image) - 2
+        stride, pad, dilation = (block.numbers(f"convDesc.{n}")[:axes] for n in ("strideA", "padA", "dilationA"))
+        window = Window(image[2:], filters[2:], result[2:], stride, pad, dilation)
+        counts = {"n": image[0], "c": image[1], "k": result[1], "groups": groups}
+        precision = block.precision(x)
+        layout = "nhwc" if "nhwc" in (block.layout(x), block.layout(y)) else "nchw"
+        bias = "yes" if "biasDesc" in block.values else "no"
+        return conv_text(window, counts, precision, direction, bias=bias, layout=layout)
+
+    return find
+
+
+def _pooling(direction: str) -> Callable[[Block], str]:
+    def find(block: Block) -> str:
+        image, result = block.shape("xDesc", "srcDesc"), block.shape("yDesc", "destDesc")
+        axes = len(image) - 2
+        window, stride, pad = (
+            block.numbers(f"poolingDesc.{n}", f"poolingDesc.{m}")[:axes]
+            for n, m in (("windowDimA", "windowDim"), ("strideA", "stride"), ("paddingA", "padding"))
+        )
+        kind = "max" if block.word("poolingDesc.mode").startswith("CUDNN_POOLING_MAX") else "average"
+        sides = Window(image[2:], window, result[2:], stride, pad, [1] * axes)
+        counts = {"n": image[0], "c": image[1]}
+        layout = block.layout("xDesc", "srcDesc")
+        return pooling_text(kind, sides, counts, block.precision("xDesc", "srcDesc"), direction, layout=layout)
+
+    return find
+
+
+def _batch_norm(direction: str, mode: str) -> Callable[[Block], str]:
+    def find(block: Block) -> str:
+        if block.word("mode") == "CUDNN_BATCHNORM_PER_ACTIVATION":
+            raise BadInput(f"{block.function}: statistics of each pixel are no operation of ours")
+        n, c, *sides = block.shape("xDesc")
+        d, h, w = ([1, 1, 1] + sides)[-3:]
+        sizes = {"n": n, "c": c, "h": h, "w": w, "d": d}
+        layout = block.layout("xDesc")
+        return kernel_text("batch_norm", sizes, block.precision("xDesc"), direction, layout=layout, mode=mode)
+
+    return find
+
+
+def _softmax(direction: str, *names: str) -> Callable[[Block], str]:
+    """Over all of an image, or over the channels of each pixel."""
+
+    def find(block: Block) -> str:
+        n, *rest = block.shape(*names)
+        if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(rest[1:]) != 1:
+            raise BadInput(f"{block.function}: the channels of a pixel are not next to each other")
+        sizes = {"rows": n, "columns": math.prod(rest)}
+        return kernel_text("softmax", sizes, block.precision(*names), direction)
+
+    return find
+
+
+def _activation(direction: str, names: Sequence[str]) -> Callable[[Block], str]:
+    def find(block: Block) -> str:
+        mode = block.word("activationDesc.mode")
+        if mode not in ACTIVATIONS:
+            raise BadInput(f"{block.function}: {mode} is none of ours")
+        sizes: dict[str, int | str] = {"kind": ACTIVATIONS[mode], "n": math.prod(block.shape(*names))}
+        return kernel_text("elementwise", sizes, block.precision(*names), direction)
+
+    return find
+
+
+KERNELS: dict[str, Callable[[Block], str]] = {
+    "cudnnConvolutionForward": _conv("forward", "xDesc", "wDesc", "yDesc"),
+    "cudnnConvolutionBiasActivationForward": _conv("forward", "xDesc", "wDesc", "yDesc"),
+    "cudnnConvolutionBackwardData": _conv("backward_data", "dxDesc", "wDesc", "dyDesc"),
+    "cudnnConvolutionBackwardFilter": _conv("backward_weights", "xDesc", "dwDesc", "dyDesc"),
+    "cudnnPoolingForward": _pooling("forward"),
+    "cudnnPoolingBackward": _pooling("backward"),
+    "cudnnBatchNormalizationForwardTraining": _batch_norm("forward", "training"),
+    "cudnnBatchNormalizationForwardTrainingEx": _batch_norm("forward", "training"),
+    "cudnnBatchNormalizationForwardInference": _batch_norm("forward", "inference"),
+    "cudnnBatchNormalizationBackward": _batch_norm("backward", "training"),
+    "cudnnBatchNormalizationBackwardEx": _batch_norm("backward", "training"),
+    "cudnnSoftmaxForward": _softmax("forward", "xDesc", "srcDesc"),
+    "cudnnSoftmaxBackward": _softmax("backward", "yDesc", "srcDesc"),
+    "cudnnActivationForward": _activation("forward", ("xDesc", "srcDesc")),
+    "cudnnActivationBackward": _activation("backward", ("xDesc", "srcDesc")),
+}

@@ -1,0 +1,1 @@
+"""What other hardware or another library would change: hardware, time models, knobs."""

@@ -1,0 +1,361 @@
+"""What a change of hardware or of a library does to applications, and which change helps most.
+
+On the same hardware a change scales the measurement: t₂ = t₁ · model(after) / model(before), so what the model misses
+of a kernel stays in its time. On other hardware there is only the model.
+
+**Intervals.** Of the time t of a kernel the model explains t · (1 ± e), where e is its cross-validated error. The rest
+may depend on whatever changes, or on nothing that changes. With r = model(after) / model(before), and r₀ and r₁ the
+least and the largest factor by which the change scales any part of the time, the ratio lies between r − e · (r − r₀)
+and r + e · (r₁ − r). The parts are known as well as the constants of the model: the interval covers those of every fold
+of the cross-validation. `Fit.unexplained` is e. The interval of a sum adds up the ends of its terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deepbench.core.case import Case
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.knobs import Change, Knob
+from deepbench.networks.what_if.terms import Application, Term
+from deepbench.networks.what_if.time_model import (
+    OPERATOR,
+    Constants,
+    Demand,
+    Parts,
+    TimeModel,
+    demand_of,
+    parts_of,
+    peak_name,
+    roofs,
+)
+
+# A knob is turned by so much to find its elasticity.
+SMALL_STEP = 1.01
+
+TWICE = 2.0
+
+
+@dataclass(frozen=True)
+class Range:
+    """A value with the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def inverse(self) -> Range:
+        """The speed-up of a ratio of times."""
+        return Range(1 / self.value, 1 / self.high, 1 / self.low)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change does to one term."""
+
+    term: Term
+    ratio: Range
+    """The time after the change over the time before; its interval is that of one kernel."""
+    in_sum: Range
+    """The same with the interval that counts in sums."""
+    limits: tuple[float, float]
+    """The ratio if all of its time scaled like the part that gains most, or least."""
+    before: Parts
+    after: Parts
+    library: str | None
+    """After the change, where another library than before is the fastest."""
+
+    @property
+    def after_s(self) -> float:
+        """Of one call."""
+        return self.term.seconds * self.ratio.value
+
+    @property
+    def saved_s(self) -> float:
+        """Of all calls; below 0 where the change costs time."""
+        return self.term.count * (self.term.seconds - self.after_s)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change does to an application."""
+
+    application: Application
+    change: Change
+    effects: Sequence[Effect]
+    ratio: Range
+    """The time after the change over the time before."""
+
+    @property
+    def before_s(self) -> float:
+        """Measured."""
+        return self.application.seconds
+
+    @property
+    def after_s(self) -> float:
+        """Predicted."""
+        return self.before_s * self.ratio.value
+
+    @property
+    def speed_up(self) -> Range:
+        """How many times faster."""
+        return self.ratio.inverse
+
+    @property
+    def bound_before(self) -> Mapping[str, float]:
+        """The share of the time by what limits it, the largest first."""
+        return _bounds((e.term.total_s, e.before) for e in self.effects)
+
+    @property
+    def bound_after(self) -> Mapping[str, float]:
+        """The same after the change."""
+        return _bounds((e.term.count * e.after_s, e.after) for e in self.effects)
+
+
+def _bounds(parts: Iterable[tuple[float, Parts]]) -> dict[str, float]:
+    listed = list(parts)
+    total = sum(seconds for seconds, _ in listed) or 1.0
+    shares: dict[str, float] = {}
+    for seconds, part in listed:
+        for name, share in part.shares.items():
+            shares[name] = shares.get(name, 0.0) + seconds * share / total
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+# ---- a change
+
+
+def what_if(application: Application, model: TimeModel, change: Change) -> Outcome:
+    """What a change does to an application on the hardware on which it was measured."""
+    after = model.hardware.replace(*change.of_hardware)
+    return outcome(application, change, [effect(term, model, after, change) for term in application.terms])
+
+
+def outcome(application: Application, change: Change, effects: Sequence[Effect]) -> Outcome:
+    """The outcome for an application whose terms change like this."""
+    return Outcome(application, change, effects, _sum(effects))
+
+
+def effect(term: Term, model: TimeModel, after: Hardware, change: Change) -> Effect:
+    """What a change does to one term.
+
+    Where the change scales the times of a library, the fastest of the term and its rivals afterwards counts. Changes of
+    hardware leave every kernel on its library: differences between fits would decide, and always for the better.
+    """
+    own = _scaled(term, model, after, change)
+    fastest, scaled = term, own
+    if any(knob.is_time for knob in change.knobs):
+        for rival in term.rivals:
+            other = _scaled(rival, model, after, change)
+            if rival.seconds * other.one.value < fastest.seconds * scaled.one.value:
+                fastest, scaled = rival, other
+    by = fastest.seconds / term.seconds
+    library = fastest.case.backend if fastest is not term and fastest.case is not None else None
+    one, mean = (Range(by * r.value, by * r.low, by * r.high) for r in (scaled.one, scaled.mean))
+    limits = by * scaled.limits[0], by * scaled.limits[1]
+    return Effect(term, one, mean, limits, own.before, scaled.after, library)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """The ratio of one term on its own library."""
+
+    one: Range
+    mean: Range
+    limits: tuple[float, float]
+    before: Parts
+    after: Parts
+
+
+def _scaled(term: Term, model: TimeModel, after: Hardware, change: Change) -> _Scaled:
+    if term.is_overhead:
+        return _scaled_overhead(term, model.hardware, after)
+    fit = model.fit_of(term.case)
+    one, other = _demand(term, model.hardware), _demand(term, after)
+    roofs_before, roofs_after = model.roofs(one), roofs(other, after)
+
+    def both(c: Constants) -> tuple[Parts, Parts]:
+        return (
+            parts_of(one, model.hardware, c, fit.call_s, roofs_before),
+            parts_of(other, after, c, fit.call_s, roofs_after),
+        )
+
+    before, changed = both(fit.constants)
+    ratio = changed.seconds / before.seconds
+    folds = [second.seconds / first.seconds for first, second in map(both, fit.folds)]
+    low, high = min([ratio, *folds]), max([ratio, *folds])
+    least, most = _extremes(before, changed, (model.hardware, after))
+    factor = change.time_factor(term.case)
+    single, in_sum = (
+        Range(ratio * factor, factor * (low - e * max(0.0, low - least)), factor * (high + e * max(0.0, most - high)))
+        for e in (fit.unexplained(term.case, counts) for counts in (False, True))
+    )
+    return _Scaled(single, in_sum, (factor * least, factor * most), before, changed)
+
+
+def _scaled_overhead(term: Term, before: Hardware, after: Hardware) -> _Scaled:
+    """What a framework adds: as much more or less as the hardware says of an operator."""
+    known = before.overhead.operator_s, after.overhead.operator_s
+    ratio = known[1] / known[0] if known[0] and known[1] else 1.0
+    parts = [Parts(seconds, 0.0, 0.0, before.main.name, 1.0, OPERATOR) for seconds in (1.0, ratio)]
+    exact = Range(ratio, ratio, ratio)
+    return _Scaled(exact, exact, (min(1.0, ratio), max(1.0, ratio)), *parts)
+
+
+def _extremes(before: Parts, after: Parts, hardware: tuple[Hardware, Hardware]) -> tuple[float, float]:
+    """The least and the largest factor by which a change scales a part of the time; 1 belongs to what it leaves.
+
+    Every level of memory counts, because the model may be wrong about the one that a kernel reads.
+    """
+    factors = [1.0]
+    factors += [other / one for one, other in zip(before.times, after.times, strict=True) if one > 0]
+    for one, other in zip(*(h.memory for h in hardware), strict=False):
+        if one.bytes_per_s and other.bytes_per_s and one.name == other.name:
+            factors.append(one.bytes_per_s / other.bytes_per_s)
+    return min(factors), max(factors)
+
+
+def _demand(term: Term, hardware: Hardware) -> Demand:
+    return demand_of(term.case, hardware.capacities, term.bytes)
+
+
+def _sum(effects: Sequence[Effect]) -> Range:
+    """The ratio of sums, with its interval from the model and from the measurement.
+
+    An error of the measured time of a term changes its weight in the ratio. All such errors may have the worst sign.
+    """
+    total = sum(e.term.total_s for e in effects)
+    if not total:
+        return Range(1.0, 1.0, 1.0)
+    weighted = [(e.term.total_s / total, e) for e in effects]
+    value, low, high = (sum(w * getattr(e.in_sum, end) for w, e in weighted) for end in ("value", "low", "high"))
+    measured = sum(w * _half_width(e.term) * abs(e.ratio.value - value) for w, e in weighted)
+    least, most = (sum(w * e.limits[i] for w, e in weighted) for i in (0, 1))
+    return Range(value, max(least, low - measured), min(most, high + measured))
+
+
+def _half_width(term: Term) -> float:
+    """Half the interval of a measured time relative to it; 0 where there is none, which the reader is told."""
+    return 0.0 if term.low_s is None or term.high_s is None else (term.high_s - term.low_s) / 2 / term.seconds
+
+
+# ---- sensitivity
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How much an application depends on one knob."""
+
+    knob: str
+    elasticity: float | None
+    """d ln T / d ln knob: by how many percent the time changes for one percent more; None for a size, which changes the
+    time in steps."""
+    twice: Outcome
+    """Twice the rate or the size, half the fixed cost or the time: what helps."""
+
+
+def sensitivity(application: Application, model: TimeModel, knobs: Sequence[str] = ()) -> list[Sensitivity]:
+    """One entry per knob of the hardware, the one that helps most first."""
+    found = []
+    for name in knobs or useful_knobs(application, model):
+        is_cost = is_fixed_cost(name)
+        twice = Change((Knob.parse(f"{name}{'/' if is_cost else '*'}{TWICE:g}"),))
+        is_size = name.endswith(".bytes") or name == "units" or name.startswith("link.ranks")
+        elasticity = None if is_size else _elasticity(application, model, name)
+        found.append(Sensitivity(name, elasticity, what_if(application, model, twice)))
+    return sorted(found, key=lambda s: s.twice.ratio.value)
+
+
+def is_fixed_cost(knob: str) -> bool:
+    """Whether more of it makes everything slower."""
+    return knob.endswith("_s") and not knob.endswith("bytes_per_s")
+
+
+def useful_knobs(application: Application, model: TimeModel) -> list[str]:
+    """The knobs that any term of an application may depend on: peaks of its precisions, the memory, fixed costs."""
+    used = {peak_name(t.case) for t in application.terms if t.case is not None}
+    names = []
+    for name in model.hardware.knobs:
+        first, *rest = name.split(".")
+        is_of_operators = name == "overhead.operator_s" and not any(t.is_overhead for t in application.terms)
+        is_unused = (first == "peak" and rest[0] not in used) or first == "link" or is_of_operators
+        if not is_unused and name != f"memory.{model.hardware.main.name}.bytes":
+            names.append(name)
+    return names
+
+
+def _elasticity(application: Application, model: TimeModel, name: str) -> float:
+    up, down = (_total(application, model, model.hardware.replace(f"{name}{how}{SMALL_STEP}")) for how in ("*", "/"))
+    return math.log(up / down) / (2 * math.log(SMALL_STEP))
+
+
+def _total(application: Application, model: TimeModel, after: Hardware) -> float:
+    """The time after a change of hardware, without an interval."""
+    total = 0.0
+    for term in application.terms:
+        if term.is_overhead:
+            total += term.total_s * _scaled_overhead(term, model.hardware, after).one.value
+            continue
+        fit, demand = model.fit_of(term.case), _demand(term, model.hardware)
+        before = parts_of(demand, model.hardware, fit.constants, fit.call_s, model.roofs(demand)).seconds
+        total += term.total_s * fit.parts(_demand(term, after), after).seconds / before
+    return total
+
+
+# ---- another device
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An application on hardware on which nothing was measured: what the model says, and nothing else."""
+
+    application: Application
+    hardware: Hardware
+    seconds: float
+    low_s: float
+    high_s: float
+    parts: Sequence[tuple[Term, Parts]]
+
+    @property
+    def bound(self) -> Mapping[str, float]:
+        """The share of the time by what limits it."""
+        return _bounds((term.count * parts.seconds, parts) for term, parts in self.parts)
+
+
+# By what factor the time of all published products was at most wrong on a device whose times took no part in the fit:
+# the sum of the T4 was 43 % too small (`benchmarks/time_model.py`, eleven devices).
+OTHER_DEVICE = 1.8
+
+# The mean errors per kernel on these devices: from the least to the largest.
+OTHER_DEVICE_KERNEL = (0.17, 0.34)
+
+
+def elsewhere(application: Application, model: TimeModel, other: Hardware) -> Elsewhere:
+    """The time of an application on other hardware, with the constants that were fitted on this one."""
+    found = [(term, _there(term, model, other)) for term in application.terms]
+    seconds = sum(term.count * parts.seconds for term, parts in found)
+    return Elsewhere(application, other, seconds, seconds / OTHER_DEVICE, seconds * OTHER_DEVICE, found)
+
+
+def _there(term: Term, model: TimeModel, other: Hardware) -> Parts:
+    """The time of a term on other hardware, with the constants of its fastest library there."""
+    if term.is_overhead:
+        ratio = _scaled_overhead(term, model.hardware, other).one.value
+        return Parts(term.seconds * ratio, 0.0, 0.0, other.main.name, 1.0, OPERATOR)
+    ways = [model.fit_of(t.case).parts(_demand(t, other), other) for t in (term, *term.rivals)]
+    return min(ways, key=lambda parts: parts.seconds)
+
+
+def model_of(applications: Iterable[Application], hardware: Hardware, further: Iterable[Term] = ()) -> TimeModel:
+    """The time model of a machine, fitted to every term and rival of these applications that has a case."""
+    samples: dict[Case, float] = {}
+    for application in applications:
+        for term in application.terms:
+            for t in (term, *term.rivals):
+                if t.case is not None:
+                    samples[t.case] = t.seconds
+    samples |= {t.case: t.seconds for t in further if t.case is not None}
+    return TimeModel(hardware, samples)

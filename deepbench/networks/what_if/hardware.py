@@ -1,0 +1,490 @@
+"""Hardware as a file: what a time model needs to know about a machine, measured, from a data sheet, or made up.
+
+    schema = "deepbench-hardware/1"
+    name = "my accelerator"
+    origin = "hypothetical"             # or "measured", "datasheet"
+
+    [peak]                              # FLOP/s by precision
+    f32 = 15.7e12
+    bf16 = 125e12
+
+    [[memory]]                          # levels, the innermost first; the last one is the main memory
+    name = "L2"
+    bytes = 6_291_456
+    bytes_per_s = 2.2e12
+
+    [[memory]]
+    name = "HBM"
+    bytes_per_s = 900e9
+
+    [overhead]
+    call_s = 5e-6                       # the fixed cost of a call or a launch
+    operator_s = 3e-6                   # what a framework adds to each operator
+
+All values are in SI units without prefixes. What is unknown is absent. `units` and `tiles` add the occupancy: work is
+dealt out to units in tiles, such as [128, 64] elements of a product. `link` connects ranks.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, cast, get_args
+
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.files import read_regular
+from deepbench.core.json_lines import printable
+from deepbench.core.precision import PRECISIONS
+from deepbench.judge.limits import Limits
+from deepbench.networks.what_if.knobs import Knob
+from deepbench.results.peaks import F32
+
+SCHEMA = "deepbench-hardware/1"
+
+Origin = Literal["measured", "datasheet", "hypothetical"]
+
+# A file of hardware has some dozens of lines.
+MOST_BYTES = 2**18
+MOST_LEVELS, MOST_TILES = 16, 64
+MOST_TEXT = 2000
+
+# Larger and smaller values are no machine.
+LARGEST, SMALLEST = 1e24, 1e-15
+
+# The word of a knob that means every level or precision, and what the main memory of a measured machine is called.
+ALL, MAIN = "all", "main"
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One level of memory."""
+
+    name: str
+    bytes: float | None
+    """What it holds together with all levels inside of it; None: unknown, or more than anything needs."""
+    bytes_per_s: float | None
+    """The rate at which it is read; None: unknown."""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Fixed costs."""
+
+    call_s: float | None = None
+    """Of a call or a launch."""
+    operator_s: float | None = None
+    """What a framework adds to each operator."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What connects ranks."""
+
+    latency_s: float | None = None
+    bytes_per_s: float | None = None
+    ranks: int | None = None
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A machine, or a part of one. What is unknown is None or absent."""
+
+    name: str
+    origin: Origin
+    peak: Mapping[str, float]
+    """FLOP/s by precision."""
+    memory: tuple[Memory, ...]
+    """The innermost level first. The last one is the main memory, whose rate is known."""
+    overhead: Overhead = Overhead()
+    link: Link = Link()
+    units: int | None = None
+    """How many tiles are computed at the same time."""
+    tiles: tuple[tuple[int, int], ...] = ()
+    """Shapes of tiles that a library may choose from: rows and columns of a product."""
+    source: str = ""
+    """Where the values come from."""
+    threads: int | None = None
+    """Of a measured one: with how many threads."""
+    device: str | None = None
+    """Of a measured one: `cpu`, `cuda` or `hip`."""
+    remarks: tuple[str, ...] = field(default=(), compare=False)
+    """Sentences about the values, such as that other programs disturbed their measurement."""
+
+    # ---- what a model asks
+
+    def peak_of(self, precision: str) -> float | None:
+        """FLOP/s in a precision, at least that of f32, to which any library can convert; None if unknown."""
+        known = [self.peak[name] for name in dict.fromkeys((precision, F32)) if name in self.peak]
+        return max(known, default=None)
+
+    @property
+    def main(self) -> Memory:
+        """The main memory."""
+        return self.memory[-1]
+
+    @cached_property
+    def capacities(self) -> tuple[float, ...]:
+        """For each level: bytes that the levels inside of it hold. What fits into these does not come from it.
+
+        A level whose rate is unknown holds nothing: what it saves is unknown.
+        """
+        held = [0.0, *((level.bytes or 0.0) if level.bytes_per_s else 0.0 for level in self.memory[:-1])]
+        return tuple(max(held[: i + 1]) for i in range(len(self.memory)))
+
+    # ---- measured
+
+    @classmethod
+    def measured(cls, limits: Limits, name: str, threads: int, device: str = "cpu") -> Hardware:
+        """The hardware that the limits of a result file describe, with so many threads.
+
+        `BadInput` where the file has no peak rate or no bandwidth of main memory.
+        """
+        peak = {p: rate for p in PRECISIONS if (rate := _own_peak(limits, p, device, threads))}
+        dram = limits.dram(threads, device)
+        what = "peak rate" if not peak else "bandwidth of main memory" if dram is None else None
+        if what is not None or dram is None:
+            with_threads = f"{threads} thread{'s' * (threads != 1)}"
+            raise BadInput(
+                f"{name} has no {what} of {device} with {with_threads}, without which nothing can be predicted; "
+                "measure the limits: deepbench run, or pass a file with --hardware"
+            )
+        inner, remarks = list[Memory](), list[str]()
+        for level in limits.levels_of(threads, device):
+            rate = level.rate(level.below)
+            if level.capacity is not None and rate is not None:
+                inner.append(Memory(level.name, level.capacity, rate))
+            elif level.capacity is not None:
+                remarks.append(
+                    f"{level.name} was not measured: what it holds counts as read from the next level. "
+                    "deepbench roofline measures all levels, for later runs."
+                )
+        if device == "cpu" and limits.is_disturbed(threads):
+            remarks.append("Other programs disturbed the measurement of the memory.")
+        calls = limits.call_times(threads, device)
+        return cls(
+            name,
+            "measured",
+            peak,
+            (*inner, Memory(MAIN, None, dram)),
+            Overhead(call_s=median(calls) if calls else None),
+            source="limits of a result file of DeepBench",
+            threads=threads,
+            device=device,
+            remarks=tuple(remarks),
+        )
+
+    # ---- files
+
+    @classmethod
+    def load(cls, path: str | Path) -> Hardware:
+        """Read a file of hardware; `BadInput` says in a sentence what is wrong with it."""
+        named = printable(str(path))
+        content = read_regular(Path(path), MOST_BYTES, "a file of hardware (docs/what-if.md)")
+        try:
+            return cls.parse(content.decode("utf-8-sig"), named)
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{named} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+    @classmethod
+    def parse(cls, text: str, named: str = "the hardware") -> Hardware:
+        """The hardware that a text in TOML describes."""
+        try:
+            table = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+            raise BadInput(f"{named} is not valid TOML: {printable(str(error))[:200]}") from None
+        return _Reader(named).hardware(table)
+
+    def toml(self) -> str:
+        """The text of a file with these values."""
+        lines = [f"schema = {_quoted(SCHEMA)}", f"name = {_quoted(self.name)}", f"origin = {_quoted(self.origin)}"]
+        lines += [f"source = {_quoted(self.source)}"] * bool(self.source)
+        lines += [f"threads = {self.threads}"] * (self.threads is not None)
+        lines += [f"device = {_quoted(self.device or '')}"] * (self.device is not None)
+        lines += [f"units = {self.units}"] * (self.units is not None)
+        lines += [f"tiles = {[list(tile) for tile in self.tiles]}"] * bool(self.tiles)
+        lines += [f"# {remark}" for remark in self.remarks]
+        lines += ["", "[peak]  # FLOP/s", *(f"{name} = {_number(rate)}" for name, rate in self.peak.items())]
+        for level in self.memory:
+            lines += ["", "[[memory]]", f"name = {_quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
+        for name, part in (("overhead", self.overhead), ("link", self.link)):
+            values = _values(part, *(f.name for f in fields(part)))
+            lines += ["", f"[{name}]", *values] if values else []
+        return "\n".join([*lines, ""])
+
+    def values(self) -> dict[str, Any]:
+        """All of it as plain values, for programs."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    # ---- knobs
+
+    def replace(self, *knobs: str | Knob) -> Hardware:
+        """This hardware with some values changed: `replace("memory.bytes_per_s*2", "peak.bf16*1.5")`.
+
+        `BadInput` for a knob that this hardware does not have.
+        """
+        changed = self
+        for word in knobs:
+            knob = Knob.parse(word) if isinstance(word, str) else word
+            changed = changed._with(knob)
+        if changed is self:
+            return self
+        return replace(changed, name=f"{self.name} with changes", origin="hypothetical")
+
+    @property
+    def knobs(self) -> tuple[str, ...]:
+        """The names of all values that are known, as knobs have them."""
+        names = [f"peak.{name}" for name in self.peak]
+        for level in self.memory:
+            names += [f"memory.{level.name}.{value}" for value in ("bytes_per_s", "bytes") if getattr(level, value)]
+        for part in ("overhead", "link"):
+            own = getattr(self, part)
+            names += [f"{part}.{f.name}" for f in fields(own) if getattr(own, f.name) is not None]
+        return (*names, *["units"] * (self.units is not None))
+
+    def _with(self, knob: Knob) -> Hardware:
+        match knob.path:
+            case ("peak",) | ("peak", "all"):
+                return replace(self, peak={name: _bounded(knob, rate) for name, rate in self.peak.items()})
+            case ("peak", precision) if precision in PRECISIONS:
+                rate = self.peak_of(precision) if knob.how != "=" else 1.0
+                if rate is None:
+                    raise BadInput(f"{self.name} has no peak of {precision}; set it: peak.{precision}=1e12")
+                return replace(self, peak={**self.peak, precision: _bounded(knob, rate)})
+            case ("memory", "bytes" | "bytes_per_s" as value):
+                return self._with_level(knob, (self.main.name,), value)
+            case ("memory", "all", "bytes" | "bytes_per_s" as value):
+                names = [level.name for level in self.memory if getattr(level, value) is not None]
+                return self._with_level(knob, names, value)
+            case ("memory", name, "bytes" | "bytes_per_s" as value) if name in {level.name for level in self.memory}:
+                return self._with_level(knob, (name,), value)
+            case ("overhead", "call_s" | "operator_s" as value):
+                return replace(self, overhead=self._part(knob, self.overhead, value))
+            case ("overhead",) | ("overhead", "all"):
+                overhead = self.overhead
+                for f in fields(overhead):
+                    if getattr(overhead, f.name) is not None:
+                        overhead = self._part(knob, overhead, f.name)
+                return replace(self, overhead=overhead)
+            case ("link", "latency_s" | "bytes_per_s" | "ranks" as value):
+                return replace(self, link=self._part(knob, self.link, value))
+            case ("units",):
+                if self.units is None and knob.how != "=":
+                    raise BadInput(f"{self.name} has no units; set them: units=80")
+                return replace(self, units=_whole(knob, self.units or 1))
+        known = [*self.knobs, "memory.bytes_per_s", "memory.all.bytes_per_s", "peak"]
+        hint = did_you_mean(".".join(knob.path), known)
+        raise BadInput(
+            f"{self.name} has no value {shorten('.'.join(knob.path))!r}; it has {', '.join(self.knobs)}{hint}"
+        )
+
+    def _with_level(self, knob: Knob, names: Sequence[str], value: str) -> Hardware:
+        levels = []
+        for level in self.memory:
+            if level.name in names:
+                old = getattr(level, value)
+                if old is None and knob.how != "=":
+                    path = f"memory.{level.name}.{value}"
+                    raise BadInput(f"{self.name} has no {path}; set it: {path}=1e9")
+                new = _bounded(knob, old or 1.0)
+                level = replace(level, bytes=new) if value == "bytes" else replace(level, bytes_per_s=new)
+            levels.append(level)
+        return replace(self, memory=tuple(levels))
+
+    def _part(self, knob: Knob, part: Any, value: str) -> Any:
+        old = getattr(part, value)
+        if old is None and knob.how != "=":
+            path = ".".join(knob.path)
+            raise BadInput(f"{self.name} has no {path}; set it: {path}=1e-6")
+        new = _whole(knob, old or 1) if value == "ranks" else _bounded(knob, old or 1.0)
+        return replace(part, **{value: new})
+
+
+def _own_peak(limits: Limits, precision: str, device: str, threads: int) -> float | None:
+    """The measured peak of a precision; None for one that was not probed, which then has that of f32."""
+    probed = {limit["precision"] for limit in limits.lines if limit["what"] == "compute" and limit["device"] == device}
+    return limits.peak(precision, device, threads) if precision in probed else None
+
+
+def _bounded(knob: Knob, old: float) -> float:
+    new = knob.applied(old)
+    if not SMALLEST <= new <= LARGEST:
+        raise BadInput(f"{knob.text} gives {new:g}; wanted a value from {SMALLEST:g} to {LARGEST:g}")
+    return new
+
+
+def _whole(knob: Knob, old: float) -> int:
+    return max(1, round(_bounded(knob, old)))
+
+
+# ---- reading and writing
+
+
+def _quoted(text: str) -> str:
+    return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _number(value: float) -> str:
+    """A number of TOML, without losing digits: `6291456` for whole ones."""
+    return str(int(value)) if float(value).is_integer() and value < 2**53 else repr(float(value))
+
+
+def _values(part: Any, *names: str) -> list[str]:
+    return [f"{name} = {_number(value)}" for name in names if (value := getattr(part, name)) is not None]
+
+
+class _Reader:
+    """Reads the table of a file; every method says in a sentence what is wrong."""
+
+    KEYS = (
+        "schema",
+        "name",
+        "origin",
+        "source",
+        "threads",
+        "device",
+        "units",
+        "tiles",
+        "peak",
+        "memory",
+        "overhead",
+        "link",
+    )
+
+    def __init__(self, named: str) -> None:
+        self.named = named
+
+    def hardware(self, table: Mapping[str, Any]) -> Hardware:
+        if table.get("schema") != SCHEMA:
+            found = shorten(repr(table.get("schema")))
+            raise BadInput(f'{self.named}: wanted schema = "{SCHEMA}" in a file of hardware, found {found}')
+        self.only(table, self.KEYS, "the file")
+        missing = [name for name in ("name", "origin", "peak", "memory") if name not in table]
+        if missing:
+            raise BadInput(f"{self.named} has no {missing[0]}; a file of hardware has name, origin, peak and memory")
+        origin = table["origin"]
+        if origin not in get_args(Origin):
+            choices = ", ".join(get_args(Origin))
+            raise BadInput(f"{self.named}: origin is one of {choices}, found {shorten(repr(origin))}")
+        return Hardware(
+            name=self.text(table, "name"),
+            origin=cast(Origin, origin),
+            peak=self.peak(table["peak"]),
+            memory=self.memory(table["memory"]),
+            overhead=self.part(Overhead, table.get("overhead", {}), "overhead"),
+            link=self.part(Link, table.get("link", {}), "link"),
+            units=self.whole(table, "units"),
+            tiles=self.tiles(table.get("tiles", [])),
+            source=self.text(table, "source") if "source" in table else "",
+            threads=self.whole(table, "threads"),
+            device=self.text(table, "device") if "device" in table else None,
+        )
+
+    def only(self, table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+        unknown = [name for name in table if name not in (listed := list(known))]
+        if unknown:
+            hint = did_you_mean(unknown[0], listed)
+            raise BadInput(
+                f"{self.named}: {where} has no {shorten(printable(unknown[0]))!r}; it has {', '.join(listed)}{hint}"
+            )
+
+    def text(self, table: Mapping[str, Any], name: str) -> str:
+        value = table[name]
+        if not isinstance(value, str) or not value.strip() or len(value) > MOST_TEXT:
+            raise BadInput(f"{self.named}: {name} must be a text, found {shorten(repr(value))}")
+        return printable(value)
+
+    def number(self, value: object, where: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not SMALLEST <= value <= LARGEST:
+            raise BadInput(
+                f"{self.named}: {where} must be a number above 0 in SI units, such as 9e11; "
+                f"found {shorten(repr(value))}"
+            )
+        return float(value)
+
+    def whole(self, table: Mapping[str, Any], name: str) -> int | None:
+        value = table.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 10**7):
+            raise BadInput(f"{self.named}: {name} must be a whole number from 1 on, found {shorten(repr(value))}")
+        return value
+
+    def table(self, value: object, where: str) -> Mapping[str, Any]:
+        if not isinstance(value, Mapping):
+            raise BadInput(f"{self.named}: {where} must be a table, found {shorten(repr(value))}")
+        return value
+
+    def peak(self, value: object) -> dict[str, float]:
+        table = self.table(value, "peak")
+        self.only(table, PRECISIONS, "peak")
+        if not table:
+            raise BadInput(f"{self.named}: peak is empty; wanted FLOP/s by precision, such as f32 = 1.5e13")
+        return {name: self.number(rate, f"peak.{name}") for name, rate in table.items()}
+
+    def memory(self, value: object) -> tuple[Memory, ...]:
+        if not isinstance(value, list) or not 1 <= len(value) <= MOST_LEVELS:
+            raise BadInput(
+                f"{self.named}: memory must be a list of 1 to {MOST_LEVELS} levels ([[memory]]), "
+                f"found {shorten(repr(value))}"
+            )
+        levels = []
+        for i, entry in enumerate(value, 1):
+            table = self.table(entry, f"level {i} of memory")
+            self.only(table, ("name", "bytes", "bytes_per_s"), f"level {i} of memory")
+            name = table.get("name")
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (ALL, "bytes", "bytes_per_s"):
+                raise BadInput(
+                    f"{self.named}: level {i} of memory needs a name of letters and digits, such as L2, "
+                    f"found {shorten(repr(name))}"
+                )
+            known = {
+                key: self.number(table[key], f"memory.{name}.{key}") for key in ("bytes", "bytes_per_s") if key in table
+            }
+            levels.append(Memory(name, known.get("bytes"), known.get("bytes_per_s")))
+        names = [level.name for level in levels]
+        if len(set(names)) < len(names):
+            raise BadInput(f"{self.named}: two levels of memory have the same name; wanted different names")
+        if levels[-1].bytes_per_s is None:
+            raise BadInput(f"{self.named}: the last level of memory is the main one; wanted its bytes_per_s")
+        for inner, outer in pairwise(levels):
+            if inner.bytes is None:
+                raise BadInput(f"{self.named}: memory.{inner.name} needs bytes; only the last level may lack them")
+            if outer.bytes is not None and outer.bytes <= inner.bytes:
+                raise BadInput(
+                    f"{self.named}: levels of memory begin with the innermost, so memory.{outer.name}.bytes must be "
+                    f"larger than those of {inner.name}, found {outer.bytes:g}"
+                )
+        return tuple(levels)
+
+    def part(self, kind: Any, value: object, where: str) -> Any:
+        table = self.table(value, where)
+        names = [f.name for f in fields(kind)]
+        self.only(table, names, where)
+        return kind(
+            **{
+                name: self.whole(table, name) if name == "ranks" else self.number(table[name], f"{where}.{name}")
+                for name in names
+                if name in table
+            }
+        )
+
+    def tiles(self, value: object) -> tuple[tuple[int, int], ...]:
+        if not isinstance(value, list) or len(value) > MOST_TILES or not all(map(_is_tile, value)):
+            raise BadInput(
+                f"{self.named}: tiles must be a list of pairs such as [[128, 64], [64, 64]], "
+                f"found {shorten(repr(value))}"
+            )
+        return tuple((int(rows), int(columns)) for rows, columns in value)
+
+
+def _is_tile(value: object) -> bool:
+    """Whether it is a pair of whole numbers of a size that tiles have."""
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and all(type(n) is int and 1 <= n <= 2**16 for n in cast("list[object]", value))

@@ -1,0 +1,61 @@
+"""A predicted step as an application: its kernels, its other operators and the overhead of the framework as terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deepbench.core.case import Case
+from deepbench.core.op import find_op
+from deepbench.networks.predictions.predict import Part, Prediction
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.terms import Application, Term
+
+OTHERS, OVERHEAD = "other operators", "overhead of operators"
+
+
+def application_of(prediction: Prediction) -> Application:
+    """The terms of a step. Kernels without a time, or with a disturbed one, are left out and counted."""
+    trusted = [part for part in prediction.parts if part.time is not None and not part.disturbed]
+    terms = [_term(part) for part in trusted]
+    trace = prediction.trace
+    others = len(trace.others)
+    if others and prediction.others.seconds:
+        size = sum(call.bytes for call in trace.others) // others
+        one = prediction.others.times(1 / others)
+        terms.append(Term(None, OTHERS, others, one.seconds, one.low_s, one.high_s, 0, max(1, size)))
+    if prediction.overhead is not None and prediction.overhead.seconds > 0:
+        one = prediction.overhead.times(1 / trace.operators)
+        terms.append(Term(None, OVERHEAD, trace.operators, one.seconds, one.low_s, one.high_s, 0, 0))
+    remarks = {
+        "left out because other programs disturbed their times": sum(part.disturbed for part in prediction.parts),
+        "without a time": len(prediction.missing),
+    }
+    kernels = len(prediction.parts) + len(terms) - len(trusted)
+    return Application(trace.title, terms, {r: n for r, n in remarks.items() if n}, kernels=kernels)
+
+
+def _term(part: Part) -> Term:
+    """All calls of a kernel. It stands for the state of the caches in which most of its bytes are."""
+    need, time = part.need, part.time
+    assert time is not None, "the caller has checked it"
+    one = time.times(1 / need.count)
+    case = need.cold if need.cold_share >= 0.5 else need.hot
+    # A chain of operators is limited by its bytes, whatever the kernel is that it stands for.
+    case = None if need.is_chain else case
+    flop = find_op(case.op).flop(case) if case is not None else 0
+    return Term(case, _label(case, need.kernel), need.count, one.seconds, one.low_s, one.high_s, flop, need.bytes)
+
+
+def _label(case: Case | None, kernel: str) -> str:
+    if case is None:
+        return kernel
+    words = [case.op, find_op(case.op).title(case.problem), *[case.direction] * (case.direction != "forward")]
+    return " ".join(words)
+
+
+def with_overhead(hardware: Hardware, prediction: Prediction) -> Hardware:
+    """The hardware with the overhead per operator that a prediction knows, so that it is a knob."""
+    if prediction.overhead is None or prediction.overhead.seconds <= 0:
+        return hardware
+    seconds = prediction.overhead.seconds / prediction.trace.operators
+    return replace(hardware, overhead=replace(hardware.overhead, operator_s=seconds))

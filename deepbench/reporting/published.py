@@ -1,0 +1,223 @@
+"""Published results for people: the machines, the results of each, and how they compare with the results of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from deepbench.core import units
+from deepbench.core.op import find_op
+from deepbench.reporting.cases import differing_places, place_cells, place_columns
+from deepbench.reporting.compare import ratio_cells, ratio_columns, ratio_line
+from deepbench.reporting.notes import disturbed_sentences
+from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Part, Table, flop_rates, number
+from deepbench.results import published
+from deepbench.results.published import Match, Result
+from deepbench.results.summary import Summary
+
+PUBLISHED_OVER_OURS = "published_over_ours"
+"""The name of the ratio of a published time and ours in exports."""
+
+RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
+
+INTERVAL = [replace(column, narrow=max(1, column.narrow)) for column in RATIO[1:]]
+"""Its interval, which a narrow terminal can spare: of our times only, since published ones have none."""
+
+SHEET_RATE = "{} in the sheet"
+"""The heading of the rate that a sheet states, where it does not follow from the time."""
+
+
+def machines() -> Table:
+    """One row per machine."""
+    rows: list[dict[str, Cell]] = []
+    for name in published.machines():
+        sheets = [s for s in published.sheets() if s.machine == name]
+        results = [r for r in published.results() if r.machine == name]
+        rows.append(
+            {
+                "machine": name,
+                "year": max(s.year for s in sheets),
+                "suites": ", ".join(s.suite.removeprefix("deepbench/") for s in sheets),
+                "results": len(results),
+                "precisions": ", ".join(sorted({r.precision for r in results})),
+                "ops": ", ".join(dict.fromkeys(r.op for r in results)),
+                "software": "; ".join(dict.fromkeys(s.software for s in sheets)),
+            }
+        )
+    notes = [
+        f"{len(published.results())} numbers from {len(published.sheets())} workbooks that Baidu's DeepBench published "
+        "from 2016 to 2019.",
+        "To list one machine: deepbench published show V100. To compare a file with it: deepbench compare FILE V100.",
+    ]
+    columns = [
+        *(Column("machine"), number("year"), Column("suites", narrow=1), number("results")),
+        *(Column("precisions", narrow=2), Column("ops", title="operations", narrow=3), Column("software", narrow=4)),
+    ]
+    return Table(columns, rows, notes)
+
+
+def notes_of(r: Result) -> str | None:
+    """What is known to be special or doubtful about a published result."""
+    return ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None
+
+
+def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> Table:
+    """One row per result of a machine."""
+    known = (r for r in published.results() if r.machine == machine)
+    results = [r for r in known if op in (None, r.op) and precision in (None, r.precision)]
+    rows: list[dict[str, Cell]] = [
+        {
+            "suite": f"{r.suite}:{r.row}",
+            "op": r.op,
+            "problem": find_op(r.op).title(r.values),
+            "direction": r.direction,
+            "precision": r.precision,
+            "time": r.time_s,
+            "TFLOP/s": r.flop_per_s,
+            "published": r.published_flop_per_s if r.wrong_rate else None,
+            "GB/s published": r.published_bytes_per_s,
+            "how": r.how or None,
+            "notes": notes_of(r),
+        }
+        for r in results
+    ]
+    unit = units.flop_unit(r.flop_per_s for r in results)
+    columns = [
+        *(Column("suite", narrow=1), Column("op", title="operation", narrow=2)),
+        *(Column("problem", least=LEAST_PROBLEM), Column("direction"), Column("precision", title="type")),
+        *(number("time", units.seconds), flop_rates("TFLOP/s", unit)),
+        flop_rates("published", unit, SHEET_RATE, narrow=6),
+        number("GB/s published", units.bytes_per_s, "GB/s in the sheet", narrow=5),
+        *(Column("how", title="algorithm", narrow=3), Column("notes", narrow=4)),
+    ]
+    sheets = [s for s in published.sheets() if s.machine == machine]
+    notes = [f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}" for s in sheets]
+    if wrong := sum(r.wrong_rate for r in results):
+        notes.append(f"{SHEET_RATE.format(unit[0])}: shown where it does not follow from the time ({wrong} rows).")
+    notes.append("Times are means of back-to-back calls; no answer was checked.")
+    return Table(columns, rows, notes).without_empty_columns()
+
+
+def matched(matches: Sequence[Match]) -> Table:
+    """One row per case of the file that the machine has too."""
+    differing = differing_places([m.ours for m in matches])
+    rows: list[dict[str, Cell]] = []
+    for m in matches:
+        disturbed = m.ours.is_disturbed
+        ratio, interval = (None, None) if disturbed else (m.ratio, m.interval)
+        notes = [m.theirs.note, "no ratio: our time is disturbed" if disturbed else None]
+        rows.append(
+            {
+                "op": m.ours.record["op"],
+                "problem": m.ours.problem_title,
+                "precision": f"{m.ours.record['precision']}, {m.theirs.precision}",
+                **place_cells(m.ours, differing),
+                "library": m.ours.library_title,
+                "ours": m.ours.time_s,
+                "TFLOP/s": m.ours.flop_per_s,
+                "theirs": m.theirs.time_s,
+                "their TFLOP/s": m.theirs.flop_per_s,
+                "published": m.theirs.published_flop_per_s if m.theirs.wrong_rate else None,
+                **ratio_cells(PUBLISHED_OVER_OURS, ratio, interval),
+                "notes": ", ".join(filter(None, notes)) or None,
+            }
+        )
+    unit = units.flop_unit(rate for m in matches for rate in (m.ours.flop_per_s, m.theirs.flop_per_s))
+    columns = [
+        *(
+            Column("op", title="operation", narrow=2),
+            Column("problem", least=LEAST_PROBLEM),
+            Column("precision", title="type"),
+        ),
+        *(*place_columns(differing), Column("library"), number("ours", units.seconds, "time")),
+        *(flop_rates("TFLOP/s", unit, narrow=5), number("theirs", units.seconds, "published")),
+        flop_rates("their TFLOP/s", unit, "published {}", narrow=5),
+        *(flop_rates("published", unit, SHEET_RATE, narrow=6), RATIO[0], *INTERVAL, Column("notes", narrow=4)),
+    ]
+    return Table(columns, rows).without_empty_columns()
+
+
+def means(matches: Sequence[Match]) -> Table:
+    """Geometric means of the ratio, by operation and precision."""
+    groups = {("all", "all"): published.best_matches(matches)}
+    for m in matches:
+        groups.setdefault((m.ours.record["op"], m.ours.record["precision"]), []).append(m)
+    rows: list[dict[str, Cell]] = [
+        {
+            "op": op,
+            "precision": precision,
+            "cases": len(group),
+            "disturbed": sum(m.ours.is_disturbed for m in group),
+            PUBLISHED_OVER_OURS: published.geometric_mean(group),
+        }
+        for (op, precision), group in groups.items()
+    ]
+    columns = [Column("op", title="geometric mean"), Column("precision", title="type"), number("cases")]
+    disturbed = [number("disturbed")] if any(row["disturbed"] for row in rows) else []
+    notes = ["disturbed: cases whose time of ours is disturbed; they do not count for the mean."] * len(disturbed)
+    return Table([*columns, *disturbed, RATIO[0]], rows, notes)
+
+
+def headline(matches: Sequence[Match], file: str, machine: str) -> str:
+    """The mean over all problems, or why there is none."""
+    best = published.best_matches(matches)
+    counted = [m for m in best if not m.ours.is_disturbed]
+    ratio = published.geometric_mean(counted)
+    if ratio is None or 2 * len(counted) < len(best):
+        return f"{len(best) - len(counted)} of {len(best)} times of {file} are disturbed; no overall ratio"
+    left_out = f"; {len(best) - len(counted)} with a disturbed time left out" if len(counted) < len(best) else ""
+    sentence = units.speed_sentence(machine, ratio, file)
+    return f"{sentence} (geometric mean over {len(counted)} common problems{left_out})"
+
+
+def among_all(summaries: Sequence[Summary]) -> Table:
+    """One row per published machine: how fast it is relative to the results of a file, the slowest first."""
+    rows: list[dict[str, Cell]] = []
+    ops = list(dict.fromkeys(s.record["op"] for s in summaries))
+    for machine in published.machines():
+        matches = published.best_matches(published.match(summaries, machine))
+        if not matches:
+            continue
+        year = max(s.year for s in published.sheets() if s.machine == machine)
+        counted = [m for m in matches if not m.ours.is_disturbed]
+        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(counted)}
+        row[PUBLISHED_OVER_OURS] = published.geometric_mean(counted)
+        for op in ops:
+            row[f"{op}_{PUBLISHED_OVER_OURS}"] = published.geometric_mean([m for m in counted if m.theirs.op == op])
+        rows.append(row)
+    rows.sort(key=lambda row: -float(row[PUBLISHED_OVER_OURS] or 0.0))
+    words = units.faster_or_slower
+    columns = [Column("machine"), number("year"), number("cases"), number(PUBLISHED_OVER_OURS, words, "all cases")]
+    # Text, so that the words wrap where the terminal is narrow.
+    columns += [Column(f"{op}_{PUBLISHED_OVER_OURS}", words, title=op, narrow=1) for op in ops]
+    notes = [
+        "faster, slower: the published machine compared with this file, geometric mean over the cases that both have. "
+        "Machines published different cases, so do not rank them by this table.",
+        *disturbed_sentences(summaries),
+        *["Cases whose time is disturbed do not count here."] * any(s.is_ranked and s.is_disturbed for s in summaries),
+        "Published times are unchecked means of back-to-back calls from 2016 to 2019; deepbench compare FILE MACHINE "
+        "lists what else differs.",
+    ]
+    return Table(columns, rows, notes).without_empty_columns()
+
+
+def parts(matches: Sequence[Match], machine: str, file: str) -> list[Part]:
+    """The results of a file and of a published machine, for people: what differs, means, cases."""
+    differences = [f"differs: {text}" for text in published.differences(matches, machine)]
+    return [
+        [headline(matches, file, machine), ratio_line(file, machine), *differences],
+        means(matches),
+        matched(matches),
+    ]
+
+
+def to_json(matches: Sequence[Match], machine: str) -> dict[str, Any]:
+    """Everything, for programs."""
+    rows = matched(matches).rows
+    return {
+        "machine": machine,
+        "differs": published.differences(matches, machine),
+        "means": means(matches).rows,
+        "cases": [{**row, "case": m.ours.record["case"]} for row, m in zip(rows, matches, strict=True)],
+    }

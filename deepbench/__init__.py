@@ -15,36 +15,74 @@ from deepbench.core.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from deepbench.api import Results, cases, compare, load, measure, predict, report, resume, trace, train, what_if
+    from deepbench.api.comparing import compare, gate, rank
+    from deepbench.api.filters import backends, cases, ops
+    from deepbench.api.foreign import import_results
+    from deepbench.api.machine import diagnose, libraries, machine
+    from deepbench.api.measuring import alternate, measure, measure_limits, resume, selftest
+    from deepbench.api.pages import report, site
+    from deepbench.api.results import Results, load
+    from deepbench.applications.api import serve, train
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
+    from deepbench.fleets.api import fleet
+    from deepbench.networks.api import predict, scale, trace, what_if
+
+_PLACES = {
+    "api.comparing": ("compare", "gate", "rank"),
+    "api.filters": ("backends", "cases", "ops"),
+    "api.foreign": ("import_results",),
+    "api.machine": ("diagnose", "libraries", "machine"),
+    "api.measuring": ("alternate", "measure", "measure_limits", "resume", "selftest"),
+    "api.pages": ("report", "site"),
+    "api.results": ("Results", "load"),
+    "applications.api": ("serve", "train"),
+    "core.case": ("Case",),
+    "core.errors": ("BadInput", "DeepBenchError"),
+    "fleets.api": ("fleet",),
+    "networks.api": ("predict", "scale", "trace", "what_if"),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
     "BadInput",
     "Case",
     "DeepBenchError",
     "Results",
+    "alternate",
+    "backends",
     "cases",
     "compare",
+    "diagnose",
+    "fleet",
+    "gate",
+    "import_results",
+    "libraries",
     "load",
+    "machine",
     "measure",
+    "measure_limits",
+    "ops",
     "predict",
+    "rank",
     "report",
     "resume",
+    "scale",
+    "selftest",
+    "serve",
+    "site",
     "trace",
     "train",
     "what_if",
 ]
 
-_MODULES = {"Case": "core.case", "BadInput": "core.errors", "DeepBenchError": "core.errors"}
-
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'deepbench' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"deepbench.{_MODULES.get(name, 'api')}"), name)
+    value = getattr(import_module(f"deepbench.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -11,7 +11,8 @@ import os
 import random
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,8 @@ from deepbench.measuring.session import (
     measure_together,
     no_progress,
     open_libraries,
+    remeasure,
+    require_same_machine,
 )
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
@@ -277,3 +280,34 @@ class Turns:
                 progress(Step(f"round {number}  {pair.a.text}", done, done + left))
                 measure_together([(self.sessions[0], pair.a, number), (self.sessions[1], pair.b, number)])
                 done += 1
+
+
+def measure_again(
+    before: ResultFile,
+    after: ResultFile,
+    cases: Sequence[str],
+    *,
+    trusted: bool,
+    on_load: Callable[[Mapping[str, str], str], None],
+) -> tuple[ResultFile, ResultFile]:
+    """Measure cases of two files again: both sides in turn where the libraries of the first are still here.
+
+    `on_load` is called with the libraries that are loaded because the first file names them. `NotTrusted` where it
+    names some and `trusted` is false.
+    """
+    if after.header["plan"].get("interleaved") or not set(cases) <= set(after.order):
+        raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
+    require_same_machine(after)
+    with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
+        try:
+            both = sides_of_file(before, after.header["libraries"], after, trusted=trusted)
+        except NotTrusted:
+            raise
+        except BadInput:  # the libraries of the first side are gone
+            fresh = remeasure(after, cases, Path(folder) / "again.jsonl")
+            return dataclasses.replace(before, records=[r for r in before.records if r["case"] in cases]), fresh
+        on_load(both[0].libraries, str(before.path))
+        with Turns.create(both, cases, Choices(), Options(), Path(folder) / "again") as turns:
+            turns.run()
+            first, second = turns.files
+            return first, second

@@ -14,16 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from deepbench.applications.reporting import page as training
 from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, read_regular, replacing
 from deepbench.core.json_lines import from_line, printable, to_bytes
+from deepbench.core.kinds import kind_of_header
 from deepbench.core.version import VERSION
 from deepbench.reporting.page import content, render
 from deepbench.reporting.page.first_screen import BY_BITS
 from deepbench.results import published
 from deepbench.results.file import GZIP, JSONL, ResultFile, damage_text, lines_of, read_results, title_of
-from deepbench.results.record import TrainingSetup
 
 INDEX = "index.json"
 STATE = ".state"
@@ -49,6 +48,19 @@ TOTAL = (
 
 # What a family knows about each of its problems on a machine.
 MEMBER = ("precision", "library", "size", "time_s", "rate")
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """The page of a file that has no cases, and what the index says of it."""
+
+    template: str
+    content: Mapping[str, Any]
+    title: str
+    about: str
+    what: str
+    """In place of the operations of a file of kernels."""
+    libraries: str
 
 
 @dataclass
@@ -129,8 +141,9 @@ def _build(
                 if file.damaged:
                     built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
                 download = f"../data/{name}.jsonl"
-                if file.has_applications:
-                    digest = _write_training(out, name, file, title, stamp, download)
+                page = kind_of_header(file.header).results_class().site_page(file, title)
+                if page is not None:
+                    digest = _write_page_without_cases(out, name, page, file, stamp)
                 else:
                     digest = _write_machine(out, name, content.of_file(file, title), stamp, download)
                 # Not a copy: what was read has no values that may be secrets.
@@ -310,20 +323,20 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     }
 
 
-def _write_training(out: Path, name: str, file: ResultFile, title: str, stamp: str, download: str) -> dict[str, Any]:
-    """Write the page of a file with trained applications; returns what other pages need to know."""
-    page = render.filled(
-        "training.html",
-        **training.content([(file, title)]),
-        title=printable(title),
+def _write_page_without_cases(out: Path, name: str, page: SitePage, file: ResultFile, stamp: str) -> dict[str, Any]:
+    """Write the page of a file that has no cases; returns what other pages need to know."""
+    html = render.filled(
+        page.template,
+        **page.content,
+        title=page.title,
         style="",
         policy=render.site_policy(),
         shared="../assets",
-        download=download,
+        download=f"../data/{name}.jsonl",
     )
-    _write(out / "machines" / f"{name}.html", page)
-    cpu, applications = file.header["machine"].get("cpu"), dict.fromkeys(s["application"] for s in _setups(file))
-    compared = {"name": title, "kind": "measured", "about": "trained applications", "rows": list[Any]()}
+    _write(out / "machines" / f"{name}.html", html)
+    cpu = file.header["machine"].get("cpu")
+    compared = {"name": page.title, "kind": "measured", "about": page.about, "rows": list[Any]()}
     script = b'(window.deepbench ??= new Map()).set("%s", %s);\n' % (name.encode(), render.embedded(compared))
     _write(out / "data" / f"{name}.js", script)
     return {
@@ -332,7 +345,7 @@ def _write_training(out: Path, name: str, file: ResultFile, title: str, stamp: s
         "kind": "measured",
         "index": {
             "file": name,
-            "title": printable(title),
+            "title": page.title,
             "kind": "measured",
             "hardware": printable(cpu) if isinstance(cpu, str) else None,
             "date": file.header["started"][:10],
@@ -340,16 +353,12 @@ def _write_training(out: Path, name: str, file: ResultFile, title: str, stamp: s
             "incomplete": None,
             **dict.fromkeys(BY_BITS),
             "memory": None,
-            "ops": f"trained: {', '.join(applications)}",
-            "libraries": ", ".join(dict.fromkeys(s["framework"] for s in _setups(file))),
+            "ops": page.what,
+            "libraries": page.libraries,
             "applications": [],
         },
         "families": {},
     }
-
-
-def _setups(file: ResultFile) -> Sequence[TrainingSetup]:
-    return file.header["plan"].get("training", [])
 
 
 def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[str]) -> tuple[int, int]:

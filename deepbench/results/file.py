@@ -229,13 +229,15 @@ class Store:
             pass  # some network file systems have no locks
 
 
-def is_training(path: Path) -> bool:
-    """Whether a result file has trained applications, by its first line; False where that cannot be read."""
+def first_line(path: Path) -> dict[str, Any]:
+    """The values of the first line, unchecked: they say which kind of file it is. Empty where it cannot be read."""
     try:
-        header = from_line(next(iter(file_lines(path)), b""))
-        return bool(header["plan"]["mode"] == "training")
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return False
+        with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
+            line = next(iter(decompressed(file, LARGEST_FILE_BYTES)), b"")
+        value = from_line(line)
+    except (BadInput, OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:

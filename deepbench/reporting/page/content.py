@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deepbench.core import units
@@ -16,8 +16,6 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.networks.reporting import page as networks
-from deepbench.networks.traces.trace import Trace
 from deepbench.reporting import answers, export, steps, totals
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import published as published_tables
@@ -48,7 +46,11 @@ EXPORTED = (
 MOST_SAMPLES, MOST_OF_PROCESS, LEAST_OF_PROCESS = 60_000, 40, 4
 
 
-def of_file(file: ResultFile, name: str, traces: Sequence[Trace] = ()) -> dict[str, Any]:
+StepsOf = Callable[[ResultFile], list[dict[str, Any]]]
+"""The steps of networks that the kernels of a file predict: the wing of networks computes and words them."""
+
+
+def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dict[str, Any]:
     """The data of one result file, with the steps of networks that its kernels predict."""
     summaries = summarize(file.records, file.order)
     known = limits.of_file(file, summaries)
@@ -83,7 +85,7 @@ def of_file(file: ResultFile, name: str, traces: Sequence[Trace] = ()) -> dict[s
         "limits": places,
         "applications": [total.values() for total in sums],
         "steps": [{"title": s.title, "steps": s.values()} for s in steps.of_summaries(summaries)],
-        "networks": networks.of_file(file, traces),
+        "networks": steps_of(file) if steps_of is not None else [],
     }
 
 

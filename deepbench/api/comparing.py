@@ -1,0 +1,228 @@
+"""Compare files, gate a change, rank machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepbench.api.results import FileResults, Gated, Results, load, load_kernels
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
+
+if TYPE_CHECKING:
+    from deepbench.reporting.output import Report
+    from deepbench.reporting.rank import Machine, Ranking
+    from deepbench.results.file import ResultFile
+
+Source = FileResults | str | Path
+"""Results, or the path of a result file."""
+
+# A slowdown that a gate ignores.
+GATE_MARGIN = 0.05
+
+
+def opened(source: Any, skip_damaged: bool = False) -> Any:
+    """The results of a source: of a path, those of its file."""
+    if isinstance(source, FileResults):
+        return source
+    return load(source, skip_damaged=skip_damaged) if isinstance(source, str | Path) else Results(source)
+
+
+def pair(a: Any, b: Any, skip_damaged: bool = False) -> tuple[Any, Any]:
+    """Two results that can be compared; `BadInput` where they are of different kinds."""
+    first, second = opened(a, skip_damaged), opened(b, skip_damaged)
+    if type(first).compare is not type(second).compare:
+        has = " and ".join(f"{printable(str(r.path))} has {r.kind.noun}" for r in (first, second))
+        raise BadInput(f"{has}; compare two files of one kind")
+    return first, second
+
+
+def compare(
+    a: Source | ResultFile, b: Source | ResultFile, *, margin: float | None = None, unchecked: bool = False
+) -> Any:
+    """Compare what two results have in common; ratios are b's time over a's.
+
+    Args:
+        a: the baseline.
+        b: what is compared with it.
+        margin: differences below this share of the time do not matter; None: 2 %.
+        unchecked: also compare times whose results were not checked.
+
+    Returns a `Comparison` of kernels; of trained applications, a list of `Pair`.
+    """
+    first, second = pair(a, b)
+    return first.compare(second, margin, unchecked)
+
+
+def gate(
+    a: Source,
+    b: Source,
+    *,
+    margin: float = GATE_MARGIN,
+    rerun: bool = False,
+    trusted: bool = False,
+    unchecked: bool = False,
+    skip_damaged: bool = False,
+    on_rerun: Callable[[Sequence[str]], None] = lambda cases: None,
+    on_load: Callable[[Mapping[str, str], str], None] = lambda libraries, file: None,
+) -> Gated:
+    """Whether anything is slower in b than in a: `outcome.verdict` is passed, regression or cannot tell.
+
+    Args:
+        a: before the change.
+        b: after it.
+        margin: slowdowns below this share do not count.
+        rerun: measure cases that look slower again, and judge them by that alone.
+        trusted: with `rerun`, load the libraries whose paths a names: they run with the user's rights.
+        unchecked: also compare times whose results were not checked.
+        skip_damaged: leave out damaged lines of files.
+        on_rerun: is called with the cases that are measured again.
+        on_load: is called with the libraries that are loaded because a file names them, and with this file.
+    """
+    first, second = pair(a, b, skip_damaged)
+    found: Gated = first.gate(second, margin, unchecked)
+    if rerun and not isinstance(first, Results):
+        first.refuse("--rerun measures kernels again; train again instead")
+    if rerun and found.regressions():
+        on_rerun(found.regressions())
+        found = first.measure_again(second, found, margin, unchecked, trusted, on_load)
+    return found
+
+
+# ---- rank
+
+
+def rank(
+    *machines: Source,
+    application: str | None = None,
+    prices: Mapping[str, float] | None = None,
+    precisions: Sequence[str] = (),
+    skip_damaged: bool = False,
+) -> Ranked:
+    """Rank machines by the time of applications, or by its cost where prices are given.
+
+    Args:
+        machines: results, result files, or names of machines that the original DeepBench published.
+        application: only this one, by its name or a part of its title.
+        prices: of an hour, by name of a machine.
+        precisions: only these precisions, such as `bf16`; or `8`, `16` or `32` bits; or `all`. Default: all that meet
+            DeepBench's minimum.
+        skip_damaged: leave out damaged lines of files.
+    """
+    from deepbench.reporting import rank as tables
+
+    found = _priced(_machines(machines, skip_damaged), prices or {})
+    rankings = tables.rankings(found, tables.competing(tuple(precisions)))
+    if not rankings:
+        raise BadInput(
+            f"{', '.join(shorten(str(m)) for m in machines)}: no case comes from a suite that names applications; "
+            "run deepbench/server, deepbench/train or deepbench/device"
+        )
+    chosen = rankings if application is None else _of_application(rankings, application)
+    return Ranked(found, chosen, application is None)
+
+
+class Ranked:
+    """Rankings of machines, one per application and precision."""
+
+    def __init__(self, machines: Sequence[Machine], rankings: Sequence[Ranking], is_all: bool) -> None:
+        self.machines = list(machines)
+        self.rankings = list(rankings)
+        self._is_all = is_all
+
+    def report(self) -> Report:
+        """A table of all applications and machines; of one application, its ranking in sentences and a table."""
+        from deepbench.reporting import rank as tables
+        from deepbench.reporting.output import Report, json_text
+
+        if self._is_all:
+            shown = Report.of_table(tables.matrix(self.machines, self.rankings))
+        else:
+            shown = Report.of_parts(tables.parts(self.rankings), list)
+        forms = {
+            "json": lambda: json_text(tables.to_json(self.rankings)),
+            "csv": lambda: tables.for_programs(self.rankings).csv(),
+        }
+        return replace(shown, forms={**shown.forms, **forms})
+
+
+def _machines(sources: Sequence[Source], skip_damaged: bool) -> list[Machine]:
+    """Results, files that exist, and published machines. `BadInput` if one is named twice."""
+    from deepbench.reporting import totals
+    from deepbench.reporting.rank import Machine
+    from deepbench.results.file import GZIP, JSONL, title_of
+
+    def is_file(source: Source) -> bool:
+        return not isinstance(source, str) or os.path.exists(source) or source.endswith((JSONL, JSONL + GZIP))
+
+    files = [source for source in sources if is_file(source)]
+    paths = [str(source.path if isinstance(source, FileResults) else source) for source in files]
+    titles = [printable(title_of(Path(Path(path).name))) for path in paths]
+    real = [os.path.realpath(path) for path in paths]
+    if twice := [path for path, file in zip(paths, real, strict=True) if real.count(file) > 1]:
+        raise BadInput(f"a machine is named twice: {', '.join(map(shorten, twice))}; name each once")
+    labels = iter(titles if len(set(titles)) == len(titles) else [printable(path) for path in paths])
+    found = []
+    for source in sources:
+        if is_file(source):
+            results = source if isinstance(source, Results) else load_kernels(source, skip_damaged=skip_damaged)  # type: ignore[arg-type]
+            imported = results.header["plan"]["mode"] == "imported"
+            sums = totals.of_summaries(results.summaries)
+            found.append(Machine(next(labels), "imported" if imported else "measured", sums))
+        else:
+            machine = _published(str(source))
+            found.append(Machine(machine, "published", totals.of_published(machine)))
+    if len({m.name for m in found}) < len(found):
+        raise BadInput(f"a machine is named twice: {', '.join(m.name for m in found)}; name each once")
+    return found
+
+
+def _published(name: str) -> str:
+    from deepbench.results import published
+
+    try:
+        return published.find(name)
+    except BadInput as error:
+        raise BadInput(f"{error}; a result file ends in .jsonl or .jsonl.gz") from None
+
+
+def _priced(machines: Sequence[Machine], prices: Mapping[str, float]) -> list[Machine]:
+    """The machines with their prices per hour, in any currency."""
+    known = {_named(machines, name): price for name, price in prices.items()}
+    return [replace(m, price_per_h=known.get(m.name)) for m in machines]
+
+
+def _named(machines: Sequence[Machine], text: str) -> str:
+    """The machine whose name is this text or contains it, ignoring case."""
+    wanted = printable(text).lower()
+    known = [m.name for m in machines]
+    exact = [name for name in known if name.lower() == wanted]
+    # A file may be named as it was on the command line.
+    of_file = [name for name in known if wanted.removesuffix(".gz").removesuffix(".jsonl").endswith(name.lower())]
+    within = [name for name in known if wanted and wanted in name.lower()]
+    found = next((names for names in (exact, of_file, within) if names), [])
+    if len(found) != 1:
+        reason = f"several machines ({', '.join(found)})" if found else f"none of {', '.join(known)}"
+        raise BadInput(f"--price names {reason}: {shorten(text)!r}; use the name as in the table")
+    return found[0]
+
+
+def _of_application(found: Sequence[Ranking], name: str) -> list[Ranking]:
+    """The rankings of the application with this name, or of the only one whose title contains it, ignoring case."""
+    wanted = name.strip().lower()
+    exact = [r for r in found if wanted in (r.application.lower(), r.title.lower())]
+    chosen = exact or [r for r in found if wanted and wanted in r.title.lower()]
+    names = sorted({r.application for r in chosen})
+    if len(names) > 1:
+        raise BadInput(f"--application {shorten(name)!r} is part of several: {', '.join(names)}; name one")
+    if not chosen:
+        known = sorted({r.application for r in found})
+        raise BadInput(
+            f"no machine has a time of application {shorten(name)!r}; there are {', '.join(known)}"
+            f"{did_you_mean(name, known)}"
+        )
+    return chosen

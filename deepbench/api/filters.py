@@ -1,0 +1,135 @@
+"""Which cases: suites, files and words, and the filters that choose among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.case import Case
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.precision import PRECISIONS
+from deepbench.machine import describe
+from deepbench.plan.cases import Choices, Planned, expand, read_chosen, why_none
+from deepbench.plan.fit import for_mode
+
+if TYPE_CHECKING:
+    from deepbench.core.backend import Backend
+    from deepbench.core.op import Op
+
+What = str | Path | Case
+"""The name of a suite or of a folder of suites, a file of problems, a file or folder of workloads of others, a case as
+the command takes it (words may be missing), or a Case."""
+
+T = TypeVar("T", str, int)
+
+Choice = str | Iterable[str] | None
+"""One word, several, or None for the default."""
+
+
+class Filters(TypedDict, total=False):
+    """What chooses among cases: the keyword arguments that `cases` and `measure` share."""
+
+    ops: Choice
+    """Only these operations, such as `conv`."""
+    backends: Choice
+    """Only these libraries; by default all of the device except frameworks and the reference."""
+    precisions: Choice
+    """These precisions, or `all`; by default f32, or what the suite says."""
+    directions: Choice
+    """These directions; by default what the suite says, else forward."""
+    applications: Choice
+    """Only problems of these applications, such as `Speech Recognition`."""
+    threads: int | Iterable[int] | None
+    """Numbers of threads; by default all cores that this process may use."""
+    ranks: int | Iterable[int] | None
+    """Only groups of these sizes."""
+    device: str | None
+    """`cpu` (the default), `cuda` or `hip`."""
+    settings: Mapping[str, Choice] | None
+    """Settings of cases, such as `{"weights": ["plain", "packed"]}`, and parameters of models, such as
+    `{"phase": "decode", "batch": "8"}`."""
+    fit: str | None
+    """Replace problems of suites that need more than this, such as `4GiB` or `4GiB+20GFLOP`, by smaller ones of their
+    kind."""
+    with_parts: bool
+    """Also the parts of every case whose work can be done piece by piece, such as the products and the recurrence of a
+    recurrent layer with a wide input."""
+
+
+def cases(what: What | Iterable[What] = "quick", **filters: Unpack[Filters]) -> list[Case]:
+    """The cases that a suite, a file or a typed case stands for, without measuring them.
+
+    Args:
+        what: what to expand, or several such things.
+        filters: which of them; see `Filters`.
+
+    Raises `BadInput` for a word that is unknown, and where no case is left.
+    """
+    return [p.case for p in plan_cases(what, make_choices(**filters))]
+
+
+def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
+    """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
+    entries, choices = read_chosen(words_of(what), choices)
+    threads = describe.default_threads()
+    planned = expand(entries, choices, threads)
+    if not planned:
+        raise BadInput(why_none(entries, choices, threads))
+    return planned
+
+
+def make_choices(mode: str | None = None, most_ranks: int | None = None, **filters: Unpack[Filters]) -> Choices:
+    """The filters as one value. In the mode `quick`, `fit` has a tighter limit; `most_ranks` limits groups."""
+    from deepbench.core.backend import DEVICES
+
+    if unknown := filters.keys() - Filters.__annotations__.keys():
+        name = min(unknown)
+        raise TypeError(f"{name} is no filter of cases{did_you_mean(name, Filters.__annotations__)}")
+    device = filters.get("device") or "cpu"
+    if device not in DEVICES:
+        hint = did_you_mean(device, DEVICES)
+        raise BadInput(f"device is one of {', '.join(DEVICES)}, found {shorten(device)!r}{hint}")
+    wanted, fit = _several(filters.get("precisions")), filters.get("fit")
+    return Choices(
+        ops=_several(filters.get("ops")),
+        backends=_several(filters.get("backends")),
+        precisions=tuple(PRECISIONS) if "all" in wanted else wanted,
+        directions=_several(filters.get("directions")),
+        applications=_several(filters.get("applications")),
+        threads=_several(filters.get("threads")),
+        ranks=_several(filters.get("ranks")),
+        most_ranks=most_ranks,
+        device=device,
+        settings={name: _several(values) for name, values in (filters.get("settings") or {}).items()},
+        fit=None if fit is None else for_mode(fit, mode),
+        with_parts=filters.get("with_parts", False),
+    )
+
+
+def ops() -> dict[str, Op]:
+    """All operations by name."""
+    from deepbench.core.op import all_ops
+
+    return dict(all_ops())
+
+
+def backends() -> dict[str, Backend]:
+    """All libraries by name, whether or not they are installed."""
+    from deepbench.core.backend import all_backends
+
+    return dict(all_backends())
+
+
+def _several(values: T | Iterable[T] | None) -> tuple[T, ...]:
+    return () if values is None else (values,) if isinstance(values, str | int) else tuple(dict.fromkeys(values))
+
+
+def words_of(what: What | Iterable[What]) -> list[str]:
+    """What to measure, as the words of the command."""
+    if isinstance(what, Case):
+        return [what.text]
+    if isinstance(what, str | Path):
+        return [str(what)]
+    return [word for one in what for word in words_of(one)]

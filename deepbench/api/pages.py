@@ -1,0 +1,102 @@
+"""Pages of result files, and sites of many."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepbench.api.comparing import Source, opened
+from deepbench.api.measuring import shown
+from deepbench.api.results import FileResults
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import printable
+
+if TYPE_CHECKING:
+    from deepbench.measuring.session import Progress
+    from deepbench.reporting.site import Built
+
+
+def report(
+    results: Source | Iterable[Source],
+    output: str | Path = "report.html",
+    *,
+    against: Sequence[str] = (),
+    networks: Iterable[str | Path] = (),
+    title: str | None = None,
+    skip_damaged: bool = False,
+) -> list[Any]:
+    """Write one HTML page about results of one kind; the first is compared with each of the others.
+
+    Args:
+        results: one or more results or result files.
+        output: the page; a page that exists is replaced.
+        against: published machines to compare with, such as `V100`.
+        networks: suites that `deepbench trace` wrote; the page draws the step that the kernels of each file predict.
+        title: the heading of the page.
+        skip_damaged: leave out damaged lines of files; the page says so.
+
+    Returns the results that were read.
+    """
+    from deepbench.reporting.page import render
+
+    sources = [results] if isinstance(results, FileResults | str | Path) else list(results)
+    if not str(output).lower().endswith((".html", ".htm")):
+        raise BadInput(f"the page needs a name that ends in .html, found {str(output)[-60:]!r}")
+    render.plotly()  # a missing package is reported before the work, not after it
+    with _everything_stays():
+        loaded = [opened(source, skip_damaged) for source in sources]
+        first = loaded[0]
+        for other in loaded[1:]:
+            if type(other).write_page.__func__ is not type(first).write_page.__func__:
+                has = " and ".join(f"{printable(str(r.path))} has {r.kind.noun}" for r in (first, other))
+                raise BadInput(f"{has}; write a page about files of one kind")
+        first.write_page(loaded, Path(output), title, list(against), list(networks))
+    return loaded
+
+
+def site(
+    folder: str | Path,
+    output: str | Path,
+    *,
+    published: bool = True,
+    skip_damaged: bool = False,
+    progress: bool | Progress = False,
+) -> Built:
+    """Bring a static site up to date with the result files of a folder. Only what has changed is built again.
+
+    Args:
+        folder: with the result files, also in its subfolders.
+        output: a new folder, or that of an earlier build.
+        published: also show the machines that the original DeepBench published.
+        skip_damaged: read files with damaged lines without these lines.
+        progress: True shows a progress bar; a function is called with a `Step` per machine.
+
+    Files that cannot be read are left out; the result says which and why.
+    """
+    from deepbench.measuring.session import Step
+    from deepbench.reporting import site as sites
+
+    done = iter(range(10**9))
+    with _everything_stays(), shown(progress) as show:
+        return sites.build(
+            Path(folder),
+            Path(output),
+            published,
+            lambda name, total: show(Step(name, next(done) + 1, total)),
+            skip_damaged,
+        )
+
+
+@contextmanager
+def _everything_stays() -> Iterator[None]:
+    """Without garbage collection: what is read stays until the end, and collecting takes a third of the time."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()

@@ -1,0 +1,76 @@
+"""A fleet file as a Python object: hosts, and which of them differ."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from deepbench.api.results import FileResults, Results
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import printable
+from deepbench.core.kinds import FLEET
+from deepbench.fleets.file import FleetFile, read_fleet
+
+if TYPE_CHECKING:
+    from deepbench.fleets.judge import Judgement
+    from deepbench.reporting.output import Report
+    from deepbench.reporting.table import Table
+
+
+class FleetResults(FileResults):
+    """The results of the same cases on many hosts."""
+
+    kind = FLEET
+    file: FleetFile
+
+    @classmethod
+    def read(cls, path: Path, skip_damaged: bool = False) -> Self:
+        """The checked content of a fleet file; `BadInput` names what is wrong with it."""
+        return cls(read_fleet(path, skip_damaged))
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """Which hosts and links stand out."""
+        from deepbench.fleets.judge import judge
+
+        return judge(self.file)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts."""
+        return self.file.hosts
+
+    def host(self, name: str) -> Results:
+        """The results of one host."""
+        return Results(self.file.results_of(name))
+
+    def table(self, full: bool = False) -> Table:
+        """One row per host."""
+        from deepbench.fleets import tables
+
+        return tables.by_host(self.file, self.judgement)
+
+    def report(self, full: bool = False) -> Report:
+        """The verdict, then hosts, kernels and links; CSV and Markdown have the hosts."""
+        from deepbench.fleets import tables
+        from deepbench.reporting.output import Report, json_text
+
+        if full:
+            self.refuse_view("--full")
+        table = self.table()
+        forms = {"csv": table.csv, "markdown": table.markdown}
+        forms["json"] = lambda: json_text(tables.to_json(self.file, self.judgement))
+        return Report(lambda console: tables.print_fleet(console, self.file, self.judgement), forms)
+
+    def refuse_view(self, option: str) -> None:
+        """Say that a view is of one host."""
+        from deepbench.core.shell import command
+
+        raise BadInput(f"{option} is of one host; choose one: {command('show', self.path, '--host', 'NAME')}")
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+    def __repr__(self) -> str:
+        return f"{printable(str(self.path))}: {len(self)} hosts\n{self.table()}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepbench.api.results import FileResults, Gated, Results, load, load_kernels
+from deepbench.api.results import FileResults, Gated, Results, load, load_kernels, results_of
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
@@ -29,7 +29,7 @@ def opened(source: Any, skip_damaged: bool = False) -> Any:
     """The results of a source: of a path, those of its file."""
     if isinstance(source, FileResults):
         return source
-    return load(source, skip_damaged=skip_damaged) if isinstance(source, str | Path) else Results(source)
+    return load(source, skip_damaged=skip_damaged) if isinstance(source, str | Path) else results_of(source)
 
 
 def pair(a: Any, b: Any, skip_damaged: bool = False) -> tuple[Any, Any]:
@@ -84,7 +84,7 @@ def gate(
         on_load: is called with the libraries that are loaded because a file names them, and with this file.
     """
     first, second = pair(a, b, skip_damaged)
-    found: Gated = first.gate(second, margin, unchecked)
+    found: Gated = replace(first.gate(second, margin, unchecked), gaps=[*first.gaps, *second.gaps])
     if rerun and not isinstance(first, Results):
         first.refuse("--rerun measures kernels again; train again instead")
     if rerun and found.regressions():
@@ -115,7 +115,8 @@ def rank(
     """
     from deepbench.reporting import rank as tables
 
-    found = _priced(_machines(machines, skip_damaged), prices or {})
+    files: list[Results] = []
+    found = _priced(_machines(machines, skip_damaged, files), prices or {})
     rankings = tables.rankings(found, tables.competing(tuple(precisions)))
     if not rankings:
         raise BadInput(
@@ -123,15 +124,19 @@ def rank(
             "run deepbench/server, deepbench/train or deepbench/device"
         )
     chosen = rankings if application is None else _of_application(rankings, application)
-    return Ranked(found, chosen, application is None)
+    return Ranked(found, chosen, files, application is None)
 
 
 class Ranked:
     """Rankings of machines, one per application and precision."""
 
-    def __init__(self, machines: Sequence[Machine], rankings: Sequence[Ranking], is_all: bool) -> None:
+    def __init__(
+        self, machines: Sequence[Machine], rankings: Sequence[Ranking], files: Sequence[Results], is_all: bool
+    ) -> None:
         self.machines = list(machines)
         self.rankings = list(rankings)
+        self.files = list(files)
+        """The results among the machines."""
         self._is_all = is_all
 
     def report(self) -> Report:
@@ -150,8 +155,8 @@ class Ranked:
         return replace(shown, forms={**shown.forms, **forms})
 
 
-def _machines(sources: Sequence[Source], skip_damaged: bool) -> list[Machine]:
-    """Results, files that exist, and published machines. `BadInput` if one is named twice."""
+def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]) -> list[Machine]:
+    """Results, files that exist, and published machines; what was read goes to `read`. `BadInput` if one is twice."""
     from deepbench.reporting import totals
     from deepbench.reporting.rank import Machine
     from deepbench.results.file import GZIP, JSONL, title_of
@@ -170,6 +175,7 @@ def _machines(sources: Sequence[Source], skip_damaged: bool) -> list[Machine]:
     for source in sources:
         if is_file(source):
             results = source if isinstance(source, Results) else load_kernels(source, skip_damaged=skip_damaged)  # type: ignore[arg-type]
+            read.append(results)
             imported = results.header["plan"]["mode"] == "imported"
             sums = totals.of_summaries(results.summaries)
             found.append(Machine(next(labels), "imported" if imported else "measured", sums))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from deepbench.core.aliases import did_you_mean
-from deepbench.core.case import Case
+from deepbench.core.case import Case, thread_count, whole_number
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
@@ -17,6 +17,26 @@ from deepbench.plan.fit import for_mode
 if TYPE_CHECKING:
     from deepbench.core.backend import Backend
     from deepbench.core.op import Op
+
+__all__ = [
+    "Choice",
+    "Choices",
+    "Filters",
+    "Planned",
+    "Suite",
+    "What",
+    "backends",
+    "cases",
+    "device_of",
+    "make_choices",
+    "needs_groups",
+    "ops",
+    "plan_cases",
+    "suites",
+    "thread_count",
+    "whole_number",
+    "words_of",
+]
 
 What = str | Path | Case
 """The name of a suite or of a folder of suites, a file of problems, a file or folder of workloads of others, a case as
@@ -122,8 +142,47 @@ def backends() -> dict[str, Backend]:
     return dict(all_backends())
 
 
+def device_of(backend: str) -> str:
+    """The device of a library: `cpu`, `cuda` or `hip`. `BadInput` for an unknown library."""
+    from deepbench.core.backend import find_backend
+
+    return find_backend(backend).device
+
+
+class Suite(TypedDict):
+    """A list of problems by name."""
+
+    group: str
+    name: str
+    problems: int
+    phases: list[str]
+    """Of a model: each with its parameters."""
+
+
+def suites() -> list[Suite]:
+    """All suites, with the number of their problems."""
+    from deepbench.plan.suites import phases_of, read_suite, suite_groups
+
+    found: list[Suite] = []
+    for group, names in suite_groups().items():
+        for name in names:
+            phases = list(phases_of(name))
+            parts = [f"{name}:phase={phase}" for phase in phases] or [name]
+            entries = [entry for part in parts for entry in read_suite(part)]
+            problems = {(e.pattern.op, e.pattern.problem) for e in entries}
+            found.append({"group": group, "name": name, "problems": len(problems), "phases": phases})
+    return found
+
+
 def _several(values: T | Iterable[T] | None) -> tuple[T, ...]:
     return () if values is None else (values,) if isinstance(values, str | int) else tuple(dict.fromkeys(values))
+
+
+def needs_groups(planned: Iterable[Planned]) -> bool:
+    """Whether some case is measured by several processes together."""
+    from deepbench.core.op import find_op
+
+    return any(find_op(p.case.op).is_group for p in planned)
 
 
 def words_of(what: What | Iterable[What]) -> list[str]:

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
+
+from deepbench.core.precision import MINIMUM
+from deepbench.reporting.heading import card_text, machine_lines, machine_texts, threading_text
 
 if TYPE_CHECKING:
     from deepbench.machine.doctor import Finding
+
+__all__ = [
+    "LIBRARIES_OF",
+    "MINIMUM",
+    "Missing",
+    "Support",
+    "call_loop",
+    "card_text",
+    "default_threads",
+    "diagnose",
+    "libraries",
+    "machine",
+    "machine_lines",
+    "machine_texts",
+    "missing_groups",
+    "precisions",
+    "support",
+    "threading_text",
+]
 
 
 class Support(TypedDict):
@@ -23,6 +48,13 @@ def machine() -> dict[str, Any]:
     from deepbench.machine import describe
 
     return describe.describe_machine()
+
+
+def default_threads() -> int:
+    """The number of cores that this process may use."""
+    from deepbench.machine import describe
+
+    return describe.default_threads()
 
 
 def libraries(names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -80,3 +112,66 @@ def diagnose() -> list[Finding]:
 
     here = libraries([name for name, b in all_backends().items() if b.default])
     return [*doctor.examine(), doctor.openmp(here)]
+
+
+# ---- libraries that are missing
+
+# What the libraries of a device are called.
+LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD libraries"}
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Libraries that are missing for one reason."""
+
+    libraries: str
+    """What they are, as in `LIBRARIES_OF`."""
+    reason: str
+    names: tuple[str, ...]
+    remedy: str
+
+
+def missing_groups(missing: Mapping[str, Mapping[str, str]], details: str) -> list[Missing]:
+    """Missing libraries by device and short reason.
+
+    `missing` has `reason` and `remedy` of each; `details` is the command that prints all of them.
+    """
+    from deepbench.core.backend import find_backend
+
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, answer in missing.items():
+        names.setdefault((find_backend(name).device, short_reason(answer["reason"])), []).append(name)
+    return [
+        Missing(
+            LIBRARIES_OF[device], reason, tuple(group), one_remedy([missing[name]["remedy"] for name in group], details)
+        )
+        for (device, reason), group in names.items()
+    ]
+
+
+def short_reason(reason: str) -> str:
+    """`MKL not found (looked in …)` → `not installed`. Where something was searched is left to `--verbose`."""
+    if (named := re.search(r"(DEEPBENCH_\w+)=", reason)) and os.environ.get(named[1]):
+        return f"not found where {named[1]} says"
+    if failed := re.match(r"the process that loaded \S+ failed: (.*?)(?: during: .*)?$", reason):
+        return f"loading failed: {failed[1]}"
+    if no_driver := re.match(r"no (\w+) GPU here: .* not found\b", reason):
+        return f"no {no_driver[1]} driver"
+    head = reason.partition(" (")[0]
+    return "not installed" if head.endswith(" not found") else head
+
+
+def one_remedy(remedies: Sequence[str], details: str) -> str:
+    """What helps all of these libraries in one sentence, if it can be said in one."""
+    if len(set(remedies)) == 1:
+        return remedies[0]
+    # How to name a file in a variable differs from library to library.
+    short = list(dict.fromkeys(remedy.partition(", or name ")[0] for remedy in remedies))
+    if len(short) == 1:
+        return short[0]
+    from_index = [m for text in short if (m := re.fullmatch(r"pip install ([\w -]+?)(?: \(.*\))?", text))]
+    packages = dict.fromkeys(package for match in from_index for package in match[1].split())
+    if not packages:
+        return f"each has a remedy of its own: {details}"
+    rest = "" if len(from_index) == len(short) else f"; the others have remedies of their own: {details}"
+    return f"pip install {' '.join(packages)}{rest}"

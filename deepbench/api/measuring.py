@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.results import Results
@@ -16,16 +16,20 @@ from deepbench.machine.doctor import LoadWatch
 from deepbench.measuring import session as sessions
 from deepbench.measuring.session import Options, Progress, Session, Step, no_progress
 from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
+from deepbench.reporting.progress import Bar
 from deepbench.results.file import default_path
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
     from deepbench.judge.selftest import Findings
+    from deepbench.reporting.output import Report
+    from deepbench.reporting.table import Table
     from deepbench.results.record import Limit
 
 __all__ = [
     "FEW_HEATS",
     "MANY_HEATS",
+    "Bar",
     "LoadWatch",
     "Options",
     "Progress",
@@ -34,12 +38,14 @@ __all__ = [
     "Turns",
     "alternate",
     "default_path",
+    "limit_tables",
     "measure",
     "measure_limits",
     "parse_sides",
     "resume",
     "run_session",
     "selftest",
+    "selftest_report",
     "shown",
     "sides_of_file",
     "temporary_path",
@@ -123,14 +129,13 @@ def alternate(
         progress: True shows a progress bar.
         filters: which cases; see `Filters`.
     """
-    from deepbench.judge.compare import compare_files
 
     stem = Path(output) if output is not None else temporary_path().with_suffix("")
     options = Options(mode, rounds, False, timeout_s)
     with Turns.create(parse_sides(sides), words_of(what), make_choices(mode, **filters), options, stem) as turns:
         with shown(progress) as show:
             turns.run(show)
-        return compare_files(*turns.files)
+        return turns.comparison()
 
 
 def measure_limits(
@@ -168,8 +173,6 @@ def shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
     """The function that is called with each step: what was given, a progress bar, or one that does nothing."""
     if callable(progress):
         return nullcontext(progress)
-    from deepbench.reporting.progress import Bar
-
     if not progress:
         return nullcontext(no_progress)
     return Bar()
@@ -180,3 +183,29 @@ def temporary_path() -> Path:
     import tempfile
 
     return default_path(Path(tempfile.gettempdir()), f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+
+
+def selftest_report(findings: Findings) -> Report:
+    """The findings of a self-test: sentences, then a table of the smallest change that is detected in each case."""
+    from deepbench.reporting import selftest as tables
+    from deepbench.reporting.output import Report
+
+    table = tables.table(findings)
+
+    def values() -> dict[str, Any]:
+        return {
+            "page": tables.page(findings),
+            "cases": table.rows,
+            "cold": findings.cold,
+            "between": findings.between_sessions,
+            "cores": {str(cpu): values for cpu, values in findings.cores.items()},
+        }
+
+    return Report.of_parts([tables.page(findings), table], values)
+
+
+def limit_tables(limits: Sequence[Limit], threads: Sequence[int]) -> dict[str, Table]:
+    """Limits of this machine for these numbers of threads: the tables `compute`, `memory` and `calls`."""
+    from deepbench.reporting import limits as tables
+
+    return tables.tables(limits, threads, describe.describe_machine())

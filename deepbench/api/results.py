@@ -19,6 +19,8 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.kinds import KERNELS, Kind, kind_of_header, wing
 from deepbench.core.op import find_op
+from deepbench.reporting.output import Report
+from deepbench.reporting.table import Column, Part, Table, print_parts
 
 # Imports inside functions keep the start of the command short: `list` needs neither sessions nor results.
 if TYPE_CHECKING:
@@ -26,14 +28,32 @@ if TYPE_CHECKING:
 
     from deepbench.judge.gate import Outcome
     from deepbench.judge.limits import Limits
-    from deepbench.reporting.output import Report
     from deepbench.reporting.sections import Sections
     from deepbench.reporting.site import SitePage
     from deepbench.reporting.steps import Scaling
-    from deepbench.reporting.table import Part, Table
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
+
+__all__ = [
+    "EXPORTS",
+    "VIEWS",
+    "Column",
+    "FileResults",
+    "Gated",
+    "Lacks",
+    "OnLoad",
+    "Part",
+    "Report",
+    "Results",
+    "Table",
+    "comparison_report",
+    "kind_of",
+    "load",
+    "load_kernels",
+    "print_parts",
+    "results_of",
+]
 
 OnLoad = Callable[[Mapping[str, str], str], None]
 """Is called with the libraries that are loaded because a file names them, by variable, and with this file."""
@@ -59,6 +79,11 @@ def load_kernels(path: str | Path, *, skip_damaged: bool = False) -> Results:
     """Read a file of kernels; `BadInput` for a file of another kind."""
     found = load(path, skip_damaged=skip_damaged)
     return found if isinstance(found, Results) else found.refuse("wanted here are kernels, of deepbench run")
+
+
+def results_of(file: ResultFile) -> Any:
+    """The content of a file as the class of its kind."""
+    return kind_of_header(file.header).results_class()(file)
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -102,6 +127,21 @@ class FileResults:
 
         found = [f"{self.path}: left out {damage_text(self.damaged)}"] if self.damaged else []
         return found + [f"{self.path}: the last line is incomplete and was ignored"] * self.file.truncated
+
+    def heading(self, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        """Labels and texts above a table: machine, libraries, and how much the file has.
+
+        `environment` is that of a session which has not measured yet.
+        """
+        from deepbench.reporting.heading import heading
+
+        label, size = self.size_text
+        found = [*heading(self.file, environment), (label, f"{size}, file {self.path}")]
+        if self.damaged:
+            from deepbench.results.file import damage_text
+
+            found.append(("left out", damage_text(self.damaged)))
+        return found
 
     @abstractmethod
     def report(self, full: bool = False) -> Report:
@@ -255,7 +295,6 @@ class Results(FileResults):
     def report(self, full: bool = False) -> Report:
         """What `deepbench show` prints, and the same for programs."""
         from deepbench.reporting import export
-        from deepbench.reporting.output import Report
 
         def show(console: Any) -> None:
             if self.file.incomplete:
@@ -437,8 +476,8 @@ class Results(FileResults):
 def comparison_report(found: Any, names: tuple[str, str], full: bool) -> Report:
     """Differences of the sides, geometric means, cases and the answer; CSV has the cases."""
     from deepbench.reporting import compare as tables
-    from deepbench.reporting.output import Report, json_text
-    from deepbench.reporting.table import markdown_of, print_parts
+    from deepbench.reporting.output import json_text
+    from deepbench.reporting.table import markdown_of
 
     def parts(table: Table) -> Any:
         return tables.parts(found, names, table)
@@ -474,6 +513,8 @@ class Gated:
     names: tuple[str, str] = ("", "")
     table: Table | None = None
     """What people see besides the sentences."""
+    gaps: Sequence[str] = ()
+    """Which lines of the files were left out."""
 
     def regressions(self) -> list[str]:
         """The cases that are slower or fail."""

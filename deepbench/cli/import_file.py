@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from deepbench.api.text import command
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say, warn
-from deepbench.core.shell import command
 
 
 @cli.command("import", context_settings=HELP, short_help="Convert results of other benchmark programs.")
@@ -38,13 +36,13 @@ def import_file(
       deepbench import gemm.txt --machine "NVIDIA V100" --library "cuBLAS 10.1"
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
-    from deepbench import formats
-    from deepbench.core.case import thread_count
+    from deepbench.api.filters import thread_count
+    from deepbench.api.foreign import convert
 
-    path = Path(file)
-    options = formats.ImportOptions(machine, library, backend, thread_count(threads) if threads else 1, case)
-    target = Path(output) if output else Path(f"{path.stem}.jsonl")
-    imported, count = formats.import_file(path, target, options)
+    count = thread_count(threads) if threads else 1
+    target, imported, results = convert(
+        file, output, machine=machine, library=library, backend=backend, threads=count, case=case
+    )
     for reason in dict.fromkeys(imported.left_out):
         warn(f"left out: {reason}")
-    say(f"wrote {target}: {count} results of {imported.program}; to see them: {command('show', target)}")
+    say(f"wrote {target}: {results} results of {imported.program}; to see them: {command('show', target)}")

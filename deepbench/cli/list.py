@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
+from deepbench.api.text import BadInput, sanitized
 from deepbench.cli.options import case_options, choices_of
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs
-from deepbench.core.errors import BadInput
-from deepbench.core.json_lines import sanitized
 
 TITLES = {
     "deepbench": "The original's problems",
@@ -41,7 +40,7 @@ def list_cases(words: tuple[str, ...], suites: bool, coverage: bool, as_json: bo
       deepbench list deepbench/server --precision i8,i8u8 --backend onednn
       deepbench list flashinfer-trace --coverage
     """
-    from deepbench.api import plan_cases
+    from deepbench.api.filters import plan_cases
 
     if suites:
         if words or as_json or coverage or any(filters.values()):
@@ -63,15 +62,14 @@ def list_cases(words: tuple[str, ...], suites: bool, coverage: bool, as_json: bo
 
 def _print_suites() -> None:
     """One line per suite: how many problems it has, and of a model its phases, each with its parameters."""
-    from deepbench.plan.suites import phases_of, read_suite, suite_groups
+    from deepbench.api.filters import suites
 
-    for group, names in suite_groups().items():
-        print(f"{'' if group == 'deepbench' else chr(10)}{TITLES.get(group, group)}")
-        for name in names:
-            phases = phases_of(name)
-            entries = [e for phase in phases or [None] for e in read_suite(f"{name}:phase={phase}" if phase else name)]
-            problems = {(e.pattern.op, e.pattern.problem) for e in entries}
-            print(f"  {name:29} {len(problems):4} problems  {', '.join(phases)}".rstrip())
+    group = None
+    for suite in suites():
+        if suite["group"] != group:
+            print(f"{'' if group is None else chr(10)}{TITLES.get(suite['group'], suite['group'])}")
+            group = suite["group"]
+        print(f"  {suite['name']:29} {suite['problems']:4} problems  {', '.join(suite['phases'])}".rstrip())
     print(
         "\nTo print the cases of one phase:\n  deepbench list mlperf/llama31_8b --set phase=decode,batch=8,context=4096"
     )

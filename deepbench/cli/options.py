@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.core.errors import BadInput, shorten
+from deepbench.api.text import BadInput, printable, shorten
 
 if TYPE_CHECKING:
-    from deepbench.plan.cases import Choices
+    from deepbench.api.filters import Choices
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600}
 
@@ -94,10 +94,8 @@ skip_damaged_option = click.option(
 
 def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     """The case options as filters of a run in this mode; `BadInput` for words that are none."""
-    from deepbench.api import make_choices
-    from deepbench.cli.launch import launched
-    from deepbench.core.backend import find_backend
-    from deepbench.core.case import thread_count, whole_number
+    from deepbench.api.filters import device_of, make_choices, thread_count, whole_number
+    from deepbench.api.groups import launched
 
     settings: dict[str, tuple[str, ...]] = {}
     for word in filters["set"]:
@@ -126,7 +124,7 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     )
     if filters["device"]:
         for name in choices.backends:  # a library that is named is used on its own device, whatever the option says
-            if (device := find_backend(name).device) != choices.device:
+            if (device := device_of(name)) != choices.device:
                 raise BadInput(
                     f"--backend {name} is a library for {device}, and --device says {choices.device}; leave out one"
                 )
@@ -135,7 +133,7 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
 
 def whole(name: str, text: str | None, most: int) -> int | None:
     """The value of an option that is a whole number from 1 up."""
-    from deepbench.core.case import whole_number
+    from deepbench.api.filters import whole_number
 
     if text is None:
         return None
@@ -205,8 +203,6 @@ def is_trusted(file: str | None, trust: str | None) -> bool:
 
 def print_libraries(libraries: Mapping[str, str], file: str) -> None:
     """Say which libraries are loaded because a file names them."""
-    from deepbench.core.json_lines import printable
-
     for variable, path in libraries.items():
         print(f"deepbench: loading {printable(path)} ({variable}), as {printable(file)} says", file=sys.stderr)
 

@@ -37,8 +37,9 @@ def report(
       deepbench report new.jsonl --against V100 --against "Xeon Phi"
       deepbench report kernels.jsonl --network my.suite
     """
-    from deepbench.api import report as write_report
+    from deepbench.api.pages import report as write_report
 
-    for file in write_report(files, output, against=against, networks=networks, title=title, skip_damaged=skip_damaged):
-        warn_of_gaps(file)
+    read = write_report(files, output, against=against, networks=networks, title=title, skip_damaged=skip_damaged)
+    for results in read:
+        warn_of_gaps(results)
     say(f"wrote {output}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deepbench.cli.console import make_console, print_json, print_machine
+from deepbench.cli.console import make_console, print_json, print_machine, progress_bar
 from deepbench.cli.interrupts import interruptible
 from deepbench.cli.options import comma_list
 from deepbench.cli.root import HELP, cli
@@ -22,20 +22,19 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
     Takes some minutes (--quick: one). The limits are remembered and used by every run on this machine.
     """
-    from deepbench.core.case import thread_count
-    from deepbench.machine import describe
-    from deepbench.measuring.session import measure_limits
-    from deepbench.reporting import limits as report_limits
-    from deepbench.reporting.progress import Bar
+    from deepbench.api.filters import thread_count
+    from deepbench.api.machine import default_threads
+    from deepbench.api.machine import machine as describe_machine
+    from deepbench.api.measuring import limit_tables, measure_limits
 
-    machine = describe.describe_machine()
-    counts = [thread_count(t) for t in threads] or sorted({1, describe.default_threads()})
+    machine = describe_machine()
+    counts = [thread_count(t) for t in threads] or sorted({1, default_threads()})
     console = make_console(quiet=as_json)
     go_on_without_output("the limits are remembered all the same")
     print_machine(console, machine)
-    with interruptible(), Bar(console) as bar:
-        limits = measure_limits(machine, counts, quick, bar)
-    tables = report_limits.tables(limits, counts, machine)
+    with interruptible(), progress_bar(console) as bar:
+        limits = measure_limits(counts, quick=quick, progress=bar)
+    tables = limit_tables(limits, counts)
     if as_json:
         print_json({name: table.rows for name, table in tables.items()})
         return

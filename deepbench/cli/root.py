@@ -8,11 +8,10 @@ from typing import NoReturn
 
 import click
 
+from deepbench.api.text import VERSION, DeepBenchError
 from deepbench.cli import streams
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, handled
 from deepbench.cli.streams import warn
-from deepbench.core.errors import DeepBenchError
-from deepbench.core.version import VERSION
 
 EXIT_WRONG = 1
 EXIT_BAD_INPUT = 64  # EX_USAGE of sysexits.h

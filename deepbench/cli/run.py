@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepbench.api.text import BadInput, NotWritten, command
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
-from deepbench.cli.launch import check_environment, hosts_of_file, launched, taking_place
+from deepbench.cli.launch import check_environment, taking_place
 from deepbench.cli.options import (
     case_options,
     choices_of,
@@ -24,13 +25,9 @@ from deepbench.cli.options import (
 )
 from deepbench.cli.root import EXIT_WRONG, HELP, cli, system_error
 from deepbench.cli.streams import go_on_without_output, say
-from deepbench.core.errors import BadInput
-from deepbench.core.files import NotWritten
-from deepbench.core.shell import command
 
 if TYPE_CHECKING:
-    from deepbench.machine.doctor import LoadWatch
-    from deepbench.measuring.session import Options, Session
+    from deepbench.api.measuring import LoadWatch, Options, Session
 
 
 @cli.command(context_settings=HELP, short_help="Measure cases and print a table.")
@@ -92,11 +89,9 @@ def run(
       deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine
       deepbench run --resume -o train.jsonl
     """
-    from deepbench.api import plan_cases
-    from deepbench.core.op import find_op
-    from deepbench.machine.doctor import LoadWatch
-    from deepbench.measuring.session import Options, Session
-    from deepbench.results.file import default_path
+    from deepbench.api.filters import needs_groups, plan_cases
+    from deepbench.api.groups import hosts_of_file, launched
+    from deepbench.api.measuring import LoadWatch, Options, Session, default_path
 
     check_environment()
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
@@ -124,7 +119,7 @@ def run(
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
     planned = plan_cases(words or "quick", choices_of(filters, mode))
-    groups = any(find_op(p.case.op).is_group for p in planned)
+    groups = needs_groups(planned)
     with taking_place(place, groups) as given_hosts:
         if hostfile and not groups:
             raise BadInput("--hostfile is for operations in which several processes take part, such as all_reduce")
@@ -139,17 +134,16 @@ def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: flo
 
     `watch` knows what other programs use; it has run while the session was prepared.
     """
-    from deepbench.api import Results
-    from deepbench.cli.console import make_console, print_head, print_load
-    from deepbench.reporting.progress import Bar
+    from deepbench.api.results import results_of
+    from deepbench.cli.console import make_console, print_head, print_load, progress_bar
 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
-    print_head(console, session.file, os.environ)
+    print_head(console, results_of(session.file), os.environ)
     print_load(console, watch)
     code = 0
     try:
-        with Bar(console) as bar, interruptible():
+        with progress_bar(console) as bar, interruptible():
             session.run(bar, begin)
     except (NotWritten, OSError) as error:
         reason = system_error(error) if isinstance(error, OSError) else str(error)
@@ -160,7 +154,7 @@ def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: flo
     records = [r for r in session.file.records if r["status"] != "interrupted"]
     if records:
         console.print()
-        Results(session.file).table(full).print(console)
+        results_of(session.file).table(full).print(console)
     if code:
         say(f"interrupted; {_to_continue(session)}")
         return code
@@ -189,26 +183,23 @@ def _run_sides(
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
-    from deepbench.cli.compare import print_comparison
-    from deepbench.cli.console import make_console, print_load
-    from deepbench.judge.compare import compare_files
-    from deepbench.measuring import sides
-    from deepbench.reporting.progress import Bar
-    from deepbench.results.file import read_results
+    from deepbench.api.measuring import Turns, parse_sides, sides_of_file
+    from deepbench.api.results import comparison_report, load_kernels
+    from deepbench.cli.console import make_console, print_load, print_text, progress_bar
 
     trusted = is_trusted(against, trust)
     if ab is not None:
-        both, cases = sides.parse_sides(ab), words or ("quick",)
+        both, cases = parse_sides(ab), words or ("quick",)
     elif words or any(filters.values()):
         raise BadInput("--against takes its cases from the file; leave out words and filters")
     else:
-        file = read_results(Path(str(against)))
-        both, cases = sides.sides_of_file(file, trusted=trusted), tuple(file.order)
+        file = load_kernels(Path(str(against))).file
+        both, cases = sides_of_file(file, trusted=trusted), tuple(file.order)
         print_libraries(both[0].libraries, str(against))
     stem = Path(output.removesuffix(".jsonl")) if output else Path(f"deepbench-{_stamp()}")
     console = make_console()
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
-    with sides.Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
+    with Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
         for name, side, file in zip(("first", "second"), both, turns.files, strict=True):
             console.print(f"{name} side: {side.words}, file {file.path}", markup=False)
@@ -218,14 +209,14 @@ def _run_sides(
         print_load(console, watch)
         code = 0
         try:
-            with Bar(console) as bar, interruptible():
+            with progress_bar(console) as bar, interruptible():
                 turns.run(bar)
         except KeyboardInterrupt:
             console.print("interrupted; both files have everything measured so far", markup=False)
             code = EXIT_INTERRUPTED
-        comparison = compare_files(*turns.files)
+        comparison = turns.comparison()
         if comparison.cases:
-            print_comparison(comparison, (both[0].words, both[1].words), None, full)
+            print_text(comparison_report(comparison, (both[0].words, both[1].words), full), None)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import click
 
-from deepbench.cli.console import make_console
+from deepbench.cli.console import make_console, progress_bar
 from deepbench.cli.options import skip_damaged_option
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import say, warn
@@ -26,20 +25,10 @@ def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> in
     \b
     Example: deepbench site results -o public
     """
-    from deepbench.measuring.session import Step
-    from deepbench.reporting import site as sites
-    from deepbench.reporting.progress import Bar
+    from deepbench.api.pages import site as build_site
 
-    gc.disable()  # everything that is read stays until the end
-    with Bar(make_console()) as bar:
-        done = iter(range(10**9))
-        built = sites.build(
-            Path(folder),
-            Path(output),
-            not no_published,
-            lambda name, total: bar(Step(name, next(done) + 1, total)),
-            skip_damaged,
-        )
+    with progress_bar(make_console()) as bar:
+        built = build_site(folder, output, published=not no_published, skip_damaged=skip_damaged, progress=bar)
     for text in built.damaged:
         warn(text)
     for reason in built.refused:

@@ -13,7 +13,7 @@ import select
 import sys
 from typing import Any, TextIO
 
-from deepbench.core.json_lines import printable
+from deepbench.api.text import printable
 
 EXIT_NOT_WRITTEN = 64  # as for bad input
 EXIT_CLOSED = 141  # 128 + SIGPIPE, as in shells

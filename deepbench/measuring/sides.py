@@ -262,6 +262,10 @@ class Turns:
         for session in self.sessions:
             session.close()
 
+    def comparison(self) -> compare.Comparison:
+        """What has been measured so far, compared."""
+        return compare.compare_files(*self.files)
+
     @property
     def files(self) -> tuple[ResultFile, ResultFile]:
         """What both sides have so far."""

@@ -39,18 +39,6 @@ def test_importing_costs_next_to_nothing():
     assert ["[]", "True"] == done.stdout.splitlines()
 
 
-def test_functions_keep_their_names_when_folders_of_the_same_name_are_imported():
-    code = (
-        "import deepbench\n"
-        "from deepbench.measuring import clock\n"
-        "from deepbench.reporting import table\n"
-        "print(deepbench.measuring.__module__, deepbench.reporting.__module__, clock.__name__)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-
-    assert "deepbench.api deepbench.api deepbench.measuring.clock" == done.stdout.strip()
-
-
 def test_a_measured_case_is_a_result_with_samples_in_a_file(results):
     (summary,) = results
 

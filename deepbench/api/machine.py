@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LIBRARIES_OF",
     "MINIMUM",
-    "Missing",
+    "MissingLibraries",
     "Support",
     "call_loop",
     "card_text",
@@ -121,7 +121,7 @@ LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD 
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingLibraries:
     """Libraries that are missing for one reason."""
 
     libraries: str
@@ -131,8 +131,8 @@ class Missing:
     remedy: str
 
 
-def missing_groups(missing: Mapping[str, Mapping[str, str]], details: str) -> list[Missing]:
-    """Missing libraries by device and short reason.
+def missing_groups(missing: Mapping[str, Mapping[str, str]], details: str) -> list[MissingLibraries]:
+    """MissingLibraries libraries by device and short reason.
 
     `missing` has `reason` and `remedy` of each; `details` is the command that prints all of them.
     """
@@ -142,7 +142,7 @@ def missing_groups(missing: Mapping[str, Mapping[str, str]], details: str) -> li
     for name, answer in missing.items():
         names.setdefault((find_backend(name).device, short_reason(answer["reason"])), []).append(name)
     return [
-        Missing(
+        MissingLibraries(
             LIBRARIES_OF[device], reason, tuple(group), one_remedy([missing[name]["remedy"] for name in group], details)
         )
         for (device, reason), group in names.items()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from deepbench.api.text import BadInput, shorten
+from deepbench.api.text import BadInput, printable, shorten
 from deepbench.cli.console import print_text, warn_of_gaps
 from deepbench.cli.options import comma_list, form_options, number, skip_damaged_option
 from deepbench.cli.root import HELP, cli
@@ -49,7 +51,7 @@ def rank(
     found = rank_machines(
         *names,
         application=application,
-        prices=dict(map(_price, prices)),
+        prices=dict(_price(word, names[0]) for word in prices),
         precisions=precisions,
         skip_damaged=skip_damaged,
     )
@@ -58,10 +60,11 @@ def rank(
     print_text(found.report(), form)
 
 
-def _price(word: str) -> tuple[str, float]:
+def _price(word: str, machine: str) -> tuple[str, float]:
     """`NAME=2.5/h`, in any currency."""
     name, equals, text = word.rpartition("=")
     value = number(text.removesuffix("/h"))
     if not equals or not 0 < value < 1e9:
-        raise BadInput(f"--price wants a machine and the price of an hour, such as a=2.5/h, found {shorten(word)!r}")
+        example = f"{printable(Path(machine).name).partition('.')[0]}=2.5/h"
+        raise BadInput(f"--price wants a machine and the price of an hour, such as {example}, found {shorten(word)!r}")
     return name, value

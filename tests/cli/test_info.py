@@ -7,7 +7,7 @@ import re
 import pytest
 
 from deepbench.cli.console import fitted
-from deepbench.cli.info import Missing, missing_groups, one_remedy, short_reason
+from deepbench.api.machine import MissingLibraries, missing_groups, one_remedy, short_reason
 from deepbench.core.backend import GroupBackend, all_backends
 from deepbench.core.precision import PRECISIONS
 from tests.conftest import NO_LIBRARIES
@@ -123,7 +123,7 @@ WHEELS = "pip install '.[cuda13]' in a checkout of DeepBench"
     ],
 )
 def test_libraries_with_one_reason_get_one_remedy(remedies, remedy):
-    assert remedy == one_remedy(remedies)
+    assert remedy == one_remedy(remedies, "deepbench info --verbose")
 
 
 def test_libraries_are_grouped_by_device_and_reason():
@@ -135,9 +135,9 @@ def test_libraries_are_grouped_by_device_and_reason():
     }
 
     assert [
-        Missing("NVIDIA libraries", "no NVIDIA driver", ("cublas", "nccl"), "get a GPU"),
-        Missing("CPU libraries", "not installed", ("mkl", "torch"), "pip install mkl torch"),
-    ] == missing_groups(missing)
+        MissingLibraries("NVIDIA libraries", "no NVIDIA driver", ("cublas", "nccl"), "get a GPU"),
+        MissingLibraries("CPU libraries", "not installed", ("mkl", "torch"), "pip install mkl torch"),
+    ] == missing_groups(missing, "deepbench info --verbose")
 
 
 ABSENT = """

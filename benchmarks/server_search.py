@@ -14,7 +14,7 @@ from collections.abc import Callable
 from deepbench.applications.judge.serving import default_bound_s, poisson_arrivals
 from deepbench.applications.training import scenarios
 from deepbench.applications.training.inference import SECONDS
-from deepbench.applications.training.scenarios import Model
+from deepbench.applications.training.scenarios import AnsweringModel
 from deepbench.applications.training.serving_worker import SEARCH_SHARE
 
 SEARCHES = 100
@@ -42,14 +42,14 @@ class Clock:
         self.at = max(self.at, at)
 
 
-def model_of(service: Callable[[int], float]) -> Model:
+def model_of(service: Callable[[int], float]) -> AnsweringModel:
     clock = Clock()
 
     def answer(tests: list[int]) -> list[int]:
         clock.at += service(len(tests))
         return tests
 
-    return Model(answer, 1000, clock=clock)
+    return AnsweringModel(answer, 1000, clock=clock)
 
 
 def true_rate(service: Callable[[int], float], batch: int, bound_s: float, capacity: float) -> float:

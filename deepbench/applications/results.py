@@ -17,7 +17,7 @@ from deepbench.core.kinds import SERVING, TRAINING
 if TYPE_CHECKING:
     from deepbench.applications.judge.serving import Served
     from deepbench.applications.judge.trained import Trained
-    from deepbench.applications.judge.training_pairs import Pair
+    from deepbench.applications.judge.training_pairs import TrainingPair
     from deepbench.reporting.output import Report
     from deepbench.reporting.site import SitePage
     from deepbench.reporting.table import Part, Table
@@ -126,11 +126,11 @@ class TrainingResults(ApplicationResults):
 
         return replace(Report.of_table(self.table()), print=show)
 
-    def compare(self, other: Any, margin: float | None = None, unchecked: bool = False) -> list[Pair]:
+    def compare(self, other: Any, margin: float | None = None, unchecked: bool = False) -> list[TrainingPair]:
         """The applications and rungs that both files have."""
         return self._pairs(other, MARGIN if margin is None else margin)[0]
 
-    def _pairs(self, other: TrainingResults, margin: float) -> tuple[list[Pair], list[str]]:
+    def _pairs(self, other: TrainingResults, margin: float) -> tuple[list[TrainingPair], list[str]]:
         from deepbench.applications.judge.training_pairs import pairs
         from deepbench.judge import selftest
 

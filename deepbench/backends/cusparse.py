@@ -13,7 +13,7 @@ from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
-from deepbench.native.gpu.runtime import Memory
+from deepbench.native.gpu.runtime import DeviceMemory
 from deepbench.native.library import version_text
 
 
@@ -58,7 +58,7 @@ class CuSPARSE(GpuBackend):
         def candidate(title: str, algorithm: int) -> Kernel:
             arguments = (self.handle, *transposed, alpha, a, b, beta, c, gpu.data_type(compute), algorithm)
             count = self.number(f"{function}_bufferSize", *arguments, kind=ctypes.c_size_t)
-            workspace = Memory(gpu, count, "the workspace")
+            workspace = DeviceMemory(gpu, count, "the workspace")
             call = self.prepare_call(function, *arguments, workspace.address)
             notes: dict[str, Any] = {
                 "implementation": vendor.symbol(function),

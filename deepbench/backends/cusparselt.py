@@ -17,7 +17,7 @@ from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.native.gpu.library import GpuBackend, scalar
-from deepbench.native.gpu.runtime import Buffers, Memory
+from deepbench.native.gpu.runtime import DeviceBuffers, DeviceMemory
 from deepbench.native.library import version_text
 
 # Descriptors are stored in the caller's memory. Their size differs between releases (512 bytes in cuSPARSELt 0.8, 11024
@@ -86,7 +86,7 @@ class CuSPARSELt(GpuBackend):
             "converted_bytes": compressed.bytes,
         }
         # The library's own search over kernels and ways to split k; the fastest one stays in the plan.
-        workspace = Memory(gpu, self._workspace_bytes(plan), "the workspace")
+        workspace = DeviceMemory(gpu, self._workspace_bytes(plan), "the workspace")
         start = perf_counter()
         gpu.call("cusparseLtMatmulSearch", *arguments(workspace.address))
         gpu.synchronize()
@@ -94,7 +94,7 @@ class CuSPARSELt(GpuBackend):
         notes["algorithm"] = f"id={self._selected(selection, CONFIG_ID)} split_k={self._selected(selection, SPLIT_K)}"
         notes["workspace_bytes"] = needed = self._workspace_bytes(plan)
         if needed > workspace.bytes:
-            workspace = Memory(gpu, needed, "the workspace")
+            workspace = DeviceMemory(gpu, needed, "the workspace")
         call = self.prepare_call("cusparseLtMatmul", *arguments(workspace.address))
         kernel = self.kernel([call], buffers, arrays, notes, workspace, compressed, self._descriptors)
 
@@ -105,13 +105,13 @@ class CuSPARSELt(GpuBackend):
         kernel.load = load
         return kernel
 
-    def _compression(self, plan: Any, buffers: Buffers) -> tuple[Memory, Callable[[], float]]:
+    def _compression(self, plan: Any, buffers: DeviceBuffers) -> tuple[DeviceMemory, Callable[[], float]]:
         """Memory for the compressed A, and a function that fills it and returns the seconds."""
         gpu, size, workspace_size = self.gpu, ctypes.c_size_t(), ctypes.c_size_t()
         sizes = ctypes.byref(size), ctypes.byref(workspace_size)
         gpu.call("cusparseLtSpMMACompressedSize", self.handle, plan, *sizes)
-        compressed = Memory(gpu, size.value, "compressed A")
-        workspace = Memory(gpu, workspace_size.value, "the workspace of the compression")
+        compressed = DeviceMemory(gpu, size.value, "compressed A")
+        workspace = DeviceMemory(gpu, workspace_size.value, "the workspace of the compression")
         a, stream = buffers.address["a"], gpu.stream
 
         def compress() -> float:
@@ -128,7 +128,7 @@ class CuSPARSELt(GpuBackend):
         import numpy as np
 
         gpu, result = self.gpu, np.ones(1, np.int32)
-        invalid = Memory(gpu, result.nbytes, "the result of a check")
+        invalid = DeviceMemory(gpu, result.nbytes, "the result of a check")
         gpu.call("cusparseLtSpMMAPruneCheck", self.handle, product, a, invalid.address, gpu.stream)
         gpu.download(result, invalid.address)
         if result[0]:

@@ -13,7 +13,7 @@ from typing import Any
 from deepbench.backends.torch import import_torch, tensor
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import FLOATS, Group, products
+from deepbench.core.collective import FLOATS, RankGroup, products
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
@@ -35,13 +35,13 @@ class Gloo(GroupBackend):
             raise Unavailable("this PyTorch was built without Gloo", "pip install torch, or a build from pytorch.org")
         return {"name": "Gloo of PyTorch", "version": torch.__version__, "path": torch.__file__}
 
-    def settle(self, group: Group) -> None:
+    def settle(self, group: RankGroup) -> None:
         """Name the network interface; otherwise Gloo asks the name service for it."""
         name = next((n for n, a in describe.network_addresses().items() if a == group.address), None)
         if name is not None:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
 
-    def join(self, group: Group, case: Case) -> None:
+    def join(self, group: RankGroup, case: Case) -> None:
         store = None
         if group.rank == 0:
             # A store listens on all interfaces, unless it is given a socket, which its older server can use.

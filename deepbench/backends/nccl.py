@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import FLOATS, Group
+from deepbench.core.collective import FLOATS, RankGroup
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.op import Arrays
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend
-from deepbench.native.gpu.runtime import Buffers
+from deepbench.native.gpu.runtime import DeviceBuffers
 from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NCCL(GroupBackend, GpuBackend):
     def processes(self, case: Case) -> int:
         return 1 if case.settings.get("processes") == "one" else int(case.problem.ranks)
 
-    def settle(self, group: Group) -> None:
+    def settle(self, group: RankGroup) -> None:
         """Rank n of a host uses only the n-th of the visible GPUs."""
         if group.ranks == 1:  # one process uses all GPUs
             return
@@ -56,7 +56,7 @@ class NCCL(GroupBackend, GpuBackend):
     def version(self) -> str:
         return version_text(self.number("ncclGetVersion"))
 
-    def join(self, group: Group, case: Case) -> None:
+    def join(self, group: RankGroup, case: Case) -> None:
         self.rank = group.rank
         if group.ranks == 1:
             self._join_in_one_process(case.problem.ranks)
@@ -87,7 +87,7 @@ class NCCL(GroupBackend, GpuBackend):
         buffers, calls, barrier = [], list[Call](), list[Call]()
         for rank, arrays in parts.items():
             gpu, communicator = self.gpus[rank], self.communicators[rank]
-            rank_buffers = Buffers(gpu, arrays, ("receive",))
+            rank_buffers = DeviceBuffers(gpu, arrays, ("receive",))
             buffers.append(rank_buffers)
             send, receive = rank_buffers.address["send"], rank_buffers.address["receive"]
             source, one = receive if in_place else send, gpu.allocate(4, "a number")

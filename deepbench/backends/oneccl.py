@@ -10,9 +10,9 @@ from typing import Any
 
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import FLOATS, Group
+from deepbench.core.collective import FLOATS, RankGroup
 from deepbench.core.errors import LibraryError, Unavailable
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.op import Arrays
 from deepbench.native import mpi
 from deepbench.native.library import version_text
@@ -35,7 +35,7 @@ NAMES = {
 ALGORITHMS = {"all_reduce": {ours: {"CCL_ALLREDUCE": theirs} for ours, theirs in NAMES.items()}}
 
 
-class UniqueId(ctypes.Structure):
+class OneCclUniqueId(ctypes.Structure):
     """onecclUniqueId: 4096 bytes, by value."""
 
     _fields_ = (("internal", ctypes.c_byte * 4096),)
@@ -93,12 +93,12 @@ class OneCCL(GroupBackend):
             variables |= {"CCL_YIELD": "sched_yield", "CCL_SPIN_COUNT": "1"}
         return variables | super().environment(case)
 
-    def join(self, group: Group, case: Case) -> None:
-        unique_id = UniqueId()
+    def join(self, group: RankGroup, case: Case) -> None:
+        unique_id = OneCclUniqueId()
         if group.rank == 0:
             self._expect("onecclGetUniqueId", ctypes.byref(unique_id))
         text = group.gather(bytes(unique_id.internal).hex() if group.rank == 0 else None)[0]
-        unique_id = UniqueId.from_buffer_copy(bytes.fromhex(text))
+        unique_id = OneCclUniqueId.from_buffer_copy(bytes.fromhex(text))
         self.communicator = ctypes.c_void_p()
         self._expect("onecclCommInitRank", ctypes.byref(self.communicator), group.ranks, unique_id, group.rank)
 

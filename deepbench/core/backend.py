@@ -24,7 +24,7 @@ from deepbench.core.errors import Unsupported
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
-    from deepbench.core.collective import Group
+    from deepbench.core.collective import RankGroup
     from deepbench.core.kernel import Kernel
     from deepbench.core.op import Arrays
 
@@ -213,11 +213,11 @@ class GroupBackend(Backend):
             raise Unsupported(f"{self.title} has no algorithm {algorithm} for {case.op}; choose algorithm={choices}")
         return known[algorithm]
 
-    def settle(self, group: Group) -> None:
+    def settle(self, group: RankGroup) -> None:
         """Called in every rank before `open`; `group` knows the ranks of this host."""
 
     @abstractmethod
-    def join(self, group: Group, case: Case) -> None:
+    def join(self, group: RankGroup, case: Case) -> None:
         """Create the communicator of all ranks. Called in every rank after `open`."""
 
     def group_facts(self) -> dict[str, Any]:

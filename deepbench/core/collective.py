@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from deepbench.core.errors import BadInput
-from deepbench.core.op import Comparison, Op
+from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.precision import BITS
 from deepbench.core.problem import BaseProblem, size
 
@@ -59,7 +59,7 @@ class Parts(Collective):
             raise BadInput(f"n must be a multiple of ranks, found n={self.n} and ranks={self.ranks}")
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """All ranks of a case, seen from one of them. Implemented in `measure/group/link.py`."""
 
     rank: int
@@ -125,7 +125,7 @@ class CollectiveOp(Op):
         """Not used: each rank computes what it must receive (`expected`)."""
         raise TypeError(f"{self.name} has no reference for all ranks together; use expected()")
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Not used: each rank compares with `compare_rank`."""
         raise TypeError(f"{self.name} is compared rank by rank; use compare_rank()")
 
@@ -216,7 +216,7 @@ class CollectiveOp(Op):
         else:
             operands.poison(arrays["receive"])
 
-    def compare_rank(self, case: Case, rank: int, arrays: Arrays, integers: bool) -> Iterator[Comparison]:
+    def compare_rank(self, case: Case, rank: int, arrays: Arrays, integers: bool) -> Iterator[AnswerComparison]:
         """Compare every element that this rank received, one tile at a time."""
         import numpy as np
 
@@ -242,7 +242,7 @@ class CollectiveOp(Op):
                 tolerance = np.zeros(got.size)
                 if self.reduces and not integers:
                     tolerance = unit * self.expected(p, rank, lambda _: magnitude, first, got.size)
-            yield Comparison(how, got, want, tolerance, received.size, received.size)
+            yield AnswerComparison(how, got, want, tolerance, received.size, received.size)
 
     def title(self, problem: Any) -> str:
         """`all-reduce of 4194304, 4 ranks`."""

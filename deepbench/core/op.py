@@ -31,7 +31,7 @@ FLOATS_8 = ("f8e4m3", "f8e5m2")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AnswerComparison:
     """Results of a kernel (`got`) next to those of the float64 reference (`want`).
 
     `tolerance` is absolute; all three arrays have one shape. `how` says what was compared. Of the `of` elements of the
@@ -129,7 +129,7 @@ class Op(ABC):
         """All outputs in float64 as they should be after `reset` and one call, shaped like the stored outputs."""
 
     @abstractmethod
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Compare the outputs after `reset` and one call with float64.
 
         Large problems are checked by samples and projections, because a full reference takes too long.

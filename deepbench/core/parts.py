@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deepbench.core.op import Comparison, Op
+from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.precision import BITS
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class PartsOp(TensorsOp):
 
         return {e.output: e.want for e in self.expected(case, arrays, np.arange(self.parts(case)))}
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Every part of a small problem. Of a large one a sample, and that every element is a finite number."""
         import numpy as np
 
@@ -124,7 +124,7 @@ class PartsOp(TensorsOp):
             tolerance = e.tolerance + storage_error(self.tensors(case)[e.output].type_name, e.want)
             total = arrays[e.output].size
             how = "every element" if e.want.size == total else f"{chosen.size} of {count} parts"
-            yield Comparison(how, e.got.astype(np.float64), e.want, tolerance, e.want.size, total, e.output)
+            yield AnswerComparison(how, e.got.astype(np.float64), e.want, tolerance, e.want.size, total, e.output)
             if e.want.size < total:
                 yield finite(arrays[e.output], e.output)
 
@@ -164,7 +164,7 @@ def expected_distinct(draws: int, choices: int) -> int:
     return round(-choices * math.expm1(draws * math.log1p(-1 / choices))) if choices > 1 else min(draws, choices)
 
 
-def finite(array: Array, output: str) -> Comparison:
+def finite(array: Array, output: str) -> AnswerComparison:
     """How many elements of each strip are not finite numbers: none should be."""
     import numpy as np
 
@@ -172,4 +172,4 @@ def finite(array: Array, output: str) -> Comparison:
     starts = range(0, flat.size, STRIP)
     found = np.array([np.count_nonzero(~np.isfinite(flat[i : i + STRIP].astype(np.float32))) for i in starts], float)
     nothing = np.zeros_like(found)
-    return Comparison("every element is finite", found, nothing, nothing + 0.5, 0, array.size, output)
+    return AnswerComparison("every element is finite", found, nothing, nothing + 0.5, 0, array.size, output)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from deepbench.core.op import Comparison, Op, find_op
+from deepbench.core.op import AnswerComparison, Op, find_op
 from deepbench.core.parts import TensorsOp, finite
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.traffic import product_bytes
@@ -144,7 +144,7 @@ class ProductsOp(ProductOp, TensorsOp):
         output = next(name for name in self.outputs if name in arrays)
         return {output: np.concatenate(want).reshape(arrays[output].shape)}
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Every element of small products; a sample and a projection of large ones."""
         yield from compare_products(self.products(case, arrays), self.roundoff(case), self.result_type(case))
 
@@ -174,7 +174,7 @@ def products_of(case: Case, arrays: Arrays) -> list[Product]:
     return op.products(case, arrays)
 
 
-def compare_products(products: Sequence[Product], roundoff: float, stored: str) -> Iterator[Comparison]:
+def compare_products(products: Sequence[Product], roundoff: float, stored: str) -> Iterator[AnswerComparison]:
     """Every element of small products. Of large ones a sample, and a projection that covers every element.
 
     A projection is impossible if a function is applied to the elements: then rows and columns are compared in full.
@@ -203,7 +203,7 @@ def _size(matrix: Matrix) -> int:
 
 def _blocks(
     how: str, blocks: Sequence[tuple[Product, Index, Index]], products: Sequence[Product], unit: float, stored: str
-) -> Comparison:
+) -> AnswerComparison:
     """Some rows and columns of some products, each recomputed in float64."""
     import numpy as np
 
@@ -214,10 +214,10 @@ def _blocks(
     want = np.concatenate([values.reshape(-1) for values, _ in wanted])
     tolerance = np.concatenate([bounds.reshape(-1) for _, bounds in wanted]) + storage_error(stored, want)
     total = sum(p.c.size for p in products)
-    return Comparison(how, got, want, tolerance, min(got.size, total), total)
+    return AnswerComparison(how, got, want, tolerance, min(got.size, total), total)
 
 
-def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> Comparison:
+def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> AnswerComparison:
     """The corners of the first and the last product, and random elements of all."""
     import numpy as np
 
@@ -238,7 +238,7 @@ def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: fl
     return _blocks(f"{len(blocks)} elements", blocks, products, unit, stored)
 
 
-def _crossed(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> Comparison:
+def _crossed(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> AnswerComparison:
     """The first, the last and some random rows and columns of each product."""
     import numpy as np
 
@@ -252,7 +252,7 @@ def _crossed(products: Sequence[Product], choices: np.random.Generator, unit: fl
     return _blocks("rows and columns", blocks, products, unit, stored)
 
 
-def _projected(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> Comparison:
+def _projected(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> AnswerComparison:
     """C·x against A·(B·x) + C₀·x for random signs x: covers every element at the cost of reading C once.
 
     Freivalds' algorithm (1977), with a tolerance for rounded sums.
@@ -277,4 +277,4 @@ def _projected(products: Sequence[Product], choices: np.random.Generator, unit: 
         found.append((got, want, tolerance))
     got, want, tolerance = map(np.concatenate, zip(*found, strict=True))
     total = sum(p.c.size for p in products)
-    return Comparison("projection of every element", got, want, tolerance, total, total)
+    return AnswerComparison("projection of every element", got, want, tolerance, total, total)

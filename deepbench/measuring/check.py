@@ -11,7 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
-    from deepbench.core.op import Arrays, Comparison, Op
+    from deepbench.core.op import AnswerComparison, Arrays, Op
     from deepbench.results.record import Check
 
 
@@ -51,7 +51,7 @@ def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
     return verdict_of(op.compare(case, arrays))
 
 
-def verdict_of(comparisons: Iterable[Comparison]) -> Verdict:
+def verdict_of(comparisons: Iterable[AnswerComparison]) -> Verdict:
     """The worst of these comparisons."""
     coverage: dict[str, tuple[int, int]] = {}
     verdicts = []
@@ -80,7 +80,7 @@ def _checksum(array: Any) -> int:
     return words ^ zlib.crc32(content[end:])
 
 
-def _judge(comparison: Comparison) -> Verdict:
+def _judge(comparison: AnswerComparison) -> Verdict:
     got, want = comparison.got.reshape(-1), comparison.want.reshape(-1)
     tolerance = comparison.tolerance.reshape(-1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

@@ -30,7 +30,7 @@ from deepbench.measuring.parent import open_backends
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds, Rules
-from deepbench.plan.rounds import Forecast, next_within_budget, queue
+from deepbench.plan.rounds import RoundsForecast, next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
@@ -226,7 +226,7 @@ class Session:
         ends = None if budget_s is None else begin + budget_s
         next_heats = queue(self.planned, self.file.records, self._rounds, seed)
         self.probe([case for heat in next_heats for case, _ in heat], progress)
-        forecast = Forecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
+        forecast = RoundsForecast(self.planned, self.file.records, self._rounds, self.estimate, ends)
         widths: dict[tuple[str, int], float] = {}
         # Some of a budget is kept for the question whether more threads help.
         rounds_end = None if ends is None or budget_s is None else ends - QUESTIONS_SHARE * budget_s

@@ -30,7 +30,7 @@ BLOCK_SCORES = 2**21
 
 
 @dataclass(frozen=True)
-class Block:
+class AttentionBlock:
     """Scores that are computed together: of all heads of some key-value heads, some queries, and the keys they see."""
 
     sequence: int
@@ -45,7 +45,7 @@ class Block:
     """Whether a query does not see some of the keys."""
 
 
-def blocks(problem: Any) -> Iterator[Block]:
+def blocks(problem: Any) -> Iterator[AttentionBlock]:
     """Blocks that cover all visible pairs of queries and keys."""
     p = problem
     equal = len(set(p.key_counts)) == 1
@@ -60,7 +60,7 @@ def blocks(problem: Any) -> Iterator[Block]:
             together = max(1, min(heads, BLOCK_SCORES // (p.group * len(queries) * len(visible))))
             shift = keys - count + start - visible.start
             for pair in range(0, heads, together):
-                yield Block(
+                yield AttentionBlock(
                     sequence, sequence * p.kv_heads + pair, min(together, heads - pair), queries, visible, shift,
                     is_masked=ends[0] != ends[1],
                 )  # fmt: skip
@@ -141,7 +141,7 @@ def decode(case: Case, arrays: Arrays) -> tuple[Call, Any]:
     return Call(loops.deepbench_attention_decode, description), scratch
 
 
-def softmax(case: Case, block: Block, rows: int, scores: int, lse: int | None = None) -> Call:
+def softmax(case: Case, block: AttentionBlock, rows: int, scores: int, lse: int | None = None) -> Call:
     """Softmax of `rows` rows of scores of a block, in place; exponentials of scores less `lse` if that is given."""
     p = case.problem
     description = Softmax(
@@ -151,7 +151,7 @@ def softmax(case: Case, block: Block, rows: int, scores: int, lse: int | None = 
     return Call(compiled().deepbench_attention_softmax, description)
 
 
-def gradient(case: Case, block: Block, rows: int, weights: int, ds: int, dy: int, y: int) -> Call:
+def gradient(case: Case, block: AttentionBlock, rows: int, weights: int, ds: int, dy: int, y: int) -> Call:
     """ds = scale · weights · (ds - sum of dy · y), for `rows` rows of a block."""
     p = case.problem
     description = Gradient(

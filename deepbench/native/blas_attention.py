@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Call, Kernel, NativeFunction
+from deepbench.core.kernel import Kernel, Call, NativeFunction
 from deepbench.core.operands import empty
 from deepbench.native import attention
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
-    from deepbench.native.attention import Block
+    from deepbench.native.attention import AttentionBlock
 
 # enum CBLAS_LAYOUT and CBLAS_TRANSPOSE
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
@@ -56,7 +56,7 @@ class _Composed:
     """The calls of one block. Addresses are those of the matrices of each key-value head, or of each query head."""
 
     def __init__(
-        self, sgemm_batch: NativeFunction, case: Case, arrays: Arrays, block: Block, scores: Sequence[int]
+        self, sgemm_batch: NativeFunction, case: Case, arrays: Arrays, block: AttentionBlock, scores: Sequence[int]
     ) -> None:
         p = case.problem
         self.sgemm_batch, self.case, self.arrays, self.block, self.scores = sgemm_batch, case, arrays, block, scores

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
-from deepbench.core.collective import FLOATS, Group, products
+from deepbench.core.collective import FLOATS, RankGroup, products
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
@@ -41,7 +41,7 @@ class MPIProcess(GroupBackend):
     def environment(self, case: Case) -> dict[str, str]:
         return {"MPI4PY_LIBMPI": mpi.find(self.flavour).library, **super().environment(case)}
 
-    def join(self, group: Group, case: Case) -> None:
+    def join(self, group: RankGroup, case: Case) -> None:
         self.world = self.mpi.initialize(case.settings["mpi_threads"], group.ranks)
 
 

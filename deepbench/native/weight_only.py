@@ -6,7 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.operands import full
 from deepbench.native import library
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROWS = 16
 
 
-class Product(ctypes.Structure):
+class WeightOnlyProduct(ctypes.Structure):
     """struct product."""
 
     _fields_ = (
@@ -39,6 +39,8 @@ def prepare(case: Case, arrays: Arrays) -> Kernel:
     }
     addresses = {name: array.ctypes.data for name, array in {**arrays, **room}.items()}
     sizes = {name: getattr(p, name) for name in ("m", "n", "k", "group", "bits")}
-    call = Call(loops.deepbench_weight_only_gemm, Product(**addresses, **sizes, is_bf16=case.precision.name == "bf16"))
+    call = Call(
+        loops.deepbench_weight_only_gemm, WeightOnlyProduct(**addresses, **sizes, is_bf16=case.precision.name == "bf16")
+    )
     notes = {"implementation": "own loop", "workspace_bytes": sum(array.nbytes for array in room.values())}
     return Kernel(calls=(call,), keep=(arrays, room), notes=notes)

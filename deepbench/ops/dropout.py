@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.op import Comparison
+from deepbench.core.op import AnswerComparison
 from deepbench.core.parts import STRIP, Expected, PartsOp, Tensor, blocks, elements_of
 from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
 from deepbench.core.problem import BaseProblem, size
@@ -86,7 +86,7 @@ class DropoutOp(PartsOp):
         relative = TOLERANCE_UNITS * case.precision.roundoff + STORAGE_ROUNDOFF[case.precision.data]
         yield Expected("y", got, want, relative * np.abs(want))
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Besides the values: the share of elements that are kept, and of neighbours that are both kept."""
         yield from super().compare(case, arrays)
         n, q = case.problem.n, 1 - case.problem.probability
@@ -123,13 +123,13 @@ def _kept(a: Array, y: Array) -> tuple[int, int]:
     return kept, pairs
 
 
-def _share(how: str, found: int, of: int, want: float, variance: float) -> Comparison:
+def _share(how: str, found: int, of: int, want: float, variance: float) -> AnswerComparison:
     """`variance` is that of one of the `of` elements, with what it has in common with its neighbours."""
     import numpy as np
 
     tolerance = DEVIATIONS * math.sqrt(variance / of) + DEVIATIONS**2 / (3 * of)
     got, wanted, allowed = (np.array([value]) for value in (found / of, want, tolerance))
-    return Comparison(how, got, wanted, allowed, 0, of, "y")
+    return AnswerComparison(how, got, wanted, allowed, 0, of, "y")
 
 
 OP = DropoutOp()

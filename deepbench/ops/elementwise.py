@@ -44,7 +44,7 @@ CHECK_WORK = 32
 
 
 @dataclass(frozen=True)
-class Kind:
+class ElementwiseKind:
     """What a function reads and writes."""
 
     inputs: tuple[str, ...]
@@ -57,22 +57,22 @@ class Kind:
 
 
 KINDS = {
-    "relu": Kind(("a",), ("result",), ("da",), 1, 1),
-    "relu6": Kind(("a",), ("a",), ("da",), 2, 2),
-    "gelu": Kind(("a",), ("a",), ("da",), 5, 11),
-    "gelu_tanh": Kind(("a",), ("a",), ("da",), 9, 16),
-    "silu": Kind(("a",), ("a",), ("da",), 3, 8),
-    "elu": Kind(("a",), ("a",), ("da",), 2, 2),
-    "sigmoid": Kind(("a",), ("result",), ("da",), 3, 3),
-    "tanh": Kind(("a",), ("result",), ("da",), 1, 3),
-    "add": Kind(("a", "b"), (), (), 1, 0),
-    "multiply": Kind(("a", "b"), ("a", "b"), ("da", "db"), 1, 2),
-    "multiply_add": Kind(("a", "b", "c"), ("a", "b"), ("da", "db"), 2, 2),
-    "add_relu": Kind(("a", "b"), ("result",), ("da",), 2, 1),
-    "swiglu": Kind(("a", "b"), ("a", "b"), ("da", "db"), 4, 10),
-    "hardtanh": Kind(("a",), ("a",), ("da",), 2, 2),
-    "geglu": Kind(("a", "b"), ("a", "b"), ("da", "db"), 6, 14),
-    "geglu_tanh": Kind(("a", "b"), ("a", "b"), ("da", "db"), 10, 19),
+    "relu": ElementwiseKind(("a",), ("result",), ("da",), 1, 1),
+    "relu6": ElementwiseKind(("a",), ("a",), ("da",), 2, 2),
+    "gelu": ElementwiseKind(("a",), ("a",), ("da",), 5, 11),
+    "gelu_tanh": ElementwiseKind(("a",), ("a",), ("da",), 9, 16),
+    "silu": ElementwiseKind(("a",), ("a",), ("da",), 3, 8),
+    "elu": ElementwiseKind(("a",), ("a",), ("da",), 2, 2),
+    "sigmoid": ElementwiseKind(("a",), ("result",), ("da",), 3, 3),
+    "tanh": ElementwiseKind(("a",), ("result",), ("da",), 1, 3),
+    "add": ElementwiseKind(("a", "b"), (), (), 1, 0),
+    "multiply": ElementwiseKind(("a", "b"), ("a", "b"), ("da", "db"), 1, 2),
+    "multiply_add": ElementwiseKind(("a", "b", "c"), ("a", "b"), ("da", "db"), 2, 2),
+    "add_relu": ElementwiseKind(("a", "b"), ("result",), ("da",), 2, 1),
+    "swiglu": ElementwiseKind(("a", "b"), ("a", "b"), ("da", "db"), 4, 10),
+    "hardtanh": ElementwiseKind(("a",), ("a",), ("da",), 2, 2),
+    "geglu": ElementwiseKind(("a", "b"), ("a", "b"), ("da", "db"), 6, 14),
+    "geglu_tanh": ElementwiseKind(("a", "b"), ("a", "b"), ("da", "db"), 10, 19),
 }
 
 
@@ -173,7 +173,7 @@ class ElementwiseOp(PartsOp):
 
 
 @dataclass(frozen=True)
-class Result:
+class ElementwiseResult:
     """A result in float64, and what its error is proportional to."""
 
     value: Array
@@ -196,96 +196,96 @@ def _sigmoid(x: Array) -> Array:
     return y
 
 
-def _relu(a: Array, *_: Array) -> Result:
+def _relu(a: Array, *_: Array) -> ElementwiseResult:
     import numpy as np
 
-    return Result(np.maximum(a, 0), np.zeros_like(a))
+    return ElementwiseResult(np.maximum(a, 0), np.zeros_like(a))
 
 
-def _relu6(a: Array) -> Result:
+def _relu6(a: Array) -> ElementwiseResult:
     import numpy as np
 
-    return Result(np.clip(a, 0, 6), np.zeros_like(a))
+    return ElementwiseResult(np.clip(a, 0, 6), np.zeros_like(a))
 
 
-def _gelu(a: Array) -> Result:
-    return Result(a * (1 + _erf(a / math.sqrt(2))) / 2, abs(a))
+def _gelu(a: Array) -> ElementwiseResult:
+    return ElementwiseResult(a * (1 + _erf(a / math.sqrt(2))) / 2, abs(a))
 
 
-def _gelu_tanh(a: Array) -> Result:
+def _gelu_tanh(a: Array) -> ElementwiseResult:
     import numpy as np
 
-    return Result(a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))) / 2, abs(a))
+    return ElementwiseResult(a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))) / 2, abs(a))
 
 
-def _silu(a: Array) -> Result:
+def _silu(a: Array) -> ElementwiseResult:
     y = a * _sigmoid(a)
-    return Result(y, abs(y))
+    return ElementwiseResult(y, abs(y))
 
 
-def _elu(a: Array) -> Result:
+def _elu(a: Array) -> ElementwiseResult:
     import numpy as np
 
     # exp(a) - 1 cancels near 0, and is rounded far from it: both errors are relative to 1.
-    return Result(np.where(a > 0, a, np.expm1(np.minimum(a, 0))), np.where(a > 0, 0.0, 1.0))
+    return ElementwiseResult(np.where(a > 0, a, np.expm1(np.minimum(a, 0))), np.where(a > 0, 0.0, 1.0))
 
 
-def _sigmoid_result(a: Array, *_: Array) -> Result:
+def _sigmoid_result(a: Array, *_: Array) -> ElementwiseResult:
     y = _sigmoid(a)
-    return Result(y, y)
+    return ElementwiseResult(y, y)
 
 
-def _tanh(a: Array, *_: Array) -> Result:
+def _tanh(a: Array, *_: Array) -> ElementwiseResult:
     import numpy as np
 
     y = np.tanh(a)
-    return Result(y, abs(y))
+    return ElementwiseResult(y, abs(y))
 
 
-def _add(a: Array, b: Array) -> Result:
-    return Result(a + b, abs(a + b))
+def _add(a: Array, b: Array) -> ElementwiseResult:
+    return ElementwiseResult(a + b, abs(a + b))
 
 
-def _multiply(a: Array, b: Array) -> Result:
-    return Result(a * b, abs(a * b))
+def _multiply(a: Array, b: Array) -> ElementwiseResult:
+    return ElementwiseResult(a * b, abs(a * b))
 
 
-def _multiply_add(a: Array, b: Array, c: Array) -> Result:
-    return Result(a * b + c, abs(a * b) + abs(c), a * b)
+def _multiply_add(a: Array, b: Array, c: Array) -> ElementwiseResult:
+    return ElementwiseResult(a * b + c, abs(a * b) + abs(c), a * b)
 
 
-def _add_relu(a: Array, b: Array) -> Result:
+def _add_relu(a: Array, b: Array) -> ElementwiseResult:
     import numpy as np
 
-    return Result(np.maximum(a + b, 0), abs(a + b), a + b)
+    return ElementwiseResult(np.maximum(a + b, 0), abs(a + b), a + b)
 
 
-def _swiglu(a: Array, b: Array) -> Result:
+def _swiglu(a: Array, b: Array) -> ElementwiseResult:
     y = a * _sigmoid(a) * b
-    return Result(y, abs(y), y)
+    return ElementwiseResult(y, abs(y), y)
 
 
-def _hardtanh(a: Array) -> Result:
+def _hardtanh(a: Array) -> ElementwiseResult:
     import numpy as np
 
-    return Result(np.clip(a, -1, 1), np.zeros_like(a))
+    return ElementwiseResult(np.clip(a, -1, 1), np.zeros_like(a))
 
 
-def _geglu(a: Array, b: Array) -> Result:
+def _geglu(a: Array, b: Array) -> ElementwiseResult:
     return _times(_gelu(a), b)
 
 
-def _geglu_tanh(a: Array, b: Array) -> Result:
+def _geglu_tanh(a: Array, b: Array) -> ElementwiseResult:
     return _times(_gelu_tanh(a), b)
 
 
-def _times(gate: Result, b: Array) -> Result:
+def _times(gate: ElementwiseResult, b: Array) -> ElementwiseResult:
     """A product whose first factor a library may store."""
     y = gate.value * b
-    return Result(y, gate.scale * abs(b), y)
+    return ElementwiseResult(y, gate.scale * abs(b), y)
 
 
-FORWARD: dict[str, Callable[..., Result]] = {
+FORWARD: dict[str, Callable[..., ElementwiseResult]] = {
     "relu": _relu,
     "relu6": _relu6,
     "gelu": _gelu,
@@ -305,28 +305,28 @@ FORWARD: dict[str, Callable[..., Result]] = {
 }
 
 
-def _relu_gradient(y: Array, dy: Array) -> Result:
-    return Result(dy * (y > 0), 0 * dy)
+def _relu_gradient(y: Array, dy: Array) -> ElementwiseResult:
+    return ElementwiseResult(dy * (y > 0), 0 * dy)
 
 
-def _relu6_gradient(a: Array, dy: Array) -> Result:
-    return Result(dy * ((a > 0) & (a < 6)), 0 * dy)
+def _relu6_gradient(a: Array, dy: Array) -> ElementwiseResult:
+    return ElementwiseResult(dy * ((a > 0) & (a < 6)), 0 * dy)
 
 
-def _gelu_gradient(a: Array, dy: Array) -> Result:
+def _gelu_gradient(a: Array, dy: Array) -> ElementwiseResult:
     import numpy as np
 
     density = np.exp(-(a**2) / 2) / math.sqrt(2 * math.pi)
-    return Result(dy * ((1 + _erf(a / math.sqrt(2))) / 2 + a * density), abs(dy))
+    return ElementwiseResult(dy * ((1 + _erf(a / math.sqrt(2))) / 2 + a * density), abs(dy))
 
 
-def _gelu_tanh_gradient(a: Array, dy: Array) -> Result:
+def _gelu_tanh_gradient(a: Array, dy: Array) -> ElementwiseResult:
     import numpy as np
 
     root = math.sqrt(2 / math.pi)
     t = np.tanh(root * (a + 0.044715 * a**3))
     slope = root * (1 + 3 * 0.044715 * a**2)
-    return Result(dy * ((1 + t) / 2 + a * (1 - t**2) * slope / 2), abs(dy) * (1 + abs(a) * slope / 2))
+    return ElementwiseResult(dy * ((1 + t) / 2 + a * (1 - t**2) * slope / 2), abs(dy) * (1 + abs(a) * slope / 2))
 
 
 def _silu_slope(a: Array) -> Array:
@@ -335,50 +335,50 @@ def _silu_slope(a: Array) -> Array:
     return slope
 
 
-def _silu_gradient(a: Array, dy: Array) -> Result:
-    return Result(dy * _silu_slope(a), abs(dy) * (1 + abs(a)))
+def _silu_gradient(a: Array, dy: Array) -> ElementwiseResult:
+    return ElementwiseResult(dy * _silu_slope(a), abs(dy) * (1 + abs(a)))
 
 
-def _elu_gradient(a: Array, dy: Array) -> Result:
+def _elu_gradient(a: Array, dy: Array) -> ElementwiseResult:
     import numpy as np
 
     value = dy * np.exp(np.minimum(a, 0))
-    return Result(value, abs(value))
+    return ElementwiseResult(value, abs(value))
 
 
-def _sigmoid_gradient(y: Array, dy: Array) -> Result:
+def _sigmoid_gradient(y: Array, dy: Array) -> ElementwiseResult:
     value = dy * y * (1 - y)
-    return Result(value, abs(dy * y), 2 * value)
+    return ElementwiseResult(value, abs(dy * y), 2 * value)
 
 
-def _tanh_gradient(y: Array, dy: Array) -> Result:
-    return Result(dy * (1 - y**2), abs(dy))
+def _tanh_gradient(y: Array, dy: Array) -> ElementwiseResult:
+    return ElementwiseResult(dy * (1 - y**2), abs(dy))
 
 
-def _multiply_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
+def _multiply_gradients(a: Array, b: Array, dy: Array) -> tuple[ElementwiseResult, ElementwiseResult]:
     return _multiply(dy, b), _multiply(dy, a)
 
 
-def _swiglu_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
+def _swiglu_gradients(a: Array, b: Array, dy: Array) -> tuple[ElementwiseResult, ElementwiseResult]:
     da, db = dy * b * _silu_slope(a), dy * a * _sigmoid(a)
-    return Result(da, abs(dy * b) * (1 + abs(a)), da), Result(db, abs(db), db)
+    return ElementwiseResult(da, abs(dy * b) * (1 + abs(a)), da), ElementwiseResult(db, abs(db), db)
 
 
-def _hardtanh_gradient(a: Array, dy: Array) -> Result:
-    return Result(dy * (abs(a) < 1), 0 * dy)
+def _hardtanh_gradient(a: Array, dy: Array) -> ElementwiseResult:
+    return ElementwiseResult(dy * (abs(a) < 1), 0 * dy)
 
 
-def _geglu_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
+def _geglu_gradients(a: Array, b: Array, dy: Array) -> tuple[ElementwiseResult, ElementwiseResult]:
     da = _gelu_gradient(a, dy * b)
-    return Result(da.value, da.scale, da.value), _times(_gelu(a), dy)
+    return ElementwiseResult(da.value, da.scale, da.value), _times(_gelu(a), dy)
 
 
-def _geglu_tanh_gradients(a: Array, b: Array, dy: Array) -> tuple[Result, Result]:
+def _geglu_tanh_gradients(a: Array, b: Array, dy: Array) -> tuple[ElementwiseResult, ElementwiseResult]:
     da = _gelu_tanh_gradient(a, dy * b)
-    return Result(da.value, da.scale, da.value), _times(_gelu_tanh(a), dy)
+    return ElementwiseResult(da.value, da.scale, da.value), _times(_gelu_tanh(a), dy)
 
 
-BACKWARD: dict[str, Callable[..., Result | tuple[Result, Result]]] = {
+BACKWARD: dict[str, Callable[..., ElementwiseResult | tuple[ElementwiseResult, ElementwiseResult]]] = {
     "relu": _relu_gradient,
     "relu6": _relu6_gradient,
     "gelu": _gelu_gradient,

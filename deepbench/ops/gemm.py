@@ -19,7 +19,7 @@ from deepbench.core.product import AddingProductOp, Product, compare_products
 from deepbench.core.traffic import product_bytes
 
 if TYPE_CHECKING:
-    from deepbench.core.op import Arrays, Comparison
+    from deepbench.core.op import AnswerComparison, Arrays
     from deepbench.core.precision import Precision
 
 
@@ -79,7 +79,7 @@ class GemmOp(AddingProductOp):
         """The full C, shape (n, m)."""
         return {"c": self._product(case, arrays).wanted(slice(None), slice(None), 0.0)[0]}
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Every element of a small product; a sample and a projection of a large one."""
         from deepbench.core.tolerance import sum_roundoff
 

@@ -52,7 +52,7 @@ MOST_IN_F64 = 2**22
 
 
 @dataclass(frozen=True)
-class Kind:
+class LossKind:
     """How much a loss computes per number; exp and log count as one operation each (docs/formulas.md)."""
 
     flop: int
@@ -62,11 +62,11 @@ class Kind:
 
 
 KINDS = {
-    "cross_entropy": Kind(4, 3, True),
-    "binary_cross_entropy": Kind(8, 5, True),
-    "mean_squared_error": Kind(3, 2, False),
-    "smooth_l1": Kind(6, 3, False),
-    "focal": Kind(15, 18, True),
+    "cross_entropy": LossKind(4, 3, True),
+    "binary_cross_entropy": LossKind(8, 5, True),
+    "mean_squared_error": LossKind(3, 2, False),
+    "smooth_l1": LossKind(6, 3, False),
+    "focal": LossKind(15, 18, True),
 }
 
 
@@ -208,7 +208,7 @@ class LossOp(PartsOp):
 
 
 @dataclass(frozen=True)
-class Result:
+class LossResult:
     """Losses or gradients, before the mean, and what their error is proportional to."""
 
     value: Array
@@ -229,16 +229,16 @@ def _softmax(x: Array) -> tuple[Array, Array, Array, Array, Array]:
     return largest, distance, e, total, of_sum
 
 
-def _cross_entropy(x: Array, target: Array) -> Result:
+def _cross_entropy(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     largest, _, _, total, of_sum = _softmax(x)
     chosen = np.take_along_axis(x, target[:, None].astype(np.int64), axis=1)
     value = np.log(total) + (largest.astype(np.float64) - chosen)
-    return Result(value, np.abs(largest) + np.abs(chosen) + np.abs(value) + 1 + of_sum)
+    return LossResult(value, np.abs(largest) + np.abs(chosen) + np.abs(value) + 1 + of_sum)
 
 
-def _cross_entropy_gradient(x: Array, target: Array) -> Result:
+def _cross_entropy_gradient(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     largest, distance, e, total, of_sum = _softmax(x)
@@ -247,7 +247,7 @@ def _cross_entropy_gradient(x: Array, target: Array) -> Result:
     rows = np.arange(target.size)
     p[rows, target] -= 1
     error[rows, target] += 1
-    return Result(p, error)
+    return LossResult(p, error)
 
 
 def _log_sigmoids(x: Array) -> tuple[Array, Array]:
@@ -258,58 +258,58 @@ def _log_sigmoids(x: Array) -> tuple[Array, Array]:
     return np.maximum(-x, 0) + small, np.maximum(x, 0) + small
 
 
-def _binary_cross_entropy(x: Array, target: Array) -> Result:
+def _binary_cross_entropy(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     right, wrong = _log_sigmoids(x)
     value = np.where(target > 0, right, wrong)
-    return Result(value, np.abs(x) + value)
+    return LossResult(value, np.abs(x) + value)
 
 
-def _binary_cross_entropy_gradient(x: Array, target: Array) -> Result:
+def _binary_cross_entropy_gradient(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     right, _ = _log_sigmoids(x)
     value = np.exp(-right) - target
-    return Result(value, np.ones_like(value))
+    return LossResult(value, np.ones_like(value))
 
 
-def _mean_squared_error(x: Array, target: Array) -> Result:
+def _mean_squared_error(x: Array, target: Array) -> LossResult:
     value = (x - target) ** 2
-    return Result(value, value)
+    return LossResult(value, value)
 
 
-def _mean_squared_error_gradient(x: Array, target: Array) -> Result:
+def _mean_squared_error_gradient(x: Array, target: Array) -> LossResult:
     value = 2 * (x - target)
-    return Result(value, abs(value))
+    return LossResult(value, abs(value))
 
 
-def _smooth_l1(x: Array, target: Array) -> Result:
+def _smooth_l1(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     distance = np.abs(x - target)
     value = np.where(distance < 1, distance**2 / 2, distance - 0.5)
-    return Result(value, distance)
+    return LossResult(value, distance)
 
 
-def _smooth_l1_gradient(x: Array, target: Array) -> Result:
+def _smooth_l1_gradient(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     value = np.clip(x - target, -1, 1)
-    return Result(value, np.abs(value))
+    return LossResult(value, np.abs(value))
 
 
-def _focal(x: Array, target: Array) -> Result:
+def _focal(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     right, wrong = _log_sigmoids(x)
     is_one = target > 0
     loss, other = np.where(is_one, right, wrong), np.where(is_one, wrong, right)
     alpha, miss = np.where(is_one, ALPHA, 1 - ALPHA), np.exp(-other)
-    return Result(alpha * miss**2 * loss, alpha * miss * (miss * np.abs(x) + loss))
+    return LossResult(alpha * miss**2 * loss, alpha * miss * (miss * np.abs(x) + loss))
 
 
-def _focal_gradient(x: Array, target: Array) -> Result:
+def _focal_gradient(x: Array, target: Array) -> LossResult:
     import numpy as np
 
     right, wrong = _log_sigmoids(x)
@@ -317,10 +317,10 @@ def _focal_gradient(x: Array, target: Array) -> Result:
     loss, other = np.where(is_one, right, wrong), np.where(is_one, wrong, right)
     alpha, miss, hit = np.where(is_one, -ALPHA, 1 - ALPHA), np.exp(-other), np.exp(-loss)
     value = alpha * miss**2 * (2 * hit * loss + miss)
-    return Result(value, np.abs(alpha) * miss * (1 + loss))
+    return LossResult(value, np.abs(alpha) * miss * (1 + loss))
 
 
-LOSSES: dict[str, Callable[[Array, Array], Result]] = {
+LOSSES: dict[str, Callable[[Array, Array], LossResult]] = {
     "cross_entropy": _cross_entropy,
     "binary_cross_entropy": _binary_cross_entropy,
     "mean_squared_error": _mean_squared_error,
@@ -328,7 +328,7 @@ LOSSES: dict[str, Callable[[Array, Array], Result]] = {
     "focal": _focal,
 }
 
-GRADIENTS: dict[str, Callable[[Array, Array], Result]] = {
+GRADIENTS: dict[str, Callable[[Array, Array], LossResult]] = {
     "cross_entropy": _cross_entropy_gradient,
     "binary_cross_entropy": _binary_cross_entropy_gradient,
     "mean_squared_error": _mean_squared_error_gradient,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deepbench.core.errors import BadInput
-from deepbench.core.op import Comparison, Op
+from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.problem import BaseProblem, choice, size
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ TRIAD_ROUNDINGS = 2
 
 
 @dataclass(frozen=True)
-class Memory(BaseProblem):
+class MemoryProblem(BaseProblem):
     """`n` f32 numbers per array; even, because `read` works on 64-bit words. `passes` over them in one call."""
 
     kind: str = choice(*STREAMS)
@@ -54,17 +54,17 @@ class Memory(BaseProblem):
 class MemoryOp(Op):
     name = "memory"
     sweep_field = "n"
-    Problem = Memory
+    Problem = MemoryProblem
     outputs = ("c",)
     smoke = (
-        Memory("read", 2),
-        Memory("copy", 1002),
-        Memory("triad", 30),
-        Memory("read", 70002),
-        Memory("triad", 9998),
-        Memory("read", 4098, passes=7),
-        Memory("gather", 1002),
-        Memory("gather", 4098, passes=3),
+        MemoryProblem("read", 2),
+        MemoryProblem("copy", 1002),
+        MemoryProblem("triad", 30),
+        MemoryProblem("read", 70002),
+        MemoryProblem("triad", 9998),
+        MemoryProblem("read", 4098, passes=7),
+        MemoryProblem("gather", 1002),
+        MemoryProblem("gather", 4098, passes=3),
     )
 
     def allows(self, direction: str, precision: Precision) -> bool:
@@ -110,7 +110,7 @@ class MemoryOp(Op):
             return {"c": a.astype(np.float64)}
         return {"c": a.astype(np.float64) + 3 * arrays["b"].astype(np.float64)}
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Every bit of `read`, `gather` and `copy`; every element of `triad` within two roundings."""
         import numpy as np
 
@@ -119,18 +119,18 @@ class MemoryOp(Op):
             want = self.reference(case, arrays)["c"]
             sizes = np.abs(arrays["a"].astype(np.float64)) + 3 * np.abs(arrays["b"].astype(np.float64))
             tolerance = TRIAD_ROUNDINGS * case.precision.roundoff * sizes
-            yield Comparison("every element", c.astype(np.float64), want, tolerance, want.size, want.size)
+            yield AnswerComparison("every element", c.astype(np.float64), want, tolerance, want.size, want.size)
             return
         bits = _bits_of_sum(case, arrays["a"]) if kind in REPEATABLE else arrays["a"]
         # As integers: the sum of the bits of floats need not be a valid float.
         got, want = c.view("u4").astype(np.float64), bits.view("u4").astype(np.float64)
-        yield Comparison("every bit", got, want, np.zeros_like(want), want.size, want.size)
+        yield AnswerComparison("every bit", got, want, np.zeros_like(want), want.size, want.size)
 
     def flop(self, case: Case) -> int:
         """2·n for a triad, otherwise 0."""
         return 2 * case.problem.n if case.problem.kind == "triad" else 0
 
-    def title(self, problem: Memory) -> str:
+    def title(self, problem: MemoryProblem) -> str:
         """`copy of 67108864 numbers`, `read of 4096 numbers, 8192 times`."""
         times = f", {problem.passes} times" if problem.passes > 1 else ""
         return f"{problem.kind} of {problem.n} numbers{times}"

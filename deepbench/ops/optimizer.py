@@ -125,14 +125,16 @@ class OptimizerOp(PartsOp):
             """The numbers before the step, in float64."""
             return {name: a[where].astype(np.float64) for name, a in {**before, "g": arrays["g"]}.items()}
 
-        step = Step.of(kind, values_at(at))
+        step = OptimizerStep.of(kind, values_at(at))
         p, change, spread = step.p, step.change, step.spread
         for name, new in step.state.items():
             between = storage_error(data, MOMENTUM * before[name][at].astype(np.float64)) if kind == "sgd" else 0.0
             yield Expected(name, arrays[name][at], new.value, unit * new.size + between)
         if kind == "lamb":
             strips = [slice(i, i + STRIP) for i in range(0, case.problem.n, STRIP)]
-            squares = [[(x**2).sum() for x in (s.p, s.change)] for s in (Step.of(kind, values_at(i)) for i in strips)]
+            squares = [
+                [(x**2).sum() for x in (s.p, s.change)] for s in (OptimizerStep.of(kind, values_at(i)) for i in strips)
+            ]
             of_p, of_r = np.sum(squares, axis=0)
             ratio = RATE * math.sqrt(of_p / of_r)
             # Both sums of squares are wrong by a share of the same size, and a ratio of their roots by no more.
@@ -189,7 +191,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Step:
+class OptimizerStep:
     """What a step computes, in float64."""
 
     state: dict[str, Sum]
@@ -202,7 +204,7 @@ class Step:
     """The size of the terms of `change`."""
 
     @classmethod
-    def of(cls, kind: str, before: dict[str, Array]) -> Step:
+    def of(cls, kind: str, before: dict[str, Array]) -> OptimizerStep:
         """The step of these parameters from their p, g, v and m."""
         import numpy as np
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
-from deepbench.core.op import Comparison
+from deepbench.core.op import AnswerComparison
 from deepbench.core.precision import BITS
 from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
 from deepbench.core.product import AddingProductOp
@@ -151,7 +151,7 @@ class SparseGemmOp(AddingProductOp):
         """A view of B or C as (n, …); its own inverse."""
         return array.T if case.settings["order"] == "row" else array
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Every element of a small product; a sample and a projection of a large one."""
         import numpy as np
 
@@ -174,7 +174,7 @@ class SparseGemmOp(AddingProductOp):
             a_norm = np.sqrt(_row_sums(arrays, values**2))
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(stored, want)
-            yield Comparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
+            yield AnswerComparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
         count = sampled_elements(p.row_non_zeros)
@@ -189,7 +189,7 @@ class SparseGemmOp(AddingProductOp):
         want += initial_c.elements(i, j)
         tolerance += storage_error(stored, want)
         got = c[j, i].astype(np.float64)
-        yield Comparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)
+        yield AnswerComparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)
 
         # C·x against A·(B·x) + C₀·x for random signs x; see `gemm`.
         signs = choices.integers(0, 1, p.n, endpoint=True) * 2.0 - 1.0
@@ -199,7 +199,7 @@ class SparseGemmOp(AddingProductOp):
         got, squares = project(signs, c)
         magnitude = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
         tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(stored, np.sqrt(squares)))
-        yield Comparison("projection of every element", got, want, tolerance, c.size, c.size)
+        yield AnswerComparison("projection of every element", got, want, tolerance, c.size, c.size)
 
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Order does not matter for one column; only results of 16-bit floats can be stored in two types."""

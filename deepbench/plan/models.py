@@ -70,7 +70,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSuite:
     """A network as its file describes it."""
 
     title: str
@@ -276,7 +276,7 @@ def _gradient(row: Row, direction: str) -> Row:
 # ---- reading
 
 
-def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Model:
+def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> ModelSuite:
     """The model in the text of a file; `architecture` gives the text of the file with that name."""
     table = _load(text, named)
     if name := table.get("architecture"):
@@ -296,7 +296,7 @@ def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Mo
     if len(lines) > MOST_LINES:
         raise BadInput(f"{named} has {len(lines)} kernels; a model has at most {MOST_LINES}")
     texts = {key: _text(table.get(key, ""), key, named) for key in TEXTS}
-    return Model(
+    return ModelSuite(
         texts["title"],
         texts["source"],
         texts["task"],

@@ -1,4 +1,4 @@
-"""Which case is measured next, in which round, and how long the rest takes. Pure but for the clock of `Forecast`."""
+"""Which case is measured next, in which round, and how long the rest takes. Pure but for the clock of `RoundsForecast`."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _duration_s(record: Record) -> float:
     return record["process"]["duration_s"]
 
 
-class Forecast:
+class RoundsForecast:
     """How many measurements are done, how many there will be, and how long the rest takes."""
 
     # Estimates are corrected by how they held so far, once this many estimated seconds are done.

@@ -21,7 +21,7 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import Op, all_ops
 from deepbench.core.problem import fields_of, make_problem, required_fields
 from deepbench.plan import fit, models, workloads
-from deepbench.plan.models import Model, Row
+from deepbench.plan.models import ModelSuite, Row
 from deepbench.results.record import Source
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -552,7 +552,7 @@ def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entr
     return [Entry(pattern, source, row.precision) for pattern in patterns]
 
 
-def _model(path: Path) -> Model:
+def _model(path: Path) -> ModelSuite:
     return models.parse_model(_toml_text(path), path.name, models.models_folder_text(ARCHITECTURES))
 
 

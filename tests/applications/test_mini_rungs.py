@@ -16,7 +16,7 @@ def test_one_run_reaches_the_target_as_other_seeds_do(deepbench, tmp_path, name)
     for data in applications()[name].datasets:
         try:
             datasets.find(datasets.find_dataset(data))
-        except datasets.Missing as error:
+        except datasets.MissingData as error:
             pytest.skip(str(error))
     done = deepbench("train", name, "--seeds", "1", "-o", "a.jsonl", timeout=1200)
     (run,) = runs_of(read_results(tmp_path / "a.jsonl"))

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from deepbench.cli.console import fitted
 from deepbench.api.machine import MissingLibraries, missing_groups, one_remedy, short_reason
+from deepbench.cli.console import fitted
 from deepbench.core.backend import GroupBackend, all_backends
 from deepbench.core.precision import PRECISIONS
 from tests.conftest import NO_LIBRARIES

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from deepbench.applications.datasets import Missing, find, install
+from deepbench.applications.datasets import MissingData, find, install
 from deepbench.applications.datasets.coco import DATASET
 from deepbench.core.errors import BadInput, Unavailable
 
@@ -71,11 +71,13 @@ def test_what_is_missing_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.delenv("DEEPBENCH_COCO", raising=False)
     words = r"is not on this machine, and cannot be installed; set DEEPBENCH_COCO to a folder with annotations"
     for call in (find, lambda dataset: install(dataset, print)):
-        with pytest.raises(Missing, match=words):
+        with pytest.raises(MissingData, match=words):
             call(DATASET)
 
     monkeypatch.setenv("DEEPBENCH_COCO", str(tmp_path))
-    with pytest.raises(Missing, match="which lacks files of the data set coco; set DEEPBENCH_COCO to a folder with"):
+    with pytest.raises(
+        MissingData, match="which lacks files of the data set coco; set DEEPBENCH_COCO to a folder with"
+    ):
         find(DATASET)
 
 

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from deepbench.applications import datasets
-from deepbench.applications.datasets import Dataset, Missing, Package, UserFolder, digest_of, find, install, members
+from deepbench.applications.datasets import Dataset, MissingData, Package, UserFolder, digest_of, find, install, members
 from deepbench.core.errors import Unavailable
 
 TEXT, TEXT_NAME = b"numbers", "usr/share/letters/a.txt"
@@ -75,7 +75,7 @@ def package(monkeypatch, tmp_path):
 
 def test_what_is_missing_says_how_to_get_it(own):
     with pytest.raises(
-        Missing, match=r"not on this machine; install it with deepbench data letters, or .* apt install"
+        MissingData, match=r"not on this machine; install it with deepbench data letters, or .* apt install"
     ):
         find(Letters())
 
@@ -97,7 +97,7 @@ def test_a_package_is_downloaded_unpacked_and_found_again(own, package, tmp_path
 def test_other_bytes_than_expected_are_refused(own, package, tmp_path):
     package(deb(tmp_path / "letters.deb", {TEXT_NAME: b"other"}))
 
-    with pytest.raises(Missing, match="has other files than expected"):
+    with pytest.raises(MissingData, match="has other files than expected"):
         install(Letters(), print)
     assert not list(own.rglob("*.txt"))
 
@@ -107,7 +107,7 @@ def test_a_file_that_was_changed_later_is_noticed(own, package, tmp_path):
     install(Letters(), print)
     (own / "letters" / TEXT_NAME).write_bytes(b"changed")
 
-    with pytest.raises(Missing, match="do not have the expected checksum"):
+    with pytest.raises(MissingData, match="do not have the expected checksum"):
         find(Letters())
     assert install(Letters(), print).load() == TEXT
 
@@ -116,7 +116,7 @@ def test_a_file_that_was_changed_later_is_noticed(own, package, tmp_path):
 def test_no_file_leaves_its_folder(own, package, tmp_path, name):
     package(wheel(tmp_path / "letters.whl", {name: TEXT}))
 
-    with pytest.raises(Missing):
+    with pytest.raises(MissingData):
         install(Letters(), print)
     assert not list(tmp_path.rglob("*.txt"))
 
@@ -136,7 +136,7 @@ def test_a_damaged_package_is_a_sentence(own, package, tmp_path, content, words)
     path.write_bytes(content)
     package(path)
 
-    with pytest.raises(Missing, match=words):
+    with pytest.raises(MissingData, match=words):
         install(Letters(), print)
 
 
@@ -144,7 +144,7 @@ def test_a_package_that_unpacks_to_too_much_is_refused(own, package, tmp_path, m
     monkeypatch.setattr(datasets, "MOST_BYTES", 1000)
     package(wheel(tmp_path / "letters.whl", {f"usr/share/letters/{i}.txt": b"x" * 600 for i in range(3)}))
 
-    with pytest.raises(Missing, match="unpacks to more than 1000 bytes"):
+    with pytest.raises(MissingData, match="unpacks to more than 1000 bytes"):
         install(Letters(), print)
 
 
@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DEEPBENCH_DATA", str(tmp_path / "file"))
 
-    with pytest.raises(Missing, match="set DEEPBENCH_DATA to another folder"):
+    with pytest.raises(MissingData, match="set DEEPBENCH_DATA to another folder"):
         install(Letters(), print)
 
 
@@ -168,7 +168,7 @@ def test_every_data_set_says_what_it_is():
 def test_what_is_here_can_be_loaded(name):
     try:
         found = find(datasets.find_dataset(name))
-    except Missing as missing:
+    except MissingData as missing:
         pytest.skip(str(missing))
 
     assert found.bytes > 10**6

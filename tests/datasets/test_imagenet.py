@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets import MissingData, find
 from deepbench.applications.datasets.imagenet import DATASET, middle, random_part
 from deepbench.core.errors import BadInput, Unavailable
 
@@ -84,10 +84,12 @@ def test_what_is_missing_or_damaged_is_a_sentence(folder, monkeypatch, tmp_path)
     with pytest.raises(BadInput, match=r"cannot read .*train of the data set imagenet"):
         find(DATASET).load()
     shutil.rmtree(folder / "val")
-    with pytest.raises(Missing, match="lacks files of the data set imagenet; set DEEPBENCH_IMAGENET to a folder with"):
+    with pytest.raises(
+        MissingData, match="lacks files of the data set imagenet; set DEEPBENCH_IMAGENET to a folder with"
+    ):
         find(DATASET)
     monkeypatch.delenv("DEEPBENCH_IMAGENET")
-    with pytest.raises(Missing, match="set DEEPBENCH_IMAGENET to a folder with train/<class>"):
+    with pytest.raises(MissingData, match="set DEEPBENCH_IMAGENET to a folder with train/<class>"):
         find(DATASET)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets import MissingData, find
 from deepbench.applications.datasets.imdb import DATASET
 from deepbench.core.errors import BadInput
 
@@ -33,8 +33,8 @@ def test_what_is_no_review_is_a_sentence(folder):
 
 def test_what_is_missing_is_a_sentence(folder, monkeypatch):
     (folder / "test" / "pos" / "0_9.txt").unlink()
-    with pytest.raises(Missing, match="lacks files of the data set imdb; set DEEPBENCH_IMDB to a folder with"):
+    with pytest.raises(MissingData, match="lacks files of the data set imdb; set DEEPBENCH_IMDB to a folder with"):
         find(DATASET)
     monkeypatch.delenv("DEEPBENCH_IMDB")
-    with pytest.raises(Missing, match=r"set DEEPBENCH_IMDB to a folder with train/neg/\*\.txt, train/pos"):
+    with pytest.raises(MissingData, match=r"set DEEPBENCH_IMDB to a folder with train/neg/\*\.txt, train/pos"):
         find(DATASET)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets import MissingData, find
 from deepbench.applications.datasets.librispeech import DATASET
 from deepbench.core.errors import BadInput, Unavailable
 
@@ -99,10 +99,12 @@ def test_flac_is_read(folder):
 def test_what_is_missing_is_a_sentence(folder, library, monkeypatch):
     for path in folder.glob("test-clean/*/*/*.txt"):
         path.unlink()
-    with pytest.raises(Missing, match="lacks files of the data set librispeech; set DEEPBENCH_LIBRISPEECH to a folder"):
+    with pytest.raises(
+        MissingData, match="lacks files of the data set librispeech; set DEEPBENCH_LIBRISPEECH to a folder"
+    ):
         find(DATASET)
     monkeypatch.delenv("DEEPBENCH_LIBRISPEECH")
-    with pytest.raises(Missing, match=r"set DEEPBENCH_LIBRISPEECH to a folder with train-\*/<reader>/<chapter>"):
+    with pytest.raises(MissingData, match=r"set DEEPBENCH_LIBRISPEECH to a folder with train-\*/<reader>/<chapter>"):
         find(DATASET)
 
 

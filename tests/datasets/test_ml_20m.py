@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets import MissingData, find
 from deepbench.applications.datasets.ml_20m import DATASET
 from deepbench.core.errors import BadInput
 
@@ -45,8 +45,8 @@ def test_a_damaged_file_is_a_sentence(write, text, words):
 
 
 def test_what_is_missing_is_a_sentence(write, monkeypatch):
-    with pytest.raises(Missing, match="lacks files of the data set ml-20m; set DEEPBENCH_ML20M to a folder with"):
+    with pytest.raises(MissingData, match="lacks files of the data set ml-20m; set DEEPBENCH_ML20M to a folder with"):
         find(DATASET)
     monkeypatch.delenv("DEEPBENCH_ML20M")
-    with pytest.raises(Missing, match=r"set DEEPBENCH_ML20M to a folder with ratings\.csv"):
+    with pytest.raises(MissingData, match=r"set DEEPBENCH_ML20M to a folder with ratings\.csv"):
         find(DATASET)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.applications.datasets import Missing, find
+from deepbench.applications.datasets import MissingData, find
 from deepbench.applications.datasets.wmt import DATASET
 from deepbench.core.errors import BadInput
 
@@ -46,8 +46,10 @@ def test_files_that_do_not_fit_are_a_sentence(folder, name, text, words):
 
 def test_what_is_missing_is_a_sentence(folder, monkeypatch):
     (folder / "test.en").unlink()
-    with pytest.raises(Missing, match="lacks files of the data set wmt; set DEEPBENCH_WMT to a folder with"):
+    with pytest.raises(MissingData, match="lacks files of the data set wmt; set DEEPBENCH_WMT to a folder with"):
         find(DATASET)
     monkeypatch.delenv("DEEPBENCH_WMT")
-    with pytest.raises(Missing, match=r"set DEEPBENCH_WMT to a folder with train\.de, train\.en, test\.de, test\.en"):
+    with pytest.raises(
+        MissingData, match=r"set DEEPBENCH_WMT to a folder with train\.de, train\.en, test\.de, test\.en"
+    ):
         find(DATASET)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from deepbench.applications.judge.convergence import (
-    Point,
+    CurvePoint,
     Spread,
     crossing,
     mean_quality,
@@ -16,7 +16,7 @@ from deepbench.applications.judge.convergence import (
 
 
 def curve(*qualities, every=1000, train_s=2.0, evaluate_s=0.5):
-    return [Point(every * i, q, train_s, evaluate_s, every) for i, q in enumerate(qualities, 1)]
+    return [CurvePoint(every * i, q, train_s, evaluate_s, every) for i, q in enumerate(qualities, 1)]
 
 
 def test_the_crossing_is_between_two_evaluations():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from deepbench.applications.judge.references import Reference, references
+from deepbench.applications.judge.references import ReferenceRuns, references
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.applications.training.application import applications
 from tests.conftest import ROOT
@@ -15,7 +15,7 @@ from tests.trained import seeds, write
 
 
 def reference(values, runs=None, run_s=60.0):
-    return Reference("image", "mini", 100, 0.9, {}, runs or len(values), dict(enumerate(values)), run_s, ())
+    return ReferenceRuns("image", "mini", 100, 0.9, {}, runs or len(values), dict(enumerate(values)), run_s, ())
 
 
 def one(tmp_path, runs):

@@ -16,7 +16,7 @@ import jax.numpy as jnp  # noqa: E402
 from deepbench.applications.judge.trained import runs_of  # noqa: E402
 from deepbench.applications.training import checkpoint, worker  # noqa: E402
 from deepbench.applications.training.application import Rung, Setup, find_application  # noqa: E402
-from deepbench.applications.training.jax_network import Network  # noqa: E402
+from deepbench.applications.training.jax_network import JaxNetwork  # noqa: E402
 from deepbench.applications.training.jax_optimizers import SGD, Adam, shortened  # noqa: E402
 from deepbench.applications.training.jax_task import find_device  # noqa: E402
 from deepbench.core.errors import Unavailable, Unsupported  # noqa: E402
@@ -58,7 +58,7 @@ def without_chance(monkeypatch):
     monkeypatch.setattr(torch, "randint", lambda count, shape, device: torch.zeros(shape, dtype=torch.int64))
     monkeypatch.setattr(jax.random, "bernoulli", lambda key: jnp.array(True))
     monkeypatch.setattr(jax.random, "randint", lambda key, shape, low, high: jnp.zeros(shape, int))
-    monkeypatch.setattr(Network, "dropout", lambda self, x, share: x)
+    monkeypatch.setattr(JaxNetwork, "dropout", lambda self, x, share: x)
     monkeypatch.setattr("deepbench.applications.tasks.translation.torch_version.DROPOUT", 0.0)
 
 

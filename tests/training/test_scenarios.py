@@ -6,7 +6,7 @@ import pytest
 
 from deepbench.applications.judge.serving import lowest_rate, percentile_bound, poisson_arrivals
 from deepbench.applications.training import scenarios
-from deepbench.applications.training.scenarios import Model
+from deepbench.applications.training.scenarios import AnsweringModel
 
 
 class Moved:
@@ -30,7 +30,7 @@ def model_of(seconds, tests=100):
         clock.at += seconds(len(tests))
         return list(tests)
 
-    return Model(answer, tests, clock=clock)
+    return AnsweringModel(answer, tests, clock=clock)
 
 
 def test_a_query_waits_from_its_own_arrival_on():
@@ -159,7 +159,7 @@ def test_a_sample_that_repeats_is_compared_with_new_ones():
         seen.update(tests)
         return list(tests)
 
-    found = scenarios.repeats(Model(answer, 50, clock=clock), 9.0)
+    found = scenarios.repeats(AnsweringModel(answer, 50, clock=clock), 9.0)
 
     assert [0.01] * 49 == pytest.approx(found["different_s"])
     assert [0.001] * 49 == pytest.approx(found["repeated_s"])

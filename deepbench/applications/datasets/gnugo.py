@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from deepbench.applications.datasets import Dataset, Missing, Package
+from deepbench.applications.datasets import Dataset, MissingData, Package
 
 FILE = "usr/games/gnugo"
 
 
-class GnuGo(Dataset):
+class GnuGoFiles(Dataset):
     """The program of Debian for x86-64. It is run as a process of its own, and no part of it is passed on."""
 
     name = "gnugo"
@@ -28,8 +28,8 @@ class GnuGo(Dataset):
             try:
                 path.chmod(0o755)  # a file that was unpacked is not executable
             except OSError as error:
-                raise Missing(f"{path} cannot be made executable: {error.strerror}", "apt install gnugo") from None
+                raise MissingData(f"{path} cannot be made executable: {error.strerror}", "apt install gnugo") from None
         return (str(path), "--mode", "gtp")
 
 
-DATASET = GnuGo()
+DATASET = GnuGoFiles()

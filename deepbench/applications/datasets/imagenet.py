@@ -22,7 +22,7 @@ SIDE = 224
 CENTRE = SIDE / 256
 
 
-class Photographs:
+class ImageNetPhotographs:
     """Photographs that are read when they are asked for, and the class of each."""
 
     def __init__(self, paths: list[str], classes: NDArray[np.int64]) -> None:
@@ -77,8 +77,8 @@ def random_part(width: int, height: int, chances: NDArray[np.float64]) -> tuple[
 class ImageNet(NamedTuple):
     """What is trained with, and what is tested with."""
 
-    train: Photographs
-    test: Photographs
+    train: ImageNetPhotographs
+    test: ImageNetPhotographs
 
 
 class ImageNetFolder(UserFolder):
@@ -109,14 +109,14 @@ class ImageNetFolder(UserFolder):
         return ImageNet(train, test)
 
 
-def _photographs(folder: Path, names: list[str]) -> Photographs:
+def _photographs(folder: Path, names: list[str]) -> ImageNetPhotographs:
     paths, classes = [], []
     for number, name in enumerate(names):
         if (folder / name).is_dir():
             found = sorted(entry.path for entry in os.scandir(folder / name) if entry.name.endswith(SUFFIX))
             paths += found
             classes += [number] * len(found)
-    return Photographs(paths, np.array(classes, np.int64))
+    return ImageNetPhotographs(paths, np.array(classes, np.int64))
 
 
 def _pillow() -> Any:

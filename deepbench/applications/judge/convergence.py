@@ -20,7 +20,7 @@ MOST_LOG = 200.0
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """The quality after so many samples."""
 
     samples: int
@@ -79,12 +79,12 @@ class Spread:
         return Spread(value, value * math.exp(-half), value * math.exp(half))
 
 
-def crossing(points: Sequence[Point], target: float, higher_is_better: bool = True) -> float | None:
+def crossing(points: Sequence[CurvePoint], target: float, higher_is_better: bool = True) -> float | None:
     """The samples at which a curve first reaches the target, between two evaluations in proportion; None if never.
 
     Without the proportion the grid of evaluations would hide the differences between seeds.
     """
-    before: Point | None = None
+    before: CurvePoint | None = None
     for point in points:
         if point.quality is None:
             before = None
@@ -98,7 +98,7 @@ def crossing(points: Sequence[Point], target: float, higher_is_better: bool = Tr
     return None
 
 
-def samples_per_second(points: Sequence[Point]) -> float | None:
+def samples_per_second(points: Sequence[CurvePoint]) -> float | None:
     """Of one run, over all of its training; None without a point."""
     seconds = sum(point.train_s for point in points)
     return sum(point.trained for point in points) / seconds if seconds > 0 else None
@@ -121,7 +121,7 @@ class MeanQuality:
         return self.low >= target if higher_is_better else self.low <= target
 
 
-def mean_quality(curves: Sequence[Sequence[Point]], higher_is_better: bool = True) -> list[MeanQuality]:
+def mean_quality(curves: Sequence[Sequence[CurvePoint]], higher_is_better: bool = True) -> list[MeanQuality]:
     """The mean curve, up to the first evaluation that a run lacks or whose quality is no number."""
     found = []
     for points in zip(*curves, strict=False):

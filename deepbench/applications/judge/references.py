@@ -30,7 +30,7 @@ Judgement = Literal["as expected", "needs fewer samples", "needs more samples"]
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceRuns:
     """The seeds of one rung with one batch."""
 
     application: str
@@ -92,18 +92,18 @@ class Reference:
         return "needs more samples" if distance > 0 else "needs fewer samples"
 
 
-def reference_of(setup: TrainingSetup) -> Reference | None:
+def reference_of(setup: TrainingSetup) -> ReferenceRuns | None:
     """The reference of a setup: of the same rung, batch, target and settings; None if there is none."""
     found = references().get((setup["application"], setup["rung"], setup["batch"], setup["target"]))
     return found if found is not None and found.settings == setup["settings"] else None
 
 
 @cache
-def references() -> Mapping[tuple[str, str, int, float], Reference]:
+def references() -> Mapping[tuple[str, str, int, float], ReferenceRuns]:
     """All references by application, rung, batch and target."""
     text = resources.files("deepbench").joinpath("applications", "tasks", "references.json").read_text(encoding="utf-8")
     found = [
-        Reference(
+        ReferenceRuns(
             **{
                 **r,
                 "samples_to_target": {int(seed): samples for seed, samples in r["samples_to_target"].items()},

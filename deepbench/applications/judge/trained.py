@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from deepbench.applications.judge.convergence import (
+    CurvePoint,
     MeanQuality,
-    Point,
     Spread,
     crossing,
     mean_quality,
@@ -59,13 +59,13 @@ class Run:
         return self.defect or (self.end["reason"] if self.end else None)
 
     @cached_property
-    def points(self) -> list[Point]:
+    def points(self) -> list[CurvePoint]:
         """Its evaluations, without the time in which its framework compiled."""
         found = []
         for one in self.evaluations:
             p, compile_s = one.event, self._compile_s(one)
             trained = p["steps"] * self.setup["batch"]
-            found.append(Point(p["samples"], p["quality"], p["train_s"] - compile_s, p["evaluate_s"], trained))
+            found.append(CurvePoint(p["samples"], p["quality"], p["train_s"] - compile_s, p["evaluate_s"], trained))
         return found
 
     @cached_property
@@ -99,7 +99,7 @@ class Run:
         return at == 0 or (at > 0 and self.points[at - 1].quality is None)
 
     @property
-    def _to_target(self) -> list[Point]:
+    def _to_target(self) -> list[CurvePoint]:
         """The evaluations up to the first one that reaches the target; empty where none does."""
         needed = self.samples_to_target
         before = 0 if needed is None else 1 + sum(point.samples < needed for point in self.points)

@@ -38,7 +38,7 @@ PREFERRED = ("framework", "device", "precision", "ranks", "threads", "batch")
 
 
 @dataclass(frozen=True)
-class Pair:
+class TrainingPair:
     """One application on both sides."""
 
     first: Trained
@@ -157,7 +157,7 @@ def pairs(
     drift: float = 0.0,
     alarms: float = FALSE_ALARMS,
     only_equal: bool = False,
-) -> tuple[list[Pair], list[str]]:
+) -> tuple[list[TrainingPair], list[str]]:
     """The applications of both sides, those most alike together; and what has no counterpart.
 
     The result has the order of the first side. With `only_equal`, all settings of a pair are the same. Of a share
@@ -174,7 +174,7 @@ def pairs(
         if i not in partner and j not in partner.values() and (equal == len(PREFERRED) or not only_equal):
             partner[i] = j
     level = 1.0 - alarms / max(1, len(partner))
-    found = [Pair(first[i], second[j], margin, level, drift) for i, j in sorted(partner.items())]
+    found = [TrainingPair(first[i], second[j], margin, level, drift) for i, j in sorted(partner.items())]
     left = [f"{_title(a, second)}: only in the first file" for i, a in enumerate(first) if i not in partner]
     left += [f"{_title(b, first)}: only in the second file" for j, b in enumerate(second) if j not in partner.values()]
     return found, left
@@ -231,12 +231,12 @@ def gate(first: Sequence[Trained], second: Sequence[Trained], margin: float, dri
 
 def judged(
     first: Sequence[Trained], second: Sequence[Trained], margin: float, drift: float = 0.0
-) -> tuple[list[Pair], list[str]]:
+) -> tuple[list[TrainingPair], list[str]]:
     """The pairs of a gate, at its level, and what has no counterpart. It asks about one side of the interval only."""
     return pairs(first, second, margin, drift=drift, alarms=2 * FALSE_ALARMS, only_equal=True)
 
 
-def _judge(pair: Pair) -> tuple[str, str]:
+def _judge(pair: TrainingPair) -> tuple[str, str]:
     time, verdict, load = pair.time_at(pair.level), pair.verdict, pair.other_load
     ends = dict.fromkeys(run.status for run in pair.second.runs if run.status != "ok")
     if verdict == "failed":

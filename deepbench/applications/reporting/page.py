@@ -35,7 +35,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Side:
+class DrawnSide:
     """All seeds of a setup in one of the files."""
 
     label: str
@@ -111,7 +111,7 @@ def _key(one: Trained) -> tuple[str, str]:
     return one.setup["application"], one.setup["rung"]
 
 
-def _sides(of_file: Sequence[tuple[str, Sequence[Trained]]]) -> Iterable[Side]:
+def _sides(of_file: Sequence[tuple[str, Sequence[Trained]]]) -> Iterable[DrawnSide]:
     """Each setup with a label that tells it apart, and a colour for each label."""
     colors: dict[str, int] = {}
     for label, found in of_file:
@@ -121,10 +121,10 @@ def _sides(of_file: Sequence[tuple[str, Sequence[Trained]]]) -> Iterable[Side]:
             words += [f"{name} {training.SETTINGS[name](one.setup)}" for name in shown]
             text = ", ".join(words) or "mean of the seeds"
             where = ", ".join(word for word in words if not word.startswith("batch "))
-            yield Side(text, one, colors.setdefault(text, len(colors)), where)
+            yield DrawnSide(text, one, colors.setdefault(text, len(colors)), where)
 
 
-def _picture(group: Sequence[Side]) -> str:
+def _picture(group: Sequence[DrawnSide]) -> str:
     """The curves of one application: the mean over the seeds, and the range of the seeds as a band."""
     setup = group[0].trained.setup
     drawn = []
@@ -146,7 +146,7 @@ def _picture(group: Sequence[Side]) -> str:
     )
 
 
-def _sweeps(group: Sequence[Side]) -> Iterable[str]:
+def _sweeps(group: Sequence[DrawnSide]) -> Iterable[str]:
     """Samples to the target over the batch, where several batches were trained: the limit of large batches.
 
     One pair of pictures for each file and each setup that differs in the batch alone.
@@ -188,7 +188,7 @@ def _batches(file: ResultFile, label: str) -> Iterable[str]:
             yield curves.svg(f"{name}: {title}", *axes, [curves.Curve(title, points, dots=True)])
 
 
-def _bars(sides: Sequence[Side]) -> list[dict[str, Any]]:
+def _bars(sides: Sequence[DrawnSide]) -> list[dict[str, Any]]:
     """The time to the target with its parts; without a bar where not every seed reached the target."""
     found: list[dict[str, Any]] = []
     for side in sides:

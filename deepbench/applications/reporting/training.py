@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from deepbench.applications.judge.convergence import Spread
 from deepbench.applications.judge.references import reference_of
 from deepbench.applications.judge.trained import CHOSEN, Trained
-from deepbench.applications.judge.training_pairs import Pair
+from deepbench.applications.judge.training_pairs import TrainingPair
 from deepbench.core import units
 from deepbench.reporting.table import Cell, Column, Table, number
 from deepbench.results.record import TrainingSetup
@@ -222,7 +222,7 @@ def _efficiency(found: Sequence[Trained]) -> list[str]:
     return notes
 
 
-def pairs_table(pairs: Sequence[Pair]) -> Table:
+def pairs_table(pairs: Sequence[TrainingPair]) -> Table:
     """One row per application of two files. Ratios are those of the second file over the first."""
     both = [trained for pair in pairs for trained in (pair.first, pair.second)]
     shown = differing(both)

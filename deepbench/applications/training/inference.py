@@ -28,7 +28,7 @@ Driver = Literal["deepbench", "loadgen"]
 
 
 @dataclass(frozen=True)
-class Options:
+class ServingOptions:
     """What is asked of every model."""
 
     scenarios: tuple[Scenario, ...] = SCENARIOS
@@ -49,7 +49,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ServingProgress:
     """Where a session is."""
 
     setup: TrainingSetup
@@ -62,13 +62,13 @@ class Progress:
 class InferenceSession:
     """A file whose models answer queries, and the file that the results go to. Use as a context manager."""
 
-    def __init__(self, source: ResultFile, file: ResultFile, store: Store, options: Options) -> None:
+    def __init__(self, source: ResultFile, file: ResultFile, store: Store, options: ServingOptions) -> None:
         self.file = file
         self._source, self._store, self._options = source, store, options
         self._served = served_runs(source)
 
     @classmethod
-    def open(cls, path: Path, options: Options, output: Path | None = None) -> InferenceSession:
+    def open(cls, path: Path, options: ServingOptions, output: Path | None = None) -> InferenceSession:
         """Append to the file that has trained the models, or to `output`; `BadInput` where it has no model."""
         if options.driver == "loadgen":
             loadgen.require()
@@ -98,19 +98,19 @@ class InferenceSession:
     def __exit__(self, *_: object) -> None:
         self._store.close()
 
-    def run(self, progress: Callable[[Progress], object] = lambda _: None) -> None:
+    def run(self, progress: Callable[[ServingProgress], object] = lambda _: None) -> None:
         """Let every model answer in every scenario."""
         scenarios, total, done = self._options.scenarios, len(self._served) * len(self._options.scenarios), 0
         for number, run in self._served:
             left = list(scenarios)
             while left:
-                progress(Progress(run.setup, left[0], done, total))
+                progress(ServingProgress(run.setup, left[0], done, total))
                 for line in self._serve(number, run, left):
                     self._keep(line)
                     left.remove(line["scenario"])
                     done += 1
                     if left:
-                        progress(Progress(run.setup, left[0], done, total))
+                        progress(ServingProgress(run.setup, left[0], done, total))
 
     def _serve(self, number: int, run: Run, scenarios: Sequence[Scenario]) -> Iterator[Serving]:
         """A line for each scenario, up to and with the first one at which the process fails; for all if none can be."""
@@ -172,7 +172,7 @@ def served_runs(file: ResultFile) -> list[tuple[int, Run]]:
     return [(number, run) for number, run in enumerate(runs) if any(run is other for other in whole)]
 
 
-def _setup(setup: TrainingSetup, options: Options) -> dict[str, Any]:
+def _setup(setup: TrainingSetup, options: ServingOptions) -> dict[str, Any]:
     """The setup of the process, without the numbers of its rung."""
     names = ("application", "rung", "framework", "device", "precision", "threads", "seed", "batch", "samples")
     found = {name: cast(dict[str, Any], setup)[name] for name in names}

@@ -62,7 +62,7 @@ class Initial:
         self.uniform(name, (outputs, inputs), (6.0 / (inputs + outputs)) ** 0.5)
 
 
-class Network:
+class JaxNetwork:
     """One pass through a network, whose layers are called by the names of their parameters.
 
     Args:

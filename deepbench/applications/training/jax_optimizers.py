@@ -17,7 +17,7 @@ Arrays = dict[str, jax.Array]
 Kept = dict[str, Arrays]
 
 
-class Optimizer(Protocol):
+class JaxOptimizer(Protocol):
     """What changes parameters by their gradients."""
 
     @property

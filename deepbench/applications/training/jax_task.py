@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepbench.applications.training.application import Rung, Setup, Task
-from deepbench.applications.training.jax_network import Arrays, Initial, Network
-from deepbench.applications.training.jax_optimizers import SGD, Kept, Optimizer, shortened
+from deepbench.applications.training.jax_network import Arrays, Initial, JaxNetwork
+from deepbench.applications.training.jax_optimizers import SGD, JaxOptimizer, Kept, shortened
 from deepbench.applications.training.schedule import Order, random_seed, rate_factor
 from deepbench.core.errors import Unavailable, Unsupported
 
@@ -22,7 +22,7 @@ TYPES = {"f32": None, "bf16": jnp.bfloat16}
 # How the names of a state begin: values of the model, and those of the optimizer.
 MODEL, OPTIMIZER = "model/", "optimizer/"
 
-Function = Callable[[Network, Arrays, jax.Array], jax.Array]
+Function = Callable[[JaxNetwork, Arrays, jax.Array], jax.Array]
 """Of a network, the data and the indices of examples."""
 
 
@@ -53,7 +53,7 @@ class JaxTask(Task):
         setup: Setup,
         rung: Rung,
         initial: Initial,
-        optimizer: Optimizer,
+        optimizer: JaxOptimizer,
         data: Mapping[str, NDArray[Any]],
         loss: Function,
         examples: int,
@@ -132,7 +132,7 @@ class JaxTask(Task):
         """A function for `apply`. It is compiled when it is first applied to so many rows."""
 
         def run(parameters: Arrays, buffers: Arrays, data: Arrays, at: jax.Array) -> jax.Array:
-            return function(Network(parameters, buffers, self._type), data, at)
+            return function(JaxNetwork(parameters, buffers, self._type), data, at)
 
         found: Callable[..., jax.Array] = jax.jit(run)
         return found
@@ -166,7 +166,7 @@ class JaxTask(Task):
         """Parameters, buffers and what the optimizer keeps after a step, and the loss of its batch."""
 
         def loss(parameters: Arrays) -> tuple[jax.Array, Arrays]:
-            network = Network(parameters, buffers, self._type, jax.random.key(seed))
+            network = JaxNetwork(parameters, buffers, self._type, jax.random.key(seed))
             return self._loss_of(network, data, at), network.buffers
 
         (found, next_buffers), gradients = jax.value_and_grad(loss, has_aux=True)(parameters)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deepbench.applications.training.scenarios import Model
+from deepbench.applications.training.scenarios import AnsweringModel
 from deepbench.core.errors import Unavailable
 from deepbench.results.record import Scenario
 
@@ -28,7 +28,9 @@ def require() -> None:
         raise Unavailable("LoadGen is not installed", "install it: pip install mlcommons-loadgen")
 
 
-def run(model: Model, scenario: Scenario, batch: int, seconds: float, rate: float, latency_s: float) -> dict[str, str]:
+def run(
+    model: AnsweringModel, scenario: Scenario, batch: int, seconds: float, rate: float, latency_s: float
+) -> dict[str, str]:
     """Run a scenario under LoadGen; what its summary says, by its names.
 
     Args:
@@ -92,7 +94,7 @@ def summary_of(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _answer(model: Model, asked: Sequence[Any], lg: Any) -> None:
+def _answer(model: AnsweringModel, asked: Sequence[Any], lg: Any) -> None:
     model.timed([sample.index for sample in asked])
     _complete(asked, lg)
 
@@ -101,7 +103,9 @@ def _complete(asked: Sequence[Any], lg: Any) -> None:
     lg.QuerySamplesComplete([lg.QuerySampleResponse(sample.id, 0, 0) for sample in asked])
 
 
-def _answer_queued(model: Model, batch: int, waiting: queue.Queue[Any], failed: list[Exception], lg: Any) -> None:
+def _answer_queued(
+    model: AnsweringModel, batch: int, waiting: queue.Queue[Any], failed: list[Exception], lg: Any
+) -> None:
     """Answer what waits, up to a batch at once, until None comes. LoadGen waits for all, also behind an exception."""
     while (sample := waiting.get()) is not None:
         asked = [sample]

@@ -36,7 +36,7 @@ CLOSE = 1.05
 SPIN_S = 2e-4
 
 
-class Clock:
+class QueryClock:
     """Seconds of this process. Tests have another one."""
 
     def now(self) -> float:
@@ -51,7 +51,7 @@ class Clock:
 
 
 @dataclass
-class Model:
+class AnsweringModel:
     """A model that answers test examples, and everything that it has answered in timed runs."""
 
     answer: Callable[[Sequence[int]], list[Any]]
@@ -59,7 +59,7 @@ class Model:
     tests: int
     tell: Callable[[], None] = lambda: None
     """Called between queries, as a sign of life."""
-    clock: Clock = field(default_factory=Clock)
+    clock: QueryClock = field(default_factory=QueryClock)
     asked: list[int] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
 
@@ -79,7 +79,7 @@ class Model:
         return drawn
 
 
-def one_after_another(model: Model, samples: int, seconds: float) -> ServedQueries:
+def one_after_another(model: AnsweringModel, samples: int, seconds: float) -> ServedQueries:
     """Queries of so many samples: each begins when the one before has its answer."""
     drawn = model.samples(MOST_QUERIES * samples, samples)
     model.answer(drawn[:samples])
@@ -92,7 +92,7 @@ def one_after_another(model: Model, samples: int, seconds: float) -> ServedQueri
     return {"samples": samples, "latency_s": _rounded(latencies), "seconds": end - begin}
 
 
-def by_batch(model: Model, most: int, seconds: float) -> list[ServedBatch]:
+def by_batch(model: AnsweringModel, most: int, seconds: float) -> list[ServedBatch]:
     """Batches of 1, 2, 4, … up to `most` samples, each size for an equal share of the time.
 
     Sizes that take too long are left out.
@@ -116,7 +116,7 @@ def by_batch(model: Model, most: int, seconds: float) -> list[ServedBatch]:
     return found
 
 
-def offline(model: Model, batch: int, seconds: float) -> list[float]:
+def offline(model: AnsweringModel, batch: int, seconds: float) -> list[float]:
     """All test examples at once, in batches of this size: the seconds of each pass. Each has another order."""
     passes: list[float] = []
     while not passes or (sum(passes) < seconds and len(passes) < MOST_PASSES):
@@ -129,7 +129,7 @@ def offline(model: Model, batch: int, seconds: float) -> list[float]:
 
 
 def on_schedule(
-    model: Model, arrivals: Sequence[float], samples: Sequence[int], batch: int, bound_s: float, most: int
+    model: AnsweringModel, arrivals: Sequence[float], samples: Sequence[int], batch: int, bound_s: float, most: int
 ) -> tuple[ServedQueries, int]:
     """Queries of one sample that arrive when the schedule says, whether or not the model is ready for them.
 
@@ -159,7 +159,7 @@ def on_schedule(
 
 
 def highest_rate(
-    model: Model, batch: int, capacity: float, bound_s: float, seconds: float
+    model: AnsweringModel, batch: int, capacity: float, bound_s: float, seconds: float
 ) -> tuple[list[ServedProbe], ServedQueries | None]:
     """The highest rate of arrivals at which the percentile of latency keeps a bound, by bisection of the logarithm.
 
@@ -205,7 +205,7 @@ def highest_rate(
     return probes, None
 
 
-def repeats(model: Model, seconds: float) -> ServedRepeats:
+def repeats(model: AnsweringModel, seconds: float) -> ServedRepeats:
     """Single samples that were never asked before, and one sample that repeats, in turn.
 
     A model that keeps its answers is faster at the sample that repeats. Call it before everything else.

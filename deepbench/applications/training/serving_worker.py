@@ -27,7 +27,7 @@ from deepbench.applications.judge.serving import (
 )
 from deepbench.applications.training import checkpoint, loadgen, scenarios
 from deepbench.applications.training.application import Setup, Task, find_application
-from deepbench.applications.training.scenarios import Model
+from deepbench.applications.training.scenarios import AnsweringModel
 from deepbench.applications.training.worker import PROGRESS_S, Emit, answer_parent, guarded, load_data, make_task
 from deepbench.core import units, variables
 from deepbench.machine import describe
@@ -41,7 +41,7 @@ BATCHES_SHARE, OFFLINE_SHARE, SEARCH_SHARE, REPEATS_SHARE = 0.8, 0.6, 2.0, 0.1
 
 
 @dataclass(frozen=True)
-class Request:
+class ServingRequest:
     """What the parent asks for."""
 
     setup: Setup
@@ -57,7 +57,7 @@ class Request:
     with_loadgen: bool
 
     @classmethod
-    def of(cls, message: Mapping[str, Any]) -> Request:
+    def of(cls, message: Mapping[str, Any]) -> ServingRequest:
         """Read a message."""
         return cls(**{**message, "setup": Setup(**message["setup"])})
 
@@ -66,7 +66,7 @@ def main() -> None:
     """Answer queries, and say how long each took."""
 
     def handle(message: dict[str, Any], emit: Emit) -> None:
-        request = Request.of(message)
+        request = ServingRequest.of(message)
         guarded(lambda: Server(request, emit).serve(), emit)
 
     answer_parent(handle)
@@ -75,12 +75,12 @@ def main() -> None:
 class Server:
     """A loaded model, and the plain answers to all test examples."""
 
-    def __init__(self, request: Request, emit: Emit) -> None:
+    def __init__(self, request: ServingRequest, emit: Emit) -> None:
         self._request, self._emit, self._told = request, emit, perf_counter()
         self._plain: list[Any] = []
         self._batches: list[ServedBatch] = []
         self._repeats: ServedRepeats | None = None
-        self._repeats_model: Model | None = None
+        self._repeats_model: AnsweringModel | None = None
 
     def serve(self) -> None:
         """Load, run every scenario, and send what was found."""
@@ -141,7 +141,7 @@ class Server:
         self._emit({"phase": f"the scenario {scenario}"})
         model, cpus = self._model(), os.sched_getaffinity(0)
         others = describe.OtherPrograms(cpus)
-        runs: dict[Scenario, Callable[[Model], dict[str, Any]]] = {
+        runs: dict[Scenario, Callable[[AnsweringModel], dict[str, Any]]] = {
             "batches": self._run_batches,
             "single": self._run_single,
             "multi": self._run_multi,
@@ -170,7 +170,7 @@ class Server:
         trained = units.significant(quality)
         return f"a plain evaluation gives {shown}, and training ended with {trained}: this is another model"
 
-    def _answers(self, model: Model) -> ServedAnswers:
+    def _answers(self, model: AnsweringModel) -> ServedAnswers:
         plain = [self._plain[test] for test in model.asked]
         return {
             "answers": len(plain),
@@ -179,7 +179,7 @@ class Server:
             "plain_grade": _finite(self._task.grade(model.asked, plain)),
         }
 
-    def _run_loadgen(self, model: Model, scenario: Scenario, found: dict[str, Any]) -> dict[str, str]:
+    def _run_loadgen(self, model: AnsweringModel, scenario: Scenario, found: dict[str, Any]) -> dict[str, str]:
         rate, latency_s = 0.0, 0.0
         if search := found.get("search"):
             rate = search["probes"][-1]["rate"]  # the one that was confirmed
@@ -190,11 +190,11 @@ class Server:
             rate = batch_rate(best_batch(self._batches))
         return loadgen.run(model, scenario, found["batch"], self._request.seconds, rate, latency_s)
 
-    def _run_batches(self, model: Model) -> dict[str, Any]:
+    def _run_batches(self, model: AnsweringModel) -> dict[str, Any]:
         self._batches = scenarios.by_batch(model, self._request.batch, BATCHES_SHARE * self._request.seconds)
         return {"batch": self._batches[-1]["batch"], "batches": self._batches}
 
-    def _run_single(self, model: Model) -> dict[str, Any]:
+    def _run_single(self, model: AnsweringModel) -> dict[str, Any]:
         found: dict[str, Any] = {"batch": 1, "queries": scenarios.one_after_another(model, 1, self._request.seconds)}
         if self._repeats is not None and self._repeats_model is not None:
             model.asked += self._repeats_model.asked
@@ -202,14 +202,14 @@ class Server:
             found["repeats"] = self._repeats
         return found
 
-    def _run_multi(self, model: Model) -> dict[str, Any]:
+    def _run_multi(self, model: AnsweringModel) -> dict[str, Any]:
         return {"batch": 8, "queries": scenarios.one_after_another(model, 8, self._request.seconds)}
 
-    def _run_offline(self, model: Model) -> dict[str, Any]:
+    def _run_offline(self, model: AnsweringModel) -> dict[str, Any]:
         batch = best_batch(self._batches)["batch"]
         return {"batch": batch, "passes_s": scenarios.offline(model, batch, OFFLINE_SHARE * self._request.seconds)}
 
-    def _run_server(self, model: Model) -> dict[str, Any]:
+    def _run_server(self, model: AnsweringModel) -> dict[str, Any]:
         request = self._request
         bound_s = request.bound_s or default_bound_s(statistics.median(self._batches[0]["latency_s"]))
         capacity = batch_rate(best_batch(self._batches))
@@ -224,8 +224,8 @@ class Server:
             return {**found, "queries": queries}
         return {**found, "reason": _no_rate(probes, bound_s, capacity)}
 
-    def _model(self) -> Model:
-        return Model(self._task.answer, self._task.tests, self._tell)
+    def _model(self) -> AnsweringModel:
+        return AnsweringModel(self._task.answer, self._task.tests, self._tell)
 
     def _tell(self) -> None:
         """A sign of life, not too often."""

@@ -53,7 +53,7 @@ def require_same_rungs(path: Path, setups: Iterable[TrainingSetup]) -> None:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """Where a session is."""
 
     run: int
@@ -179,7 +179,7 @@ class TrainingSession:
     def __exit__(self, *_: object) -> None:
         self._store.close()
 
-    def run(self, progress: Callable[[Progress], object] = lambda _: None) -> None:
+    def run(self, progress: Callable[[TrainingProgress], object] = lambda _: None) -> None:
         """Train every run that has not ended, and keep the models of those that end well."""
         ended = {event["run"] for event in self.file.training if "end" in event}
         for number in range(len(self._setups)):
@@ -188,7 +188,7 @@ class TrainingSession:
         self._keep_models()  # of runs that an earlier process ended, which was killed before it moved them
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
-    def _train(self, number: int, progress: Callable[[Progress], object]) -> None:
+    def _train(self, number: int, progress: Callable[[TrainingProgress], object]) -> None:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
         self._checkpoints.mkdir(exist_ok=True)
@@ -200,7 +200,7 @@ class TrainingSession:
         def tell(samples: int) -> None:
             seconds, share = time.monotonic() - begin, (samples - first) / max(1, setup["samples"] - first)
             left_s = self._left_s(number, seconds - loading_s, loading_s, first, share)
-            progress(Progress(number, len(self._setups), setup, samples, quality, left_s))
+            progress(TrainingProgress(number, len(self._setups), setup, samples, quality, left_s))
 
         names = [field.name for field in fields(Setup)]
         request: dict[str, Any] = {"setup": {name: cast(Any, setup)[name] for name in names}}

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Step:
+class TracedStep:
     """Calling it trains on the first batch."""
 
     task: Any
@@ -28,7 +28,7 @@ class Step:
         self.task.loss()
 
 
-def build(application: str, rung: str = "mini", batch: int | None = None, precision: str = "f32") -> Step:
+def build(application: str, rung: str = "mini", batch: int | None = None, precision: str = "f32") -> TracedStep:
     """The step of a rung; `batch` in place of that of the rung."""
     from deepbench.applications import datasets
     from deepbench.applications.training.application import Setup, find_application
@@ -41,4 +41,4 @@ def build(application: str, rung: str = "mini", batch: int | None = None, precis
     task = found.torch_task(Setup(application, rung, precision=precision, batch=batch), chosen, data)
     if not isinstance(task, TorchTask):
         raise Unsupported(f"the step of {application} is not one of a module and an optimizer")
-    return Step(task)
+    return TracedStep(task)

@@ -7,12 +7,12 @@ from functools import partial
 from itertools import product
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn, timing
 from deepbench.native.gpu.library import GpuBackend
-from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, Layer, Spaces
-from deepbench.native.gpu.runtime import Memory
+from deepbench.native.gpu.recurrent import CELLS, UNIDIRECTIONAL, Description, GpuRecurrentLayer, Spaces
+from deepbench.native.gpu.runtime import DeviceMemory
 from deepbench.ops.recurrent.problem import single_layer
 
 # cudnn_adv.h
@@ -38,16 +38,16 @@ def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     return backend.fastest(case, candidates, most_s=timing.COMPILED_SEARCH_MOST_S)[0]
 
 
-class CuDNNLayer(Layer):
+class CuDNNLayer(GpuRecurrentLayer):
     """A layer through the functions of cudnn_adv.h."""
 
     TYPES = cudnn.TYPES
     # cuDNN's order of the gates of a GRU: reset, update, new.
-    GATES = {"vanilla": (0,), "lstm": (0, 1, 2, 3), "gru": (1, 0, 2)}  # noqa: RUF012  (ClassVar in Layer)
+    GATES = {"vanilla": (0,), "lstm": (0, 1, 2, 3), "gru": (1, 0, 2)}  # noqa: RUF012  (ClassVar in GpuRecurrentLayer)
 
     def __init__(self, backend: GpuBackend, case: Case, arrays: Arrays) -> None:
         super().__init__(backend, case, arrays)
-        self._lengths = Memory(self.gpu, self.lengths.nbytes, "the sequence lengths")
+        self._lengths = DeviceMemory(self.gpu, self.lengths.nbytes, "the sequence lengths")
 
     def load(self) -> None:
         super().load()

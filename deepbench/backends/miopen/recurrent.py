@@ -6,12 +6,12 @@ import ctypes
 from functools import partial
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu import miopen, timing
 from deepbench.native.gpu.library import GpuBackend
-from deepbench.native.gpu.recurrent import CELLS, SKIP_INPUT, UNIDIRECTIONAL, Description, Layer, Spaces
+from deepbench.native.gpu.recurrent import CELLS, SKIP_INPUT, UNIDIRECTIONAL, Description, GpuRecurrentLayer, Spaces
 from deepbench.ops.recurrent.problem import single_layer
 
 # miopen.h
@@ -27,12 +27,12 @@ def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     return backend.fastest(case, candidates, most_s=timing.COMPILED_SEARCH_MOST_S)[0]
 
 
-class MIOpenLayer(Layer):
+class MIOpenLayer(GpuRecurrentLayer):
     """A layer through the RNN functions of miopen.h."""
 
     TYPES = miopen.TYPES
     # MIOpen's order of the gates of an LSTM: input, forget, output, new.
-    GATES = {"vanilla": (0,), "lstm": (0, 1, 3, 2), "gru": (0, 1, 2)}  # noqa: RUF012  (ClassVar in Layer)
+    GATES = {"vanilla": (0,), "lstm": (0, 1, 3, 2), "gru": (0, 1, 2)}  # noqa: RUF012  (ClassVar in GpuRecurrentLayer)
 
     def data(self, width: int) -> ctypes.c_void_p:
         p, data = self.problem, self.backend.create("miopenCreateSeqTensorDescriptor")

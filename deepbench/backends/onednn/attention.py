@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.operands import empty
 from deepbench.native import attention
 from deepbench.native import onednn as c
@@ -20,7 +20,7 @@ from deepbench.native import onednn as c
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
-    from deepbench.native.attention import Block
+    from deepbench.native.attention import AttentionBlock
 
 
 def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
@@ -63,7 +63,7 @@ class _Composed:
         self.keep: list[object] = []
         self.masks: dict[object, Array] = {}
 
-    def forward(self, block: Block) -> list[Call]:
+    def forward(self, block: AttentionBlock) -> list[Call]:
         """y of one block."""
         calls: list[Call] = []
         for queries, keys, s, weights in self._matrices(block):
@@ -72,7 +72,7 @@ class _Composed:
             calls += self._product(weights, v, y)
         return calls
 
-    def backward(self, block: Block) -> list[Call]:
+    def backward(self, block: AttentionBlock) -> list[Call]:
         """dq of one block, and what it adds to dk and dv."""
         calls: list[Call] = []
         for queries, keys, s, weights in self._matrices(block):
@@ -93,7 +93,7 @@ class _Composed:
         memories = self.dnn.memory(descriptors[0], source), self.dnn.memory(descriptors[1], target)
         return self.dnn.conversion(descriptors[0], memories[0], descriptors[1], memories[1], None)
 
-    def _matrices(self, block: Block) -> Any:
+    def _matrices(self, block: AttentionBlock) -> Any:
         """For each product of matrices: rows of queries and of keys by array, scores, and weights.
 
         oneDNN 3.2 has fast kernels for a batch of matrices only if nothing lies between them and no mask is shared.
@@ -126,7 +126,7 @@ class _Composed:
             count = math.prod(shape)
             yield queries, keys, *(self.arrays[name][:count].reshape(shape) for name in ("s", "weights"))
 
-    def _weights(self, block: Block, q: Array, k: Array, s: Array, weights: Array) -> list[Call]:
+    def _weights(self, block: AttentionBlock, q: Array, k: Array, s: Array, weights: Array) -> list[Call]:
         """Scores and their softmax."""
         mask = self._mask(block, s.shape[0]) if block.is_masked else None
         calls = self._product(q, k.swapaxes(-1, -2), s, scale=self.case.problem.scale, mask=mask)
@@ -187,7 +187,7 @@ class _Composed:
         self.keep.extend(arguments.values())
         return list(self.dnn.execution(primitive, memories))
 
-    def _mask(self, block: Block, rows: int) -> Array:
+    def _mask(self, block: AttentionBlock, rows: int) -> Array:
         """0 where a query of a block sees a key, -inf elsewhere, for each row of scores; equal masks are one array."""
         import numpy as np
 

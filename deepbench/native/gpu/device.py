@@ -10,16 +10,16 @@ from typing import Any
 
 from deepbench.native.gpu import telemetry
 from deepbench.native.gpu.runtime import Runtime
-from deepbench.native.gpu.timing import DeviceTimer, GroupTimer
+from deepbench.native.gpu.timing import EventTimer, GroupTimer
 from deepbench.native.gpu.vendor import Cuda
 
 
 class Gpu(Runtime):
     """One GPU; implements `core.kernel.Device`."""
 
-    def timer(self, enqueue: Callable[[int], int], calls: int) -> DeviceTimer:
+    def timer(self, enqueue: Callable[[int], int], calls: int) -> EventTimer:
         """A timer on the GPU's clock for `enqueue(repeats)`, which makes `calls` calls per repeat."""
-        return DeviceTimer(self, self.sensors, enqueue, calls)
+        return EventTimer(self, self.sensors, enqueue, calls)
 
     def each_timer(self, kernel: Any) -> GroupTimer:
         """A timer for the calls of a group's kernel, after its barrier."""

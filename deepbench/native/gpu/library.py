@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from deepbench.core.backend import Backend
 from deepbench.core.case import Case
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.op import Arrays, find_op
 from deepbench.core.precision import dtype
-from deepbench.native.gpu.runtime import Buffers
+from deepbench.native.gpu.runtime import DeviceBuffers
 from deepbench.native.gpu.vendor import CUDA, Cuda
 
 
@@ -81,16 +81,16 @@ class GpuBackend(Backend):
         arrays: Arrays,
         leading: Mapping[str, int] | None = None,
         views: Mapping[str, Callable[[Any], Any]] | None = None,
-    ) -> Buffers:
-        """The arrays of a case on the GPU; see `Buffers`."""
-        return Buffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
+    ) -> DeviceBuffers:
+        """The arrays of a case on the GPU; see `DeviceBuffers`."""
+        return DeviceBuffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
 
     def prepare_call(self, function: str, *arguments: Any) -> Call:
         """A call that enqueues work and returns a status."""
         return Call(self.gpu.function(function), *arguments, status=True)
 
     def kernel(
-        self, calls: Sequence[Call], buffers: Buffers, arrays: Arrays, notes: dict[str, Any], *keep: object
+        self, calls: Sequence[Call], buffers: DeviceBuffers, arrays: Arrays, notes: dict[str, Any], *keep: object
     ) -> Kernel:
         """A kernel of these calls on these buffers; `keep` must live as long as the kernel."""
         return Kernel(

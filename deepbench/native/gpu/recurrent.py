@@ -17,11 +17,11 @@ import numpy as np
 
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Call, Kernel
+from deepbench.core.kernel import Kernel, Call
 from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu.library import GpuBackend
-from deepbench.native.gpu.runtime import Memory
+from deepbench.native.gpu.runtime import DeviceMemory
 
 # The same in cudnn_adv.h and miopen.h.
 CELLS = {"vanilla": 0, "lstm": 2, "gru": 3}
@@ -44,11 +44,11 @@ class Spaces:
     """Memory of one kernel: weights, reserve (from forward to backward pass), workspace."""
 
     weights: Weights
-    reserve: Memory
-    workspace: Memory
+    reserve: DeviceMemory
+    workspace: DeviceMemory
 
 
-class Layer(ABC):
+class GpuRecurrentLayer(ABC):
     """The data of one layer on the GPU, and its kernels by algorithm. Subclasses call the library.
 
     `arrays` have the shapes of a single layer. `GATES` gives, for each cell, the library's positions of our gates: i,
@@ -77,7 +77,7 @@ class Layer(ABC):
         needed = {"dx": "x", "dh0": "h0", "dc0": "c0"} if case.direction == "backward_weights" else {}
         width = dtype(self.type_name).itemsize
         self.memory = {
-            name: Memory(self.gpu, arrays[name if name in arrays else needed[name]].size * width, f"array {name}")
+            name: DeviceMemory(self.gpu, arrays[name if name in arrays else needed[name]].size * width, f"array {name}")
             for name in ["x", "h0", "c0", "y", "dy", "dx", "dh0", "dc0"]
             if name in arrays or needed.get(name) in arrays
         }
@@ -118,8 +118,8 @@ class Layer(ABC):
         """This layer with one algorithm; the record calls the algorithm `title`."""
         gpu, layer = self.gpu, self.describe(algorithm)
         weights = Weights(self, layer)
-        reserve = Memory(gpu, layer.reserve, "the reserve for the backward pass")
-        spaces = Spaces(weights, reserve, Memory(gpu, layer.workspace, "the workspace"))
+        reserve = DeviceMemory(gpu, layer.reserve, "the reserve for the backward pass")
+        spaces = Spaces(weights, reserve, DeviceMemory(gpu, layer.workspace, "the workspace"))
         forward = self.forward(layer, spaces)
         zero, calls, before = None, [forward], list[Call]()
         if self.case.direction != "forward":
@@ -189,10 +189,10 @@ class Layer(ABC):
 class Weights:
     """Weights and their gradient, each in one block, at the offsets that the library reports."""
 
-    def __init__(self, layer: Layer, description: Description) -> None:
+    def __init__(self, layer: GpuRecurrentLayer, description: Description) -> None:
         self._layer, self.bytes = layer, description.weights
-        self._memory = Memory(layer.gpu, self.bytes, "the weights")
-        self._gradient: Memory | None = None
+        self._memory = DeviceMemory(layer.gpu, self.bytes, "the weights")
+        self._gradient: DeviceMemory | None = None
         self._places = list(self._find(description))
 
     @property
@@ -208,7 +208,7 @@ class Weights:
 
     def allocate_gradient(self) -> Call:
         """Allocate the gradient; returns the call that sets it to zero."""
-        self._gradient = Memory(self._layer.gpu, self.bytes, "the gradient of the weights")
+        self._gradient = DeviceMemory(self._layer.gpu, self.bytes, "the gradient of the weights")
         stream = self._layer.gpu.stream
         return self._layer.call("cudaMemsetAsync", self._gradient.address, 0, self.bytes, stream)
 

@@ -267,7 +267,7 @@ class Stall:
         self._word.value = self._turn
 
 
-class Memory:
+class DeviceMemory:
     """Bytes on the GPU that are freed with this object."""
 
     def __init__(self, gpu: Runtime, count: int, what: str) -> None:
@@ -279,7 +279,7 @@ class Memory:
             self._gpu.call("cudaFree", self.address)
 
 
-class Buffers:
+class DeviceBuffers:
     """The arrays of a case on the GPU. `load` copies all of them there, `store` copies the outputs back.
 
     `leading` gives, by array, a number of elements: rows are padded with zeros so that each begins at a multiple of it.

@@ -45,7 +45,7 @@ FINALISTS = 3
 MOST_ENERGY_CALLS = 5000
 
 
-class DeviceTimer:
+class EventTimer:
     """Repeats → nanoseconds on the GPU."""
 
     def __init__(self, gpu: Runtime, sensors: Sensors | None, enqueue: Callable[[int], int], calls: int) -> None:
@@ -220,7 +220,7 @@ class GroupTimer:
         return [max(1, round(slowest))]
 
     def facts(self) -> dict[str, Any]:
-        """The same fields as of `DeviceTimer`."""
+        """The same fields as of `EventTimer`."""
         samples: list[float] = []
         for _ in range(HOST_CALLS):  # the same number on every rank, however long they take
             before = perf_counter_ns()

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 
 @dataclass(frozen=True)
-class Library:
+class VendorLibrary:
     """Where to look for one library."""
 
     title: str
@@ -23,10 +23,10 @@ class Library:
     """Libraries that must be loaded first, because this one refers to them by name."""
 
 
-def _nvidia(title: str, variable: str, file: str, folder: str, before: tuple[str, ...] = ()) -> Library:
+def _nvidia(title: str, variable: str, file: str, folder: str, before: tuple[str, ...] = ()) -> VendorLibrary:
     """A library from PyPI's wheels for CUDA 13 and 12, a CUDA toolkit or conda."""
     patterns = (f"nvidia/cu13/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
-    return Library(title, variable, patterns, before)
+    return VendorLibrary(title, variable, patterns, before)
 
 
 class Cuda:
@@ -36,8 +36,8 @@ class Cuda:
     maker: ClassVar[str] = "NVIDIA"
     install: ClassVar[str | None] = "pip install '.[cuda13]' in a checkout of DeepBench"
     """How to install the libraries, if they can be installed from PyPI."""
-    libraries: ClassVar[dict[str, Library]] = {
-        "driver": Library("CUDA driver", "DEEPBENCH_CUDA_DRIVER_PATH", ("libcuda.so.1",)),
+    libraries: ClassVar[dict[str, VendorLibrary]] = {
+        "driver": VendorLibrary("CUDA driver", "DEEPBENCH_CUDA_DRIVER_PATH", ("libcuda.so.1",)),
         "runtime": _nvidia("CUDA runtime", "DEEPBENCH_CUDART_PATH", "libcudart.so*", "cuda_runtime"),
         "blaslt": _nvidia("cuBLASLt", "DEEPBENCH_CUBLASLT_PATH", "libcublasLt.so*", "cublas"),
         "blas": _nvidia("cuBLAS", "DEEPBENCH_CUBLAS_PATH", "libcublas.so*", "cublas", ("blaslt",)),
@@ -47,7 +47,7 @@ class Cuda:
         "sparse": _nvidia("cuSPARSE", "DEEPBENCH_CUSPARSE_PATH", "libcusparse.so*", "cusparse", ("jitlink",)),
         "sparselt": _nvidia("cuSPARSELt", "DEEPBENCH_CUSPARSELT_PATH", "libcusparseLt.so*", "cusparselt"),
         "ccl": _nvidia("NCCL", "DEEPBENCH_NCCL_PATH", "libnccl.so*", "nccl"),
-        "management": Library("NVML", "DEEPBENCH_NVML_PATH", ("libnvidia-ml.so.1",)),
+        "management": VendorLibrary("NVML", "DEEPBENCH_NVML_PATH", ("libnvidia-ml.so.1",)),
     }
 
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {}
@@ -129,9 +129,9 @@ class Cuda:
     }
 
 
-def _amd(title: str, variable: str, file: str) -> Library:
+def _amd(title: str, variable: str, file: str) -> VendorLibrary:
     """A library from a ROCm installation, or from AMD's wheels."""
-    return Library(title, variable, (file, f"_rocm_sdk_core/lib/{file}", f"_rocm_sdk_libraries*/lib/{file}"))
+    return VendorLibrary(title, variable, (file, f"_rocm_sdk_core/lib/{file}", f"_rocm_sdk_libraries*/lib/{file}"))
 
 
 class Hip(Cuda):
@@ -151,7 +151,7 @@ class Hip(Cuda):
         "blaslt": ((2,), (7, 8)),
         "miopen": ((4,), (6, 8)),
     }
-    libraries: ClassVar[dict[str, Library]] = {
+    libraries: ClassVar[dict[str, VendorLibrary]] = {
         "driver": _amd("HIP runtime", "DEEPBENCH_HIP_PATH", "libamdhip64.so*"),
         "runtime": _amd("HIP runtime", "DEEPBENCH_HIP_PATH", "libamdhip64.so*"),
         "blaslt": _amd("hipBLASLt", "DEEPBENCH_HIPBLASLT_PATH", "libhipblaslt.so*"),

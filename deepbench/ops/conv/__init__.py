@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.op import Comparison, Op
+from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.precision import BITS
 from deepbench.core.traffic import product_bytes
 from deepbench.ops.conv.problem import Conv, is_channels_last, is_quantized, layout, quantization_scale, result_type
@@ -88,7 +88,7 @@ class ConvOp(Op):
 
         return reference(case, arrays)
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Every element of a small convolution; samples of a large one, and sums that cover every element."""
         from deepbench.ops.conv.check import compare
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deepbench.core.op import Comparison
+from deepbench.core.op import AnswerComparison
 from deepbench.core.operands import generator
 from deepbench.core.precision import STORAGE_ROUNDOFF
 from deepbench.core.tolerance import sum_roundoff
@@ -38,7 +38,7 @@ FORWARD_PARTIAL_SUMS = 2.0
 SUM_SAFETY = 4.0
 
 
-def compare(case: Case, arrays: Arrays) -> Iterator[Comparison]:
+def compare(case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
     """See `ConvOp.compare`."""
     views = logical_views(case, arrays)
     if "db" in arrays:
@@ -46,7 +46,7 @@ def compare(case: Case, arrays: Arrays) -> Iterator[Comparison]:
     if is_quantized(case):
         # Every element is within half a step of the exact value: this is what rounding means.
         got, want = views["y"].astype(np.float64), exact_output(case, views)
-        yield Comparison("every element", got, want, np.full(want.shape, 0.5), want.size, want.size)
+        yield AnswerComparison("every element", got, want, np.full(want.shape, 0.5), want.size, want.size)
         return
     p = case.problem
     channels = (p.c if case.direction == "backward_data" else p.k) // p.groups
@@ -88,17 +88,17 @@ def _mix(weights: Array, array: Array, axis: int, groups: int) -> Array:
     return mixed
 
 
-def _compare_bias_gradient(case: Case, views: Arrays) -> Comparison:
+def _compare_bias_gradient(case: Case, views: Arrays) -> AnswerComparison:
     dy = views["dy"].astype(np.float64)
     want, squares = dy.sum(axis=(0, 2, 3, 4)), (dy**2).sum(axis=(0, 2, 3, 4))
     tolerance = TOLERANCE_UNITS * case.precision.roundoff * np.sqrt(dy.size // want.size * squares)
     storage = np.abs(want) + _partial_sum_units(case) * np.sqrt(squares)
     tolerance += STORAGE_ROUNDOFF[result_type(case)] * storage
     got = views["db"].astype(np.float64)
-    return Comparison("every element of db", got, want, tolerance, want.size, want.size, "db")
+    return AnswerComparison("every element of db", got, want, tolerance, want.size, want.size, "db")
 
 
-def _compare_mixed(case: Case, views: Arrays, mix: _Mix) -> Comparison:
+def _compare_mixed(case: Case, views: Arrays, mix: _Mix) -> AnswerComparison:
     """Compare combinations of output channels.
 
     A convolution is linear in its filters (and its gradients in the filters and in dy), so a combination of output
@@ -137,7 +137,7 @@ def _compare_mixed(case: Case, views: Arrays, mix: _Mix) -> Comparison:
     shape = [1] * 5
     shape[axis] = -1
     tolerance = np.tile(mix.safety, g).reshape(shape) * tolerance
-    return Comparison(mix.how, got, want, tolerance, output.size, output.size)
+    return AnswerComparison(mix.how, got, want, tolerance, output.size, output.size)
 
 
 def _data_squares(case: Case, data: Array) -> Array:

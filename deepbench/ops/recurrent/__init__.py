@@ -36,7 +36,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.op import Comparison, Op
+from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.precision import BITS
 from deepbench.ops.recurrent.problem import (
     STATE_SCALE,
@@ -161,7 +161,7 @@ class RecurrentOp(Op):
 
         return reference(case, arrays)
 
-    def compare(self, case: Case, arrays: Arrays) -> Iterator[Comparison]:
+    def compare(self, case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
         """Distinct rows with the reference, all other rows with these, and weight gradients in sums."""
         from deepbench.ops.recurrent.check import compare
 

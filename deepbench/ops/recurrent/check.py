@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepbench.core.op import Comparison
+from deepbench.core.op import AnswerComparison
 from deepbench.core.operands import generator
 from deepbench.core.precision import STORAGE_ROUNDOFF
 from deepbench.core.tolerance import sum_roundoff
@@ -19,7 +19,7 @@ from deepbench.ops.recurrent.cell import Cell, values_of
 from deepbench.ops.recurrent.problem import STATE_SCALE, STATE_SHIFT, Recurrent, layer_arrays
 from deepbench.ops.recurrent.reference import (
     Gradients,
-    Layer,
+    ReferenceLayer,
     backpropagate_layers,
     run_layers,
     run_single_steps,
@@ -53,12 +53,12 @@ FULL_CHECK_MULTIPLY_ADDS = 2**28
 BLOCK = 16
 
 
-def compare(case: Case, arrays: Arrays) -> Iterator[Comparison]:
+def compare(case: Case, arrays: Arrays) -> Iterator[AnswerComparison]:
     """See `RecurrentOp.compare`."""
     p, rows, last = case.problem, case.problem.distinct_rows, case.problem.layers - 1
     stack = run_layers(case, arrays, rows, last)
     x = stack[-1].output() if stack else values_of(case, arrays["x"][:, :rows])
-    top = Layer(x, [Cell(case, arrays, last, way) for way in range(p.time_directions)], [])
+    top = ReferenceLayer(x, [Cell(case, arrays, last, way) for way in range(p.time_directions)], [])
     # The steps of vanilla cells and GRUs are checked one by one, each from the library's own previous state. An LSTM's
     # are not, because libraries do not return its cell states.
     compared = []
@@ -84,16 +84,18 @@ def compare(case: Case, arrays: Arrays) -> Iterator[Comparison]:
         yield from _compare_gradients(case, arrays, [*stack, top])
 
 
-def _joined(compared: list[Comparison]) -> Comparison:
+def _joined(compared: list[AnswerComparison]) -> AnswerComparison:
     """The comparisons of both directions of time as one."""
     first = compared[0]
     got, want, tolerance = (
         np.concatenate([getattr(c, name).reshape(-1) for c in compared]) for name in ("got", "want", "tolerance")
     )
-    return Comparison(first.how, got, want, tolerance, sum(c.covers for c in compared), first.of, first.output)
+    return AnswerComparison(first.how, got, want, tolerance, sum(c.covers for c in compared), first.of, first.output)
 
 
-def _compare_states(how: str, case: Case, got: Array, want: Array, magnitude: Array, is_chain: bool) -> Comparison:
+def _compare_states(
+    how: str, case: Case, got: Array, want: Array, magnitude: Array, is_chain: bool
+) -> AnswerComparison:
     p = case.problem
     is_chain |= p.layers > 1
     if case.precision.roundoff:
@@ -103,10 +105,10 @@ def _compare_states(how: str, case: Case, got: Array, want: Array, magnitude: Ar
         want = np.clip(want * STATE_SCALE + STATE_SHIFT, 0, 255)
         tolerance = np.full(want.shape, p.layers * (CHAIN_8_BIT if is_chain else STEP_8_BIT))
     of = p.timesteps * p.batch * p.output_size
-    return Comparison(how, got.astype(np.float64), want, tolerance, got.size, of, "y")
+    return AnswerComparison(how, got.astype(np.float64), want, tolerance, got.size, of, "y")
 
 
-def _compare_single_steps(case: Case, y: Array, x: Array, cell: Cell) -> Comparison:
+def _compare_single_steps(case: Case, y: Array, x: Array, cell: Cell) -> AnswerComparison:
     """Each step of the distinct rows from the library's previous state; only some steps in large layers.
 
     `y` (T, rows, H) as stored and `x` (T, rows, width) are in the order of the cell's steps.
@@ -122,7 +124,7 @@ def _compare_single_steps(case: Case, y: Array, x: Array, cell: Cell) -> Compari
     return _compare_states(how, case, y[step, row], h, magnitude, is_chain=False)
 
 
-def _compare_repeated_rows(case: Case, y: Array, covers: int) -> Iterator[Comparison]:
+def _compare_repeated_rows(case: Case, y: Array, covers: int) -> Iterator[AnswerComparison]:
     """Every other row with its distinct row, some time steps at a time.
 
     `covers`: number of elements that have been compared with float64, directly or through their distinct row.
@@ -138,10 +140,10 @@ def _compare_repeated_rows(case: Case, y: Array, covers: int) -> Iterator[Compar
         else:
             tolerance = np.full(want.shape, p.layers * CHAIN_8_BIT)
         got = part[:, p.distinct_rows :].astype(np.float64)
-        yield Comparison("every repeated row", got, want, tolerance, covers, y.size, "y")
+        yield AnswerComparison("every repeated row", got, want, tolerance, covers, y.size, "y")
 
 
-def _compare_gradients(case: Case, arrays: Arrays, stack: list[Layer]) -> Iterator[Comparison]:
+def _compare_gradients(case: Case, arrays: Arrays, stack: list[ReferenceLayer]) -> Iterator[AnswerComparison]:
     """The gradients of every layer in each direction of time, and dx."""
     p = case.problem
     for number, both in backpropagate_layers(case, arrays, stack, p.distinct_rows):
@@ -161,19 +163,19 @@ def _compare_gradients(case: Case, arrays: Arrays, stack: list[Layer]) -> Iterat
             yield _compare_data(case, "dx", arrays["dx"], want, sizes, arrays["dx"].size)
 
 
-def _compare_data(case: Case, name: str, got: Array, distinct: Array, sizes: Array, of: int) -> Comparison:
+def _compare_data(case: Case, name: str, got: Array, distinct: Array, sizes: Array, of: int) -> AnswerComparison:
     """The gradient of x or of an initial state, row by row."""
     p, stored = case.problem, STORAGE_ROUNDOFF[case.precision.data]
     unit = p.layers * (GRADIENT_UNITS * _roundoff(case) + STORED_UNITS * stored * 8 / np.sqrt(p.gates * p.hidden))
     source, axis = np.arange(p.batch) % p.distinct_rows, distinct.ndim - 2
     want = np.take(distinct, source, axis=axis)
     tolerance = np.take(np.broadcast_to(unit * sizes, distinct.shape), source, axis=axis) + 4 * stored * np.abs(want)
-    return Comparison(f"every element of {name}", got.astype(np.float64), want, tolerance, of, of, name)
+    return AnswerComparison(f"every element of {name}", got.astype(np.float64), want, tolerance, of, of, name)
 
 
 def _compare_weights(
     case: Case, arrays: Arrays, outputs: Arrays, gradients: Gradients, number: int
-) -> Iterator[Comparison]:
+) -> Iterator[AnswerComparison]:
     """The gradients of the weights of one layer in one direction of time: in sums over rows of a large matrix.
 
     `outputs` are those of this layer; `arrays` has those of all.
@@ -190,7 +192,7 @@ def _compare_weights(
     if follows:
         tolerance = tolerance + np.sqrt(p.layers) * GRADIENT_ERRORS * gradients.errors_of_biases(counts, stored)
     of = arrays["db"].size
-    yield Comparison("every element of db", outputs["db"].astype(np.float64), want, tolerance, of, of, "db")
+    yield AnswerComparison("every element of db", outputs["db"].astype(np.float64), want, tolerance, of, of, "db")
     for name in gradients.matrices:
         flat = outputs[f"d{name}"].reshape(len(outputs[f"d{name}"]), -1)
         weights = _row_combinations(p, len(flat))
@@ -209,7 +211,7 @@ def _compare_weights(
                 tolerance = tolerance + np.sqrt(p.layers) * GRADIENT_ERRORS * errors
         output = f"d{name}_deep" if name == "w" and number else f"d{name}"
         how = f"every element of {output}" + (f" in a sum of {BLOCK}" if len(weights) < len(flat) else "")
-        yield Comparison(how, got, want, tolerance, arrays[output].size, arrays[output].size, output)
+        yield AnswerComparison(how, got, want, tolerance, arrays[output].size, arrays[output].size, output)
 
 
 def _row_combinations(p: Recurrent, rows: int) -> Array:

@@ -44,7 +44,7 @@ class States:
 
 
 @dataclass
-class Layer:
+class ReferenceLayer:
     """A layer of a stack: its input x (T, rows, width), and a cell with its states for each direction of time."""
 
     x: Array
@@ -83,13 +83,13 @@ def reference(case: Case, arrays: Arrays) -> Arrays:
     return {**outputs, **computed}
 
 
-def run_layers(case: Case, arrays: Arrays, rows: int, count: int) -> list[Layer]:
+def run_layers(case: Case, arrays: Arrays, rows: int, count: int) -> list[ReferenceLayer]:
     """The first `count` layers, each from the output of the one before."""
     p = case.problem
-    x, stack = values_of(case, arrays["x"][:, :rows]), list[Layer]()
+    x, stack = values_of(case, arrays["x"][:, :rows]), list[ReferenceLayer]()
     for number in range(count):
         cells = [Cell(case, arrays, number, way) for way in range(p.time_directions)]
-        stack.append(Layer(x, cells, [run_steps(case, cell.in_order(x), cell) for cell in cells]))
+        stack.append(ReferenceLayer(x, cells, [run_steps(case, cell.in_order(x), cell) for cell in cells]))
         x = stack[-1].output()
     return stack
 
@@ -237,7 +237,7 @@ class Gradients:
 
 
 def backpropagate_layers(
-    case: Case, arrays: Arrays, stack: list[Layer], rows: int
+    case: Case, arrays: Arrays, stack: list[ReferenceLayer], rows: int
 ) -> Iterator[tuple[int, list[Gradients]]]:
     """Numbers of the layers from the last to the first, each with the gradients of its directions of time."""
     dy, variance = arrays["dy"][:, :rows].astype(np.float64), None

@@ -66,7 +66,7 @@ PHOTOGRAPHS = {
 }
 
 
-class Examples(Protocol):
+class DetectionExamples(Protocol):
     """Pictures with boxes."""
 
     boxes: list[NDArray[np.float32]]
@@ -219,7 +219,7 @@ class Detection(Application):
         )  # fmt: skip
 
 
-def parts(data: Pages | Coco) -> tuple[Examples, Examples]:
+def parts(data: Pages | Coco) -> tuple[DetectionExamples, DetectionExamples]:
     """For training and for testing. A document is in one of both as a whole, as the checksum of its path says."""
     if isinstance(data, Coco):
         return data.train, data.test

@@ -69,7 +69,7 @@ class PageNetwork(nn.Module):
         return scores
 
 
-class Block(nn.Module):
+class DetectorBlock(nn.Module):
     """Two convolutions with a shortcut (He and others, 2015)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -96,9 +96,9 @@ class Ssd(nn.Module):
     def __init__(self, maps: Sequence[Map], outputs: int) -> None:
         super().__init__()
         stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-        blocks = [Block(64, 64, 1) for _ in range(3)]
-        blocks += [Block(64 if n == 0 else 128, 128, 2 if n == 0 else 1) for n in range(4)]
-        blocks += [Block(128 if n == 0 else 256, 256, 1) for n in range(6)]
+        blocks = [DetectorBlock(64, 64, 1) for _ in range(3)]
+        blocks += [DetectorBlock(64 if n == 0 else 128, 128, 2 if n == 0 else 1) for n in range(4)]
+        blocks += [DetectorBlock(128 if n == 0 else 256, 256, 1) for n in range(6)]
         self.trunk = nn.Sequential(*stem, *blocks)
         shapes = ((256, 256, 512, 2), (512, 256, 512, 2), (512, 128, 256, 2), (256, 128, 256, 1), (256, 128, 256, 1))
         self.extra = nn.ModuleList(self._smaller(*shape) for shape in shapes)

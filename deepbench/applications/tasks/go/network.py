@@ -20,7 +20,7 @@ def planes(stones: torch.Tensor, player: torch.Tensor) -> torch.Tensor:
     return torch.cat([own == 1, own == -1, is_black], 1).float().unflatten(2, (edge, edge))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions, beside which the input passes."""
 
     def __init__(self, filters: int) -> None:
@@ -33,13 +33,13 @@ class Block(nn.Module):
         return functional.relu(self.second_norm(self.second(y)) + x)
 
 
-class Network(nn.Module):
+class GoNetwork(nn.Module):
     """Logits of all moves (games × points + 1), and who will win: from −1 to 1 for the player to move (games)."""
 
     def __init__(self, edge: int, positions: int, filters: int, blocks: int) -> None:
         super().__init__()
         first = [nn.Conv2d(2 * positions + 1, filters, 3, 1, 1), nn.BatchNorm2d(filters), nn.ReLU()]
-        self.trunk = nn.Sequential(*first, *(Block(filters) for _ in range(blocks)))
+        self.trunk = nn.Sequential(*first, *(ResidualBlock(filters) for _ in range(blocks)))
         policy = [nn.Linear(2 * edge**2, edge**2 + 1)]
         value = [nn.Linear(edge**2, 64), nn.ReLU(), nn.Linear(64, 1), nn.Tanh()]
         self.policy, self.value = (

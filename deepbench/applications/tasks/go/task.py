@@ -15,7 +15,7 @@ from torch.nn import functional
 from deepbench.applications.tasks.go import match, rules, self_play
 from deepbench.applications.tasks.go.gtp import GnuGo
 from deepbench.applications.tasks.go.match import Openings
-from deepbench.applications.tasks.go.network import Network, planes
+from deepbench.applications.tasks.go.network import GoNetwork, planes
 from deepbench.applications.tasks.go.rules import Games
 from deepbench.applications.tasks.go.self_play import Positions, Search
 from deepbench.applications.training.application import Rung, Setup
@@ -49,7 +49,7 @@ class GoTask(TorchTask):
         self._command = [*command, *OPTIONS]
         self._rounds: list[Positions] = []
         torch.manual_seed(setup.seed)
-        model = Network(sizes["edge"], sizes["positions"], sizes["filters"], sizes["blocks"]).to(setup.device)
+        model = GoNetwork(sizes["edge"], sizes["positions"], sizes["filters"], sizes["blocks"]).to(setup.device)
         optimizer = torch.optim.AdamW(model.parameters(), sizes["rate"], weight_decay=1e-4)
         super().__init__(
             setup, rung, model, optimizer, self._loss_at, 1, self._moves_at, self._share_of_gnugo, OPENINGS * TURNS,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from deepbench.applications.tasks.image import common
 from deepbench.applications.training.application import Rung, Setup
-from deepbench.applications.training.jax_network import Arrays, Initial, Network, cross_entropy
+from deepbench.applications.training.jax_network import Arrays, Initial, JaxNetwork, cross_entropy
 from deepbench.applications.training.jax_optimizers import SGD
 from deepbench.applications.training.jax_task import JaxTask
 from deepbench.applications.training.schedule import warm_up_then_zero
@@ -33,7 +33,7 @@ def initial(rung: Rung, seed: int) -> Initial:
     return found
 
 
-def block(net: Network, name: str, x: jax.Array, stride: int) -> jax.Array:
+def block(net: JaxNetwork, name: str, x: jax.Array, stride: int) -> jax.Array:
     """Two convolutions with a way around them."""
     y = jax.nn.relu(net.batch_norm(f"{name}.first_norm", net.conv(f"{name}.first", x, stride, 1)))
     y = net.batch_norm(f"{name}.second_norm", net.conv(f"{name}.second", y, 1, 1))
@@ -41,7 +41,7 @@ def block(net: Network, name: str, x: jax.Array, stride: int) -> jax.Array:
     return jax.nn.relu(y + (x if is_same else net.conv(f"{name}.shortcut", x, stride, 0)))
 
 
-def logits(rung: Rung, net: Network, x: jax.Array) -> jax.Array:
+def logits(rung: Rung, net: JaxNetwork, x: jax.Array) -> jax.Array:
     """From pictures (batch, 28, 28, 1) to logits (batch, classes)."""
     blocks = common.blocks(rung)
     x = jax.nn.relu(net.batch_norm("1", net.conv("0", x, 2, 1)))
@@ -60,12 +60,12 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> JaxTask:
     def prepared(chosen: jax.Array) -> jax.Array:
         return (chosen.astype(jnp.float32)[..., None] - common.MEAN) / common.SCALE
 
-    def loss(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def loss(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         x = prepared(data["seen"][at])
         x = jnp.where(jax.random.bernoulli(net.key()), x[:, :, ::-1], x)
         return cross_entropy(logits(rung, net, x), data["wanted"][at].astype(int), common.SMOOTHING).mean()
 
-    def predict(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def predict(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         return logits(rung, net, prepared(data["test"][at])).argmax(1)
 
     optimizer = SGD(rung.settings["rate"], common.MOMENTUM, common.WEIGHT_DECAY)

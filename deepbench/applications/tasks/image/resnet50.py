@@ -65,7 +65,7 @@ def network() -> nn.Sequential:
 def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
     """A run; `data` has small grey pictures, or ImageNet."""
     (pictures,) = data
-    source = Photographs(setup, pictures) if isinstance(pictures, ImageNet) else Enlarged(setup, pictures)
+    source = PhotographExamples(setup, pictures) if isinstance(pictures, ImageNet) else Enlarged(setup, pictures)
     torch.manual_seed(setup.seed)
     model = network().to(setup.device)
 
@@ -103,7 +103,7 @@ class Enlarged:
         return functional.interpolate(x, size=(SIDE, SIDE), mode="bilinear").expand(-1, 3, -1, -1)
 
 
-class Photographs:
+class PhotographExamples:
     """Photographs of ImageNet; threads read them."""
 
     def __init__(self, setup: Setup, data: ImageNet) -> None:

@@ -15,7 +15,7 @@ from deepbench.applications.training.schedule import warm_up_then_zero
 from deepbench.applications.training.torch_task import TorchTask
 
 
-class Block(nn.Module):
+class ConvolutionBlock(nn.Module):
     """Two convolutions with a way around them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -38,7 +38,7 @@ def network(rung: Rung) -> nn.Sequential:
     widths = rung.settings["widths"]
     return nn.Sequential(
         *(nn.Conv2d(1, widths[0], 3, 2, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()),
-        *(Block(*sizes) for sizes in common.blocks(rung)),
+        *(ConvolutionBlock(*sizes) for sizes in common.blocks(rung)),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], common.CLASSES)),
     )
 

@@ -21,7 +21,7 @@ NEGATIVES = 4
 WARM_UP = 0.1
 
 
-class Examples(NamedTuple):
+class RecommendationExamples(NamedTuple):
     """What is trained on, and what is tested."""
 
     users: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Examples(NamedTuple):
         return float(np.mean([self.tests[user, 0] in films for user, films in zip(users, answers, strict=True)]))
 
 
-def examples(ratings: Ratings, count: int = OTHERS) -> Examples:
+def examples(ratings: Ratings, count: int = OTHERS) -> RecommendationExamples:
     """Divide ratings into those for training and those for testing, where the last film has so many rivals."""
     order = np.lexsort((ratings.films, ratings.times, ratings.users))
     users, films = ratings.users[order], ratings.films[order]
@@ -52,4 +52,4 @@ def examples(ratings: Ratings, count: int = OTHERS) -> Examples:
         if len(others) < count:
             raise BadInput(f"a user has rated all films but {len(others)}, and a test needs {count} others")
         tests[user, 0], tests[user, 1:] = own[-1], chance.choice(others, count, replace=False)
-    return Examples(users[~is_last], films[~is_last], tests, catalogue)
+    return RecommendationExamples(users[~is_last], films[~is_last], tests, catalogue)

@@ -12,7 +12,7 @@ from jax import lax
 
 from deepbench.applications.tasks.recommendation.common import AMONG, NEGATIVES, OTHERS, WARM_UP, examples
 from deepbench.applications.training.application import Rung, Setup
-from deepbench.applications.training.jax_network import Arrays, Initial, Network, binary_cross_entropy
+from deepbench.applications.training.jax_network import Arrays, Initial, JaxNetwork, binary_cross_entropy
 from deepbench.applications.training.jax_optimizers import Adam
 from deepbench.applications.training.jax_task import JaxTask
 from deepbench.applications.training.schedule import warm_up_then_zero
@@ -32,7 +32,7 @@ def initial(people: int, count: int, sizes: Mapping[str, Any], seed: int) -> Ini
     return found
 
 
-def logits(sizes: Mapping[str, Any], net: Network, user: jax.Array, film: jax.Array) -> jax.Array:
+def logits(sizes: Mapping[str, Any], net: JaxNetwork, user: jax.Array, film: jax.Array) -> jax.Array:
     """How likely it is that these users rate these films: arrays of one shape."""
     tables = net.parameters
     product = tables["user_factors.weight"][user] * tables["film_factors.weight"][film]
@@ -48,14 +48,14 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> JaxTask:
     found = examples(data[0], sizes.get("others", OTHERS))
     people = len(found.tests)
 
-    def loss(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def loss(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         user = jnp.tile(data["users"][at], 1 + NEGATIVES)
         others = jax.random.randint(net.key(), (NEGATIVES * len(at),), 0, found.catalogue)
         wanted = jnp.arange(len(user)) < len(at)
         film = jnp.concatenate([data["films"][at], others])
         return binary_cross_entropy(logits(sizes, net, user, film), wanted).mean()
 
-    def predict(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def predict(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         choice = jnp.roll(data["tests"][at], -1, 1)  # the right film comes last, so ties count against it
         _, best = lax.top_k(logits(sizes, net, jnp.broadcast_to(at[:, None], choice.shape), choice), AMONG)
         return jnp.take_along_axis(choice, best, 1)

@@ -33,7 +33,7 @@ class Convolutions(nn.Module):
         return logits
 
 
-class Recurrent(nn.Module):
+class RecurrentClassifier(nn.Module):
     """LSTM cells in both directions, and the maximum over all places."""
 
     def __init__(self, sizes: Mapping[str, Any], outputs: int) -> None:
@@ -114,7 +114,7 @@ def backwards(x: torch.Tensor) -> torch.Tensor:
 
 NETWORKS: Mapping[str, type[nn.Module]] = {
     "conv": Convolutions,
-    "lstm": Recurrent,
+    "lstm": RecurrentClassifier,
     "wide conv": WideConvolutions,
     "stacked lstm": StackedRecurrent,
 }

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 
-class Network(nn.Module):
+class SpeechNetwork(nn.Module):
     """Two convolutions, and GRU layers in both directions."""
 
     def __init__(self, sizes: Mapping[str, Any], bands: int, outputs: int) -> None:
@@ -87,8 +87,8 @@ class DeepSpeech2(nn.Module):
         return functional.log_softmax(y.float(), 2)
 
 
-def _results(network: Network | DeepSpeech2, counts: torch.Tensor) -> torch.Tensor:
+def _results(network: SpeechNetwork | DeepSpeech2, counts: torch.Tensor) -> torch.Tensor:
     return torch.tensor([network.frames(count) for count in counts.tolist()])
 
 
-NETWORKS: Mapping[str, type[Network] | type[DeepSpeech2]] = {"small": Network, "deepspeech2": DeepSpeech2}
+NETWORKS: Mapping[str, type[SpeechNetwork] | type[DeepSpeech2]] = {"small": SpeechNetwork, "deepspeech2": DeepSpeech2}

@@ -37,7 +37,7 @@ HEAD_WIDTH, DROPOUT = 32, 0.1
 BETAS, WEIGHT_DECAY, LONGEST_GRADIENT = (0.9, 0.98), 1e-2, 1.0
 
 
-class Examples(NamedTuple):
+class TranslationExamples(NamedTuple):
     """Sentences as numbers of words: sentences × places, between `BEGIN` and `END`, filled up with `NOTHING`."""
 
     source: NDArray[np.int64]
@@ -63,7 +63,7 @@ class Examples(NamedTuple):
         return bleu(answers, [self.wanted[i] for i in tests])
 
 
-def examples(data: Sequence[Pair] | Sentences, rung: Rung) -> Examples:
+def examples(data: Sequence[Pair] | Sentences, rung: Rung) -> TranslationExamples:
     """Sentences that are short enough: verses, divided into those for training and those for testing, or sentences that
     are divided already.
     """
@@ -84,7 +84,7 @@ def examples(data: Sequence[Pair] | Sentences, rung: Rung) -> Examples:
         return _numbers([pair[side] for pair in part], known[side], sizes["length"] + 2)
 
     words = {number: word for word, number in known[1].items()}
-    return Examples(
+    return TranslationExamples(
         numbers(train, 0), numbers(train, 1), numbers(test, 0), numbers(test, 1), words, [pair[1] for pair in test]
     )
 

@@ -1,4 +1,4 @@
-"""Translation in JAX: the Transformer alone."""
+"""Translation in JAX: the JaxTransformer alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deepbench.applications.tasks.translation.common import (
     examples,
 )
 from deepbench.applications.training.application import Rung, Setup
-from deepbench.applications.training.jax_network import Arrays, Initial, Network, cross_entropy
+from deepbench.applications.training.jax_network import Arrays, Initial, JaxNetwork, cross_entropy
 from deepbench.applications.training.jax_optimizers import Adam
 from deepbench.applications.training.jax_task import JaxTask
 from deepbench.applications.training.schedule import warm_up_then_zero
@@ -53,10 +53,10 @@ def initial(sizes: Mapping[str, Any], seed: int) -> Initial:
     return found
 
 
-class Transformer:
+class JaxTransformer:
     """The two halves of the network."""
 
-    def __init__(self, net: Network, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, net: JaxNetwork, sizes: Mapping[str, Any]) -> None:
         self._net, self._sizes = net, sizes
 
     def encoded(self, x: jax.Array) -> jax.Array:
@@ -98,9 +98,9 @@ class Transformer:
         return self._net.dropout(self._net.linear(f"{layer}.linear2", y), DROPOUT)
 
 
-def losses(net: Network, sizes: Mapping[str, Any], x: jax.Array, y: jax.Array) -> jax.Array:
+def losses(net: JaxNetwork, sizes: Mapping[str, Any], x: jax.Array, y: jax.Array) -> jax.Array:
     """−log of the probability of each word of y but the first, and 0 where there is none: (batch, places of y − 1)."""
-    network = Transformer(net, sizes)
+    network = JaxTransformer(net, sizes)
     found = cross_entropy(network.logits(x, network.encoded(x), y[:, :-1]), y[:, 1:])
     return jnp.where(y[:, 1:] != NOTHING, found, 0.0)
 
@@ -112,20 +112,20 @@ def task(setup: Setup, rung: Rung, data: list[Any]) -> JaxTask:
         raise Unsupported(f"the rung {setup.rung} of translation has no version in JAX; choose torch, or the rung mini")
     found = examples(data[0], rung)
 
-    def loss(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def loss(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         y = data["target"][at]
         return losses(net, sizes, data["source"][at], y).sum() / (y[:, 1:] != NOTHING).sum()
 
-    def tested(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def tested(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         return losses(net, sizes, data["test_source"][at], data["test_target"][at]).sum(1)
 
     def evaluate(task: JaxTask) -> float:
         total = task.apply(compiled, range(task.tests), EVALUATED).sum(dtype=np.float64)
         return float(np.exp(total / found.tested_words))
 
-    def predict(net: Network, data: Arrays, at: jax.Array) -> jax.Array:
+    def predict(net: JaxNetwork, data: Arrays, at: jax.Array) -> jax.Array:
         """The most likely word at each place, one after the other."""
-        network, x = Transformer(net, sizes), data["test_source"][at]
+        network, x = JaxTransformer(net, sizes), data["test_source"][at]
         seen = network.encoded(x)
 
         def longer(place: jax.Array, y: jax.Array) -> jax.Array:

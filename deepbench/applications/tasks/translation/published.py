@@ -73,7 +73,7 @@ class Gnmt(nn.Module):
         return functional.dropout(x, LSTM_DROPOUT, self.training)
 
 
-class Attention(nn.Module):
+class PublishedAttention(nn.Module):
     """Several heads, and no biases."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -94,13 +94,13 @@ class Attention(nn.Module):
         return result
 
 
-class Layer(nn.Module):
+class PublishedLayer(nn.Module):
     """Attention to one's own language, perhaps to the other one, and two products; each after a normalization."""
 
     def __init__(self, width: int, heads: int, sees_other: bool) -> None:
         super().__init__()
-        self.own = Attention(width, heads)
-        self.other = Attention(width, heads) if sees_other else None
+        self.own = PublishedAttention(width, heads)
+        self.other = PublishedAttention(width, heads) if sees_other else None
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3 if sees_other else 2))
 
@@ -132,8 +132,8 @@ class BigTransformer(nn.Module):
         super().__init__()
         width, layers, heads = sizes["width"], sizes["layers"], sizes["heads"]
         self.words = nn.Embedding(sizes["words"], width, NOTHING)
-        self.encoder = nn.ModuleList(Layer(width, heads, False) for _ in range(layers))
-        self.decoder = nn.ModuleList(Layer(width, heads, True) for _ in range(layers))
+        self.encoder = nn.ModuleList(PublishedLayer(width, heads, False) for _ in range(layers))
+        self.decoder = nn.ModuleList(PublishedLayer(width, heads, True) for _ in range(layers))
         self.seen_norm, self.made_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         for parameter in self.parameters():
             if parameter.dim() == 2:

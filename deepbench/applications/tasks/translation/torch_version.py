@@ -29,7 +29,7 @@ from deepbench.applications.training.schedule import warm_up_then_zero
 from deepbench.applications.training.torch_task import TorchTask, of_whole_batch
 
 
-class Transformer(nn.Module):
+class TorchTransformer(nn.Module):
     """Layers with attention in both halves."""
 
     def __init__(self, sizes: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
         return functional.linear(found, self.target.weight)
 
 
-class Recurrent(nn.Module):
+class RecurrentTranslator(nn.Module):
     """Layers with LSTM cells in both halves, and attention between them."""
 
     def __init__(self, sizes: Mapping[str, Any]) -> None:
@@ -86,8 +86,8 @@ class Recurrent(nn.Module):
 
 
 MODELS: Mapping[str, type[nn.Module]] = {
-    "transformer": Transformer,
-    "lstm": Recurrent,
+    "transformer": TorchTransformer,
+    "lstm": RecurrentTranslator,
     "gnmt": Gnmt,
     "big transformer": BigTransformer,
 }

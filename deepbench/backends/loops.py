@@ -8,7 +8,7 @@ from typing import Any
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.rows import EPSILON
 from deepbench.native import library

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import SIXTEEN_BITS
 from deepbench.core.product import Product, products_of

@@ -11,7 +11,7 @@ from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
 from deepbench.core.collective import FLOATS, RankGroup
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native.gpu.functions import UniqueId
 from deepbench.native.gpu.library import GpuBackend

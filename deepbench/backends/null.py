@@ -7,7 +7,7 @@ from typing import Any
 
 from deepbench.core.backend import Backend, Mark, marks_of_every_op
 from deepbench.core.case import Case
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 
 

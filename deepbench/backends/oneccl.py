@@ -12,7 +12,7 @@ from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
 from deepbench.core.collective import FLOATS, RankGroup
 from deepbench.core.errors import LibraryError, Unavailable
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import mpi
 from deepbench.native.library import version_text

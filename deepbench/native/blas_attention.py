@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel, Call, NativeFunction
+from deepbench.core.kernel import Call, Kernel, NativeFunction
 from deepbench.core.operands import empty
 from deepbench.native import attention
 

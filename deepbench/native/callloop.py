@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from deepbench.core.errors import LibraryError
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.native.library import compiled
 
 # Set to any text, this variable disables the compiled loop: to see what it saves, and for tests.

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 
 # Where Linux distributions and vendors install an MPI. The prefix of this Python comes first.
 SYSTEM_PREFIXES = (

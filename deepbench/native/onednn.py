@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from deepbench.core.errors import LibraryError, OutOfMemory, Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.operands import empty
 from deepbench.core.precision import type_name
 from deepbench.native.library import openmp_threads

@@ -6,7 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.operands import full
 from deepbench.native import library
 

@@ -1,4 +1,4 @@
-"""Which case is measured next, in which round, and how long the rest takes. Pure but for the clock of `RoundsForecast`."""
+"""Which case is next, in which round, and how long the rest takes. Pure but for the clock of `RoundsForecast`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import LibraryError, Unavailable
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.native import callloop, library, onednn
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn, timing
 from deepbench.native.gpu.library import GpuBackend

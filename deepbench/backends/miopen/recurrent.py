@@ -6,7 +6,7 @@ import ctypes
 from functools import partial
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu import miopen, timing

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.operands import empty
 from deepbench.native import attention
 from deepbench.native import onednn as c

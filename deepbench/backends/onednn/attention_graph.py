@@ -10,7 +10,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import LibraryError, Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.operands import empty
 from deepbench.native import onednn as c
 

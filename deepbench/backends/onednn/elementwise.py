@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import onednn as c
 

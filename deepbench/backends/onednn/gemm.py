@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Kernel, Call, in_turn
+from deepbench.core.kernel import Call, Kernel, in_turn
 from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.core.product import products_of

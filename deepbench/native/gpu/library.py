@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from deepbench.core.backend import Backend
 from deepbench.core.case import Case
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays, find_op
 from deepbench.core.precision import dtype
 from deepbench.native.gpu.runtime import DeviceBuffers

@@ -17,7 +17,7 @@ import numpy as np
 
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.kernel import Kernel, Call
+from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu.library import GpuBackend

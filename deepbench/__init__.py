@@ -16,9 +16,9 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from deepbench.api.comparing import compare, gate, rank
-    from deepbench.api.filters import backends, cases, ops
+    from deepbench.api.filters import cases, operations
     from deepbench.api.foreign import import_results
-    from deepbench.api.machine import diagnose, libraries, machine
+    from deepbench.api.machine import describe_machine, diagnose, libraries
     from deepbench.api.measuring import alternate, measure, measure_limits, resume, selftest
     from deepbench.api.pages import report, site
     from deepbench.api.results import Results, load
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "api.comparing": ("compare", "gate", "rank"),
-    "api.filters": ("backends", "cases", "ops"),
+    "api.filters": ("cases", "operations"),
     "api.foreign": ("import_results",),
-    "api.machine": ("diagnose", "libraries", "machine"),
+    "api.machine": ("describe_machine", "diagnose", "libraries"),
     "api.measuring": ("alternate", "measure", "measure_limits", "resume", "selftest"),
     "api.pages": ("report", "site"),
     "api.results": ("Results", "load"),
@@ -50,19 +50,18 @@ __all__ = [
     "DeepBenchError",
     "Results",
     "alternate",
-    "backends",
     "cases",
     "compare",
+    "describe_machine",
     "diagnose",
     "fleet",
     "gate",
     "import_results",
     "libraries",
     "load",
-    "machine",
     "measure",
     "measure_limits",
-    "ops",
+    "operations",
     "predict",
     "rank",
     "report",

@@ -10,19 +10,27 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "deepbench"
 
-# Each folder may import itself and folders of lower layers, at the top of a file, inside a function or for types alone.
+# The main house, from the ground up. Each folder may import itself and folders of lower layers, at the top of a file,
+# inside a function, or for types alone.
 LAYERS = (
     {"core"},
-    {"ops", "native", "machine", "results", "datasets"},
-    {"backends", "plan", "judge"},
-    {"measure"},
-    {"networks"},
-    {"training"},
-    {"applications"},
-    {"formats", "report"},
+    {"ops", "native", "machine", "results"},
+    {"backends", "plan"},
+    {"judge"},
+    {"measuring"},
+    {"formats", "reporting"},
     {"api"},
     {"cli"},
 )
+
+# The wings: each may import the main house, itself, and the wings that are named.
+WINGS = {"networks": set(), "applications": {"networks"}, "fleets": set()}
+
+# Numbers do not know how they were measured.
+NEVER = {"judge": {"measuring"}, "reporting": {"measuring"}}
+
+# A verb calls the API and prints. It needs nothing else of the main house.
+OF_VERBS = {"api", "cli"}
 
 
 def files():
@@ -58,28 +66,77 @@ def layer_of(folder):
     return next((i for i, layer in enumerate(LAYERS) if folder in layer), None)
 
 
-def inner():
-    """All modules but those at the root, which are the Python API and stand above every folder."""
-    return {name: path for name, path in MODULES.items() if layer_of(folder_of(name)) is not None}
+def is_verb(name):
+    """Whether a module belongs to the command, or to the verbs of a wing."""
+    return "cli" in name.split(".")[:2]
 
 
-@pytest.mark.parametrize("name", inner())
-def test_imports_point_down(name):
+def allowed(name):
+    """The folders that a module may import, besides its own."""
     own = folder_of(name)
-    wrong = {
-        found
-        for found in imports(MODULES[name])
-        if folder_of(found) not in ("", own)
-        and not (layer_of(folder_of(found)) is not None and layer_of(folder_of(found)) < layer_of(own))
+    if own in WINGS:
+        return OF_VERBS if is_verb(name) else {folder for layer in LAYERS for folder in layer} | WINGS[own]
+    if own == "cli":
+        return OF_VERBS
+    lower = {folder for layer in LAYERS[: layer_of(own)] for folder in layer}
+    return lower - NEVER.get(own, set())
+
+
+def inner():
+    """All modules but those at the root, which stand above every folder."""
+    return {
+        name: path
+        for name, path in MODULES.items()
+        if "." in name or folder_of(name) in {*WINGS, *set().union(*LAYERS)}
     }
 
-    assert not wrong, f"{name} must not import {', '.join(sorted(wrong))}"
+
+def test_imports_point_down_and_the_main_house_imports_no_wing():
+    wrong = [
+        f"{name} must not import {found}"
+        for name, path in inner().items()
+        for found in imports(path)
+        if folder_of(found) not in ("", folder_of(name), *allowed(name))
+    ]
+
+    assert [] == wrong
 
 
-def test_every_folder_has_a_layer():
+def test_verbs_of_wings_use_the_door_of_their_wing():
+    wrong = [
+        f"{name} must not import {found}"
+        for name, path in inner().items()
+        if is_verb(name) and folder_of(name) in WINGS
+        for found in imports(path)
+        if folder_of(found) == folder_of(name) and found.split(".")[1:2] not in (["api"], ["results"], ["cli"])
+    ]
+
+    assert [] == wrong
+
+
+def test_judging_reads_no_clock_and_starts_nothing():
+    forbidden = {"subprocess", "time", "ctypes", "multiprocessing", "threading", "socket"}
+    wrong = []
+    for name, path in inner().items():
+        if folder_of(name) == "judge":
+            for node in ast.walk(ast.parse(path.read_text())):
+                modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                modules += [node.module] if isinstance(node, ast.ImportFrom) else []
+                wrong += [f"{name} imports {m}" for m in modules if m and m.partition(".")[0] in forbidden]
+
+    assert [] == wrong
+
+
+def test_no_function_of_the_python_library_has_the_name_of_a_folder():
+    import deepbench
+
+    assert not {path.parent.name for path in PACKAGE.glob("*/*.py")} & set(deepbench.__all__)
+
+
+def test_every_folder_has_its_place():
     folders = {path.parent.name for path in PACKAGE.glob("*/*.py")}
 
-    assert set().union(*LAYERS) - {"api"} == folders
+    assert set().union(*LAYERS) | set(WINGS) == folders
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -30,7 +30,7 @@ __all__ = [
     "device_of",
     "make_choices",
     "needs_groups",
-    "ops",
+    "operations",
     "plan_cases",
     "suites",
     "thread_count",
@@ -128,7 +128,7 @@ def make_choices(mode: str | None = None, most_ranks: int | None = None, **filte
     )
 
 
-def ops() -> dict[str, Op]:
+def operations() -> dict[str, Op]:
     """All operations by name."""
     from deepbench.core.op import all_ops
 

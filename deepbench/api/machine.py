@@ -22,9 +22,9 @@ __all__ = [
     "call_loop",
     "card_text",
     "default_threads",
+    "describe_machine",
     "diagnose",
     "libraries",
-    "machine",
     "machine_lines",
     "machine_texts",
     "missing_groups",
@@ -43,7 +43,7 @@ class Support(TypedDict):
     backends: list[str]
 
 
-def machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, Any]:
     """CPU, cores, caches, memory and system, as result files have them."""
     from deepbench.machine import describe
 

@@ -51,7 +51,7 @@ def info(view: str | None, as_json: bool) -> None:
     if view == "matrix" and not as_json:
         _print_matrix()
         return
-    here = api.machine()
+    here = api.describe_machine()
     libraries = {n: {k: v for k, v in a.items() if k in ("library", "unavailable")} for n, a in api.libraries().items()}
     loop = api.call_loop()
     if as_json:
@@ -153,16 +153,16 @@ def _examine(as_json: bool) -> None:
 
 
 def _print_matrix() -> None:
-    from deepbench.api.filters import backends, ops
+    from deepbench.api.filters import backends, operations
     from deepbench.api.machine import LIBRARIES_OF, support
     from deepbench.api.results import Column, Table, print_parts
 
-    rows, known, operations = support(), backends(), ops()
+    rows, known, all_ops = support(), backends(), operations()
     console = make_console()
     columns = [Column("library", whole=True), Column("operation", whole=True), Column("direction"), Column("precision")]
     for device, group in itertools.product(LIBRARIES_OF, (False, True)):
         names = [n for n, b in known.items() if b.device == device and n not in OWN_BACKENDS]
-        of_kind = [row for row in rows if operations[row["op"]].is_group == group]
+        of_kind = [row for row in rows if all_ops[row["op"]].is_group == group]
         table = [line for name in names for line in _supported(name, of_kind)]
         if table:
             words = f" (--device {device})" if device != DEFAULT_DEVICE else ""

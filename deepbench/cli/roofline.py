@@ -23,8 +23,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     Takes some minutes (--quick: one). The limits are remembered and used by every run on this machine.
     """
     from deepbench.api.filters import thread_count
-    from deepbench.api.machine import default_threads
-    from deepbench.api.machine import machine as describe_machine
+    from deepbench.api.machine import default_threads, describe_machine
     from deepbench.api.measuring import limit_tables, measure_limits
 
     machine = describe_machine()

@@ -18,13 +18,13 @@ def selftest(quick: bool, as_json: bool) -> None:
 
     Takes two minutes (--quick: one). The result is remembered; compare uses it to widen its confidence intervals.
     """
-    from deepbench.api.machine import machine
+    from deepbench.api.machine import describe_machine
     from deepbench.api.measuring import selftest as measure_selftest
     from deepbench.api.measuring import selftest_report
 
     console = make_console(quiet=as_json)
     go_on_without_output("the findings are remembered all the same")
-    print_machine(console, machine())
+    print_machine(console, describe_machine())
     with interruptible(), progress_bar(console) as bar:
         findings, path = measure_selftest(quick=quick, progress=bar)
     report = selftest_report(findings)

@@ -29,8 +29,8 @@ class Kind:
     name: str
     noun: str
     """What its files have, for messages: `trained applications`."""
-    measured_by: str
-    """The verb that writes and resumes such files."""
+    resumed_by: str | None
+    """The verb that continues such files where they stop; None if they are measured again instead."""
     results: str
     """Its class of results, as `module:class`. It is imported when a file of this kind is opened."""
     is_header: Callable[[Header], bool] = field(repr=False)
@@ -46,7 +46,7 @@ class Kind:
 FLEET = Kind(
     "fleet",
     "results of many hosts",
-    "fleet",
+    None,
     "deepbench.fleets.results:FleetResults",
     lambda header: header.get("schema") == "deepbench-fleet/1",
 )
@@ -60,14 +60,14 @@ TRAINING = Kind(
 SERVING = Kind(
     "serving",
     "models that answered queries",
-    "serve",
+    None,
     "deepbench.applications.results:ServingResults",
     lambda header: bool(_plan(header).get("training")),
 )
 PREDICTION = Kind(
     "prediction",
     "kernels of a network and its step",
-    "predict",
+    "run",
     "deepbench.networks.results:PredictionResults",
     lambda header: _plan(header).get("mode") == "steps",
 )

@@ -20,6 +20,7 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
+from deepbench.core.kinds import kind_of_header
 from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
@@ -177,8 +178,11 @@ class Session:
             file = read_results(path)
             if file.header["plan"].get("interleaved"):
                 raise BadInput(f"{path} is one side of a comparison; measure both sides again: deepbench run --ab")
-            if file.has_applications:
-                raise BadInput(f"{path} has training runs; continue it with {command('train', '--resume', '-o', path)}")
+            kind = kind_of_header(file.header)
+            if kind.resumed_by != "run":
+                verb = kind.resumed_by
+                advice = f"continue it with {command(verb, '--resume', '-o', path)}" if verb else "measure it again"
+                raise BadInput(f"{path} has {kind.noun}; {advice}")
             require_same_machine(file, hosts)
             cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])
         except BaseException:

@@ -77,16 +77,6 @@ class ResultFile:
     """The numbers of the lines that were left out because they are damaged; the header is line 1."""
 
     @property
-    def is_training(self) -> bool:
-        """Whether it has applications that were trained, instead of cases."""
-        return self.header["plan"]["mode"] == "training"
-
-    @property
-    def has_applications(self) -> bool:
-        """Whether it is about applications, which were trained or have served, and not about cases."""
-        return bool(self.header["plan"].get("training"))
-
-    @property
     def order(self) -> list[str]:
         """The texts of the planned cases, in the order of the plan. Rounds are measured in random order."""
         return [planned["case"] for planned in self.header["plan"]["cases"]]

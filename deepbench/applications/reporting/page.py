@@ -16,6 +16,7 @@ from deepbench.applications.reporting import curves, serving, training
 from deepbench.core import units
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
+from deepbench.core.kinds import TRAINING, kind_of_header
 from deepbench.judge import selftest
 from deepbench.reporting.page import render
 from deepbench.results.file import ResultFile
@@ -64,7 +65,7 @@ def write_page(files: Sequence[ResultFile], path: Path, title: str | None) -> No
 
 def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
     """What the template shows of files with their labels."""
-    of_file = [(label, trained(runs_of(file)) if file.is_training else []) for file, label in files]
+    of_file = [(label, trained(runs_of(file)) if _is_trained(file) else []) for file, label in files]
     every = [one for _, found in of_file for one in found]
     sides = list(_sides(of_file))
     applications = list(dict.fromkeys((s.trained.setup["application"], s.trained.setup["rung"]) for s in sides))
@@ -87,7 +88,7 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
                 "variables": [f"{name}={value}" for name, value in file.chosen_variables.items()],
                 "table": table._repr_html_(),
                 "parts": training.parts_table(found)._repr_html_(),
-                "trained": file.is_training,
+                "trained": _is_trained(file),
                 "served": serving.table(answers)._repr_html_() if (answers := served(file)) else None,
             }
             for (file, label), (_, found), table in zip(files, of_file, rows, strict=True)
@@ -105,6 +106,10 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
         "embed": {"rows": [row for table in rows for row in table.rows]},
         "runs": sum(len(one.runs) for one in every),
     }
+
+
+def _is_trained(file: ResultFile) -> bool:
+    return kind_of_header(file.header) is TRAINING
 
 
 def _key(one: Trained) -> tuple[str, str]:

@@ -27,7 +27,7 @@ def scale(file: str, ranks: tuple[str, ...], model: str | None, form: str | None
       deepbench run vision/resnet18 --set phase=train,devices=1,2,4 -o steps.jsonl
       deepbench scale steps.jsonl --model resnet18
     """
-    from deepbench.api import load
+    from deepbench.api.results import load_kernels as load
     from deepbench.core.case import whole_number
     from deepbench.reporting import groups, steps
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_head, print_served
+from deepbench.cli.console import make_console, print_head
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.options import seconds as seconds_of
 from deepbench.cli.options import whole
@@ -68,7 +68,9 @@ def serve(
       deepbench serve mine.jsonl
       deepbench serve mine.jsonl --scenario server --latency-ms 20 -o server.jsonl
     """
+    from deepbench.api.results import results_of
     from deepbench.applications.judge.serving import served
+    from deepbench.applications.results import ServingResults
     from deepbench.applications.training import inference
     from deepbench.core.case import thread_count
     from deepbench.measuring.session import Step
@@ -94,7 +96,7 @@ def serve(
     with session:
         before, console = len(session.file.serving), make_console()
         go_on_without_output(f"all results still go to {session.file.path}")
-        print_head(console, session.file, os.environ)
+        print_head(console, results_of(session.file), os.environ)
 
         def step(at: inference.ServingProgress) -> Step:
             return Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
@@ -107,7 +109,8 @@ def serve(
             code = EXIT_INTERRUPTED
         session.file.serving = session.file.serving[before:]
         found = served(session.file)
-        print_served(found)
+        results = ServingResults(session.file)
+        results.report().print(console)
     if code:
         again = command("serve", Path(file), *(("-o", Path(output)) if output else ()))
         say(f"interrupted; {session.file.path} has what has ended. Again: {again}")

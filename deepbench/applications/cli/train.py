@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from deepbench.api.groups import hosts_of_file, launched
 from deepbench.cli.console import make_console, print_head, print_labelled
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
-from deepbench.cli.launch import hosts_of_file, launched, taking_place
+from deepbench.cli.launch import taking_place
 from deepbench.cli.options import whole
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output, say
@@ -24,11 +25,8 @@ from deepbench.core.errors import BadInput
 from deepbench.core.shell import command
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from deepbench.applications.training.application import Setup
     from deepbench.applications.training.session import TrainingSession
-    from deepbench.results.file import ResultFile
     from deepbench.results.record import TrainingSetup
 
 ALL = "all"
@@ -166,21 +164,21 @@ def _variants(
 
 def _train(session: TrainingSession, mllog: str | None) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
-    from deepbench.api import run_training
+    from deepbench.applications.api import run_training
     from deepbench.applications.reporting import mllog as logs
+    from deepbench.applications.results import TrainingResults
     from deepbench.reporting.progress import Bar
 
     path, console = session.file.path, make_console()
     go_on_without_output(f"all results still go to {path}")
-    print_head(console, session.file, os.environ)
+    print_head(console, TrainingResults(session.file), os.environ)
     code = 0
     try:
         with Bar(console) as bar, interruptible():
             run_training(session, bar)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    console.print()
-    print_trained(console, session.file)
+    TrainingResults(session.file).report().print(console)
     if code:
         again = command("train", "--resume", "-o", path)
         say(f"interrupted; {path} has everything so far. To continue: {again}")
@@ -232,17 +230,3 @@ def _explain(setups: Sequence[TrainingSetup], output: str | None, show_all: bool
             console.print(line, markup=False)
         say(f"{path} has the kernels and the step")
     return 0
-
-
-def print_trained(console: Console, file: ResultFile) -> None:
-    """What the runs of a file reached and how fast, and where their time went."""
-    from deepbench.applications.judge.trained import runs_of, trained
-    from deepbench.applications.reporting import training as tables
-
-    found = trained(runs_of(file))
-    console.print(tables.common(found), markup=False)
-    tables.table(found).print(console)
-    parts = tables.parts_table(found)
-    if parts.rows:
-        console.print()
-        parts.print(console)

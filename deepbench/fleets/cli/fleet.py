@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deepbench.api.groups import hosts_of_file, launched
 from deepbench.cli.console import make_console
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
-from deepbench.cli.launch import hosts_of_file, launched
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
@@ -56,7 +56,7 @@ def fleet(
       srun --ntasks-per-node=1 deepbench fleet deepbench/server -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
     """
-    from deepbench.api import plan_cases
+    from deepbench.api.filters import plan_cases
     from deepbench.fleets import session as fleets
     from deepbench.measuring.group import launcher
     from deepbench.results.file import default_path

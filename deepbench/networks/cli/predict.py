@@ -82,7 +82,7 @@ def predict(
       deepbench predict vision/resnet18 --set batch=4 --backend onednn --measure
       deepbench predict my.suite --with a.jsonl --with b.jsonl --devices 1,8
     """
-    from deepbench.api import load
+    from deepbench.api.results import load_kernels as load
     from deepbench.core.case import thread_count
     from deepbench.core.files import replacing
     from deepbench.measuring.session import Options

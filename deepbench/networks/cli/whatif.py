@@ -61,7 +61,7 @@ def whatif(
       deepbench whatif mlperf.jsonl --on theirs.toml
       deepbench whatif mymodel.suite --with kernels.jsonl --set peak.f32*2
     """
-    from deepbench.api import load
+    from deepbench.api.results import load_kernels as load
     from deepbench.core.files import replacing
     from deepbench.networks.reporting import what_if as tables
     from deepbench.networks.traces.read import read_suite_trace
@@ -77,7 +77,7 @@ def whatif(
     if not is_suite and (kernels or library):
         raise BadInput(f"--with and --backend are for a suite that deepbench trace wrote, and {file} is none")
     results = load(kernels or file, skip_damaged=skip_damaged)
-    warn_of_gaps(results.file)
+    warn_of_gaps(results)
     count = whole("--threads", threads, 4096)
     own = None if hardware is None else Hardware.load(hardware)
     given = results.summaries, results.limits, Path(kernels or file).name, list(changes)

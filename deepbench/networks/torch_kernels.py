@@ -8,12 +8,14 @@ no operation of ours in this form, such as an addition with broadcasting.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.kernels import kernel_text, spatial
+from deepbench.networks import rules
+from deepbench.networks.kernels import kernel_text
+from deepbench.networks.rules import Window
 
 PRECISIONS = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16"}
 
@@ -29,12 +31,9 @@ class Found:
     writes: tuple[Any, ...]
 
 
-def text(op: str, values: Mapping[str, int | str], tensor: Any, direction: str = "forward", **settings: str) -> str:
-    """The text of a case without library and threads. `BadInput` if the sizes or the type are none of ours."""
-    precision = PRECISIONS.get(str(tensor.dtype))
-    if precision is None:
-        raise BadInput(f"{tensor.dtype} is no precision of {op}")
-    return kernel_text(op, values, precision, direction, **settings)
+def precision_of(tensor: Any) -> str | None:
+    """The precision with the type of a tensor; None if there is none."""
+    return PRECISIONS.get(str(tensor.dtype))
 
 
 # ---- products
@@ -54,10 +53,10 @@ def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[Found
     b_t, a_t = (1 if s is None else s[0] for s in stored)
     (n, k), m = left.shape, right.shape[1]
     sizes = {"m": m, "n": n, "k": k, "a_t": a_t, "b_t": b_t}
-    precision = {} if left.dtype.itemsize == 4 else {"result": "narrow"}
+    result = "wide" if left.dtype.itemsize == 4 else "narrow"
     beta = "0" if add is None else "1"
     reads = (left, right) if add is None else (left, right, add)
-    return [Found(text("gemm", sizes, left, beta=beta, **precision), reads, (written,))]
+    return [Found(kernel_text("gemm", sizes, precision_of(left), beta=beta, result=result), reads, (written,))]
 
 
 def _mm(a: Arguments, result: Any) -> list[Found]:
@@ -75,7 +74,7 @@ def _layer(x: Any, weight: Any, bias: Any, result: Any) -> list[Found]:
     sizes = {"m": weight.shape[0], "n": math.prod(x.shape[:-1]), "k": x.shape[-1]}
     has = "no" if bias is None else "yes"
     reads = (x, weight) if bias is None else (x, weight, bias)
-    return [Found(text("linear", sizes, x, bias=has), reads, (result,))]
+    return [Found(kernel_text("linear", sizes, precision_of(x), bias=has), reads, (result,))]
 
 
 def _linear(a: Arguments, result: Any) -> list[Found]:
@@ -87,7 +86,7 @@ def _products(left: Any, right: Any, result: Any) -> list[Found]:
     b_t, a_t = (1 if s is None else s[0] for s in stored)
     batch, n, k = left.shape
     sizes = {"batch": batch, "m": right.shape[2], "n": n, "k": k, "a_t": a_t, "b_t": b_t}
-    return [Found(text("batched_gemm", sizes, left), (left, right), (result,))]
+    return [Found(kernel_text("batched_gemm", sizes, precision_of(left)), (left, right), (result,))]
 
 
 def _bmm(a: Arguments, result: Any) -> list[Found]:
@@ -101,215 +100,146 @@ def _baddbmm(a: Arguments, result: Any) -> list[Found]:
 # ---- convolution, pooling, resizing
 
 
-def _is_channels_last(tensor: Any) -> bool:
-    """Whether the channels of an image are next to each other, and it would not be the usual layout, too."""
-    strides = tensor.stride()
-    return tensor.dim() > 3 and strides[1] == 1 and not tensor.is_contiguous() and tensor.shape[1] > 1
+def _layout(*tensors: Any) -> str:
+    """`nhwc` if the channels of an image are next to each other, and it would not be the usual layout, too."""
+    is_last = (t.dim() > 3 and t.stride()[1] == 1 and not t.is_contiguous() and t.shape[1] > 1 for t in tensors)
+    return "nhwc" if any(is_last) else "nchw"
 
 
-def _axes(values: Sequence[int], axes: int) -> list[int]:
-    """A number for each axis of an image: depth, height, width. One number is for all; one axis is the width."""
-    values = list(values) * axes if len(values) == 1 else list(values)
-    return values
+def _window(a: Arguments, sides: Sequence[int], stride: Sequence[int]) -> Window:
+    """One number in place of a list is for all axes."""
+    given = (list(values) for values in (sides, stride, a["padding"], a.get("dilation") or [1]))
+    axes = a["self" if "self" in a else "input"].dim() - 2
+    return Window(*(values * axes if len(values) == 1 else values for values in given))
 
 
-def _conv_sizes(a: Arguments, x: Any, w: Any) -> dict[str, int]:
-    axes = x.dim() - 2
-    filters = spatial("", w.shape[2:], 1)
-    return {
-        **spatial("", x.shape[2:], 1),
-        **spatial("stride_", _axes(a["stride"], axes), 1),
-        **spatial("pad_", _axes(a["padding"], axes), 0),
-        **spatial("dilation_", _axes(a["dilation"], axes), 1),
-        "n": x.shape[0],
-        "c": x.shape[1],
-        "k": w.shape[0],
-        "t": filters["d"],
-        "r": filters["h"],
-        "s": filters["w"],
-        "groups": a["groups"],
-    }
+def _conv(a: Arguments, image: Any, result: Any, x: Any, direction: str, **settings: str) -> str:
+    window, groups = _window(a, a["weight"].shape[2:], a["stride"]), a["groups"]
+    return rules.convolution(window, image.shape, result.shape, precision_of(x), direction, groups, **settings)
 
 
 def _convolution(a: Arguments, result: Any) -> list[Found]:
     """A transposed convolution is the data gradient of the convolution from its result to its input."""
     x, w, bias = a["input"], a["weight"], a["bias"]
-    layout = "nhwc" if _is_channels_last(x) or _is_channels_last(w) else "nchw"
+    layout = _layout(x, w)
     if a["transposed"]:
-        kernel = text("conv", _conv_sizes(a, result, w), x, "backward_data", layout=layout)
-        return [Found(kernel, (x, w), (result,))]
+        return [Found(_conv(a, result, x, x, "backward_data", layout=layout), (x, w), (result,))]
     has = "no" if bias is None else "yes"
     reads = (x, w) if bias is None else (x, w, bias)
-    return [Found(text("conv", _conv_sizes(a, x, w), x, layout=layout, bias=has), reads, (result,))]
+    return [Found(_conv(a, x, result, x, "forward", layout=layout, bias=has), reads, (result,))]
 
 
 def _convolution_backward(a: Arguments, result: Any) -> list[Found]:
     dy, x, w = a["grad_output"], a["input"], a["weight"]
     dx, dw, db = result
-    layout = "nhwc" if any(map(_is_channels_last, (dy, x, w))) else "nchw"
-    if a["transposed"]:
-        sizes, of_data = _conv_sizes(a, dy, w), "forward"
-    else:
-        sizes, of_data = _conv_sizes(a, x, w), "backward_data"
+    layout = _layout(dy, x, w)
+    image, of_image, of_data = (dy, x, "forward") if a["transposed"] else (x, dy, "backward_data")
     found = []
     if dx is not None:
-        found.append(Found(text("conv", sizes, x, of_data, layout=layout), (dy, w), (dx,)))
+        found.append(Found(_conv(a, image, of_image, x, of_data, layout=layout), (dy, w), (dx,)))
     if dw is not None:
         has = "no" if db is None else "yes"
         writes = (dw,) if db is None else (dw, db)
-        found.append(Found(text("conv", sizes, x, "backward_weights", layout=layout, bias=has), (dy, x), writes))
+        kernel = _conv(a, image, of_image, x, "backward_weights", layout=layout, bias=has)
+        found.append(Found(kernel, (dy, x), writes))
     return found
 
 
-def _pooling(kind: str, a: Arguments, x: Any, reads: tuple[Any, ...], result: Any, direction: str) -> list[Found]:
-    axes = x.dim() - 2
-    if any(n != 1 for n in a.get("dilation") or ()) or a["ceil_mode"] or a.get("divisor_override") or axes < 1:
-        return []
-    window = spatial("", _axes(a["kernel_size"], axes), 1)
-    stride = a["stride"] or a["kernel_size"]
-    sizes: dict[str, int | str] = {
-        "kind": kind,
-        **spatial("", x.shape[2:], 1),
-        **spatial("stride_", _axes(stride, axes), 1),
-        **spatial("pad_", _axes(a["padding"], axes), 0),
-        "n": x.shape[0],
-        "c": x.shape[1],
-        "t": window["d"],
-        "r": window["h"],
-        "s": window["w"],
-    }
-    layout = "nhwc" if _is_channels_last(x) else "nchw"
-    writes = tuple(result) if isinstance(result, tuple) else (result,)
-    return [Found(text("pooling", sizes, x, direction, layout=layout), reads, writes)]
+def _pooling(kind: str, direction: str) -> Callable[[Arguments, Any], list[Found]]:
+    def find(a: Arguments, result: Any) -> list[Found]:
+        if a["ceil_mode"] or a.get("divisor_override"):
+            return []
+        x, results = a["self"], tuple(result) if isinstance(result, tuple) else (result,)
+        is_forward = direction == "forward"
+        reads = (x,) if is_forward else tuple(a[name] for name in ("grad_output", "indices") if name in a)
+        outputs = results[0] if is_forward else a["grad_output"]
+        window = _window(a, a["kernel_size"], a["stride"] or a["kernel_size"])
+        kernel = rules.pooling(kind, window, x.shape, outputs.shape, precision_of(x), direction, layout=_layout(x))
+        return [Found(kernel, reads, results)]
 
-
-def _max_pool2d_with_indices(a: Arguments, result: Any) -> list[Found]:
-    return _pooling("max", a, a["self"], (a["self"],), result, "forward")
-
-
-def _max_pool2d_with_indices_backward(a: Arguments, result: Any) -> list[Found]:
-    return _pooling("max", a, a["self"], (a["grad_output"], a["indices"]), result, "backward")
-
-
-def _avg_pool2d(a: Arguments, result: Any) -> list[Found]:
-    return _pooling("average", a, a["self"], (a["self"],), result, "forward")
-
-
-def _avg_pool2d_backward(a: Arguments, result: Any) -> list[Found]:
-    return _pooling("average", a, a["self"], (a["grad_output"],), result, "backward")
+    return find
 
 
 def _upsample_nearest2d(a: Arguments, result: Any) -> list[Found]:
-    x, (n, c, h, w) = a["input"] if "input" in a else a["self"], result.shape
-    if h % x.shape[2] or w % x.shape[3] or h // x.shape[2] != w // x.shape[3]:
-        return []
-    sizes = {"n": n, "c": c, "h": x.shape[2], "w": x.shape[3], "scale": h // x.shape[2]}
-    layout = "nhwc" if _is_channels_last(x) else "nchw"
-    return [Found(text("upsample", sizes, x, layout=layout), (x,), (result,))]
+    x = a["input"] if "input" in a else a["self"]
+    return [Found(rules.upsample(x.shape, result.shape, precision_of(x), layout=_layout(x)), (x,), (result,))]
 
 
 # ---- normalization and softmax
 
 
-def _native_layer_norm(a: Arguments, result: Any) -> list[Found]:
-    x = a["input"]
-    columns = math.prod(a["normalized_shape"])
-    reads = tuple(t for t in (x, a["weight"], a["bias"]) if t is not None)
-    return [Found(text("layer_norm", {"rows": x.numel() // columns, "columns": columns}, x), reads, tuple(result))]
+def _by_rows(op: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
+    """A normalization of rows; the inputs by the names of their arguments."""
+
+    def find(a: Arguments, result: Any) -> list[Found]:
+        x = a["input"]
+        kernel = rules.by_rows(op, x.shape, math.prod(a["normalized_shape"]), precision_of(x), direction)
+        results = result[:1] if op == "rms_norm" else result
+        return [Found(kernel, _present(a[name] for name in names), _present(results))]
+
+    return find
 
 
-def _native_layer_norm_backward(a: Arguments, result: Any) -> list[Found]:
-    x = a["input"]
-    columns = math.prod(a["normalized_shape"])
-    kernel = text("layer_norm", {"rows": x.numel() // columns, "columns": columns}, x, "backward")
-    return [Found(kernel, (a["grad_out"], x), tuple(t for t in result if t is not None))]
-
-
-def _fused_rms_norm(a: Arguments, result: Any) -> list[Found]:
-    x = a["input"]
-    columns = math.prod(a["normalized_shape"])
-    reads = tuple(t for t in (x, a["weight"]) if t is not None)
-    return [Found(text("rms_norm", {"rows": x.numel() // columns, "columns": columns}, x), reads, (result[0],))]
-
-
-def _batch(x: Any) -> dict[str, int]:
-    return {"n": x.shape[0], "c": x.shape[1], **{"h": 1, "w": 1}, **spatial("", x.shape[2:], 1)}
+def _present(tensors: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(t for t in tensors if t is not None)
 
 
 def _native_batch_norm(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
-    layout = "nhwc" if _is_channels_last(x) else "nchw"
     mode = "training" if a["training"] else "inference"
-    return [Found(text("batch_norm", _batch(x), x, mode=mode, layout=layout), (x,), (result[0],))]
+    return [Found(rules.batch_norm(x.shape, precision_of(x), mode=mode, layout=_layout(x)), (x,), (result[0],))]
 
 
 def _native_batch_norm_backward(a: Arguments, result: Any) -> list[Found]:
-    x = a["input"]
-    layout = "nhwc" if _is_channels_last(x) or _is_channels_last(a["grad_out"]) else "nchw"
+    x, dy = a["input"], a["grad_out"]
     mode = "training" if a["train"] else "inference"
-    writes = tuple(t for t in result if t is not None)
-    return [Found(text("batch_norm", _batch(x), x, "backward", mode=mode, layout=layout), (a["grad_out"], x), writes)]
+    kernel = rules.batch_norm(x.shape, precision_of(x), "backward", mode=mode, layout=_layout(x, dy))
+    return [Found(kernel, (dy, x), _present(result))]
 
 
 def _native_group_norm(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
-    sizes = {"n": a["N"], "c": a["C"], "h": a["HxW"], "w": 1, "groups": a["group"]}
-    return [Found(text("group_norm", sizes, x), (x,), (result[0],))]
+    return [Found(rules.group_norm(x.shape, a["group"], precision_of(x)), (x,), (result[0],))]
 
 
 def _native_group_norm_backward(a: Arguments, result: Any) -> list[Found]:
     x = a["input"]
-    sizes = {"n": a["N"], "c": a["C"], "h": a["HxW"], "w": 1, "groups": a["group"]}
-    return [
-        Found(text("group_norm", sizes, x, "backward"), (a["grad_out"], x), tuple(t for t in result if t is not None))
-    ]
+    kernel = rules.group_norm(x.shape, a["group"], precision_of(x), "backward")
+    return [Found(kernel, (a["grad_out"], x), _present(result))]
 
 
-def _softmax(a: Arguments, result: Any) -> list[Found]:
+def _softmax(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
     """Also its logarithm, which has as many exponentials."""
-    x, dim = a["self"], a["dim"] % a["self"].dim()
-    if dim != x.dim() - 1:
-        return []
-    sizes = {"rows": x.numel() // x.shape[-1], "columns": x.shape[-1]}
-    return [Found(text("softmax", sizes, x), (x,), (result,))]
 
+    def find(a: Arguments, result: Any) -> list[Found]:
+        inputs = tuple(a[name] for name in names)
+        x = inputs[0]
+        if a["dim"] % x.dim() != x.dim() - 1:
+            return []
+        return [Found(rules.by_rows("softmax", x.shape, x.shape[-1], precision_of(x), direction), inputs, (result,))]
 
-def _softmax_backward_data(a: Arguments, result: Any) -> list[Found]:
-    dy, dim = a["grad_output"], a["dim"] % a["grad_output"].dim()
-    if dim != dy.dim() - 1:
-        return []
-    sizes = {"rows": dy.numel() // dy.shape[-1], "columns": dy.shape[-1]}
-    return [Found(text("softmax", sizes, dy, "backward"), (dy, a["output"]), (result,))]
+    return find
 
 
 # ---- attention
 
 
-def _attention(q: Any, k: Any, v: Any, is_causal: bool, direction: str) -> str:
-    sizes: dict[str, int | str] = {
-        "batch": math.prod(q.shape[:-3]),
-        "heads": q.shape[-3],
-        "kv_heads": k.shape[-3],
-        "queries": q.shape[-2],
-        "keys": k.shape[-2],
-        "head_size": q.shape[-1],
-        "value_size": v.shape[-1],
-        "mask": "causal" if is_causal else "none",
-    }
-    return text("attention", sizes, q, direction)
+def attention(q: Any, k: Any, v: Any, is_causal: bool, direction: str) -> str:
+    """The kernel of attention of these tensors."""
+    return rules.attention(q.shape, k.shape, v.shape, is_causal, precision_of(q), direction)
 
 
 def _scaled_dot_product_flash_attention_for_cpu(a: Arguments, result: Any) -> list[Found]:
     """A mask in an array takes part as data; which pairs it hides is not known, so all count."""
     q, k, v = a["query"], a["key"], a["value"]
     reads = (q, k, v) if a["attn_mask"] is None else (q, k, v, a["attn_mask"])
-    return [Found(_attention(q, k, v, a["is_causal"], "forward"), reads, tuple(result))]
+    return [Found(attention(q, k, v, a["is_causal"], "forward"), reads, tuple(result))]
 
 
 def _scaled_dot_product_flash_attention_for_cpu_backward(a: Arguments, result: Any) -> list[Found]:
     q, k, v = a["query"], a["key"], a["value"]
     reads = (a["grad_out"], q, k, v, a["out"])
-    return [Found(_attention(q, k, v, a["is_causal"], "backward"), reads, tuple(result))]
+    return [Found(attention(q, k, v, a["is_causal"], "backward"), reads, tuple(result))]
 
 
 # ---- operations that memory limits
@@ -323,7 +253,8 @@ def _bernoulli_(a: Arguments, result: Any) -> list[Found]:
 
 def dropout(tensor: Any, probability: float) -> str:
     """The kernel that drops elements of a tensor with a probability, to a percent."""
-    return text("dropout", {"n": tensor.numel(), "percent": min(99, max(1, round(100 * probability)))}, tensor)
+    percent = min(99, max(1, round(100 * probability)))
+    return kernel_text("dropout", {"n": tensor.numel(), "percent": percent}, precision_of(tensor))
 
 
 def _same(*tensors: Any) -> bool:
@@ -331,18 +262,7 @@ def _same(*tensors: Any) -> bool:
     first = tensors[0]
     return all(
         t.shape == first.shape and t.dtype == first.dtype and t.stride() == first.stride() for t in tensors
-    ) and _is_dense(first)
-
-
-def _is_dense(tensor: Any) -> bool:
-    """Whether a tensor fills its part of the memory."""
-    size = 1
-    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if length != 1:
-            if stride != size:
-                return False
-            size *= length
-    return True
+    ) and rules.is_dense(first.shape, first.stride())
 
 
 def _elementwise(kind: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
@@ -350,7 +270,7 @@ def _elementwise(kind: str, direction: str, names: tuple[str, ...]) -> Callable[
         inputs = [a[name] for name in names]
         if not all(hasattr(t, "shape") for t in inputs) or not _same(*inputs) or not inputs[0].numel():
             return []
-        kernel = text("elementwise", {"kind": kind, "n": inputs[0].numel()}, inputs[0], direction)
+        kernel = rules.elementwise(kind, inputs[0].numel(), precision_of(inputs[0]), direction)
         return [Found(kernel, tuple(inputs), (result,))]
 
     return find
@@ -383,57 +303,48 @@ def _addcmul(a: Arguments, result: Any) -> list[Found]:
 def _reduction(kind: str) -> Callable[[Arguments, Any], list[Found]]:
     def find(a: Arguments, result: Any) -> list[Found]:
         x = a["self"]
-        dims = sorted({d % x.dim() for d in a.get("dim") or range(x.dim())}) if x.dim() else []
-        if not dims or not x.is_contiguous() or not x.numel():
+        if not x.is_contiguous():
             return []
-        over = math.prod(x.shape[d] for d in dims)
-        if dims == list(range(x.dim() - len(dims), x.dim())):
-            sizes = {"kind": kind, "rows": x.numel() // over, "columns": over}
-        elif dims == list(range(len(dims))):
-            sizes = {"kind": kind, "rows": over, "columns": x.numel() // over, "axis": "rows"}
-        else:
-            return []
-        return [Found(text("reduction", sizes, x), (x,), (result,))]
+        return [Found(rules.reduction(kind, x.shape, a.get("dim") or range(x.dim()), precision_of(x)), (x,), (result,))]
 
     return find
 
 
 def _embedding(a: Arguments, result: Any) -> list[Found]:
-    table, indices = a["weight"], a["indices"]
-    sizes = {"rows": table.shape[0], "dim": table.shape[1], "bags": indices.numel()}
-    return [Found(text("embedding_bag", sizes, table), (indices,), (result,))]
+    (rows, dim), table, indices = a["weight"].shape, a["weight"], a["indices"]
+    return [Found(rules.embedding(rows, dim, indices.numel(), precision_of(table)), (indices,), (result,))]
 
 
 def _embedding_dense_backward(a: Arguments, result: Any) -> list[Found]:
     dy, indices = a["grad_output"], a["indices"]
-    sizes = {"rows": a["num_weights"], "dim": dy.shape[-1], "bags": indices.numel()}
-    return [Found(text("embedding_bag", sizes, dy, "backward"), (dy, indices), (result,))]
+    kernel = rules.embedding(a["num_weights"], dy.shape[-1], indices.numel(), precision_of(dy), "backward")
+    return [Found(kernel, (dy, indices), (result,))]
 
 
 def _embedding_bag(a: Arguments, result: Any) -> list[Found]:
-    table, indices, offsets = a["weight"], a["indices"], a["offsets"]
+    (rows, dim), table, indices, offsets = a["weight"].shape, a["weight"], a["indices"], a["offsets"]
     bags = offsets.numel() - bool(a.get("include_last_offset"))
     if a["mode"] != 0 or a["per_sample_weights"] is not None or not bags or indices.numel() % bags:
         return []
-    sizes = {"rows": table.shape[0], "dim": table.shape[1], "bags": bags, "bag": indices.numel() // bags}
-    return [Found(text("embedding_bag", sizes, table), (indices, offsets), (result[0],))]
+    kernel = rules.embedding(rows, dim, bags, precision_of(table), bag=indices.numel() // bags)
+    return [Found(kernel, (indices, offsets), (result[0],))]
 
 
 def _embedding_bag_backward(a: Arguments, result: Any) -> list[Found]:
     dy, indices = a["grad"], a["indices"]
-    bags = dy.shape[0]
+    bags, dim = dy.shape
     if a["mode"] != 0 or a["sparse"] or not bags or indices.numel() % bags:
         return []
-    sizes = {"rows": a["num_weights"], "dim": dy.shape[1], "bags": bags, "bag": indices.numel() // bags}
-    return [Found(text("embedding_bag", sizes, dy, "backward"), (dy, indices), (result,))]
+    kernel = rules.embedding(a["num_weights"], dim, bags, precision_of(dy), "backward", indices.numel() // bags)
+    return [Found(kernel, (dy, indices), (result,))]
 
 
 def _topk(a: Arguments, result: Any) -> list[Found]:
     x = a["self"]
     if a["dim"] % x.dim() != x.dim() - 1 or not a["largest"]:
         return []
-    sizes = {"rows": x.numel() // x.shape[-1], "columns": x.shape[-1], "k": a["k"]}
-    return [Found(text("top_k", sizes, x, sorted="yes" if a["sorted"] else "no"), (x,), tuple(result))]
+    kernel = rules.top_k(x.shape, a["k"], precision_of(x), sorted="yes" if a["sorted"] else "no")
+    return [Found(kernel, (x,), tuple(result))]
 
 
 def _fused(kind: str) -> Callable[[Arguments, Any], list[Found]]:
@@ -442,7 +353,8 @@ def _fused(kind: str) -> Callable[[Arguments, Any], list[Found]]:
         state = [t for name, values in a.items() if isinstance(values, list) and name != "state_steps" for t in values]
         n = sum(t.numel() for t in parameters)
         written = tuple(t for t in state if t is not None)
-        return [Found(text("optimizer", {"kind": kind, "n": n}, parameters[0]), tuple(state), written)]
+        kernel = kernel_text("optimizer", {"kind": kind, "n": n}, precision_of(parameters[0]))
+        return [Found(kernel, tuple(state), written)]
 
     return find
 
@@ -457,27 +369,27 @@ KERNELS: dict[str, Callable[[Arguments, Any], list[Found]]] = {
     "baddbmm": _baddbmm,
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
-    "max_pool2d_with_indices": _max_pool2d_with_indices,
-    "max_pool2d_with_indices_backward": _max_pool2d_with_indices_backward,
-    "max_pool3d_with_indices": _max_pool2d_with_indices,
-    "max_pool3d_with_indices_backward": _max_pool2d_with_indices_backward,
-    "avg_pool2d": _avg_pool2d,
-    "avg_pool2d_backward": _avg_pool2d_backward,
-    "avg_pool3d": _avg_pool2d,
-    "avg_pool3d_backward": _avg_pool2d_backward,
+    "max_pool2d_with_indices": _pooling("max", "forward"),
+    "max_pool2d_with_indices_backward": _pooling("max", "backward"),
+    "max_pool3d_with_indices": _pooling("max", "forward"),
+    "max_pool3d_with_indices_backward": _pooling("max", "backward"),
+    "avg_pool2d": _pooling("average", "forward"),
+    "avg_pool2d_backward": _pooling("average", "backward"),
+    "avg_pool3d": _pooling("average", "forward"),
+    "avg_pool3d_backward": _pooling("average", "backward"),
     "upsample_nearest2d": _upsample_nearest2d,
-    "native_layer_norm": _native_layer_norm,
-    "native_layer_norm_backward": _native_layer_norm_backward,
-    "_fused_rms_norm": _fused_rms_norm,
+    "native_layer_norm": _by_rows("layer_norm", "forward", ("input", "weight", "bias")),
+    "native_layer_norm_backward": _by_rows("layer_norm", "backward", ("grad_out", "input")),
+    "_fused_rms_norm": _by_rows("rms_norm", "forward", ("input", "weight")),
     "native_batch_norm": _native_batch_norm,
     "_native_batch_norm_legit": _native_batch_norm,
     "native_batch_norm_backward": _native_batch_norm_backward,
     "native_group_norm": _native_group_norm,
     "native_group_norm_backward": _native_group_norm_backward,
-    "_softmax": _softmax,
-    "_log_softmax": _softmax,
-    "_softmax_backward_data": _softmax_backward_data,
-    "_log_softmax_backward_data": _softmax_backward_data,
+    "_softmax": _softmax("forward", ("self",)),
+    "_log_softmax": _softmax("forward", ("self",)),
+    "_softmax_backward_data": _softmax("backward", ("grad_output", "output")),
+    "_log_softmax_backward_data": _softmax("backward", ("grad_output", "output")),
     "_scaled_dot_product_flash_attention_for_cpu": _scaled_dot_product_flash_attention_for_cpu,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _scaled_dot_product_flash_attention_for_cpu_backward,
     "bernoulli_": _bernoulli_,
@@ -530,5 +442,5 @@ def kernels_of(name: str, overload: str, arguments: Arguments, result: Any) -> l
         return []
     try:
         return find(arguments, result)
-    except BadInput:
+    except (BadInput, ZeroDivisionError, IndexError):  # also of a tensor without axes
         return []

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.kernels import Window, conv_text, kernel_text, pooling_text
+from deepbench.networks import rules
 from deepbench.networks.logs import Logged, kernel_call
+from deepbench.networks.rules import Window
 
 HEADER = re.compile(r"^(?:I! )?[Cc]uDNN \(v[0-9 ]+\) function (cudnn\w+)\(\) called:")
 VALUE = re.compile(r"^(?:i!)?(\s+)(\w+): (.*?);?$")
@@ -123,12 +124,11 @@ def _conv(direction: str, x: str, w: str, y: str) -> Callable[[Block], str]:
         groups = int(block.word("convDesc.groupCount")) if "convDesc.groupCount" in block.values else 1
         axes = len(image) - 2
         stride, pad, dilation = (block.numbers(f"convDesc.{n}")[:axes] for n in ("strideA", "padA", "dilationA"))
-        window = Window(image[2:], filters[2:], result[2:], stride, pad, dilation)
-        counts = {"n": image[0], "c": image[1], "k": result[1], "groups": groups}
-        precision = block.precision(x)
+        window = Window(filters[2:], stride, pad, dilation)
         layout = "nhwc" if "nhwc" in (block.layout(x), block.layout(y)) else "nchw"
         bias = "yes" if "biasDesc" in block.values else "no"
-        return conv_text(window, counts, precision, direction, bias=bias, layout=layout)
+        precision = block.precision(x)
+        return rules.convolution(window, image, result, precision, direction, groups, bias=bias, layout=layout)
 
     return find
 
@@ -142,10 +142,9 @@ def _pooling(direction: str) -> Callable[[Block], str]:
             for n, m in (("windowDimA", "windowDim"), ("strideA", "stride"), ("paddingA", "padding"))
         )
         kind = "max" if block.word("poolingDesc.mode").startswith("CUDNN_POOLING_MAX") else "average"
-        sides = Window(image[2:], window, result[2:], stride, pad, [1] * axes)
-        counts = {"n": image[0], "c": image[1]}
-        layout = block.layout("xDesc", "srcDesc")
-        return pooling_text(kind, sides, counts, block.precision("xDesc", "srcDesc"), direction, layout=layout)
+        precision, layout = block.precision("xDesc", "srcDesc"), block.layout("xDesc", "srcDesc")
+        sides = Window(window, stride, pad, [1] * axes)
+        return rules.pooling(kind, sides, image, result, precision, direction, layout=layout)
 
     return find
 
@@ -154,11 +153,8 @@ def _batch_norm(direction: str, mode: str) -> Callable[[Block], str]:
     def find(block: Block) -> str:
         if block.word("mode") == "CUDNN_BATCHNORM_PER_ACTIVATION":
             raise BadInput(f"{block.function}: statistics of each pixel are no operation of ours")
-        n, c, *sides = block.shape("xDesc")
-        d, h, w = ([1, 1, 1] + sides)[-3:]
-        sizes = {"n": n, "c": c, "h": h, "w": w, "d": d}
         layout = block.layout("xDesc")
-        return kernel_text("batch_norm", sizes, block.precision("xDesc"), direction, layout=layout, mode=mode)
+        return rules.batch_norm(block.shape("xDesc"), block.precision("xDesc"), direction, layout=layout, mode=mode)
 
     return find
 
@@ -167,11 +163,10 @@ def _softmax(direction: str, *names: str) -> Callable[[Block], str]:
     """Over all of an image, or over the channels of each pixel."""
 
     def find(block: Block) -> str:
-        n, *rest = block.shape(*names)
-        if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(rest[1:]) != 1:
+        shape = block.shape(*names)
+        if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(shape[2:]) != 1:
             raise BadInput(f"{block.function}: the channels of a pixel are not next to each other")
-        sizes = {"rows": n, "columns": math.prod(rest)}
-        return kernel_text("softmax", sizes, block.precision(*names), direction)
+        return rules.by_rows("softmax", shape, math.prod(shape[1:]), block.precision(*names), direction)
 
     return find
 
@@ -181,8 +176,8 @@ def _activation(direction: str, names: Sequence[str]) -> Callable[[Block], str]:
         mode = block.word("activationDesc.mode")
         if mode not in ACTIVATIONS:
             raise BadInput(f"{block.function}: {mode} is none of ours")
-        sizes: dict[str, int | str] = {"kind": ACTIVATIONS[mode], "n": math.prod(block.shape(*names))}
-        return kernel_text("elementwise", sizes, block.precision(*names), direction)
+        n = math.prod(block.shape(*names))
+        return rules.elementwise(ACTIVATIONS[mode], n, block.precision(*names), direction)
 
     return find
 

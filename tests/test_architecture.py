@@ -15,7 +15,7 @@ LAYERS = (
     {"core"},
     {"ops", "native", "machine", "results", "datasets"},
     {"backends", "plan", "judge"},
-    {"measure"},
+    {"measure", "workloads"},
     {"networks"},
     {"training"},
     {"applications"},

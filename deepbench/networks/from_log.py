@@ -94,7 +94,7 @@ def _entries(text: str) -> Iterator[Logged | str]:
         yield from _block(block, first)
 
 
-def _block(block: cudnn.Block, line: str) -> Iterator[Logged | str]:
+def _block(block: cudnn.CudnnCall, line: str) -> Iterator[Logged | str]:
     if cudnn.is_work(block):
         try:
             yield cudnn.read(block)

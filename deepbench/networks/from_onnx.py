@@ -106,7 +106,7 @@ def trace_onnx(path: Path, dimensions: Mapping[str, int], title: str | None = No
     """
     onnx, name = import_onnx(), printable(str(path))
     try:
-        graph = _Graph(onnx, _model(onnx, path), name, dimensions)
+        graph = _OnnxGraph(onnx, _model(onnx, path), name, dimensions)
         graph.run()
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
         raise BadInput(f"{name} is damaged ({type(error).__name__})") from None
@@ -203,7 +203,7 @@ class _Node:
         return [int(n) for n in self.attributes[name].ints] if name in self.attributes else list(default)
 
 
-class _Graph:
+class _OnnxGraph:
     """The operators of a model with their arrays, which get their shapes one after the other."""
 
     def __init__(self, onnx: Any, model: Any, name: str, stated: Mapping[str, int]) -> None:
@@ -470,7 +470,7 @@ def _window(node: _Node, image: Sequence[int], sides: Sequence[int], outputs: Se
     return Window(sides, stride, low, dilation)
 
 
-def _conv(graph: _Graph, node: _Node) -> str:
+def _conv(graph: _OnnxGraph, node: _Node) -> str:
     x, w, y = node.input(0), node.input(1), node.output
     return _convolution(node, x, w, y, x.kind, bias=_yes(node.optional(2)))
 
@@ -484,14 +484,14 @@ def _yes(tensor: _Tensor | None) -> str:
     return "no" if tensor is None else "yes"
 
 
-def _conv_transpose(graph: _Graph, node: _Node) -> str:
+def _conv_transpose(graph: _OnnxGraph, node: _Node) -> str:
     """The data gradient of the convolution from its result to its input."""
     x, w, y = node.input(0), node.input(1), node.output
     window = _window(node, y.shape, w.shape[2:], x.shape)
     return rules.convolution(window, y.shape, x.shape, x.kind, "backward_data", node.number("group", 1))
 
 
-def _gemm(graph: _Graph, node: _Node) -> str:
+def _gemm(graph: _OnnxGraph, node: _Node) -> str:
     """op(A) (n × k) · op(B) (k × m) by rows; ours are by columns, so our A is their B."""
     a, b, c = node.input(0), node.input(1), node.optional(2)
     b_t, a_t = node.number("transA", 0), node.number("transB", 0)
@@ -504,7 +504,7 @@ def _gemm(graph: _Graph, node: _Node) -> str:
     return kernel_text("gemm", sizes, a.kind, beta=beta, result=_narrow(node.output))
 
 
-def _matmul(graph: _Graph, node: _Node) -> str:
+def _matmul(graph: _OnnxGraph, node: _Node) -> str:
     return _product(node.input(0), node.input(1), node.output, node.input(0).kind)
 
 
@@ -519,17 +519,17 @@ def _product(left: _Tensor, right: _Tensor, result: _Tensor, precision: str | No
     return rules.product(batch, m, rows, k, precision, result=_narrow(result))
 
 
-def _matmul_integer(graph: _Graph, node: _Node) -> str:
+def _matmul_integer(graph: _OnnxGraph, node: _Node) -> str:
     left, right = node.input(0), node.input(1)
     return _product(left, right, node.output, INTEGERS.get((right.kind, left.kind)))
 
 
-def _conv_integer(graph: _Graph, node: _Node) -> str:
+def _conv_integer(graph: _OnnxGraph, node: _Node) -> str:
     x, w = node.input(0), node.input(1)
     return _convolution(node, x, w, node.output, INTEGERS.get((w.kind, x.kind)), result="wide")
 
 
-def _qlinear_conv(graph: _Graph, node: _Node) -> str | None:
+def _qlinear_conv(graph: _OnnxGraph, node: _Node) -> str | None:
     """The inputs are x, its scale and zero, w, its scale and zero, those of y, and a bias."""
     x, w, y = node.input(0), node.input(3), node.output
     if y.kind != x.kind:
@@ -537,8 +537,8 @@ def _qlinear_conv(graph: _Graph, node: _Node) -> str | None:
     return _convolution(node, x, w, y, INTEGERS.get((w.kind, x.kind)), bias=_yes(node.optional(8)))
 
 
-def _recurrent(cell: str) -> Callable[[_Graph, _Node], str]:
-    def find(graph: _Graph, node: _Node) -> str:
+def _recurrent(cell: str) -> Callable[[_OnnxGraph, _Node], str]:
+    def find(graph: _OnnxGraph, node: _Node) -> str:
         x, r = node.input(0), node.input(2)
         steps, batch = (x.shape[1], x.shape[0]) if node.number("layout", 0) else x.shape[:2]
         sizes: dict[str, int | str] = {
@@ -555,22 +555,22 @@ def _recurrent(cell: str) -> Callable[[_Graph, _Node], str]:
     return find
 
 
-def _batch_norm(graph: _Graph, node: _Node) -> str:
+def _batch_norm(graph: _OnnxGraph, node: _Node) -> str:
     x = node.input(0)
     mode = "training" if node.number("training_mode", 0) else "inference"
     return rules.batch_norm(x.shape, x.kind, mode=mode)
 
 
-def _group_norm(graph: _Graph, node: _Node) -> str:
+def _group_norm(graph: _OnnxGraph, node: _Node) -> str:
     x = node.input(0)
     groups = x.shape[1] if node.kind == "InstanceNormalization" else node.number("num_groups", 1)
     return rules.group_norm(x.shape, groups, x.kind)
 
 
-def _by_rows(op: str, default_axis: int) -> Callable[[_Graph, _Node], str | None]:
+def _by_rows(op: str, default_axis: int) -> Callable[[_OnnxGraph, _Node], str | None]:
     """An operation on rows: the axes from `axis` on are one."""
 
-    def find(graph: _Graph, node: _Node) -> str | None:
+    def find(graph: _OnnxGraph, node: _Node) -> str | None:
         x = node.input(0)
         default = 1 if op == "softmax" and node.opset < 13 else default_axis
         axis = node.number("axis", default) % len(x.shape)
@@ -582,8 +582,8 @@ def _by_rows(op: str, default_axis: int) -> Callable[[_Graph, _Node], str | None
     return find
 
 
-def _elementwise(kind: str, count: int = 1) -> Callable[[_Graph, _Node], str | None]:
-    def find(graph: _Graph, node: _Node) -> str | None:
+def _elementwise(kind: str, count: int = 1) -> Callable[[_OnnxGraph, _Node], str | None]:
+    def find(graph: _OnnxGraph, node: _Node) -> str | None:
         inputs = [node.input(i) for i in range(count)]
         if len(node.inputs) != count or any(t.shape != inputs[0].shape for t in inputs):
             return None
@@ -592,12 +592,12 @@ def _elementwise(kind: str, count: int = 1) -> Callable[[_Graph, _Node], str | N
     return find
 
 
-def _gelu(graph: _Graph, node: _Node) -> str | None:
+def _gelu(graph: _OnnxGraph, node: _Node) -> str | None:
     kind = "gelu_tanh" if node.word("approximate", "none") == "tanh" else "gelu"
     return _elementwise(kind)(graph, node)
 
 
-def _clip(graph: _Graph, node: _Node) -> str | None:
+def _clip(graph: _OnnxGraph, node: _Node) -> str | None:
     """Clipping at 0 alone is ReLU; at other numbers the work is that of hardtanh."""
     x = node.input(0)
     limits = [node.attributes.get(name) for name in ("min", "max")]
@@ -609,8 +609,8 @@ def _clip(graph: _Graph, node: _Node) -> str | None:
     return rules.elementwise(kind, x.size, x.kind) if kind else None
 
 
-def _pooled(kind: str) -> Callable[[_Graph, _Node], str]:
-    def find(graph: _Graph, node: _Node) -> str:
+def _pooled(kind: str) -> Callable[[_OnnxGraph, _Node], str]:
+    def find(graph: _OnnxGraph, node: _Node) -> str:
         x, y = node.input(0), node.output
         window = _window(node, x.shape, node.numbers("kernel_shape", []), y.shape)
         return rules.pooling(kind, window, x.shape, y.shape, x.kind)
@@ -618,18 +618,18 @@ def _pooled(kind: str) -> Callable[[_Graph, _Node], str]:
     return find
 
 
-def _global(kind: str) -> Callable[[_Graph, _Node], str]:
-    def find(graph: _Graph, node: _Node) -> str:
+def _global(kind: str) -> Callable[[_OnnxGraph, _Node], str]:
+    def find(graph: _OnnxGraph, node: _Node) -> str:
         x = node.input(0)
         return rules.reduction(kind, x.shape, range(2, len(x.shape)), x.kind)
 
     return find
 
 
-def _reduced(kind: str) -> Callable[[_Graph, _Node], str | None]:
+def _reduced(kind: str) -> Callable[[_OnnxGraph, _Node], str | None]:
     """The axes are an attribute, or in newer versions an input; none are all."""
 
-    def find(graph: _Graph, node: _Node) -> str | None:
+    def find(graph: _OnnxGraph, node: _Node) -> str | None:
         x = node.input(0)
         axes = node.numbers("axes", []) or graph.integers(node.optional(1)) or []
         if not axes and (node.number("noop_with_empty_axes", 0) or node.optional(1) is not None):
@@ -639,7 +639,7 @@ def _reduced(kind: str) -> Callable[[_Graph, _Node], str | None]:
     return find
 
 
-def _gather(graph: _Graph, node: _Node) -> str | None:
+def _gather(graph: _OnnxGraph, node: _Node) -> str | None:
     """Rows of a table that is a weight."""
     table, indices = node.input(0), node.input(1)
     if not table.is_constant or len(table.shape) != 2 or node.number("axis", 0) % 2:
@@ -647,7 +647,7 @@ def _gather(graph: _Graph, node: _Node) -> str | None:
     return rules.embedding(*table.shape, indices.size, table.kind)
 
 
-def _top_k(graph: _Graph, node: _Node) -> str | None:
+def _top_k(graph: _OnnxGraph, node: _Node) -> str | None:
     x, last = node.input(0), len(node.input(0).shape) - 1
     if node.number("axis", -1) % len(x.shape) != last or not node.number("largest", 1):
         return None
@@ -655,7 +655,7 @@ def _top_k(graph: _Graph, node: _Node) -> str | None:
     return rules.top_k(x.shape, k, x.kind, sorted=is_sorted)
 
 
-def _resize(graph: _Graph, node: _Node) -> str | None:
+def _resize(graph: _OnnxGraph, node: _Node) -> str | None:
     """The nearest neighbour, by a whole factor in both directions."""
     x, y = node.input(0), node.output
     if node.word("mode", "nearest") != "nearest":
@@ -663,7 +663,7 @@ def _resize(graph: _Graph, node: _Node) -> str | None:
     return rules.upsample(x.shape, y.shape, x.kind)
 
 
-def _attention(graph: _Graph, node: _Node) -> str | None:
+def _attention(graph: _OnnxGraph, node: _Node) -> str | None:
     """Heads are an axis, or side by side in the last. Which pairs a mask in an array hides is not known: all count."""
     q, k, v = (node.input(i) for i in range(3))
     if any(node.optional(i) is not None for i in (4, 5)) or node.real("softcap", 0.0):
@@ -678,7 +678,7 @@ def _attention(graph: _Graph, node: _Node) -> str | None:
     return rules.attention(query, key, value, bool(node.number("is_causal", 0)), q.kind)
 
 
-KERNELS: dict[str, Callable[[_Graph, _Node], str | None]] = {
+KERNELS: dict[str, Callable[[_OnnxGraph, _Node], str | None]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "ConvInteger": _conv_integer,

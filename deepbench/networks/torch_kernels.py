@@ -23,7 +23,7 @@ Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Found:
+class OperatorKernel:
     """A kernel of an operator with its tensors."""
 
     kernel: str
@@ -47,7 +47,7 @@ def _matrix(tensor: Any) -> tuple[int, Any] | None:
     return (1, tensor) if rows == 1 and columns >= tensor.shape[-2] else None
 
 
-def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[Found]:
+def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[OperatorKernel]:
     """left (n × k) · right (k × m): row-major matrices are our column-major ones, so A is `right`."""
     stored = _matrix(left), _matrix(right)
     b_t, a_t = (1 if s is None else s[0] for s in stored)
@@ -56,44 +56,44 @@ def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[Found
     result = "wide" if left.dtype.itemsize == 4 else "narrow"
     beta = "0" if add is None else "1"
     reads = (left, right) if add is None else (left, right, add)
-    return [Found(kernel_text("gemm", sizes, precision_of(left), beta=beta, result=result), reads, (written,))]
+    return [OperatorKernel(kernel_text("gemm", sizes, precision_of(left), beta=beta, result=result), reads, (written,))]
 
 
-def _mm(a: Arguments, result: Any) -> list[Found]:
+def _mm(a: Arguments, result: Any) -> list[OperatorKernel]:
     return _product(a["self"], a["mat2"], result)
 
 
-def _addmm(a: Arguments, result: Any) -> list[Found]:
+def _addmm(a: Arguments, result: Any) -> list[OperatorKernel]:
     bias, left, right = a["self"], a["mat1"], a["mat2"]
     if bias.dim() == 2 and bias.shape[0] > 1:
         return _product(left, right, result, bias)
     return _layer(left, right.mT, bias, result)
 
 
-def _layer(x: Any, weight: Any, bias: Any, result: Any) -> list[Found]:
+def _layer(x: Any, weight: Any, bias: Any, result: Any) -> list[OperatorKernel]:
     sizes = {"m": weight.shape[0], "n": math.prod(x.shape[:-1]), "k": x.shape[-1]}
     has = "no" if bias is None else "yes"
     reads = (x, weight) if bias is None else (x, weight, bias)
-    return [Found(kernel_text("linear", sizes, precision_of(x), bias=has), reads, (result,))]
+    return [OperatorKernel(kernel_text("linear", sizes, precision_of(x), bias=has), reads, (result,))]
 
 
-def _linear(a: Arguments, result: Any) -> list[Found]:
+def _linear(a: Arguments, result: Any) -> list[OperatorKernel]:
     return _layer(a["input"], a["weight"], a["bias"], result)
 
 
-def _products(left: Any, right: Any, result: Any) -> list[Found]:
+def _products(left: Any, right: Any, result: Any) -> list[OperatorKernel]:
     stored = _matrix(left), _matrix(right)
     b_t, a_t = (1 if s is None else s[0] for s in stored)
     batch, n, k = left.shape
     sizes = {"batch": batch, "m": right.shape[2], "n": n, "k": k, "a_t": a_t, "b_t": b_t}
-    return [Found(kernel_text("batched_gemm", sizes, precision_of(left)), (left, right), (result,))]
+    return [OperatorKernel(kernel_text("batched_gemm", sizes, precision_of(left)), (left, right), (result,))]
 
 
-def _bmm(a: Arguments, result: Any) -> list[Found]:
+def _bmm(a: Arguments, result: Any) -> list[OperatorKernel]:
     return _products(a["self"], a["mat2"], result)
 
 
-def _baddbmm(a: Arguments, result: Any) -> list[Found]:
+def _baddbmm(a: Arguments, result: Any) -> list[OperatorKernel]:
     return _products(a["batch1"], a["batch2"], result)
 
 
@@ -118,35 +118,35 @@ def _conv(a: Arguments, image: Any, result: Any, x: Any, direction: str, **setti
     return rules.convolution(window, image.shape, result.shape, precision_of(x), direction, groups, **settings)
 
 
-def _convolution(a: Arguments, result: Any) -> list[Found]:
+def _convolution(a: Arguments, result: Any) -> list[OperatorKernel]:
     """A transposed convolution is the data gradient of the convolution from its result to its input."""
     x, w, bias = a["input"], a["weight"], a["bias"]
     layout = _layout(x, w)
     if a["transposed"]:
-        return [Found(_conv(a, result, x, x, "backward_data", layout=layout), (x, w), (result,))]
+        return [OperatorKernel(_conv(a, result, x, x, "backward_data", layout=layout), (x, w), (result,))]
     has = "no" if bias is None else "yes"
     reads = (x, w) if bias is None else (x, w, bias)
-    return [Found(_conv(a, x, result, x, "forward", layout=layout, bias=has), reads, (result,))]
+    return [OperatorKernel(_conv(a, x, result, x, "forward", layout=layout, bias=has), reads, (result,))]
 
 
-def _convolution_backward(a: Arguments, result: Any) -> list[Found]:
+def _convolution_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
     dy, x, w = a["grad_output"], a["input"], a["weight"]
     dx, dw, db = result
     layout = _layout(dy, x, w)
     image, of_image, of_data = (dy, x, "forward") if a["transposed"] else (x, dy, "backward_data")
     found = []
     if dx is not None:
-        found.append(Found(_conv(a, image, of_image, x, of_data, layout=layout), (dy, w), (dx,)))
+        found.append(OperatorKernel(_conv(a, image, of_image, x, of_data, layout=layout), (dy, w), (dx,)))
     if dw is not None:
         has = "no" if db is None else "yes"
         writes = (dw,) if db is None else (dw, db)
         kernel = _conv(a, image, of_image, x, "backward_weights", layout=layout, bias=has)
-        found.append(Found(kernel, (dy, x), writes))
+        found.append(OperatorKernel(kernel, (dy, x), writes))
     return found
 
 
-def _pooling(kind: str, direction: str) -> Callable[[Arguments, Any], list[Found]]:
-    def find(a: Arguments, result: Any) -> list[Found]:
+def _pooling(kind: str, direction: str) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         if a["ceil_mode"] or a.get("divisor_override"):
             return []
         x, results = a["self"], tuple(result) if isinstance(result, tuple) else (result,)
@@ -155,27 +155,27 @@ def _pooling(kind: str, direction: str) -> Callable[[Arguments, Any], list[Found
         outputs = results[0] if is_forward else a["grad_output"]
         window = _window(a, a["kernel_size"], a["stride"] or a["kernel_size"])
         kernel = rules.pooling(kind, window, x.shape, outputs.shape, precision_of(x), direction, layout=_layout(x))
-        return [Found(kernel, reads, results)]
+        return [OperatorKernel(kernel, reads, results)]
 
     return find
 
 
-def _upsample_nearest2d(a: Arguments, result: Any) -> list[Found]:
+def _upsample_nearest2d(a: Arguments, result: Any) -> list[OperatorKernel]:
     x = a["input"] if "input" in a else a["self"]
-    return [Found(rules.upsample(x.shape, result.shape, precision_of(x), layout=_layout(x)), (x,), (result,))]
+    return [OperatorKernel(rules.upsample(x.shape, result.shape, precision_of(x), layout=_layout(x)), (x,), (result,))]
 
 
 # ---- normalization and softmax
 
 
-def _by_rows(op: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
+def _by_rows(op: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
     """A normalization of rows; the inputs by the names of their arguments."""
 
-    def find(a: Arguments, result: Any) -> list[Found]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         x = a["input"]
         kernel = rules.by_rows(op, x.shape, math.prod(a["normalized_shape"]), precision_of(x), direction)
         results = result[:1] if op == "rms_norm" else result
-        return [Found(kernel, _present(a[name] for name in names), _present(results))]
+        return [OperatorKernel(kernel, _present(a[name] for name in names), _present(results))]
 
     return find
 
@@ -184,39 +184,45 @@ def _present(tensors: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(t for t in tensors if t is not None)
 
 
-def _native_batch_norm(a: Arguments, result: Any) -> list[Found]:
+def _native_batch_norm(a: Arguments, result: Any) -> list[OperatorKernel]:
     x = a["input"]
     mode = "training" if a["training"] else "inference"
-    return [Found(rules.batch_norm(x.shape, precision_of(x), mode=mode, layout=_layout(x)), (x,), (result[0],))]
+    return [
+        OperatorKernel(rules.batch_norm(x.shape, precision_of(x), mode=mode, layout=_layout(x)), (x,), (result[0],))
+    ]
 
 
-def _native_batch_norm_backward(a: Arguments, result: Any) -> list[Found]:
+def _native_batch_norm_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
     x, dy = a["input"], a["grad_out"]
     mode = "training" if a["train"] else "inference"
     kernel = rules.batch_norm(x.shape, precision_of(x), "backward", mode=mode, layout=_layout(x, dy))
-    return [Found(kernel, (dy, x), _present(result))]
+    return [OperatorKernel(kernel, (dy, x), _present(result))]
 
 
-def _native_group_norm(a: Arguments, result: Any) -> list[Found]:
+def _native_group_norm(a: Arguments, result: Any) -> list[OperatorKernel]:
     x = a["input"]
-    return [Found(rules.group_norm(x.shape, a["group"], precision_of(x)), (x,), (result[0],))]
+    return [OperatorKernel(rules.group_norm(x.shape, a["group"], precision_of(x)), (x,), (result[0],))]
 
 
-def _native_group_norm_backward(a: Arguments, result: Any) -> list[Found]:
+def _native_group_norm_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
     x = a["input"]
     kernel = rules.group_norm(x.shape, a["group"], precision_of(x), "backward")
-    return [Found(kernel, (a["grad_out"], x), _present(result))]
+    return [OperatorKernel(kernel, (a["grad_out"], x), _present(result))]
 
 
-def _softmax(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
+def _softmax(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
     """Also its logarithm, which has as many exponentials."""
 
-    def find(a: Arguments, result: Any) -> list[Found]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         inputs = tuple(a[name] for name in names)
         x = inputs[0]
         if a["dim"] % x.dim() != x.dim() - 1:
             return []
-        return [Found(rules.by_rows("softmax", x.shape, x.shape[-1], precision_of(x), direction), inputs, (result,))]
+        return [
+            OperatorKernel(
+                rules.by_rows("softmax", x.shape, x.shape[-1], precision_of(x), direction), inputs, (result,)
+            )
+        ]
 
     return find
 
@@ -229,26 +235,26 @@ def attention(q: Any, k: Any, v: Any, is_causal: bool, direction: str) -> str:
     return rules.attention(q.shape, k.shape, v.shape, is_causal, precision_of(q), direction)
 
 
-def _scaled_dot_product_flash_attention_for_cpu(a: Arguments, result: Any) -> list[Found]:
+def _scaled_dot_product_flash_attention_for_cpu(a: Arguments, result: Any) -> list[OperatorKernel]:
     """A mask in an array takes part as data; which pairs it hides is not known, so all count."""
     q, k, v = a["query"], a["key"], a["value"]
     reads = (q, k, v) if a["attn_mask"] is None else (q, k, v, a["attn_mask"])
-    return [Found(attention(q, k, v, a["is_causal"], "forward"), reads, tuple(result))]
+    return [OperatorKernel(attention(q, k, v, a["is_causal"], "forward"), reads, tuple(result))]
 
 
-def _scaled_dot_product_flash_attention_for_cpu_backward(a: Arguments, result: Any) -> list[Found]:
+def _scaled_dot_product_flash_attention_for_cpu_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
     q, k, v = a["query"], a["key"], a["value"]
     reads = (a["grad_out"], q, k, v, a["out"])
-    return [Found(attention(q, k, v, a["is_causal"], "backward"), reads, tuple(result))]
+    return [OperatorKernel(attention(q, k, v, a["is_causal"], "backward"), reads, tuple(result))]
 
 
 # ---- operations that memory limits
 
 
-def _bernoulli_(a: Arguments, result: Any) -> list[Found]:
+def _bernoulli_(a: Arguments, result: Any) -> list[OperatorKernel]:
     """Drawing a mask of ones and zeros takes about as long as dropout. Attention draws one and multiplies by it."""
     keeps = a["p"]
-    return [Found(dropout(result, 1 - keeps), (), (result,))] if isinstance(keeps, float) else []
+    return [OperatorKernel(dropout(result, 1 - keeps), (), (result,))] if isinstance(keeps, float) else []
 
 
 def dropout(tensor: Any, probability: float) -> str:
@@ -265,103 +271,107 @@ def _same(*tensors: Any) -> bool:
     ) and rules.is_dense(first.shape, first.stride())
 
 
-def _elementwise(kind: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
-    def find(a: Arguments, result: Any) -> list[Found]:
+def _elementwise(kind: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         inputs = [a[name] for name in names]
         if not all(hasattr(t, "shape") for t in inputs) or not _same(*inputs) or not inputs[0].numel():
             return []
         kernel = rules.elementwise(kind, inputs[0].numel(), precision_of(inputs[0]), direction)
-        return [Found(kernel, tuple(inputs), (result,))]
+        return [OperatorKernel(kernel, tuple(inputs), (result,))]
 
     return find
 
 
 def _by_argument(
     argument: str, kinds: Mapping[Any, str], direction: str, names: tuple[str, ...]
-) -> Callable[[Arguments, Any], list[Found]]:
-    def find(a: Arguments, result: Any) -> list[Found]:
+) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         kind = kinds.get(a[argument])
         return _elementwise(kind, direction, names)(a, result) if kind else []
 
     return find
 
 
-def _hardtanh(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[Found]]:
-    def find(a: Arguments, result: Any) -> list[Found]:
+def _hardtanh(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         kind = "relu6" if (a["min_val"], a["max_val"]) == (0, 6) else "hardtanh"
         return _elementwise(kind, direction, names)(a, result)
 
     return find
 
 
-def _addcmul(a: Arguments, result: Any) -> list[Found]:
+def _addcmul(a: Arguments, result: Any) -> list[OperatorKernel]:
     if a["value"] != 1:
         return []
     return _elementwise("multiply_add", "forward", ("self", "tensor1", "tensor2"))(a, result)
 
 
-def _reduction(kind: str) -> Callable[[Arguments, Any], list[Found]]:
-    def find(a: Arguments, result: Any) -> list[Found]:
+def _reduction(kind: str) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         x = a["self"]
         if not x.is_contiguous():
             return []
-        return [Found(rules.reduction(kind, x.shape, a.get("dim") or range(x.dim()), precision_of(x)), (x,), (result,))]
+        return [
+            OperatorKernel(
+                rules.reduction(kind, x.shape, a.get("dim") or range(x.dim()), precision_of(x)), (x,), (result,)
+            )
+        ]
 
     return find
 
 
-def _embedding(a: Arguments, result: Any) -> list[Found]:
+def _embedding(a: Arguments, result: Any) -> list[OperatorKernel]:
     (rows, dim), table, indices = a["weight"].shape, a["weight"], a["indices"]
-    return [Found(rules.embedding(rows, dim, indices.numel(), precision_of(table)), (indices,), (result,))]
+    return [OperatorKernel(rules.embedding(rows, dim, indices.numel(), precision_of(table)), (indices,), (result,))]
 
 
-def _embedding_dense_backward(a: Arguments, result: Any) -> list[Found]:
+def _embedding_dense_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
     dy, indices = a["grad_output"], a["indices"]
     kernel = rules.embedding(a["num_weights"], dy.shape[-1], indices.numel(), precision_of(dy), "backward")
-    return [Found(kernel, (dy, indices), (result,))]
+    return [OperatorKernel(kernel, (dy, indices), (result,))]
 
 
-def _embedding_bag(a: Arguments, result: Any) -> list[Found]:
+def _embedding_bag(a: Arguments, result: Any) -> list[OperatorKernel]:
     (rows, dim), table, indices, offsets = a["weight"].shape, a["weight"], a["indices"], a["offsets"]
     bags = offsets.numel() - bool(a.get("include_last_offset"))
     if a["mode"] != 0 or a["per_sample_weights"] is not None or not bags or indices.numel() % bags:
         return []
     kernel = rules.embedding(rows, dim, bags, precision_of(table), bag=indices.numel() // bags)
-    return [Found(kernel, (indices, offsets), (result[0],))]
+    return [OperatorKernel(kernel, (indices, offsets), (result[0],))]
 
 
-def _embedding_bag_backward(a: Arguments, result: Any) -> list[Found]:
+def _embedding_bag_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
     dy, indices = a["grad"], a["indices"]
     bags, dim = dy.shape
     if a["mode"] != 0 or a["sparse"] or not bags or indices.numel() % bags:
         return []
     kernel = rules.embedding(a["num_weights"], dim, bags, precision_of(dy), "backward", indices.numel() // bags)
-    return [Found(kernel, (dy, indices), (result,))]
+    return [OperatorKernel(kernel, (dy, indices), (result,))]
 
 
-def _topk(a: Arguments, result: Any) -> list[Found]:
+def _topk(a: Arguments, result: Any) -> list[OperatorKernel]:
     x = a["self"]
     if a["dim"] % x.dim() != x.dim() - 1 or not a["largest"]:
         return []
     kernel = rules.top_k(x.shape, a["k"], precision_of(x), sorted="yes" if a["sorted"] else "no")
-    return [Found(kernel, (x,), tuple(result))]
+    return [OperatorKernel(kernel, (x,), tuple(result))]
 
 
-def _fused(kind: str) -> Callable[[Arguments, Any], list[Found]]:
-    def find(a: Arguments, result: Any) -> list[Found]:
+def _fused(kind: str) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
         parameters = a["self"]
         state = [t for name, values in a.items() if isinstance(values, list) and name != "state_steps" for t in values]
         n = sum(t.numel() for t in parameters)
         written = tuple(t for t in state if t is not None)
         kernel = kernel_text("optimizer", {"kind": kind, "n": n}, precision_of(parameters[0]))
-        return [Found(kernel, tuple(state), written)]
+        return [OperatorKernel(kernel, tuple(state), written)]
 
     return find
 
 
 TANH_OR_NOT = {"none": "gelu", "tanh": "gelu_tanh"}
 
-KERNELS: dict[str, Callable[[Arguments, Any], list[Found]]] = {
+KERNELS: dict[str, Callable[[Arguments, Any], list[OperatorKernel]]] = {
     "mm": _mm,
     "addmm": _addmm,
     "linear": _linear,
@@ -435,7 +445,7 @@ KERNELS: dict[str, Callable[[Arguments, Any], list[Found]]] = {
 """By the name of an operator, or of an operator and its overload."""
 
 
-def kernels_of(name: str, overload: str, arguments: Arguments, result: Any) -> list[Found]:
+def kernels_of(name: str, overload: str, arguments: Arguments, result: Any) -> list[OperatorKernel]:
     """The kernels of an operator; none of one that is no operation of ours with these sizes and types."""
     find = KERNELS.get(f"{name}.{overload}") or KERNELS.get(name)
     if find is None:

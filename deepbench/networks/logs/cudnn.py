@@ -45,7 +45,7 @@ WITHOUT_SIZES = ("cudnnBackendExecute", "cudnnRNN", "cudnnMultiHeadAttn", "cudnn
 
 
 @dataclass
-class Block:
+class CudnnCall:
     """A call with its arguments; those of a descriptor have its name in front, such as `xDesc.dimA`."""
 
     function: str
@@ -96,18 +96,18 @@ class Block:
         return "nhwc" if strides[1] == 1 and shape[1] > 1 and math.prod(shape[2:]) > 1 else "nchw"
 
 
-def starts(line: str) -> Block | None:
+def starts(line: str) -> CudnnCall | None:
     """The call that a line begins."""
     match = HEADER.match(line)
-    return Block(match[1]) if match else None
+    return CudnnCall(match[1]) if match else None
 
 
-def is_work(block: Block) -> bool:
+def is_work(block: CudnnCall) -> bool:
     """Whether a call computes something; most calls describe what later ones do."""
     return block.function in KERNELS or (block.function.startswith(WITHOUT_SIZES) and "Get" not in block.function)
 
 
-def read(block: Block) -> Logged:
+def read(block: CudnnCall) -> Logged:
     """The kernel of a call; `BadInput` says why it is not understood."""
     find = KERNELS.get(block.function)
     if find is None:
@@ -116,10 +116,10 @@ def read(block: Block) -> Logged:
     return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", find(block), is_fused)
 
 
-def _conv(direction: str, x: str, w: str, y: str) -> Callable[[Block], str]:
+def _conv(direction: str, x: str, w: str, y: str) -> Callable[[CudnnCall], str]:
     """The names of the descriptors of data, filters and result differ between the functions."""
 
-    def find(block: Block) -> str:
+    def find(block: CudnnCall) -> str:
         image, filters, result = (block.shape(name) for name in (x, w, y))
         groups = int(block.word("convDesc.groupCount")) if "convDesc.groupCount" in block.values else 1
         axes = len(image) - 2
@@ -133,8 +133,8 @@ def _conv(direction: str, x: str, w: str, y: str) -> Callable[[Block], str]:
     return find
 
 
-def _pooling(direction: str) -> Callable[[Block], str]:
-    def find(block: Block) -> str:
+def _pooling(direction: str) -> Callable[[CudnnCall], str]:
+    def find(block: CudnnCall) -> str:
         image, result = block.shape("xDesc", "srcDesc"), block.shape("yDesc", "destDesc")
         axes = len(image) - 2
         window, stride, pad = (
@@ -149,8 +149,8 @@ def _pooling(direction: str) -> Callable[[Block], str]:
     return find
 
 
-def _batch_norm(direction: str, mode: str) -> Callable[[Block], str]:
-    def find(block: Block) -> str:
+def _batch_norm(direction: str, mode: str) -> Callable[[CudnnCall], str]:
+    def find(block: CudnnCall) -> str:
         if block.word("mode") == "CUDNN_BATCHNORM_PER_ACTIVATION":
             raise BadInput(f"{block.function}: statistics of each pixel are no operation of ours")
         layout = block.layout("xDesc")
@@ -159,10 +159,10 @@ def _batch_norm(direction: str, mode: str) -> Callable[[Block], str]:
     return find
 
 
-def _softmax(direction: str, *names: str) -> Callable[[Block], str]:
+def _softmax(direction: str, *names: str) -> Callable[[CudnnCall], str]:
     """Over all of an image, or over the channels of each pixel."""
 
-    def find(block: Block) -> str:
+    def find(block: CudnnCall) -> str:
         shape = block.shape(*names)
         if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(shape[2:]) != 1:
             raise BadInput(f"{block.function}: the channels of a pixel are not next to each other")
@@ -171,8 +171,8 @@ def _softmax(direction: str, *names: str) -> Callable[[Block], str]:
     return find
 
 
-def _activation(direction: str, names: Sequence[str]) -> Callable[[Block], str]:
-    def find(block: Block) -> str:
+def _activation(direction: str, names: Sequence[str]) -> Callable[[CudnnCall], str]:
+    def find(block: CudnnCall) -> str:
         mode = block.word("activationDesc.mode")
         if mode not in ACTIVATIONS:
             raise BadInput(f"{block.function}: {mode} is none of ours")
@@ -182,7 +182,7 @@ def _activation(direction: str, names: Sequence[str]) -> Callable[[Block], str]:
     return find
 
 
-KERNELS: dict[str, Callable[[Block], str]] = {
+KERNELS: dict[str, Callable[[CudnnCall], str]] = {
     "cudnnConvolutionForward": _conv("forward", "xDesc", "wDesc", "yDesc"),
     "cudnnConvolutionBiasActivationForward": _conv("forward", "xDesc", "wDesc", "yDesc"),
     "cudnnConvolutionBackwardData": _conv("backward_data", "dxDesc", "wDesc", "dyDesc"),

@@ -44,7 +44,7 @@ CELLS = {"vanilla_rnn": "vanilla", "vanilla_lstm": "lstm", "vanilla_gru": "gru",
 
 
 @dataclass(frozen=True)
-class _Array:
+class _LoggedArray:
     kind: str
     tag: str
     """The order of its axes; empty if the library chose its layout."""
@@ -56,13 +56,13 @@ class _Primitive:
 
     name: str
     propagation: str
-    arrays: dict[str, _Array]
+    arrays: dict[str, _LoggedArray]
     attributes: str
     words: dict[str, str]
     """`alg` and other words about the algorithm."""
     problem: str
 
-    def array(self, *names: str) -> _Array:
+    def array(self, *names: str) -> _LoggedArray:
         """The first of the arrays that there is, or its gradient; `BadInput` if there is none."""
         for name in names:
             for full in (name, f"diff_{name}"):
@@ -107,13 +107,13 @@ def read(line: str) -> Logged:
     other, problem, time = fields[-3:]
     if not re.fullmatch(r"[0-9.e+-]+", time):
         raise BadInput("the line does not end with a time")
-    found: dict[str, _Array] = {}
+    found: dict[str, _LoggedArray] = {}
     for text in arrays.split():
         if match := ARRAY.match(text):
             tag = re.search(r"blocked:([A-Za-z0-9]*)", match[3])
             if match[2] != "undef":
                 own = match[1] if match[1] not in found else f"{match[1]}_{len(found)}"  # both of a sum are `src`
-                found[own] = _Array(match[2], tag[1] if tag else "")
+                found[own] = _LoggedArray(match[2], tag[1] if tag else "")
     pairs = (word.partition(":") for word in other.split())
     values = {key: value for key, _, value in pairs}
     primitive = _Primitive(name, propagation, found, ",".join(fields[5:-3]), values, problem)
@@ -168,7 +168,7 @@ def _shape(found: dict[str, int], letter: str, channels: str) -> list[int]:
     return [found["mb"], found[channels], *_sides(found, letter)]
 
 
-def _layout(*arrays: _Array) -> str:
+def _layout(*arrays: _LoggedArray) -> str:
     tags = {array.tag for array in arrays}
     if tags <= set(CHANNELS_LAST):
         return "nhwc"
@@ -200,7 +200,7 @@ def _deconvolution(p: _Primitive) -> str:
     return rules.convolution(_window(found), image, result, precision, direction, found.get("g", 1), layout=layout)
 
 
-def _transposed(array: _Array, axes: int) -> int | None:
+def _transposed(array: _LoggedArray, axes: int) -> int | None:
     """Whether the last two of so many axes are stored in the opposite order; None in a layout of the library."""
     letters = "abcdefghijkl"[:axes]
     if sorted(array.tag) != sorted(letters) or axes < 2:

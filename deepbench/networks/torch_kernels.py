@@ -1,8 +1,8 @@
-"""Which of our kernels an operator of PyTorch is: a private function for each operator, named like it.
+"""Which of our kernels an operator of PyTorch is: `KERNELS` has a function for each operator.
 
 A function has the arguments of the operator by their names in PyTorch's schema, and its results. It returns the texts
-of the kernels that the operator consists of, each with the tensors that it reads and writes; none where the operator is
-no operation of ours in this form, such as an addition with broadcasting.
+of the kernels that the operator consists of, each with the tensors that it reads and writes. `BadInput` where the
+operator is no operation of ours in this form, such as an addition with broadcasting.
 """
 
 from __future__ import annotations
@@ -20,15 +20,31 @@ from deepbench.networks.rules import Window
 PRECISIONS = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16"}
 
 Arguments = Mapping[str, Any]
+Finder = Callable[[Arguments, Any], "list[TorchKernel]"]
 
 
 @dataclass(frozen=True)
-class OperatorKernel:
+class TorchKernel:
     """A kernel of an operator with its tensors."""
 
     kernel: str
     reads: tuple[Any, ...]
     writes: tuple[Any, ...]
+
+
+def _one(text: Callable[[Arguments, Any], str], *names: str, writes: int | None = None) -> Finder:
+    """An operator that is one kernel with this text. It reads arguments with these names and writes its results, or so
+    many of them."""
+
+    def find(a: Arguments, result: Any) -> list[TorchKernel]:
+        results = result if isinstance(result, tuple) else (result,)
+        return [TorchKernel(text(a, result), _present(a[name] for name in names), _present(results[:writes]))]
+
+    return find
+
+
+def _present(tensors: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(t for t in tensors if t is not None)
 
 
 def precision_of(tensor: Any) -> str | None:
@@ -39,62 +55,54 @@ def precision_of(tensor: Any) -> str | None:
 # ---- products
 
 
-def _matrix(tensor: Any) -> tuple[int, Any] | None:
+def _matrix(tensor: Any) -> int | None:
     """Whether a matrix is stored transposed (1 or 0); None if its rows and columns are both strided."""
     rows, columns = tensor.stride()[-2:]
     if columns == 1 and rows >= tensor.shape[-1]:
-        return 0, tensor
-    return (1, tensor) if rows == 1 and columns >= tensor.shape[-2] else None
+        return 0
+    return 1 if rows == 1 and columns >= tensor.shape[-2] else None
 
 
-def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[OperatorKernel]:
+def _product(left: Any, right: Any, written: Any, add: Any = None) -> list[TorchKernel]:
     """left (n × k) · right (k × m): row-major matrices are our column-major ones, so A is `right`."""
     stored = _matrix(left), _matrix(right)
-    b_t, a_t = (1 if s is None else s[0] for s in stored)
+    b_t, a_t = (1 if s is None else s for s in stored)
     (n, k), m = left.shape, right.shape[1]
     sizes = {"m": m, "n": n, "k": k, "a_t": a_t, "b_t": b_t}
     result = "wide" if left.dtype.itemsize == 4 else "narrow"
     beta = "0" if add is None else "1"
-    reads = (left, right) if add is None else (left, right, add)
-    return [OperatorKernel(kernel_text("gemm", sizes, precision_of(left), beta=beta, result=result), reads, (written,))]
+    kernel = kernel_text("gemm", sizes, precision_of(left), beta=beta, result=result)
+    return [TorchKernel(kernel, _present((left, right, add)), (written,))]
 
 
-def _mm(a: Arguments, result: Any) -> list[OperatorKernel]:
-    return _product(a["self"], a["mat2"], result)
-
-
-def _addmm(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _addmm(a: Arguments, result: Any) -> list[TorchKernel]:
     bias, left, right = a["self"], a["mat1"], a["mat2"]
     if bias.dim() == 2 and bias.shape[0] > 1:
         return _product(left, right, result, bias)
     return _layer(left, right.mT, bias, result)
 
 
-def _layer(x: Any, weight: Any, bias: Any, result: Any) -> list[OperatorKernel]:
+def _layer(x: Any, weight: Any, bias: Any, result: Any) -> list[TorchKernel]:
     sizes = {"m": weight.shape[0], "n": math.prod(x.shape[:-1]), "k": x.shape[-1]}
-    has = "no" if bias is None else "yes"
-    reads = (x, weight) if bias is None else (x, weight, bias)
-    return [OperatorKernel(kernel_text("linear", sizes, precision_of(x), bias=has), reads, (result,))]
+    kernel = kernel_text("linear", sizes, precision_of(x), bias=_yes(bias))
+    return [TorchKernel(kernel, _present((x, weight, bias)), (result,))]
 
 
-def _linear(a: Arguments, result: Any) -> list[OperatorKernel]:
-    return _layer(a["input"], a["weight"], a["bias"], result)
+def _yes(tensor: Any) -> str:
+    return "no" if tensor is None else "yes"
 
 
-def _products(left: Any, right: Any, result: Any) -> list[OperatorKernel]:
-    stored = _matrix(left), _matrix(right)
-    b_t, a_t = (1 if s is None else s[0] for s in stored)
-    batch, n, k = left.shape
-    sizes = {"batch": batch, "m": right.shape[2], "n": n, "k": k, "a_t": a_t, "b_t": b_t}
-    return [OperatorKernel(kernel_text("batched_gemm", sizes, precision_of(left)), (left, right), (result,))]
+def _products(left: str, right: str) -> Finder:
+    """Of matrices in arguments with these names."""
 
+    def text(a: Arguments, _: Any) -> str:
+        stored = _matrix(a[left]), _matrix(a[right])
+        b_t, a_t = (1 if s is None else s for s in stored)
+        (batch, n, k), m = a[left].shape, a[right].shape[2]
+        sizes = {"batch": batch, "m": m, "n": n, "k": k, "a_t": a_t, "b_t": b_t}
+        return kernel_text("batched_gemm", sizes, precision_of(a[left]))
 
-def _bmm(a: Arguments, result: Any) -> list[OperatorKernel]:
-    return _products(a["self"], a["mat2"], result)
-
-
-def _baddbmm(a: Arguments, result: Any) -> list[OperatorKernel]:
-    return _products(a["batch1"], a["batch2"], result)
+    return _one(text, left, right)
 
 
 # ---- convolution, pooling, resizing
@@ -118,113 +126,84 @@ def _conv(a: Arguments, image: Any, result: Any, x: Any, direction: str, **setti
     return rules.convolution(window, image.shape, result.shape, precision_of(x), direction, groups, **settings)
 
 
-def _convolution(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _convolution(a: Arguments, result: Any) -> list[TorchKernel]:
     """A transposed convolution is the data gradient of the convolution from its result to its input."""
     x, w, bias = a["input"], a["weight"], a["bias"]
     layout = _layout(x, w)
     if a["transposed"]:
-        return [OperatorKernel(_conv(a, result, x, x, "backward_data", layout=layout), (x, w), (result,))]
-    has = "no" if bias is None else "yes"
-    reads = (x, w) if bias is None else (x, w, bias)
-    return [OperatorKernel(_conv(a, x, result, x, "forward", layout=layout, bias=has), reads, (result,))]
+        return [TorchKernel(_conv(a, result, x, x, "backward_data", layout=layout), (x, w), (result,))]
+    kernel = _conv(a, x, result, x, "forward", layout=layout, bias=_yes(bias))
+    return [TorchKernel(kernel, _present((x, w, bias)), (result,))]
 
 
-def _convolution_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _convolution_backward(a: Arguments, result: Any) -> list[TorchKernel]:
     dy, x, w = a["grad_output"], a["input"], a["weight"]
     dx, dw, db = result
     layout = _layout(dy, x, w)
     image, of_image, of_data = (dy, x, "forward") if a["transposed"] else (x, dy, "backward_data")
     found = []
     if dx is not None:
-        found.append(OperatorKernel(_conv(a, image, of_image, x, of_data, layout=layout), (dy, w), (dx,)))
+        found.append(TorchKernel(_conv(a, image, of_image, x, of_data, layout=layout), (dy, w), (dx,)))
     if dw is not None:
-        has = "no" if db is None else "yes"
-        writes = (dw,) if db is None else (dw, db)
-        kernel = _conv(a, image, of_image, x, "backward_weights", layout=layout, bias=has)
-        found.append(OperatorKernel(kernel, (dy, x), writes))
+        kernel = _conv(a, image, of_image, x, "backward_weights", layout=layout, bias=_yes(db))
+        found.append(TorchKernel(kernel, (dy, x), _present((dw, db))))
     return found
 
 
-def _pooling(kind: str, direction: str) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _pooling(kind: str, *names: str) -> Finder:
+    """Forward, or backward with the gradient of the result as the first argument."""
+
+    def text(a: Arguments, result: Any) -> str:
         if a["ceil_mode"] or a.get("divisor_override"):
-            return []
-        x, results = a["self"], tuple(result) if isinstance(result, tuple) else (result,)
-        is_forward = direction == "forward"
-        reads = (x,) if is_forward else tuple(a[name] for name in ("grad_output", "indices") if name in a)
-        outputs = results[0] if is_forward else a["grad_output"]
+            raise BadInput("windows are cut off, or divided by another number")
+        x, direction = a["self"], "forward" if names[0] == "self" else "backward"
+        outputs = a[names[0]] if direction == "backward" else result[0] if kind == "max" else result
         window = _window(a, a["kernel_size"], a["stride"] or a["kernel_size"])
-        kernel = rules.pooling(kind, window, x.shape, outputs.shape, precision_of(x), direction, layout=_layout(x))
-        return [OperatorKernel(kernel, reads, results)]
+        return rules.pooling(kind, window, x.shape, outputs.shape, precision_of(x), direction, layout=_layout(x))
 
-    return find
+    return _one(text, *names)
 
 
-def _upsample_nearest2d(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _upsample_nearest2d(a: Arguments, result: Any) -> list[TorchKernel]:
     x = a["input"] if "input" in a else a["self"]
-    return [OperatorKernel(rules.upsample(x.shape, result.shape, precision_of(x), layout=_layout(x)), (x,), (result,))]
+    return [TorchKernel(rules.upsample(x.shape, result.shape, precision_of(x), layout=_layout(x)), (x,), (result,))]
 
 
 # ---- normalization and softmax
 
 
-def _by_rows(op: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    """A normalization of rows; the inputs by the names of their arguments."""
-
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _by_rows(op: str, direction: str = "forward") -> Callable[[Arguments, Any], str]:
+    def text(a: Arguments, _: Any) -> str:
         x = a["input"]
-        kernel = rules.by_rows(op, x.shape, math.prod(a["normalized_shape"]), precision_of(x), direction)
-        results = result[:1] if op == "rms_norm" else result
-        return [OperatorKernel(kernel, _present(a[name] for name in names), _present(results))]
+        return rules.by_rows(op, x.shape, math.prod(a["normalized_shape"]), precision_of(x), direction)
 
-    return find
+    return text
 
 
-def _present(tensors: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(t for t in tensors if t is not None)
+def _batch_norm(a: Arguments, _: Any) -> str:
+    x, mode = a["input"], "training" if a["training"] else "inference"
+    return rules.batch_norm(x.shape, precision_of(x), mode=mode, layout=_layout(x))
 
 
-def _native_batch_norm(a: Arguments, result: Any) -> list[OperatorKernel]:
-    x = a["input"]
-    mode = "training" if a["training"] else "inference"
-    return [
-        OperatorKernel(rules.batch_norm(x.shape, precision_of(x), mode=mode, layout=_layout(x)), (x,), (result[0],))
-    ]
+def _batch_norm_backward(a: Arguments, _: Any) -> str:
+    x, mode = a["input"], "training" if a["train"] else "inference"
+    return rules.batch_norm(x.shape, precision_of(x), "backward", mode=mode, layout=_layout(x, a["grad_out"]))
 
 
-def _native_batch_norm_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
-    x, dy = a["input"], a["grad_out"]
-    mode = "training" if a["train"] else "inference"
-    kernel = rules.batch_norm(x.shape, precision_of(x), "backward", mode=mode, layout=_layout(x, dy))
-    return [OperatorKernel(kernel, (dy, x), _present(result))]
+def _group_norm(direction: str = "forward") -> Callable[[Arguments, Any], str]:
+    return lambda a, _: rules.group_norm(a["input"].shape, a["group"], precision_of(a["input"]), direction)
 
 
-def _native_group_norm(a: Arguments, result: Any) -> list[OperatorKernel]:
-    x = a["input"]
-    return [OperatorKernel(rules.group_norm(x.shape, a["group"], precision_of(x)), (x,), (result[0],))]
-
-
-def _native_group_norm_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
-    x = a["input"]
-    kernel = rules.group_norm(x.shape, a["group"], precision_of(x), "backward")
-    return [OperatorKernel(kernel, (a["grad_out"], x), _present(result))]
-
-
-def _softmax(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
+def _softmax(*names: str) -> Finder:
     """Also its logarithm, which has as many exponentials."""
 
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
-        inputs = tuple(a[name] for name in names)
-        x = inputs[0]
+    def text(a: Arguments, _: Any) -> str:
+        x, direction = a[names[0]], "forward" if names[0] == "self" else "backward"
         if a["dim"] % x.dim() != x.dim() - 1:
-            return []
-        return [
-            OperatorKernel(
-                rules.by_rows("softmax", x.shape, x.shape[-1], precision_of(x), direction), inputs, (result,)
-            )
-        ]
+            raise BadInput("it is not over rows")
+        return rules.by_rows("softmax", x.shape, x.shape[-1], precision_of(x), direction)
 
-    return find
+    return _one(text, *names)
 
 
 # ---- attention
@@ -235,26 +214,19 @@ def attention(q: Any, k: Any, v: Any, is_causal: bool, direction: str) -> str:
     return rules.attention(q.shape, k.shape, v.shape, is_causal, precision_of(q), direction)
 
 
-def _scaled_dot_product_flash_attention_for_cpu(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _flash_attention(direction: str) -> Callable[[Arguments, Any], str]:
     """A mask in an array takes part as data; which pairs it hides is not known, so all count."""
-    q, k, v = a["query"], a["key"], a["value"]
-    reads = (q, k, v) if a["attn_mask"] is None else (q, k, v, a["attn_mask"])
-    return [OperatorKernel(attention(q, k, v, a["is_causal"], "forward"), reads, tuple(result))]
-
-
-def _scaled_dot_product_flash_attention_for_cpu_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
-    q, k, v = a["query"], a["key"], a["value"]
-    reads = (a["grad_out"], q, k, v, a["out"])
-    return [OperatorKernel(attention(q, k, v, a["is_causal"], "backward"), reads, tuple(result))]
+    return lambda a, _: attention(a["query"], a["key"], a["value"], a["is_causal"], direction)
 
 
 # ---- operations that memory limits
 
 
-def _bernoulli_(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _bernoulli_(a: Arguments, result: Any) -> str:
     """Drawing a mask of ones and zeros takes about as long as dropout. Attention draws one and multiplies by it."""
-    keeps = a["p"]
-    return [OperatorKernel(dropout(result, 1 - keeps), (), (result,))] if isinstance(keeps, float) else []
+    if not isinstance(a["p"], float):
+        raise BadInput("the probabilities are an array")
+    return dropout(result, 1 - a["p"])
 
 
 def dropout(tensor: Any, probability: float) -> str:
@@ -263,151 +235,150 @@ def dropout(tensor: Any, probability: float) -> str:
     return kernel_text("dropout", {"n": tensor.numel(), "percent": percent}, precision_of(tensor))
 
 
-def _same(*tensors: Any) -> bool:
-    """Whether tensors have one shape, type and order, without gaps: an elementwise function of vectors."""
-    first = tensors[0]
-    return all(
-        t.shape == first.shape and t.dtype == first.dtype and t.stride() == first.stride() for t in tensors
-    ) and rules.is_dense(first.shape, first.stride())
+def _elementwise(kind: str, direction: str, names: tuple[str, ...]) -> Finder:
+    """Of tensors of one shape, type and order, without gaps: a function of vectors."""
+
+    def text(a: Arguments, _: Any) -> str:
+        first, *others = (a[name] for name in names)
+        if not all(_is_alike(first, other) for other in others) or not rules.is_dense(first.shape, first.stride()):
+            raise BadInput("the operands differ in shape or order, or have gaps")
+        return rules.elementwise(kind, first.numel(), precision_of(first), direction)
+
+    return _one(text, *names)
 
 
-def _elementwise(kind: str, direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
-        inputs = [a[name] for name in names]
-        if not all(hasattr(t, "shape") for t in inputs) or not _same(*inputs) or not inputs[0].numel():
-            return []
-        kernel = rules.elementwise(kind, inputs[0].numel(), precision_of(inputs[0]), direction)
-        return [OperatorKernel(kernel, tuple(inputs), (result,))]
-
-    return find
+def _is_alike(one: Any, other: Any) -> bool:
+    if not hasattr(other, "shape"):  # a number
+        return False
+    return bool(one.shape == other.shape and one.dtype == other.dtype and one.stride() == other.stride())
 
 
-def _by_argument(
-    argument: str, kinds: Mapping[Any, str], direction: str, names: tuple[str, ...]
-) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
-        kind = kinds.get(a[argument])
-        return _elementwise(kind, direction, names)(a, result) if kind else []
+def _gelu(direction: str, names: tuple[str, ...]) -> Finder:
+    def find(a: Arguments, result: Any) -> list[TorchKernel]:
+        kind = {"none": "gelu", "tanh": "gelu_tanh"}[a["approximate"]]
+        return _elementwise(kind, direction, names)(a, result)
 
     return find
 
 
-def _hardtanh(direction: str, names: tuple[str, ...]) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _hardtanh(direction: str, names: tuple[str, ...]) -> Finder:
+    def find(a: Arguments, result: Any) -> list[TorchKernel]:
         kind = "relu6" if (a["min_val"], a["max_val"]) == (0, 6) else "hardtanh"
         return _elementwise(kind, direction, names)(a, result)
 
     return find
 
 
-def _addcmul(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _addcmul(a: Arguments, result: Any) -> list[TorchKernel]:
     if a["value"] != 1:
         return []
     return _elementwise("multiply_add", "forward", ("self", "tensor1", "tensor2"))(a, result)
 
 
-def _reduction(kind: str) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _reduction(kind: str) -> Finder:
+    def text(a: Arguments, _: Any) -> str:
         x = a["self"]
         if not x.is_contiguous():
-            return []
-        return [
-            OperatorKernel(
-                rules.reduction(kind, x.shape, a.get("dim") or range(x.dim()), precision_of(x)), (x,), (result,)
-            )
-        ]
+            raise BadInput("the rows have gaps")
+        return rules.reduction(kind, x.shape, a.get("dim") or range(x.dim()), precision_of(x))
 
-    return find
+    return _one(text, "self")
 
 
-def _embedding(a: Arguments, result: Any) -> list[OperatorKernel]:
-    (rows, dim), table, indices = a["weight"].shape, a["weight"], a["indices"]
-    return [OperatorKernel(rules.embedding(rows, dim, indices.numel(), precision_of(table)), (indices,), (result,))]
+def _embedding(a: Arguments, _: Any) -> str:
+    rows, dim = a["weight"].shape
+    return rules.embedding(rows, dim, a["indices"].numel(), precision_of(a["weight"]))
 
 
-def _embedding_dense_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
-    dy, indices = a["grad_output"], a["indices"]
-    kernel = rules.embedding(a["num_weights"], dy.shape[-1], indices.numel(), precision_of(dy), "backward")
-    return [OperatorKernel(kernel, (dy, indices), (result,))]
+def _embedding_dense_backward(a: Arguments, _: Any) -> str:
+    dy = a["grad_output"]
+    return rules.embedding(a["num_weights"], dy.shape[-1], a["indices"].numel(), precision_of(dy), "backward")
 
 
-def _embedding_bag(a: Arguments, result: Any) -> list[OperatorKernel]:
-    (rows, dim), table, indices, offsets = a["weight"].shape, a["weight"], a["indices"], a["offsets"]
-    bags = offsets.numel() - bool(a.get("include_last_offset"))
-    if a["mode"] != 0 or a["per_sample_weights"] is not None or not bags or indices.numel() % bags:
-        return []
-    kernel = rules.embedding(rows, dim, bags, precision_of(table), bag=indices.numel() // bags)
-    return [OperatorKernel(kernel, (indices, offsets), (result[0],))]
+def _embedding_bag(a: Arguments, _: Any) -> str:
+    bags = a["offsets"].numel() - bool(a.get("include_last_offset"))
+    if a["per_sample_weights"] is not None:
+        raise BadInput("the rows have weights")
+    rows, dim = a["weight"].shape
+    return rules.embedding(rows, dim, bags, precision_of(a["weight"]), bag=_bag(a, bags))
 
 
-def _embedding_bag_backward(a: Arguments, result: Any) -> list[OperatorKernel]:
-    dy, indices = a["grad"], a["indices"]
+def _embedding_bag_backward(a: Arguments, _: Any) -> str:
+    dy = a["grad"]
+    if a["sparse"]:
+        raise BadInput("the gradient is sparse")
     bags, dim = dy.shape
-    if a["mode"] != 0 or a["sparse"] or not bags or indices.numel() % bags:
-        return []
-    kernel = rules.embedding(a["num_weights"], dim, bags, precision_of(dy), "backward", indices.numel() // bags)
-    return [OperatorKernel(kernel, (dy, indices), (result,))]
+    return rules.embedding(a["num_weights"], dim, bags, precision_of(dy), "backward", _bag(a, bags))
 
 
-def _topk(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _bag(a: Arguments, bags: int) -> int:
+    """Rows of each bag."""
+    rows = a["indices"].numel()
+    if a["mode"] != 0 or not bags or rows % bags:
+        raise BadInput("it is no sum, or the bags differ in size")
+    return int(rows // bags)
+
+
+def _topk(a: Arguments, _: Any) -> str:
     x = a["self"]
     if a["dim"] % x.dim() != x.dim() - 1 or not a["largest"]:
-        return []
-    kernel = rules.top_k(x.shape, a["k"], precision_of(x), sorted="yes" if a["sorted"] else "no")
-    return [OperatorKernel(kernel, (x,), tuple(result))]
+        raise BadInput("it is not of the largest of each row")
+    return rules.top_k(x.shape, a["k"], precision_of(x), sorted="yes" if a["sorted"] else "no")
 
 
-def _fused(kind: str) -> Callable[[Arguments, Any], list[OperatorKernel]]:
-    def find(a: Arguments, result: Any) -> list[OperatorKernel]:
+def _fused(kind: str) -> Finder:
+    def find(a: Arguments, result: Any) -> list[TorchKernel]:
         parameters = a["self"]
         state = [t for name, values in a.items() if isinstance(values, list) and name != "state_steps" for t in values]
         n = sum(t.numel() for t in parameters)
         written = tuple(t for t in state if t is not None)
         kernel = kernel_text("optimizer", {"kind": kind, "n": n}, precision_of(parameters[0]))
-        return [OperatorKernel(kernel, tuple(state), written)]
+        return [TorchKernel(kernel, tuple(state), written)]
 
     return find
 
 
-TANH_OR_NOT = {"none": "gelu", "tanh": "gelu_tanh"}
-
-KERNELS: dict[str, Callable[[Arguments, Any], list[OperatorKernel]]] = {
-    "mm": _mm,
+KERNELS: dict[str, Finder] = {
+    "mm": lambda a, result: _product(a["self"], a["mat2"], result),
     "addmm": _addmm,
-    "linear": _linear,
-    "bmm": _bmm,
-    "baddbmm": _baddbmm,
+    "linear": lambda a, result: _layer(a["input"], a["weight"], a["bias"], result),
+    "bmm": _products("self", "mat2"),
+    "baddbmm": _products("batch1", "batch2"),
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
-    "max_pool2d_with_indices": _pooling("max", "forward"),
-    "max_pool2d_with_indices_backward": _pooling("max", "backward"),
-    "max_pool3d_with_indices": _pooling("max", "forward"),
-    "max_pool3d_with_indices_backward": _pooling("max", "backward"),
-    "avg_pool2d": _pooling("average", "forward"),
-    "avg_pool2d_backward": _pooling("average", "backward"),
-    "avg_pool3d": _pooling("average", "forward"),
-    "avg_pool3d_backward": _pooling("average", "backward"),
+    "max_pool2d_with_indices": _pooling("max", "self"),
+    "max_pool2d_with_indices_backward": _pooling("max", "grad_output", "indices"),
+    "max_pool3d_with_indices": _pooling("max", "self"),
+    "max_pool3d_with_indices_backward": _pooling("max", "grad_output", "indices"),
+    "avg_pool2d": _pooling("average", "self"),
+    "avg_pool2d_backward": _pooling("average", "grad_output"),
+    "avg_pool3d": _pooling("average", "self"),
+    "avg_pool3d_backward": _pooling("average", "grad_output"),
     "upsample_nearest2d": _upsample_nearest2d,
-    "native_layer_norm": _by_rows("layer_norm", "forward", ("input", "weight", "bias")),
-    "native_layer_norm_backward": _by_rows("layer_norm", "backward", ("grad_out", "input")),
-    "_fused_rms_norm": _by_rows("rms_norm", "forward", ("input", "weight")),
-    "native_batch_norm": _native_batch_norm,
-    "_native_batch_norm_legit": _native_batch_norm,
-    "native_batch_norm_backward": _native_batch_norm_backward,
-    "native_group_norm": _native_group_norm,
-    "native_group_norm_backward": _native_group_norm_backward,
-    "_softmax": _softmax("forward", ("self",)),
-    "_log_softmax": _softmax("forward", ("self",)),
-    "_softmax_backward_data": _softmax("backward", ("grad_output", "output")),
-    "_log_softmax_backward_data": _softmax("backward", ("grad_output", "output")),
-    "_scaled_dot_product_flash_attention_for_cpu": _scaled_dot_product_flash_attention_for_cpu,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _scaled_dot_product_flash_attention_for_cpu_backward,
-    "bernoulli_": _bernoulli_,
+    "native_layer_norm": _one(_by_rows("layer_norm"), "input", "weight", "bias"),
+    "native_layer_norm_backward": _one(_by_rows("layer_norm", "backward"), "grad_out", "input"),
+    "_fused_rms_norm": _one(_by_rows("rms_norm"), "input", "weight", writes=1),
+    "native_batch_norm": _one(_batch_norm, "input", writes=1),
+    "_native_batch_norm_legit": _one(_batch_norm, "input", writes=1),
+    "native_batch_norm_backward": _one(_batch_norm_backward, "grad_out", "input"),
+    "native_group_norm": _one(_group_norm(), "input", writes=1),
+    "native_group_norm_backward": _one(_group_norm("backward"), "grad_out", "input"),
+    "_softmax": _softmax("self"),
+    "_log_softmax": _softmax("self"),
+    "_softmax_backward_data": _softmax("grad_output", "output"),
+    "_log_softmax_backward_data": _softmax("grad_output", "output"),
+    "_scaled_dot_product_flash_attention_for_cpu": _one(
+        _flash_attention("forward"), "query", "key", "value", "attn_mask"
+    ),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": _one(
+        _flash_attention("backward"), "grad_out", "query", "key", "value", "out"
+    ),
+    "bernoulli_": _one(_bernoulli_),
     "relu": _elementwise("relu", "forward", ("self",)),
     "relu_": _elementwise("relu", "forward", ("self",)),
     "threshold_backward": _elementwise("relu", "backward", ("grad_output", "self")),
-    "gelu": _by_argument("approximate", TANH_OR_NOT, "forward", ("self",)),
-    "gelu_backward": _by_argument("approximate", TANH_OR_NOT, "backward", ("grad_output", "self")),
+    "gelu": _gelu("forward", ("self",)),
+    "gelu_backward": _gelu("backward", ("grad_output", "self")),
     "silu": _elementwise("silu", "forward", ("self",)),
     "silu_": _elementwise("silu", "forward", ("self",)),
     "silu_backward": _elementwise("silu", "backward", ("grad_output", "self")),
@@ -431,12 +402,12 @@ KERNELS: dict[str, Callable[[Arguments, Any], list[OperatorKernel]]] = {
     "mean": _reduction("mean"),
     "mean.dim": _reduction("mean"),
     "amax": _reduction("max"),
-    "embedding": _embedding,
-    "embedding_dense_backward": _embedding_dense_backward,
-    "_embedding_bag": _embedding_bag,
-    "_embedding_bag_backward": _embedding_bag_backward,
-    "_embedding_bag_dense_backward": _embedding_bag_backward,
-    "topk": _topk,
+    "embedding": _one(_embedding, "indices"),
+    "embedding_dense_backward": _one(_embedding_dense_backward, "grad_output", "indices"),
+    "_embedding_bag": _one(_embedding_bag, "indices", "offsets", writes=1),
+    "_embedding_bag_backward": _one(_embedding_bag_backward, "grad", "indices"),
+    "_embedding_bag_dense_backward": _one(_embedding_bag_backward, "grad", "indices"),
+    "topk": _one(_topk, "self"),
     "_fused_sgd_": _fused("sgd"),
     "_fused_adam_": _fused("adam"),
     "_fused_adamw_": _fused("adamw"),
@@ -445,7 +416,7 @@ KERNELS: dict[str, Callable[[Arguments, Any], list[OperatorKernel]]] = {
 """By the name of an operator, or of an operator and its overload."""
 
 
-def kernels_of(name: str, overload: str, arguments: Arguments, result: Any) -> list[OperatorKernel]:
+def kernels_of(name: str, overload: str, arguments: Arguments, result: Any) -> list[TorchKernel]:
     """The kernels of an operator; none of one that is no operation of ours with these sizes and types."""
     find = KERNELS.get(f"{name}.{overload}") or KERNELS.get(name)
     if find is None:

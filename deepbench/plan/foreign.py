@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,18 +41,15 @@ class Coverage:
     """Why problems, or the definition, are not measured, and how many."""
 
 
-class WorkloadFormat(ABC):
-    """One format. Subclass it, and end the file with `WORKLOADS = MyFormat()`."""
+@dataclass(frozen=True)
+class WorkloadFormat:
+    """One format. Its file ends with `WORKLOADS = WorkloadFormat(…)`."""
 
     name: str
-
-    @abstractmethod
-    def is_file(self, name: str) -> bool:
-        """Whether this is the name of a file or a folder that may have this format. It need not exist."""
-
-    @abstractmethod
-    def read(self, path: Path) -> list[Coverage]:
-        """All definitions in a file or a folder; `BadInput` where nothing is found, or a file is damaged."""
+    is_file: Callable[[str], bool]
+    """Whether this is the name of a file or a folder that may have this format. It need not exist."""
+    read: Callable[[Path], list[Coverage]]
+    """All definitions in a file or a folder; `BadInput` where nothing is found, or a file is damaged."""
 
 
 def format_of(name: str) -> WorkloadFormat | None:

@@ -29,19 +29,10 @@ def coverage_rows(definitions: Sequence[Coverage]) -> list[dict[str, Any]]:
 
 def coverage_table(definitions: Sequence[Coverage]) -> Table:
     """The same for people, with the sums below."""
-    columns = (
-        Column("definition"),
-        number("workloads"),
-        number("cases"),
-        Column("how", title="operation, or why there is none"),
-    )
+    how = Column("how", title="operation, or why there is none")
+    columns = (Column("definition"), number("workloads"), number("cases"), how)
     rows: list[dict[str, Cell]] = [
-        {
-            "definition": d.definition,
-            "workloads": d.workloads,
-            "cases": len(d.problems),
-            "how": _how(d),
-        }
+        {"definition": d.definition, "workloads": d.workloads, "cases": len(d.problems), "how": _how(d)}
         for d in definitions
     ]
     matched = sum(d.op is not None for d in definitions)

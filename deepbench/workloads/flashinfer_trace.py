@@ -666,16 +666,9 @@ def _size(value: Any, where: str) -> int:
     return value
 
 
-class FlashInferTrace(WorkloadFormat):
-    """See the top of this file."""
-
-    name = "FlashInfer-Trace"
-
-    def is_file(self, name: str) -> bool:
-        return name.lower().endswith(SUFFIXES) or os.path.isdir(name)
-
-    def read(self, path: Path) -> list[Coverage]:
-        return coverage(path)
+def is_file(name: str) -> bool:
+    """Whether this is the name of a folder, or of a file that may have definitions or workloads."""
+    return name.lower().endswith(SUFFIXES) or os.path.isdir(name)
 
 
-WORKLOADS = FlashInferTrace()
+WORKLOADS = WorkloadFormat("FlashInfer-Trace", is_file, coverage)

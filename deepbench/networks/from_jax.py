@@ -614,20 +614,12 @@ def _with_axes(array: _Array, axes: Sequence[int]) -> _Array:
     return replace(array, shape=tuple(array.shape[i] for i in axes), strides=tuple(array.strides[i] for i in axes))
 
 
-def _transposed(equation: Any, array: _Array) -> list[_Array]:
-    return [_with_axes(array, equation.params["permutation"])]
-
-
 def _reshape(equation: Any, array: _Array) -> list[_Array] | None:
     shape = equation.outvars[0].aval.shape
     if equation.params.get("dimensions") is not None:
         return None
     strides = _reshaped(array.shape, array.strides, shape)
     return None if strides is None or array.is_reversed else [replace(array, shape=tuple(shape), strides=strides)]
-
-
-def _squeezed(equation: Any, array: _Array) -> list[_Array]:
-    return [_with_axes(array, [i for i in range(len(array.shape)) if i not in equation.params["dimensions"]])]
 
 
 def _broadcast(equation: Any, array: _Array) -> list[_Array]:
@@ -644,22 +636,16 @@ def _sliced(equation: Any, array: _Array) -> list[_Array]:
     return [replace(array, shape=shape, strides=tuple(s * n for s, n in zip(array.strides, steps, strict=True)))]
 
 
-def _split(equation: Any, array: _Array) -> list[_Array]:
-    return [replace(array, shape=tuple(v.aval.shape)) for v in equation.outvars]
-
-
-def _reversed(equation: Any, array: _Array) -> list[_Array]:
-    return [replace(array, is_reversed=not array.is_reversed)]
-
-
 VIEWS: dict[str, Callable[[Any, _Array], Sequence[_Array] | None]] = {
-    "transpose": _transposed,
+    "transpose": lambda e, array: [_with_axes(array, e.params["permutation"])],
     "reshape": _reshape,
-    "squeeze": _squeezed,
+    "squeeze": lambda e, array: [
+        _with_axes(array, [i for i in range(len(array.shape)) if i not in e.params["dimensions"]])
+    ],
     "broadcast_in_dim": _broadcast,
     "slice": _sliced,
-    "split": _split,
-    "rev": _reversed,
+    "split": lambda e, array: [replace(array, shape=tuple(v.aval.shape)) for v in e.outvars],
+    "rev": lambda _, array: [replace(array, is_reversed=not array.is_reversed)],
 }
 
 

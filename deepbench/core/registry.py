@@ -1,7 +1,7 @@
 """Finds operations, libraries and formats by their files. A new one needs no list: its file is enough.
 
 A module of `deepbench/ops`, `deepbench/backends` or `deepbench/formats` (a file or a folder) ends
-in `OP = …`, `BACKEND = …` or `FORMAT = …`.
+in `OP = …`, `BACKEND = …` or `FORMAT = …`; `ATTRIBUTES` has the other folders.
 
 `DEEPBENCH_PLUGINS` may name further folders, separated as in `PATH`, with `ops/*.py` and `backends/*.py`. These are
 Python programs that run with the user's rights: name only folders you trust.
@@ -29,6 +29,7 @@ ATTRIBUTES = {
     "ops": "OP",
     "backends": "BACKEND",
     "formats": "FORMAT",
+    "workloads": "WORKLOADS",
     "datasets": "DATASET",
     "applications": "APPLICATION",
 }
@@ -52,6 +53,7 @@ NOUNS = {
     "ops": "operation",
     "backends": "backend",
     "formats": "format",
+    "workloads": "format of workloads",
     "datasets": "data set",
     "applications": "application",
 }
@@ -60,6 +62,7 @@ GUIDES = {
     "ops": "docs/adding-an-operation.md",
     "backends": "docs/adding-a-library.md",
     "formats": "docs/architecture.md",
+    "workloads": "docs/architecture.md",
     "datasets": "docs/applications.md",
     "applications": "docs/applications.md",
 }

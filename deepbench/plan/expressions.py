@@ -1,10 +1,12 @@
 """The arithmetic of model files: sums, differences, products and quotients of whole numbers and names.
 
-Expressions are parsed here and never given to Python's `eval`, because model files may come from others.
+Python parses an expression, but never evaluates it, because model files may come from others.
 """
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
 from collections.abc import Callable
 
@@ -12,13 +14,12 @@ from deepbench.core.errors import BadInput, shorten
 
 LONGEST_EXPRESSION = 200
 
-# Of parentheses within parentheses.
-DEEPEST = 10
-
 # No size in a model comes near it, and products of longer numbers take time.
 LARGEST_VALUE = 10**18
 
-_TOKEN = re.compile(r"[0-9]{1,18}|[a-z_][a-z_0-9]*|[-+*/()]", re.ASCII)
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
+
+_WORD = re.compile(r"[0-9]{1,18}|[a-z_][a-z_0-9]*|[-+*/()]", re.ASCII)
 
 
 def evaluate(text: str, value_of: Callable[[str], int]) -> int:
@@ -26,70 +27,36 @@ def evaluate(text: str, value_of: Callable[[str], int]) -> int:
 
     `value_of` gives the value of a name, or raises `BadInput`.
     """
-    return _Reader(text, value_of).read()
+    if len(text) > LONGEST_EXPRESSION:
+        raise BadInput(f"an expression has at most {LONGEST_EXPRESSION} characters, found {len(text)}")
+    words = _WORD.findall(text)
+    wrong = BadInput(
+        f"wanted an expression of whole numbers and names with + - * / and parentheses, found {shorten(text)!r}"
+    )
+    if "".join(words) != "".join(text.split()):
+        raise wrong
+    # With a letter in front, words of Python such as `in` are names, too.
+    named = (str(int(word)) if word.isdigit() else word if word in "+-*/()" else f"n{word}" for word in words)
+    try:
+        tree = ast.parse(" ".join(named), mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError):
+        raise wrong from None
 
-
-class _Reader:
-    def __init__(self, text: str, value_of: Callable[[str], int]) -> None:
-        if len(text) > LONGEST_EXPRESSION:
-            raise BadInput(f"an expression has at most {LONGEST_EXPRESSION} characters, found {len(text)}")
-        self.text, self.value_of = text, value_of
-        self.tokens = _TOKEN.findall(text)
-        self.position = self.depth = 0
-        if "".join(self.tokens) != "".join(text.split()) or not self.tokens:
-            raise self._wrong()
-
-    def read(self) -> int:
-        value = self._sum()
-        if self._next() is not None:
-            raise self._wrong()
-        return value
-
-    def _sum(self) -> int:
-        value = self._product()
-        while (sign := self._next()) in ("+", "-"):
-            self.position += 1
-            term = self._product()
-            value = self._checked(value + term if sign == "+" else value - term)
-        return value
-
-    def _product(self) -> int:
-        value = self._factor()
-        while (sign := self._next()) in ("*", "/"):
-            self.position += 1
-            factor = self._factor()
-            if sign == "/" and factor == 0:
-                raise BadInput(f"{shorten(self.text)!r} divides by 0")
-            value = self._checked(value * factor if sign == "*" else value // factor)
-        return value
-
-    def _factor(self) -> int:
-        token = self._next()
-        if token is None:
-            raise self._wrong()
-        self.position += 1
-        if token == "(":
-            self.depth += 1
-            value = self._sum() if self.depth <= DEEPEST else 0
-            if self._next() != ")":
-                raise self._wrong()
-            self.position += 1
-            self.depth -= 1
-            return value
-        if token.isdigit():
-            return int(token)
-        if token in "+-*/)":
-            raise self._wrong()
-        return self.value_of(token)
-
-    def _next(self) -> str | None:
-        return self.tokens[self.position] if self.position < len(self.tokens) else None
-
-    def _checked(self, value: int) -> int:
-        if abs(value) > LARGEST_VALUE:
-            raise BadInput(f"the value of {shorten(self.text)!r} is larger than {LARGEST_VALUE}")
-        return value
-
-    def _wrong(self) -> BadInput:
-        wanted = "whole numbers and names with + - * / and parentheses"
-        return BadInput(f"wanted an expression of {wanted}, found {shorten(self.text)!r}")
+    values: dict[ast.AST, int] = {}
+    for node in reversed([*ast.walk(tree)]):  # operands before what is computed from them
+        match node:
+            case ast.Constant(value=int(number)):
+                values[node] = number
+            case ast.Name(id=name):
+                values[node] = value_of(name[1:])
+            case ast.BinOp(left, operation, right) if type(operation) in OPERATORS:
+                if values[right] == 0 and isinstance(operation, ast.Div):
+                    raise BadInput(f"{shorten(text)!r} divides by 0")
+                values[node] = OPERATORS[type(operation)](values[left], values[right])
+                if abs(values[node]) > LARGEST_VALUE:
+                    raise BadInput(f"the value of {shorten(text)!r} is larger than {LARGEST_VALUE}")
+            case ast.operator() | ast.expr_context():
+                pass
+            case _:
+                raise wrong
+    return values[tree]

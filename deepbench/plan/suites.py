@@ -20,8 +20,9 @@ from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.op import Op, all_ops
 from deepbench.core.problem import fields_of, make_problem, required_fields
-from deepbench.plan import fit, models, workloads
-from deepbench.plan.models import ModelSuite, Row
+from deepbench.plan import fit, models
+from deepbench.plan.foreign import Coverage, format_of
+from deepbench.plan.models import Model, Row
 from deepbench.results.record import Source
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -102,7 +103,7 @@ def _belongs_to_case(token: str) -> bool:
 
 def _is_list(name: str) -> bool:
     """Whether this is the name of a file with problems, or of a folder with workloads."""
-    return Path(name).suffix.lower() in (".csv", ".txt", *MODELS) or workloads.is_file(name)
+    return Path(name).suffix.lower() in (".csv", ".txt", *MODELS) or format_of(name) is not None
 
 
 @cache
@@ -283,7 +284,7 @@ def read_suite(name: str) -> list[Entry]:
     unknown = [n for n in parameters if n != FIT]
     if unknown:
         raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; it has {FIT}")
-    if base not in suite_files() and workloads.is_file(base):
+    if base not in suite_files() and format_of(base):
         entries = _read_workloads(base)
     else:
         entries = [e for path in suite_files().get(base, [Path(base)]) for e in _read_file(path, base)]
@@ -436,44 +437,42 @@ def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
 # ---- workloads of others
 
 
-def coverage(name: str) -> list[workloads.Kernel]:
+def coverage(name: str) -> list[Coverage]:
     """The definitions of kernels in a folder or file, and which operations compute them or why none does."""
     base, _ = split_name(name)
-    if base in suite_files() or _group(base) or not workloads.is_file(base):
+    known = None if base in suite_files() or _group(base) else format_of(base)
+    if known is None:
         wanted = "a folder or file with definitions of FlashInfer-Trace or SOL-ExecBench"
         raise BadInput(f"--coverage is for workloads of others: wanted {wanted}, found {shorten(name)!r}")
-    return workloads.kernels(Path(base), text_of)
+    return known.read(Path(base))
 
 
 def _read_workloads(base: str) -> list[Entry]:
     """An entry for each workload that an operation computes, and each model that has its kernel."""
-    kernels = coverage(base)
+    definitions = coverage(base)
     entries: list[Entry] = []
     row = 0
-    for kernel in kernels:
-        d = kernel.definition
-        for wanted in kernel.wanted:
+    for d in definitions:
+        for problem in d.problems:
             row += 1
-            op = all_ops()[wanted.op]
-            check_settings(op.name, dict(wanted.settings))
-            pattern = Pattern(op.name, make_problem(op, wanted.fields), settings=tuple(sorted(wanted.settings.items())))
-            for model in d.tagged("model") or (None,):
+            op = all_ops()[problem.op]
+            check_settings(op.name, dict(problem.settings))
+            settings = tuple(sorted(problem.settings.items()))
+            pattern = Pattern(op.name, make_problem(op, problem.fields), settings=settings)
+            for model in d.models or (None,):
                 source: Source = {
                     "suite": base,
                     "row": row,
                     "application": model,
-                    "label": ", ".join([d.name, *d.tagged("stage")]),
-                    "note": wanted.note,
+                    "label": ", ".join([d.definition, *d.stages]),
+                    "note": problem.note,
                     "needed": True,
                 }
-                entries.append(Entry(pattern, source, wanted.precision))
+                entries.append(Entry(pattern, source, problem.precision))
     if not entries:
-        reason = next((f"; the first: {reason}" for kernel in kernels for reason in kernel.reasons), "")
-        has = (
-            "has no workload that"
-            if any(kernel.workloads for kernel in kernels)
-            else "has definitions without workloads"
-        )
+        reason = next((f"; the first: {reason}" for d in definitions for reason in d.reasons), "")
+        has_any = any(d.workloads for d in definitions)
+        has = "has no workload that" if has_any else "has definitions without workloads"
         raise BadInput(
             f"{printable(base)} {has} an operation computes{reason}; add --coverage to deepbench list for all"
         )

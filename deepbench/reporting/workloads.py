@@ -5,57 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deepbench.plan.workloads import Kernel
-from deepbench.reporting.table import Cell, Column, Table, number
+from deepbench.plan.foreign import Coverage
+from deepbench.report.table import Cell, Column, Table, number
 
 
-def coverage_rows(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
+def coverage_rows(definitions: Sequence[Coverage]) -> list[dict[str, Any]]:
     """A row per definition. `cases` counts workloads that are cases here; `reasons` has the others."""
     return [
         {
-            "definition": kernel.definition.name,
-            "op_type": kernel.definition.op_type,
-            "models": list(kernel.definition.tagged("model")),
-            "stages": list(kernel.definition.tagged("stage")),
-            "operation": kernel.op,
-            "precision": kernel.precision,
-            "workloads": kernel.workloads,
-            "cases": len(kernel.wanted),
-            "reasons": dict(kernel.reasons),
+            "definition": d.definition,
+            "op_type": d.op_type,
+            "models": list(d.models),
+            "stages": list(d.stages),
+            "operation": d.op,
+            "precision": d.precision,
+            "workloads": d.workloads,
+            "cases": len(d.problems),
+            "reasons": dict(d.reasons),
         }
-        for kernel in kernels
+        for d in definitions
     ]
 
 
-def coverage_table(kernels: Sequence[Kernel]) -> Table:
+def coverage_table(definitions: Sequence[Coverage]) -> Table:
     """The same for people, with the sums below."""
-    columns = (
-        Column("definition"),
-        number("workloads"),
-        number("cases"),
-        Column("how", title="operation, or why there is none"),
-    )
+    how = Column("how", title="operation, or why there is none")
+    columns = (Column("definition"), number("workloads"), number("cases"), how)
     rows: list[dict[str, Cell]] = [
-        {
-            "definition": kernel.definition.name,
-            "workloads": kernel.workloads,
-            "cases": len(kernel.wanted),
-            "how": _how(kernel),
-        }
-        for kernel in kernels
+        {"definition": d.definition, "workloads": d.workloads, "cases": len(d.problems), "how": _how(d)}
+        for d in definitions
     ]
-    matched = sum(kernel.op is not None for kernel in kernels)
-    workloads = sum(kernel.workloads for kernel in kernels)
-    cases = sum(len(kernel.wanted) for kernel in kernels)
+    matched = sum(d.op is not None for d in definitions)
+    workloads = sum(d.workloads for d in definitions)
+    cases = sum(len(d.problems) for d in definitions)
     notes = (
-        f"{matched} of {len(kernels)} definitions match an operation.",
+        f"{matched} of {len(definitions)} definitions match an operation.",
         f"{cases} of {workloads} workloads are cases here.",
     )
     return Table(columns, rows, notes)
 
 
-def _how(kernel: Kernel) -> str:
-    if kernel.op is None:
-        return next(iter(kernel.reasons))
-    others = [f"{count} not: {reason}" for reason, count in kernel.reasons.items()]
-    return "; ".join([f"{kernel.op} {kernel.precision}", *others])
+def _how(d: Coverage) -> str:
+    if d.op is None:
+        return next(iter(d.reasons))
+    others = [f"{count} not: {reason}" for reason, count in d.reasons.items()]
+    return "; ".join([f"{d.op} {d.precision}", *others])

@@ -287,6 +287,13 @@ def test_bytes_of_operators_and_views():
     assert [c.kernel for c in trace.calls] == [None, None, None]  # y is added to every row
 
 
+def test_operators_of_a_number_without_axes_are_no_kernel():
+    x = torch.tensor(1.0)
+    trace = trace_torch(lambda: (torch.softmax(x, 0), x.topk(1, 0), x.sum()), [], "", "", False)
+
+    assert {None} == {c.kernel for c in trace.calls}
+
+
 def test_memory_that_is_used_again_is_one_buffer():
     x = torch.ones(1000, 1000)
 

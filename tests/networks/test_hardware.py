@@ -7,7 +7,7 @@ from hypothesis import given, strategies
 
 from deepbench.core.errors import BadInput
 from deepbench.judge.limits import Limits
-from deepbench.networks.what_if.hardware import Hardware, Memory, Overhead
+from deepbench.networks.hardware import Hardware, MemoryLevel, Overhead
 from tests.conftest import ROOT
 
 TEXT = """
@@ -50,7 +50,7 @@ def test_a_file_has_every_value():
         HARDWARE.tiles,
     )
     assert {"f32": 1.5e13, "bf16": 1.25e14} == HARDWARE.peak
-    assert (Memory("L2", 6e6, 2e12), Memory("HBM", None, 9e11)) == HARDWARE.memory
+    assert (MemoryLevel("L2", 6e6, 2e12), MemoryLevel("HBM", None, 9e11)) == HARDWARE.memory
     assert Overhead(5e-6, None) == HARDWARE.overhead
     assert (1e-6, 5e10, 8) == (HARDWARE.link.latency_s, HARDWARE.link.bytes_per_s, HARDWARE.link.ranks)
 
@@ -197,7 +197,7 @@ def test_a_device_has_its_peak_and_its_memory():
     device = Hardware.measured(Limits([*LINES, *lines]), "a card", 1, "cuda")
 
     assert {"f16": 1e14} == device.peak
-    assert (Memory("main", None, rate),) == device.memory
+    assert (MemoryLevel("main", None, rate),) == device.memory
     assert (None, "cuda") == (device.overhead.call_s, device.device)
 
 

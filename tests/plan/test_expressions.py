@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.errors import BadInput
 from deepbench.plan.expressions import evaluate
 
-VALUES = {"batch": 8, "heads": 32, "kv_heads": 4, "none": 0}
+VALUES = {"in": 3, "batch": 8, "heads": 32, "kv_heads": 4, "none": 0}
 
 
 def value_of(name):
@@ -25,6 +25,7 @@ def value_of(name):
         ("2*(batch/3)", 4),
         ("1-batch*2", -15),
         ("(((batch)))", 8),
+        ("(in+007)*in", 30),
     ],
 )
 def test_products_bind_more_than_sums_and_quotients_are_rounded_down(text, value):
@@ -34,7 +35,20 @@ def test_products_bind_more_than_sums_and_quotients_are_rounded_down(text, value
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "batch*", "*batch", "(batch", "batch)", "batch heads", "2batch)", "batch**2", "batch//2", "-batch"),
+        *(
+            "",
+            "batch*",
+            "*batch",
+            "(batch",
+            "batch)",
+            "batch heads",
+            "2batch)",
+            "batch**2",
+            "batch//2",
+            "-batch",
+            "batch * * 2",
+            "()",
+        ),
         *(
             "1.5",
             "0x10",
@@ -46,6 +60,8 @@ def test_products_bind_more_than_sums_and_quotients_are_rounded_down(text, value
             "é",
             "9" * 19 + "*",
             "1" * 201,
+            "1_000",
+            "batch,1",
         ),
     ],
 )
@@ -63,3 +79,11 @@ def test_unknown_names_division_by_zero_and_huge_values_are_refused():
         evaluate("*".join(["999999999999999999"] * 8), value_of)
     with pytest.raises(BadInput, match="wanted an expression"):
         evaluate("(" * 150, value_of)
+
+
+def test_a_chain_of_long_expressions_needs_no_stack():
+    def chain(name):
+        depth = int(name[1:])
+        return 1 if depth == 20 else evaluate(f"a{depth + 1}" + "-0" * 90, chain)
+
+    assert 1 == evaluate("a0" + "-0" * 90, chain)

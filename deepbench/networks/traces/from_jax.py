@@ -27,16 +27,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.networks.traces.kernels import (
-    Recorder,
-    Window,
-    conv_text,
-    flop_of,
-    kernel_text,
-    pooling_text,
-    reduction_sizes,
-)
-from deepbench.networks.traces.trace import MOST_CALLS, Trace
+from deepbench.networks import rules
+from deepbench.networks.kernels import flop_of, kernel_text
+from deepbench.networks.recorder import Recorder
+from deepbench.networks.rules import Window
+from deepbench.networks.trace import MOST_CALLS, Trace
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 PRODUCT_PRECISIONS = {
@@ -138,19 +133,12 @@ class _Array:
         """Of the elements that differ in memory."""
         if self.buffer is None:
             return 0
-        distinct = math.prod(n for n, s in zip(self.shape, self.strides, strict=True) if s or not n)
-        return distinct * self.element_bytes
+        return rules.distinct(self.shape, self.strides) * self.element_bytes
 
     @property
     def is_dense(self) -> bool:
         """Whether it fills its part of the memory without gaps, in any order of its axes."""
-        size = 1
-        for stride, length in sorted(zip(self.strides, self.shape, strict=True)):
-            if length != 1:
-                if stride != size:
-                    return False
-                size *= length
-        return self.buffer is not None and not self.is_reversed
+        return self.buffer is not None and not self.is_reversed and rules.is_dense(self.shape, self.strides)
 
     @property
     def is_row_major(self) -> bool:
@@ -456,15 +444,19 @@ class _Walker:
         results = [self.array(v.aval, memory, i) for i, v in enumerate(equation.outvars)]
         if name in ("dynamic_update_slice", *SCATTERS):
             return [self._updated(equation, operands, results[0], where)]
+
+        def copied(number: int, order: Sequence[int]) -> _Array:
+            return self._copied(operands[number], order, where, memory, ("copy", number))
+
         find = KERNELS.get(name)
         kernel = None
         if find is not None:
             try:
-                prepared = find(self, equation, operands, results, where, memory)
+                prepared = find(_Operator(name, equation.params, operands, results, copied))
             except BadInput:
                 prepared = None
             if prepared is not None:
-                kernel, operands = prepared
+                kernel, operands = prepared[0], list(prepared[1])
         moved = None
         if name in PICKING:
             moved = sum(a.bytes for a in operands[1:]) + 2 * sum(a.bytes for a in results)
@@ -622,20 +614,12 @@ def _with_axes(array: _Array, axes: Sequence[int]) -> _Array:
     return replace(array, shape=tuple(array.shape[i] for i in axes), strides=tuple(array.strides[i] for i in axes))
 
 
-def _transposed(equation: Any, array: _Array) -> list[_Array]:
-    return [_with_axes(array, equation.params["permutation"])]
-
-
 def _reshape(equation: Any, array: _Array) -> list[_Array] | None:
     shape = equation.outvars[0].aval.shape
     if equation.params.get("dimensions") is not None:
         return None
     strides = _reshaped(array.shape, array.strides, shape)
     return None if strides is None or array.is_reversed else [replace(array, shape=tuple(shape), strides=strides)]
-
-
-def _squeezed(equation: Any, array: _Array) -> list[_Array]:
-    return [_with_axes(array, [i for i in range(len(array.shape)) if i not in equation.params["dimensions"]])]
 
 
 def _broadcast(equation: Any, array: _Array) -> list[_Array]:
@@ -652,36 +636,41 @@ def _sliced(equation: Any, array: _Array) -> list[_Array]:
     return [replace(array, shape=shape, strides=tuple(s * n for s, n in zip(array.strides, steps, strict=True)))]
 
 
-def _split(equation: Any, array: _Array) -> list[_Array]:
-    return [replace(array, shape=tuple(v.aval.shape)) for v in equation.outvars]
-
-
-def _reversed(equation: Any, array: _Array) -> list[_Array]:
-    return [replace(array, is_reversed=not array.is_reversed)]
-
-
 VIEWS: dict[str, Callable[[Any, _Array], Sequence[_Array] | None]] = {
-    "transpose": _transposed,
+    "transpose": lambda e, array: [_with_axes(array, e.params["permutation"])],
     "reshape": _reshape,
-    "squeeze": _squeezed,
+    "squeeze": lambda e, array: [
+        _with_axes(array, [i for i in range(len(array.shape)) if i not in e.params["dimensions"]])
+    ],
     "broadcast_in_dim": _broadcast,
     "slice": _sliced,
-    "split": _split,
-    "rev": _reversed,
+    "split": lambda e, array: [replace(array, shape=tuple(v.aval.shape)) for v in e.outvars],
+    "rev": lambda _, array: [replace(array, is_reversed=not array.is_reversed)],
 }
 
 
 # ---- kernels: the text with the operands as the kernel reads them, or None
 
 
-Prepared = tuple[str, list[_Array]] | None
+Prepared = tuple[str, Sequence[_Array]] | None
 
 
-def _product(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *at: Any) -> Prepared:
+@dataclass(frozen=True)
+class _Operator:
+    """An operator with its arrays."""
+
+    name: str
+    params: Mapping[str, Any]
+    operands: Sequence[_Array]
+    results: Sequence[_Array]
+    copied: Callable[[int, Sequence[int]], _Array]
+    """Makes a copy of an operand, by its number, whose axes lie in memory in this order."""
+
+
+def _product(o: _Operator) -> Prepared:
     """left (n × k) · right (k × m) by rows; ours are by columns, so A is the right one."""
-    where, memory = at
-    left, right = operands
-    (left_sums, right_sums), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    left, right = o.operands
+    (left_sums, right_sums), (left_batch, right_batch) = o.params["dimension_numbers"]
     order = sorted(range(len(left_sums)), key=lambda i: -left.strides[left_sums[i]])
     left_sums, right_sums = ([sums[i] for i in order] for sums in (left_sums, right_sums))
     left_free, right_free = (
@@ -693,47 +682,38 @@ def _product(walker: _Walker, equation: Any, operands: list[_Array], results: li
         for array, axes in ((left, left_batch), (left, left_free), (left, left_sums), (right, right_free))
     )
     precision = PRODUCT_PRECISIONS.get((right.kind, left.kind))
-    result = results[0].kind
-    if precision in ("i8", "i8u8") and result != "int32":
+    if precision in ("i8", "i8u8") and o.results[0].kind != "int32":
         return None
-    wide = "narrow" if results[0].element_bytes == 2 else "wide"
-    sizes = {"m": m, "n": n, "k": k}
-    # Checked before anything is copied for it.
-    kernel_text("gemm", sizes, precision)
-    stored = []
-    for number, (array, axes) in enumerate(
-        ((left, (left_batch, left_free, left_sums)), (right, (right_batch, right_sums, right_free)))
-    ):
-        transposed = _stored(array, *axes)
-        if transposed is None:
-            copy = walker._copied(array, [*axes[0], *axes[1], *axes[2]], where, memory, ("copy", number))
-            operands[number], transposed = copy, 0
-        stored.append(transposed)
-    sizes |= {"a_t": stored[1], "b_t": stored[0]}
-    if batch == 1:
-        return kernel_text("gemm", sizes, precision, beta="0", result=wide), operands
-    return kernel_text("batched_gemm", {"batch": batch, **sizes}, precision, result=wide), operands
+    kernel_text("gemm", {"m": m, "n": n, "k": k}, precision)  # checked before anything is copied for it
+    operands, stored = [left, right], [0, 0]
+    of_left, of_right = (left_batch, left_free, left_sums), (right_batch, right_sums, right_free)
+    for number, (array, axes) in enumerate(((left, of_left), (right, of_right))):
+        if (transposed := _stored(array, *axes)) is not None:
+            stored[number] = transposed
+        else:
+            operands[number] = o.copied(number, [*axes[0], *axes[1], *axes[2]])
+    wide = "narrow" if o.results[0].element_bytes == 2 else "wide"
+    return rules.product(batch, m, n, k, precision, a_t=stored[1], b_t=stored[0], result=wide), operands
 
 
-def _convolution(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *at: Any) -> Prepared:
+def _convolution(o: _Operator) -> Prepared:
     """A convolution, or the gradient of one that autograd wrote as a convolution.
 
     The gradient for the data has gaps between the elements of its input (`lhs_dilation`, the stride), as a transposed
     convolution has, or filters in the opposite order. The gradient for the filters sums over the first axis of both
     operands, the images, and its filters are the gradient of the result.
     """
-    where, memory = at
-    p, (x, w), y = equation.params, operands, results[0]
+    p, (x, w), y = o.params, o.operands, o.results[0]
     numbers = p["dimension_numbers"]
     of_x, of_w, of_y = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     if not x.is_dense:
-        x = walker._copied(x, range(len(x.shape)), where, memory, ("copy", 0))
-    sides = [[a.shape[i] for i in spec[2:]] for a, spec in ((x, of_x), (w, of_w), (y, of_y))]
-    stride, gaps, dilation = p["window_strides"], p["lhs_dilation"], p["rhs_dilation"]
+        x = o.copied(0, range(len(x.shape)))
+    image, filters, outputs = ([a.shape[i] for i in spec] for a, spec in ((x, of_x), (w, of_w), (y, of_y)))
+    sides, stride, gaps, dilation = filters[2:], p["window_strides"], p["lhs_dilation"], p["rhs_dilation"]
     low = [before for before, _ in p["padding"]]
     groups, batch_groups = p["feature_group_count"], p["batch_group_count"]
     precision = PRODUCT_PRECISIONS.get((w.kind, x.kind))
-    settings = {"layout": "nhwc" if _is_channels_last(x, of_x[1]) else "nchw"}
+    settings = {"layout": _layout(x, of_x[1])}
     if y.element_bytes == 4 and precision != "f32":
         settings["result"] = "wide"
     elif precision in ("i8", "i8u8"):
@@ -742,37 +722,37 @@ def _convolution(walker: _Walker, equation: Any, operands: list[_Array], results
         if any(n != 1 for n in stride) or batch_groups != 1:
             return None
         # The convolution from the result to the input has this stride.
-        pads = [d * (n - 1) - before for d, n, before in zip(dilation, sides[1], low, strict=True)]
-        window = Window(sides[2], sides[1], sides[0], gaps, pads, dilation)
-        counts = {"n": x.shape[of_x[0]], "c": y.shape[of_y[1]], "k": x.shape[of_x[1]], "groups": groups}
-        return conv_text(window, counts, precision, "backward_data", **settings), [x, w]
+        pads = [d * (n - 1) - before for d, n, before in zip(dilation, sides, low, strict=True)]
+        window = Window(sides, gaps, pads, dilation)
+        return rules.convolution(window, outputs, image, precision, "backward_data", groups, **settings), [x, w]
     if groups == 1 and (batch_groups > 1 or (of_x[1] == 0 and of_w[1] == 0)):
-        window = Window(sides[0], sides[2], sides[1], dilation, low, stride)
-        counts = {"n": x.shape[of_x[1]], "c": x.shape[of_x[0]], "k": w.shape[of_w[0]], "groups": batch_groups}
-        settings["layout"] = "nhwc" if _is_channels_last(x, of_x[0]) else "nchw"
-        return conv_text(window, counts, precision, "backward_weights", **settings), [x, w]
+        # The images are where the channels would be, and the filters are as large as the result of the convolution.
+        settings["layout"] = _layout(x, of_x[0])
+        window = Window(outputs[2:], dilation, low, stride)
+        image, of_image = [image[1], image[0], *image[2:]], [filters[1], filters[0], *sides]
+        kernel = rules.convolution(window, image, of_image, precision, "backward_weights", batch_groups, **settings)
+        return kernel, [x, w]
     if batch_groups != 1:
         return None
-    window = Window(sides[0], sides[1], sides[2], stride, low, dilation)
-    counts = {"n": x.shape[of_x[0]], "c": x.shape[of_x[1]], "k": w.shape[of_w[0]], "groups": groups}
-    return conv_text(window, counts, precision, **settings), [x, w]
+    window = Window(sides, stride, low, dilation)
+    return rules.convolution(window, image, outputs, precision, "forward", groups, **settings), [x, w]
 
 
-def _is_channels_last(image: _Array, axis: int) -> bool:
-    return image.strides[axis] == 1 and image.shape[axis] > 1
+def _layout(image: _Array, channels: int) -> str:
+    """By the axis of the channels."""
+    return "nhwc" if image.strides[channels] == 1 and image.shape[channels] > 1 else "nchw"
 
 
-def _pooled(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
-    kind = POOLING[equation.primitive.name]
-    return _pooling(kind, equation.params, operands[0], results[0], "forward"), operands
+def _pooled(o: _Operator) -> Prepared:
+    return _pooling(POOLING[o.name], o.params, o.operands[0], o.results[0], "forward"), o.operands
 
 
-def _unpooled(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
-    dy, x = operands[:2]
-    return _pooling("max", equation.params, x, dy, "backward"), operands
+def _unpooled(o: _Operator) -> Prepared:
+    dy, x = o.operands[:2]
+    return _pooling("max", o.params, x, dy, "backward"), o.operands
 
 
-def _pooling(kind: str, p: Any, x: _Array, y: _Array, direction: str) -> str:
+def _pooling(kind: str, p: Mapping[str, Any], x: _Array, y: _Array, direction: str) -> str:
     """Windows over the axes in the middle are those of images with channels last."""
     rank, windows = len(x.shape), p["window_dimensions"]
     used = [i for i in range(rank) if windows[i] != 1 or p["window_strides"][i] != 1]
@@ -782,27 +762,27 @@ def _pooling(kind: str, p: Any, x: _Array, y: _Array, direction: str) -> str:
     axes, channel = (list(range(1, rank - 1)), rank - 1) if last else (list(range(2, rank)), 1)
     if not set(used) <= set(axes) or not x.is_row_major:
         raise BadInput("not the windows of images")
-    values = [[group[i] for i in axes] for group in (x.shape, windows, y.shape, p["window_strides"])]
     dilation = p.get("window_dilation") or (1,) * rank
-    low, gaps = [p["padding"][i][0] for i in axes], [dilation[i] for i in axes]
-    window = Window(values[0], values[1], values[2], values[3], low, gaps)
-    counts = {"n": x.shape[0], "c": x.shape[channel]}
-    return pooling_text(kind, window, counts, PRECISIONS.get(x.kind), direction, layout="nhwc" if last else "nchw")
+    low = [before for before, _ in p["padding"]]
+    window = Window(*([values[i] for i in axes] for values in (windows, p["window_strides"], low, dilation)))
+    image, outputs = ([shape[i] for i in (0, channel, *axes)] for shape in (x.shape, y.shape))
+    layout = "nhwc" if last else "nchw"
+    return rules.pooling(kind, window, image, outputs, PRECISIONS.get(x.kind), direction, layout=layout)
 
 
-def _elementwise(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
-    return _same(ELEMENTWISE[equation.primitive.name], operands), operands
+def _elementwise(o: _Operator) -> Prepared:
+    return _same(ELEMENTWISE[o.name], o.operands), o.operands
 
 
-def _maximum(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
+def _maximum(o: _Operator) -> Prepared:
     """The larger of a number and 0."""
-    arrays = [a for a in operands if a.constant is None]
-    zeros = [a for a in operands if a.constant == 0]
+    arrays = [a for a in o.operands if a.constant is None]
+    zeros = [a for a in o.operands if a.constant == 0]
     return (_same("relu", arrays), arrays) if len(arrays) == len(zeros) == 1 else None
 
 
-def _clamped(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
-    low, x, high = operands
+def _clamped(o: _Operator) -> Prepared:
+    low, x, high = o.operands
     if low.constant is None or high.constant is None:
         return None
     return _same("relu6" if (low.constant, high.constant) == (0, 6) else "hardtanh", [x]), [x]
@@ -815,27 +795,24 @@ def _same(kind: str, arrays: Sequence[_Array]) -> str:
         raise BadInput("the operands differ in shape or order")
     if not first.is_dense:
         raise BadInput("the operands have gaps")
-    return kernel_text("elementwise", {"kind": kind, "n": first.size}, PRECISIONS.get(first.kind))
+    return rules.elementwise(kind, first.size, PRECISIONS.get(first.kind))
 
 
-def _reduced(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
-    x, kind = operands[0], REDUCTIONS[equation.primitive.name]
+def _reduced(o: _Operator) -> Prepared:
+    x = o.operands[0]
     if not x.is_row_major:
         return None
-    sizes = reduction_sizes(kind, x.shape, equation.params["axes"])
-    return kernel_text("reduction", sizes, PRECISIONS.get(x.kind)), operands
+    return rules.reduction(REDUCTIONS[o.name], x.shape, o.params["axes"], PRECISIONS.get(x.kind)), o.operands
 
 
-def _gathered(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
+def _gathered(o: _Operator) -> Prepared:
     """Whole rows of a table, chosen by their numbers."""
-    table, p = operands[0], equation.params
-    numbers = p["dimension_numbers"]
+    table, numbers = o.operands[0], o.params["dimension_numbers"]
     is_row = (tuple(numbers.collapsed_slice_dims), tuple(numbers.start_index_map)) == ((0,), (0,))
-    if len(table.shape) != 2 or not is_row or tuple(p["slice_sizes"]) != (1, table.shape[1]):
+    if len(table.shape) != 2 or not is_row or tuple(o.params["slice_sizes"]) != (1, table.shape[1]):
         return None
-    bags = results[0].size // table.shape[1]
-    sizes = {"rows": table.shape[0], "dim": table.shape[1], "bags": bags}
-    return kernel_text("embedding_bag", sizes, PRECISIONS.get(table.kind)), operands
+    bags = o.results[0].size // table.shape[1]
+    return rules.embedding(*table.shape, bags, PRECISIONS.get(table.kind)), o.operands
 
 
 def _embedding_gradient(equation: Any, table: _Array, update: _Array, indices: _Array) -> str | None:
@@ -844,23 +821,22 @@ def _embedding_gradient(equation: Any, table: _Array, update: _Array, indices: _
     is_row = (tuple(numbers.inserted_window_dims), tuple(numbers.scatter_dims_to_operand_dims)) == ((0,), (0,))
     if len(table.shape) != 2 or not is_row:
         return None
-    sizes = {"rows": table.shape[0], "dim": table.shape[1], "bags": update.size // table.shape[1]}
     try:
-        return kernel_text("embedding_bag", sizes, PRECISIONS.get(update.kind), "backward")
+        bags = update.size // table.shape[1]
+        return rules.embedding(*table.shape, bags, PRECISIONS.get(update.kind), "backward")
     except BadInput:
         return None
 
 
-def _top_k(walker: _Walker, equation: Any, operands: list[_Array], results: list[_Array], *_: Any) -> Prepared:
-    x, k = operands[0], equation.params["k"]
-    axis = equation.params.get("axis", equation.params.get("dimension", -1))
+def _top_k(o: _Operator) -> Prepared:
+    x = o.operands[0]
+    axis = o.params.get("axis", o.params.get("dimension", -1))
     if axis not in (-1, len(x.shape) - 1) or not x.is_row_major:
         return None
-    sizes = {"rows": x.size // x.shape[-1], "columns": x.shape[-1], "k": k}
-    return kernel_text("top_k", sizes, PRECISIONS.get(x.kind)), operands
+    return rules.top_k(x.shape, o.params["k"], PRECISIONS.get(x.kind)), o.operands
 
 
-KERNELS: dict[str, Callable[..., Prepared]] = {
+KERNELS: dict[str, Callable[[_Operator], Prepared]] = {
     "dot_general": _product,
     "conv_general_dilated": _convolution,
     "select_and_scatter_add": _unpooled,

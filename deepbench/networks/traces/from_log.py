@@ -13,8 +13,9 @@ from pathlib import Path
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
-from deepbench.networks.traces.logs import Logged, cudnn, onednn, rocm
-from deepbench.networks.traces.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.logs import Logged, cudnn, onednn, rocm
+from deepbench.networks.recorder import Recorder
+from deepbench.networks.trace import MOST_CALLS, Call, Trace
 
 LARGEST_BYTES = 256 * 2**20
 
@@ -59,17 +60,9 @@ def trace_log_text(text: str, title: str, source: str, steps: int = 1) -> Trace:
     if reasons:
         lines = "1 line was" if len(reasons) == 1 else f"{len(reasons)} lines were"
         notes.append(f"{lines} not understood, the first: {shorten(printable(reasons[0]), 200)}")
-    calls = tuple(Call(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one)
+    record = Recorder([Call(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one])
     is_training = any(" backward" in entry.kernel for entry in one if entry.kernel)
-    return Trace(
-        title=title,
-        source="; ".join(notes),
-        is_training=is_training,
-        calls=calls,
-        buffers=(),
-        views=0,
-        parameters=None,
-    )
+    return record.trace(title, "; ".join(notes), is_training, None)
 
 
 def _entries(text: str) -> Iterator[Logged | str]:
@@ -94,7 +87,7 @@ def _entries(text: str) -> Iterator[Logged | str]:
         yield from _block(block, first)
 
 
-def _block(block: cudnn.Block, line: str) -> Iterator[Logged | str]:
+def _block(block: cudnn.CudnnCall, line: str) -> Iterator[Logged | str]:
     if cudnn.is_work(block):
         try:
             yield cudnn.read(block)

@@ -10,7 +10,7 @@ them, such as `batch`, or by input and axis, such as `x.0`.
   here. Weights are parameters if they are floats that an operator reads, and no single number.
 - **Views.** `Reshape`, `Flatten`, `Squeeze`, `Unsqueeze`, `Identity`, `Dropout` and a `Cast` to the same type move
   nothing. A `Transpose` is a copy.
-- **Padding.** Where one end of an image is padded more than the other, see `kernels.centered`.
+- **Padding.** Where one end of an image is padded more than the other, see `rules.py`.
 - **Quantized networks.** Integer products and convolutions are kernels in i8 or i8u8 where we have the same. Where a
   file stands for a quantized operator with one in floats between `DequantizeLinear` and `QuantizeLinear`, the kernel is
   that of the floats.
@@ -30,8 +30,11 @@ from deepbench.core.errors import BadInput, Unavailable, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.problem import LARGEST_SIZE
-from deepbench.networks.traces.kernels import Recorder, Window, conv_text, kernel_text, pooling_text, reduction_sizes
-from deepbench.networks.traces.trace import MOST_CALLS, Trace
+from deepbench.networks import rules
+from deepbench.networks.kernels import kernel_text
+from deepbench.networks.recorder import Recorder
+from deepbench.networks.rules import Window
+from deepbench.networks.trace import MOST_CALLS, Trace
 
 # The largest that its format, Protocol Buffers, can be.
 MOST_BYTES = 2**31 - 1
@@ -103,7 +106,7 @@ def trace_onnx(path: Path, dimensions: Mapping[str, int], title: str | None = No
     """
     onnx, name = import_onnx(), printable(str(path))
     try:
-        graph = _Graph(onnx, _model(onnx, path), name, dimensions)
+        graph = _OnnxGraph(onnx, _model(onnx, path), name, dimensions)
         graph.run()
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
         raise BadInput(f"{name} is damaged ({type(error).__name__})") from None
@@ -200,7 +203,7 @@ class _Node:
         return [int(n) for n in self.attributes[name].ints] if name in self.attributes else list(default)
 
 
-class _Graph:
+class _OnnxGraph:
     """The operators of a model with their arrays, which get their shapes one after the other."""
 
     def __init__(self, onnx: Any, model: Any, name: str, stated: Mapping[str, int]) -> None:
@@ -453,49 +456,42 @@ def _place(node: Any) -> str:
 # ---- kernels: the text, or None if it is none of ours
 
 
-def _precision(tensor: _Tensor) -> str:
-    return tensor.kind
-
-
 def _narrow(tensor: _Tensor) -> str:
     return "narrow" if tensor.element_bytes == 2 else "wide"
 
 
-def _window(node: _Node, image: Sequence[int], filters: Sequence[int], outputs: Sequence[int]) -> Window:
-    axes = len(filters)
+def _window(node: _Node, image: Sequence[int], sides: Sequence[int], outputs: Sequence[int]) -> Window:
+    axes = len(sides)
     stride, dilation = node.numbers("strides", [1] * axes), node.numbers("dilations", [1] * axes)
     low = node.numbers("pads", [0] * 2 * axes)[:axes]
     if node.word("auto_pad", "NOTSET") == "SAME_UPPER":
-        sides = zip(image, filters, outputs, stride, dilation, strict=True)
-        low = [max(0, (o - 1) * s + d * (f - 1) + 1 - i) // 2 for i, f, o, s, d in sides]
-    return Window(image, filters, outputs, stride, low, dilation)
+        values = zip(image[2:], sides, outputs[2:], stride, dilation, strict=True)
+        low = [max(0, (o - 1) * s + d * (f - 1) + 1 - i) // 2 for i, f, o, s, d in values]
+    return Window(sides, stride, low, dilation)
 
 
-def _conv(graph: _Graph, node: _Node) -> str:
+def _conv(graph: _OnnxGraph, node: _Node) -> str:
     x, w, y = node.input(0), node.input(1), node.output
     return _convolution(node, x, w, y, x.kind, bias=_yes(node.optional(2)))
 
 
 def _convolution(node: _Node, x: _Tensor, w: _Tensor, y: _Tensor, precision: str | None, **settings: str) -> str:
-    groups = node.number("group", 1)
-    window = _window(node, x.shape[2:], w.shape[2:], y.shape[2:])
-    counts = {"n": x.shape[0], "c": x.shape[1], "k": w.shape[0], "groups": groups}
-    return conv_text(window, counts, precision, **settings)
+    window = _window(node, x.shape, w.shape[2:], y.shape)
+    return rules.convolution(window, x.shape, y.shape, precision, groups=node.number("group", 1), **settings)
 
 
 def _yes(tensor: _Tensor | None) -> str:
     return "no" if tensor is None else "yes"
 
 
-def _conv_transpose(graph: _Graph, node: _Node) -> str:
+def _conv_transpose(graph: _OnnxGraph, node: _Node) -> str:
     """The data gradient of the convolution from its result to its input."""
     x, w, y = node.input(0), node.input(1), node.output
-    groups = node.number("group", 1)
-    counts = {"n": x.shape[0], "c": w.shape[1] * groups, "k": x.shape[1], "groups": groups}
-    return conv_text(_window(node, y.shape[2:], w.shape[2:], x.shape[2:]), counts, x.kind, "backward_data")
+    window = _window(node, y.shape, w.shape[2:], x.shape)
+    return rules.convolution(window, y.shape, x.shape, x.kind, "backward_data", node.number("group", 1))
 
 
-def _gemm(graph: _Graph, node: _Node) -> str:
+def _gemm(graph: _OnnxGraph, node: _Node) -> str:
     """op(A) (n × k) · op(B) (k × m) by rows; ours are by columns, so our A is their B."""
     a, b, c = node.input(0), node.input(1), node.optional(2)
     b_t, a_t = node.number("transA", 0), node.number("transB", 0)
@@ -508,7 +504,7 @@ def _gemm(graph: _Graph, node: _Node) -> str:
     return kernel_text("gemm", sizes, a.kind, beta=beta, result=_narrow(node.output))
 
 
-def _matmul(graph: _Graph, node: _Node) -> str:
+def _matmul(graph: _OnnxGraph, node: _Node) -> str:
     return _product(node.input(0), node.input(1), node.output, node.input(0).kind)
 
 
@@ -519,22 +515,21 @@ def _product(left: _Tensor, right: _Tensor, result: _Tensor, precision: str | No
     rows = 1 if len(left.shape) == 1 else left.shape[-2]
     batch = result.size // (rows * m)
     if math.prod(right.shape[:-2]) == 1:  # the rows of all matrices are one matrix
-        sizes = {"m": m, "n": batch * rows, "k": k}
-        return kernel_text("gemm", sizes, precision, beta="0", result=_narrow(result))
-    return kernel_text("batched_gemm", {"batch": batch, "m": m, "n": rows, "k": k}, precision, result=_narrow(result))
+        batch, rows = 1, batch * rows
+    return rules.product(batch, m, rows, k, precision, result=_narrow(result))
 
 
-def _matmul_integer(graph: _Graph, node: _Node) -> str:
+def _matmul_integer(graph: _OnnxGraph, node: _Node) -> str:
     left, right = node.input(0), node.input(1)
     return _product(left, right, node.output, INTEGERS.get((right.kind, left.kind)))
 
 
-def _conv_integer(graph: _Graph, node: _Node) -> str:
+def _conv_integer(graph: _OnnxGraph, node: _Node) -> str:
     x, w = node.input(0), node.input(1)
     return _convolution(node, x, w, node.output, INTEGERS.get((w.kind, x.kind)), result="wide")
 
 
-def _qlinear_conv(graph: _Graph, node: _Node) -> str | None:
+def _qlinear_conv(graph: _OnnxGraph, node: _Node) -> str | None:
     """The inputs are x, its scale and zero, w, its scale and zero, those of y, and a bias."""
     x, w, y = node.input(0), node.input(3), node.output
     if y.kind != x.kind:
@@ -542,8 +537,8 @@ def _qlinear_conv(graph: _Graph, node: _Node) -> str | None:
     return _convolution(node, x, w, y, INTEGERS.get((w.kind, x.kind)), bias=_yes(node.optional(8)))
 
 
-def _recurrent(cell: str) -> Callable[[_Graph, _Node], str]:
-    def find(graph: _Graph, node: _Node) -> str:
+def _recurrent(cell: str) -> Callable[[_OnnxGraph, _Node], str]:
+    def find(graph: _OnnxGraph, node: _Node) -> str:
         x, r = node.input(0), node.input(2)
         steps, batch = (x.shape[1], x.shape[0]) if node.number("layout", 0) else x.shape[:2]
         sizes: dict[str, int | str] = {
@@ -560,51 +555,49 @@ def _recurrent(cell: str) -> Callable[[_Graph, _Node], str]:
     return find
 
 
-def _batch_norm(graph: _Graph, node: _Node) -> str:
+def _batch_norm(graph: _OnnxGraph, node: _Node) -> str:
     x = node.input(0)
-    d, h, w = ([1, 1, 1] + list(x.shape[2:]))[-3:]
     mode = "training" if node.number("training_mode", 0) else "inference"
-    return kernel_text("batch_norm", {"n": x.shape[0], "c": x.shape[1], "h": h, "w": w, "d": d}, x.kind, mode=mode)
+    return rules.batch_norm(x.shape, x.kind, mode=mode)
 
 
-def _group_norm(graph: _Graph, node: _Node) -> str:
+def _group_norm(graph: _OnnxGraph, node: _Node) -> str:
     x = node.input(0)
     groups = x.shape[1] if node.kind == "InstanceNormalization" else node.number("num_groups", 1)
-    sizes = {"n": x.shape[0], "c": x.shape[1], "h": math.prod(x.shape[2:]), "w": 1, "groups": groups}
-    return kernel_text("group_norm", sizes, x.kind)
+    return rules.group_norm(x.shape, groups, x.kind)
 
 
-def _by_rows(op: str, default_axis: int) -> Callable[[_Graph, _Node], str | None]:
+def _by_rows(op: str, default_axis: int) -> Callable[[_OnnxGraph, _Node], str | None]:
     """An operation on rows: the axes from `axis` on are one."""
 
-    def find(graph: _Graph, node: _Node) -> str | None:
+    def find(graph: _OnnxGraph, node: _Node) -> str | None:
         x = node.input(0)
         default = 1 if op == "softmax" and node.opset < 13 else default_axis
         axis = node.number("axis", default) % len(x.shape)
         columns = math.prod(x.shape[axis:])
         if op == "softmax" and node.opset >= 13 and columns != x.shape[axis]:
             return None
-        return kernel_text(op, {"rows": x.size // columns, "columns": columns}, x.kind)
+        return rules.by_rows(op, x.shape, columns, x.kind)
 
     return find
 
 
-def _elementwise(kind: str, count: int = 1) -> Callable[[_Graph, _Node], str | None]:
-    def find(graph: _Graph, node: _Node) -> str | None:
+def _elementwise(kind: str, count: int = 1) -> Callable[[_OnnxGraph, _Node], str | None]:
+    def find(graph: _OnnxGraph, node: _Node) -> str | None:
         inputs = [node.input(i) for i in range(count)]
         if len(node.inputs) != count or any(t.shape != inputs[0].shape for t in inputs):
             return None
-        return kernel_text("elementwise", {"kind": kind, "n": inputs[0].size}, inputs[0].kind)
+        return rules.elementwise(kind, inputs[0].size, inputs[0].kind)
 
     return find
 
 
-def _gelu(graph: _Graph, node: _Node) -> str | None:
+def _gelu(graph: _OnnxGraph, node: _Node) -> str | None:
     kind = "gelu_tanh" if node.word("approximate", "none") == "tanh" else "gelu"
     return _elementwise(kind)(graph, node)
 
 
-def _clip(graph: _Graph, node: _Node) -> str | None:
+def _clip(graph: _OnnxGraph, node: _Node) -> str | None:
     """Clipping at 0 alone is ReLU; at other numbers the work is that of hardtanh."""
     x = node.input(0)
     limits = [node.attributes.get(name) for name in ("min", "max")]
@@ -613,93 +606,79 @@ def _clip(graph: _Graph, node: _Node) -> str | None:
     kinds: dict[tuple[float | None, float | None], str] = {(0.0, None): "relu", (0.0, 6.0): "relu6"}
     bounds = low[0] if low else None, high[0] if high else None
     kind = kinds.get(bounds) or ("hardtanh" if None not in bounds else None)
-    return kernel_text("elementwise", {"kind": kind, "n": x.size}, x.kind) if kind else None
+    return rules.elementwise(kind, x.size, x.kind) if kind else None
 
 
-def _pooled(kind: str) -> Callable[[_Graph, _Node], str]:
-    def find(graph: _Graph, node: _Node) -> str:
+def _pooled(kind: str) -> Callable[[_OnnxGraph, _Node], str]:
+    def find(graph: _OnnxGraph, node: _Node) -> str:
         x, y = node.input(0), node.output
-        window = _window(node, x.shape[2:], node.numbers("kernel_shape", []), y.shape[2:])
-        return pooling_text(kind, window, {"n": x.shape[0], "c": x.shape[1]}, x.kind)
+        window = _window(node, x.shape, node.numbers("kernel_shape", []), y.shape)
+        return rules.pooling(kind, window, x.shape, y.shape, x.kind)
 
     return find
 
 
-def _global(kind: str) -> Callable[[_Graph, _Node], str]:
-    def find(graph: _Graph, node: _Node) -> str:
+def _global(kind: str) -> Callable[[_OnnxGraph, _Node], str]:
+    def find(graph: _OnnxGraph, node: _Node) -> str:
         x = node.input(0)
-        return kernel_text("reduction", reduction_sizes(kind, x.shape, range(2, len(x.shape))), x.kind)
+        return rules.reduction(kind, x.shape, range(2, len(x.shape)), x.kind)
 
     return find
 
 
-def _reduced(kind: str) -> Callable[[_Graph, _Node], str | None]:
+def _reduced(kind: str) -> Callable[[_OnnxGraph, _Node], str | None]:
     """The axes are an attribute, or in newer versions an input; none are all."""
 
-    def find(graph: _Graph, node: _Node) -> str | None:
+    def find(graph: _OnnxGraph, node: _Node) -> str | None:
         x = node.input(0)
         axes = node.numbers("axes", []) or graph.integers(node.optional(1)) or []
         if not axes and (node.number("noop_with_empty_axes", 0) or node.optional(1) is not None):
             return None
-        return kernel_text("reduction", reduction_sizes(kind, x.shape, axes or range(len(x.shape))), x.kind)
+        return rules.reduction(kind, x.shape, axes or range(len(x.shape)), x.kind)
 
     return find
 
 
-def _gather(graph: _Graph, node: _Node) -> str | None:
+def _gather(graph: _OnnxGraph, node: _Node) -> str | None:
     """Rows of a table that is a weight."""
     table, indices = node.input(0), node.input(1)
     if not table.is_constant or len(table.shape) != 2 or node.number("axis", 0) % 2:
         return None
-    sizes = {"rows": table.shape[0], "dim": table.shape[1], "bags": indices.size}
-    return kernel_text("embedding_bag", sizes, table.kind)
+    return rules.embedding(*table.shape, indices.size, table.kind)
 
 
-def _top_k(graph: _Graph, node: _Node) -> str | None:
+def _top_k(graph: _OnnxGraph, node: _Node) -> str | None:
     x, last = node.input(0), len(node.input(0).shape) - 1
     if node.number("axis", -1) % len(x.shape) != last or not node.number("largest", 1):
         return None
-    sizes = {"rows": x.size // x.shape[-1], "columns": x.shape[-1], "k": node.output.shape[-1]}
-    return kernel_text("top_k", sizes, x.kind, sorted="yes" if node.number("sorted", 1) else "no")
+    k, is_sorted = node.output.shape[-1], "yes" if node.number("sorted", 1) else "no"
+    return rules.top_k(x.shape, k, x.kind, sorted=is_sorted)
 
 
-def _resize(graph: _Graph, node: _Node) -> str | None:
+def _resize(graph: _OnnxGraph, node: _Node) -> str | None:
     """The nearest neighbour, by a whole factor in both directions."""
     x, y = node.input(0), node.output
-    if node.word("mode", "nearest") != "nearest" or len(x.shape) != 4 or x.shape[:2] != y.shape[:2]:
+    if node.word("mode", "nearest") != "nearest":
         return None
-    (h, w), (p, q) = x.shape[2:], y.shape[2:]
-    if p % h or q % w or p // h != q // w:
-        return None
-    return kernel_text("upsample", {"n": x.shape[0], "c": x.shape[1], "h": h, "w": w, "scale": p // h}, x.kind)
+    return rules.upsample(x.shape, y.shape, x.kind)
 
 
-def _attention(graph: _Graph, node: _Node) -> str | None:
+def _attention(graph: _OnnxGraph, node: _Node) -> str | None:
     """Heads are an axis, or side by side in the last. Which pairs a mask in an array hides is not known: all count."""
     q, k, v = (node.input(i) for i in range(3))
     if any(node.optional(i) is not None for i in (4, 5)) or node.real("softcap", 0.0):
         return None
-    if len(q.shape) == 3:
-        heads, kv_heads = node.number("q_num_heads", 1), node.number("kv_num_heads", 1)
-        (batch, queries, width), keys = q.shape, k.shape[1]
-        size, value = width // heads, v.shape[2] // kv_heads
-    else:
-        (batch, heads, queries, size), (_, kv_heads, keys, _) = q.shape, k.shape
-        value = v.shape[3]
-    sizes: dict[str, int | str] = {
-        "batch": batch,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "queries": queries,
-        "keys": keys,
-        "head_size": size,
-        "value_size": value,
-        "mask": "causal" if node.number("is_causal", 0) else "none",
-    }
-    return kernel_text("attention", sizes, q.kind)
+    query, key, value = q.shape, k.shape, v.shape
+    if len(query) == 3:
+        counts = [node.number(name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+        query, key, value = (
+            (batch, heads, length, width // heads)
+            for (batch, length, width), heads in zip((query, key, value), counts, strict=True)
+        )
+    return rules.attention(query, key, value, bool(node.number("is_causal", 0)), q.kind)
 
 
-KERNELS: dict[str, Callable[[_Graph, _Node], str | None]] = {
+KERNELS: dict[str, Callable[[_OnnxGraph, _Node], str | None]] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "ConvInteger": _conv_integer,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
-from deepbench.networks.traces.kernels import bytes_of
-from deepbench.networks.traces.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.kernels import bytes_of
+from deepbench.networks.recorder import Recorder
+from deepbench.networks.trace import MOST_CALLS, Call, Trace
 from deepbench.plan import suites
 from deepbench.plan.models import TRAIN
 
@@ -22,7 +23,7 @@ def trace_suite(name: str, precision: str = "f32") -> Trace:
     between devices are left out. `BadInput` if the name stands for no model.
     """
     the_pass = suites.pass_of(name)
-    chosen, calls = find_precision(precision), list[Call]()
+    chosen, record = find_precision(precision), Recorder()
     for entry in suites.read_suite(name):
         p = entry.pattern
         op = find_op(p.op)
@@ -33,19 +34,11 @@ def trace_suite(name: str, precision: str = "f32") -> Trace:
         settings = [f"{setting}={value}" for setting, value in p.settings]
         kernel = " ".join([p.op, p.problem.text, direction, own, *settings])
         count, where = (entry.source.get("count", 1), entry.source["label"] or "") if entry.source else (1, "")
-        if len(calls) + count > MOST_CALLS:
+        if len(record.calls) + count > MOST_CALLS:
             raise BadInput(f"{shorten(name)} calls more than {MOST_CALLS} kernels")
-        calls += [Call(p.op, kernel, where, (), (), bytes_of(kernel))] * count
-    if not calls:
+        record.calls += [Call(p.op, kernel, where, (), (), bytes_of(kernel))] * count
+    if not record.calls:
         raise BadInput(f"{shorten(name)} has no kernels")
     left_out = sum(kernel.count for kernel in suites.left_out(name))
     more = f"; {left_out} calls of kernels that no operation serves are left out" if left_out else ""
-    return Trace(
-        title=suites.split_name(name)[0],
-        source=f"{name}{more}",
-        is_training=the_pass.phase == TRAIN,
-        calls=tuple(calls),
-        buffers=(),
-        views=0,
-        parameters=the_pass.weights,
-    )
+    return record.trace(suites.split_name(name)[0], f"{name}{more}", the_pass.phase == TRAIN, the_pass.weights)

@@ -11,7 +11,6 @@ operator's node is the newest when it is dispatched.
 from __future__ import annotations
 
 import bisect
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +18,11 @@ from functools import cache
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.traces import torch_kernels
-from deepbench.networks.traces.torch_kernels import text
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks import rules, torch_kernels
+from deepbench.networks.kernels import kernel_text
+from deepbench.networks.recorder import Recorder
+from deepbench.networks.torch_kernels import precision_of
+from deepbench.networks.trace import Call, Trace
 
 # Operators that allocate, or say something about tensors, and neither read nor write their elements.
 FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", "lift_fresh")
@@ -49,12 +50,10 @@ class _Scope:
 
 
 @dataclass
-class _Recorder:
-    """Gathers the calls of a step."""
+class _StepRecorder(Recorder):
+    """Gathers the calls of a step that runs."""
 
-    torch: Any
-    calls: list[Call] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    torch: Any = None
     numbers: dict[int, int] = field(default_factory=dict)
     kept: list[Any] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
@@ -63,7 +62,6 @@ class _Recorder:
     scopes: list[_Scope] = field(default_factory=list)
     inside: int = 0
     """How many functions that are one kernel are running."""
-    views: int = 0
 
     @property
     def where(self) -> str:
@@ -71,21 +69,21 @@ class _Recorder:
 
     # ---- buffers
 
-    def buffer(self, tensor: Any) -> int:
+    def buffer_of(self, tensor: Any) -> int:
         """The number of the memory of a tensor. PyTorch uses memory again, so it is known by its address."""
         storage = tensor.untyped_storage()
         address = storage.data_ptr() if tensor.device.type != "meta" else 0
         if not address:  # no memory, so no two tensors share it by being one after the other
             address = -storage._cdata
             self.kept.append(tensor)
-        number = self.numbers.setdefault(address, len(self.sizes))
-        if number == len(self.sizes):
-            self.sizes.append(0)
+        if address not in self.numbers:
+            self.numbers[address] = self.buffer(0)
+        number = self.numbers[address]
         self.sizes[number] = max(self.sizes[number], bytes_of(tensor))
         return number
 
     def buffers(self, tensors: Iterable[Any]) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(self.buffer(t) for t in tensors if t.numel()))
+        return tuple(dict.fromkeys(self.buffer_of(t) for t in tensors if t.numel()))
 
     # ---- operators
 
@@ -118,9 +116,7 @@ class _Recorder:
             for i, kernel in enumerate(found):
                 moved = sum(map(bytes_of, {id(t): t for t in (*kernel.reads, *kernel.writes)}.values()))
                 reads, writes = self.buffers(kernel.reads), self.buffers(kernel.writes)
-                self.calls.append(
-                    Call(f"aten.{name}", kernel.kernel, where, reads, writes, moved, operators=int(i == 0))
-                )
+                self.call(f"aten.{name}", kernel.kernel, where, reads, writes, moved, operators=int(i == 0))
             return
         written = [t for t in outputs if bytes_of(t)]
         if mutates:
@@ -135,7 +131,7 @@ class _Recorder:
         if name == "copy_":
             read = [arguments["src"]]
         moved = sum(map(bytes_of, read)) + sum(map(bytes_of, written))
-        self.calls.append(Call(f"aten.{name}", None, where, self.buffers(read), self.buffers(written), moved))
+        self.call(f"aten.{name}", None, where, self.buffers(read), self.buffers(written), moved)
 
     # ---- chains and functions that are one kernel
 
@@ -156,7 +152,8 @@ class _Recorder:
         ):
             return
         try:
-            kernel = text("optimizer", {"kind": kind, "n": sum(p.numel() for p in parameters)}, parameters[0])
+            sizes: dict[str, int | str] = {"kind": kind, "n": sum(p.numel() for p in parameters)}
+            kernel = kernel_text("optimizer", sizes, precision_of(parameters[0]))
         except BadInput:
             return
         reads, writes = (
@@ -179,7 +176,7 @@ class _Recorder:
         outputs = list(tensors_in(results))
         moved = sum(map(bytes_of, [*inputs, *outputs]))
         scope = _Scope(forward, backward, self.where, self.buffers(inputs), self.buffers(outputs), moved, first, get())
-        self.calls.append(Call(f"torch.{forward.split()[0]}", forward, scope.where, scope.reads, scope.writes, moved))
+        self.call(f"torch.{forward.split()[0]}", forward, scope.where, scope.reads, scope.writes, moved)
         if scope.end_node > first:
             self.scopes.append(scope)
 
@@ -191,22 +188,13 @@ class _Recorder:
         """Its gradients: one kernel, when the first of its nodes runs."""
         if not scope.has_run_backward:
             scope.has_run_backward = True
-            self.calls.append(
-                Call(
-                    f"gradient of torch.{scope.forward.split()[0]}",
-                    scope.backward,
-                    scope.where,
-                    (*scope.writes, *scope.reads),
-                    (),
-                    2 * scope.bytes,
-                )
-            )
+            name = f"gradient of torch.{scope.forward.split()[0]}"
+            self.call(name, scope.backward, scope.where, (*scope.writes, *scope.reads), (), 2 * scope.bytes)
 
 
 def bytes_of(tensor: Any) -> int:
     """Bytes of the elements of a tensor that differ in memory: repeated ones of an expanded tensor count once."""
-    distinct = math.prod(n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or n == 0)
-    return int(distinct * tensor.element_size())
+    return int(rules.distinct(tensor.shape, tensor.stride()) * tensor.element_size())
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
@@ -253,8 +241,9 @@ def _recurrent(cell: str) -> Callable[..., tuple[str, str, list[Any]] | None]:
             "bidirectional": int(is_bidirectional),
         }
         mode = "training" if training else "inference"
-        forward = text("recurrent", sizes, x, mode=mode)
-        return forward, text("recurrent", sizes, x, "backward"), [x, *tensors_in([states]), *weights]
+        precision = precision_of(x)
+        forward = kernel_text("recurrent", sizes, precision, mode=mode)
+        return forward, kernel_text("recurrent", sizes, precision, "backward"), [x, *tensors_in([states]), *weights]
 
     return find
 
@@ -264,7 +253,7 @@ def _attention(
 ) -> tuple[str, str, list[Any]] | None:
     if dropout_p and query.device.type == "cpu":  # PyTorch then runs products, a softmax and dropout one by one
         return None
-    make = torch_kernels._attention
+    make = torch_kernels.attention
     inputs = [query, key, value, *([] if attn_mask is None else [attn_mask])]
     return make(query, key, value, is_causal, "forward"), make(query, key, value, is_causal, "backward"), inputs
 
@@ -274,7 +263,7 @@ def _dropout(
 ) -> tuple[str, str, list[Any]] | None:
     if not training or not p:
         return None
-    gradient = text("elementwise", {"kind": "multiply", "n": input.numel()}, input)
+    gradient = rules.elementwise("multiply", input.numel(), precision_of(input))
     return torch_kernels.dropout(input, p), gradient, [input]
 
 
@@ -291,7 +280,7 @@ def _cross_entropy(
     if weight is not None or label_smoothing or input.dim() != 2 or target.is_floating_point():
         return None
     sizes: dict[str, int | str] = {"kind": "cross_entropy", "rows": input.shape[0], "columns": input.shape[1]}
-    return text("loss", sizes, input), text("loss", sizes, input, "backward"), [input, target]
+    return *_both_ways("loss", sizes, input), [input, target]
 
 
 def _ctc(
@@ -301,7 +290,13 @@ def _ctc(
         return None
     time, batch, classes = log_probs.shape
     sizes: dict[str, int | str] = {"batch": batch, "time": time, "labels": targets.shape[1], "classes": classes}
-    return text("ctc", sizes, log_probs), text("ctc", sizes, log_probs, "backward"), [log_probs, targets]
+    return *_both_ways("ctc", sizes, log_probs), [log_probs, targets]
+
+
+def _both_ways(op: str, sizes: dict[str, int | str], tensor: Any) -> tuple[str, str]:
+    """A kernel and its gradient."""
+    precision = precision_of(tensor)
+    return kernel_text(op, sizes, precision), kernel_text(op, sizes, precision, "backward")
 
 
 def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | None]]:
@@ -326,7 +321,7 @@ def _arguments_of(operator: Any) -> tuple[list[str], dict[str, Any]]:
 
 
 @contextmanager
-def _recording(torch: Any, recorder: _Recorder, names: dict[Any, str]) -> Iterator[None]:
+def _recording(torch: Any, recorder: _StepRecorder, names: dict[Any, str]) -> Iterator[None]:
     """The modes and hooks under which a step runs."""
     from torch.nn.modules import module as hooks
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -406,23 +401,16 @@ def trace_torch(run: Callable[[], Any], modules: Iterable[Any], title: str, sour
     else:
         run()
     recorder = record_step(run, networks)
-    return Trace(
-        title=title,
-        source=source,
-        is_training=is_training,
-        calls=tuple(recorder.calls),
-        buffers=tuple(recorder.sizes),
-        views=recorder.views,
-        parameters=sum(p.numel() for p in parameters.values()) if networks else None,
-    )
+    count = sum(p.numel() for p in parameters.values()) if networks else None
+    return recorder.trace(title, source, is_training, count)
 
 
-def record_step(run: Callable[[], Any], networks: Iterable[Any]) -> _Recorder:
+def record_step(run: Callable[[], Any], networks: Iterable[Any]) -> _StepRecorder:
     """Call `run()` and record its operators."""
     import torch
 
     names = {part: name for module in networks for name, part in module.named_modules()}
-    recorder = _Recorder(torch)
+    recorder = _StepRecorder(torch=torch)
     with _recording(torch, recorder, names):
         run()
     return recorder

@@ -64,6 +64,7 @@ class Trace:
     source: str
     """Where the network comes from, and what ran it."""
     is_training: bool
+    """Whether it is a training step; otherwise it is a forward pass."""
     calls: tuple[Call, ...]
     buffers: tuple[int, ...]
     """Bytes of each buffer. Memory that a framework uses again is one buffer."""

@@ -65,7 +65,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryLevel:
     """One level of memory."""
 
     name: str
@@ -102,7 +102,7 @@ class Hardware:
     origin: Origin
     peak: Mapping[str, float]
     """FLOP/s by precision."""
-    memory: tuple[Memory, ...]
+    memory: tuple[MemoryLevel, ...]
     """The innermost level first. The last one is the main memory, whose rate is known."""
     overhead: Overhead = Overhead()
     link: Link = Link()
@@ -127,7 +127,7 @@ class Hardware:
         return max(known, default=None)
 
     @property
-    def main(self) -> Memory:
+    def main(self) -> MemoryLevel:
         """The main memory."""
         return self.memory[-1]
 
@@ -157,11 +157,11 @@ class Hardware:
                 f"{name} has no {what} of {device} with {with_threads}, without which nothing can be predicted; "
                 "measure the limits: deepbench run, or pass a file with --hardware"
             )
-        inner, remarks = list[Memory](), list[str]()
+        inner, remarks = list[MemoryLevel](), list[str]()
         for level in limits.levels_of(threads, device):
             rate = level.rate(level.below)
             if level.capacity is not None and rate is not None:
-                inner.append(Memory(level.name, level.capacity, rate))
+                inner.append(MemoryLevel(level.name, level.capacity, rate))
             elif level.capacity is not None:
                 remarks.append(
                     f"{level.name} was not measured: what it holds counts as read from the next level. "
@@ -174,7 +174,7 @@ class Hardware:
             name,
             "measured",
             peak,
-            (*inner, Memory(MAIN, None, dram)),
+            (*inner, MemoryLevel(MAIN, None, dram)),
             Overhead(call_s=median(calls) if calls else None),
             source="limits of a result file of DeepBench",
             threads=threads,
@@ -344,21 +344,6 @@ def _values(part: Any, *names: str) -> list[str]:
 class _Reader:
     """Reads the table of a file; every method says in a sentence what is wrong."""
 
-    KEYS = (
-        "schema",
-        "name",
-        "origin",
-        "source",
-        "threads",
-        "device",
-        "units",
-        "tiles",
-        "peak",
-        "memory",
-        "overhead",
-        "link",
-    )
-
     def __init__(self, named: str) -> None:
         self.named = named
 
@@ -366,7 +351,8 @@ class _Reader:
         if table.get("schema") != SCHEMA:
             found = shorten(repr(table.get("schema")))
             raise BadInput(f'{self.named}: wanted schema = "{SCHEMA}" in a file of hardware, found {found}')
-        self.only(table, self.KEYS, "the file")
+        # Remarks are about measured values only, and not in a file.
+        self.only(table, ("schema", *(f.name for f in fields(Hardware) if f.name != "remarks")), "the file")
         missing = [name for name in ("name", "origin", "peak", "memory") if name not in table]
         if missing:
             raise BadInput(f"{self.named} has no {missing[0]}; a file of hardware has name, origin, peak and memory")
@@ -428,7 +414,7 @@ class _Reader:
             raise BadInput(f"{self.named}: peak is empty; wanted FLOP/s by precision, such as f32 = 1.5e13")
         return {name: self.number(rate, f"peak.{name}") for name, rate in table.items()}
 
-    def memory(self, value: object) -> tuple[Memory, ...]:
+    def memory(self, value: object) -> tuple[MemoryLevel, ...]:
         if not isinstance(value, list) or not 1 <= len(value) <= MOST_LEVELS:
             raise BadInput(
                 f"{self.named}: memory must be a list of 1 to {MOST_LEVELS} levels ([[memory]]), "
@@ -447,7 +433,7 @@ class _Reader:
             known = {
                 key: self.number(table[key], f"memory.{name}.{key}") for key in ("bytes", "bytes_per_s") if key in table
             }
-            levels.append(Memory(name, known.get("bytes"), known.get("bytes_per_s")))
+            levels.append(MemoryLevel(name, known.get("bytes"), known.get("bytes_per_s")))
         names = [level.name for level in levels]
         if len(set(names)) < len(names):
             raise BadInput(f"{self.named}: two levels of memory have the same name; wanted different names")

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.traces.kernels import Window, conv_text, kernel_text, pooling_text
-from deepbench.networks.traces.logs import Logged, kernel_call
+from deepbench.networks import rules
+from deepbench.networks.logs import Logged, kernel_call
+from deepbench.networks.rules import Window
 
 HEADER = re.compile(r"^(?:I! )?[Cc]uDNN \(v[0-9 ]+\) function (cudnn\w+)\(\) called:")
 VALUE = re.compile(r"^(?:i!)?(\s+)(\w+): (.*?);?$")
@@ -44,7 +45,7 @@ WITHOUT_SIZES = ("cudnnBackendExecute", "cudnnRNN", "cudnnMultiHeadAttn", "cudnn
 
 
 @dataclass
-class Block:
+class CudnnCall:
     """A call with its arguments; those of a descriptor have its name in front, such as `xDesc.dimA`."""
 
     function: str
@@ -95,18 +96,18 @@ class Block:
         return "nhwc" if strides[1] == 1 and shape[1] > 1 and math.prod(shape[2:]) > 1 else "nchw"
 
 
-def starts(line: str) -> Block | None:
+def starts(line: str) -> CudnnCall | None:
     """The call that a line begins."""
     match = HEADER.match(line)
-    return Block(match[1]) if match else None
+    return CudnnCall(match[1]) if match else None
 
 
-def is_work(block: Block) -> bool:
+def is_work(block: CudnnCall) -> bool:
     """Whether a call computes something; most calls describe what later ones do."""
     return block.function in KERNELS or (block.function.startswith(WITHOUT_SIZES) and "Get" not in block.function)
 
 
-def read(block: Block) -> Logged:
+def read(block: CudnnCall) -> Logged:
     """The kernel of a call; `BadInput` says why it is not understood."""
     find = KERNELS.get(block.function)
     if find is None:
@@ -115,26 +116,25 @@ def read(block: Block) -> Logged:
     return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", find(block), is_fused)
 
 
-def _conv(direction: str, x: str, w: str, y: str) -> Callable[[Block], str]:
+def _conv(direction: str, x: str, w: str, y: str) -> Callable[[CudnnCall], str]:
     """The names of the descriptors of data, filters and result differ between the functions."""
 
-    def find(block: Block) -> str:
+    def find(block: CudnnCall) -> str:
         image, filters, result = (block.shape(name) for name in (x, w, y))
         groups = int(block.word("convDesc.groupCount")) if "convDesc.groupCount" in block.values else 1
         axes = len(image) - 2
         stride, pad, dilation = (block.numbers(f"convDesc.{n}")[:axes] for n in ("strideA", "padA", "dilationA"))
-        window = Window(image[2:], filters[2:], result[2:], stride, pad, dilation)
-        counts = {"n": image[0], "c": image[1], "k": result[1], "groups": groups}
-        precision = block.precision(x)
+        window = Window(filters[2:], stride, pad, dilation)
         layout = "nhwc" if "nhwc" in (block.layout(x), block.layout(y)) else "nchw"
         bias = "yes" if "biasDesc" in block.values else "no"
-        return conv_text(window, counts, precision, direction, bias=bias, layout=layout)
+        precision = block.precision(x)
+        return rules.convolution(window, image, result, precision, direction, groups, bias=bias, layout=layout)
 
     return find
 
 
-def _pooling(direction: str) -> Callable[[Block], str]:
-    def find(block: Block) -> str:
+def _pooling(direction: str) -> Callable[[CudnnCall], str]:
+    def find(block: CudnnCall) -> str:
         image, result = block.shape("xDesc", "srcDesc"), block.shape("yDesc", "destDesc")
         axes = len(image) - 2
         window, stride, pad = (
@@ -142,52 +142,47 @@ def _pooling(direction: str) -> Callable[[Block], str]:
             for n, m in (("windowDimA", "windowDim"), ("strideA", "stride"), ("paddingA", "padding"))
         )
         kind = "max" if block.word("poolingDesc.mode").startswith("CUDNN_POOLING_MAX") else "average"
-        sides = Window(image[2:], window, result[2:], stride, pad, [1] * axes)
-        counts = {"n": image[0], "c": image[1]}
-        layout = block.layout("xDesc", "srcDesc")
-        return pooling_text(kind, sides, counts, block.precision("xDesc", "srcDesc"), direction, layout=layout)
+        precision, layout = block.precision("xDesc", "srcDesc"), block.layout("xDesc", "srcDesc")
+        sides = Window(window, stride, pad, [1] * axes)
+        return rules.pooling(kind, sides, image, result, precision, direction, layout=layout)
 
     return find
 
 
-def _batch_norm(direction: str, mode: str) -> Callable[[Block], str]:
-    def find(block: Block) -> str:
+def _batch_norm(direction: str, mode: str) -> Callable[[CudnnCall], str]:
+    def find(block: CudnnCall) -> str:
         if block.word("mode") == "CUDNN_BATCHNORM_PER_ACTIVATION":
             raise BadInput(f"{block.function}: statistics of each pixel are no operation of ours")
-        n, c, *sides = block.shape("xDesc")
-        d, h, w = ([1, 1, 1] + sides)[-3:]
-        sizes = {"n": n, "c": c, "h": h, "w": w, "d": d}
         layout = block.layout("xDesc")
-        return kernel_text("batch_norm", sizes, block.precision("xDesc"), direction, layout=layout, mode=mode)
+        return rules.batch_norm(block.shape("xDesc"), block.precision("xDesc"), direction, layout=layout, mode=mode)
 
     return find
 
 
-def _softmax(direction: str, *names: str) -> Callable[[Block], str]:
+def _softmax(direction: str, *names: str) -> Callable[[CudnnCall], str]:
     """Over all of an image, or over the channels of each pixel."""
 
-    def find(block: Block) -> str:
-        n, *rest = block.shape(*names)
-        if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(rest[1:]) != 1:
+    def find(block: CudnnCall) -> str:
+        shape = block.shape(*names)
+        if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(shape[2:]) != 1:
             raise BadInput(f"{block.function}: the channels of a pixel are not next to each other")
-        sizes = {"rows": n, "columns": math.prod(rest)}
-        return kernel_text("softmax", sizes, block.precision(*names), direction)
+        return rules.by_rows("softmax", shape, math.prod(shape[1:]), block.precision(*names), direction)
 
     return find
 
 
-def _activation(direction: str, names: Sequence[str]) -> Callable[[Block], str]:
-    def find(block: Block) -> str:
+def _activation(direction: str, names: Sequence[str]) -> Callable[[CudnnCall], str]:
+    def find(block: CudnnCall) -> str:
         mode = block.word("activationDesc.mode")
         if mode not in ACTIVATIONS:
             raise BadInput(f"{block.function}: {mode} is none of ours")
-        sizes: dict[str, int | str] = {"kind": ACTIVATIONS[mode], "n": math.prod(block.shape(*names))}
-        return kernel_text("elementwise", sizes, block.precision(*names), direction)
+        n = math.prod(block.shape(*names))
+        return rules.elementwise(ACTIVATIONS[mode], n, block.precision(*names), direction)
 
     return find
 
 
-KERNELS: dict[str, Callable[[Block], str]] = {
+KERNELS: dict[str, Callable[[CudnnCall], str]] = {
     "cudnnConvolutionForward": _conv("forward", "xDesc", "wDesc", "yDesc"),
     "cudnnConvolutionBiasActivationForward": _conv("forward", "xDesc", "wDesc", "yDesc"),
     "cudnnConvolutionBackwardData": _conv("backward_data", "dxDesc", "wDesc", "dyDesc"),

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 from deepbench.core.errors import BadInput
 from deepbench.core.onednn_text import CHANNELS_FIRST, CHANNELS_LAST, numbers, precision_of, shapes
-from deepbench.networks.traces.kernels import Window, conv_text, kernel_text, pooling_text, reduction_sizes, spatial
-from deepbench.networks.traces.logs import Logged, kernel_call
+from deepbench.networks import rules
+from deepbench.networks.kernels import kernel_text
+from deepbench.networks.logs import Logged, kernel_call
+from deepbench.networks.rules import Window
 
 BYTES = {
     **{"f64": 8, "f32": 4, "s32": 4, "s64": 8, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "boolean": 1},
@@ -42,7 +44,7 @@ CELLS = {"vanilla_rnn": "vanilla", "vanilla_lstm": "lstm", "vanilla_gru": "gru",
 
 
 @dataclass(frozen=True)
-class _Array:
+class _LoggedArray:
     kind: str
     tag: str
     """The order of its axes; empty if the library chose its layout."""
@@ -54,13 +56,13 @@ class _Primitive:
 
     name: str
     propagation: str
-    arrays: dict[str, _Array]
+    arrays: dict[str, _LoggedArray]
     attributes: str
     words: dict[str, str]
     """`alg` and other words about the algorithm."""
     problem: str
 
-    def array(self, *names: str) -> _Array:
+    def array(self, *names: str) -> _LoggedArray:
         """The first of the arrays that there is, or its gradient; `BadInput` if there is none."""
         for name in names:
             for full in (name, f"diff_{name}"):
@@ -105,13 +107,13 @@ def read(line: str) -> Logged:
     other, problem, time = fields[-3:]
     if not re.fullmatch(r"[0-9.e+-]+", time):
         raise BadInput("the line does not end with a time")
-    found: dict[str, _Array] = {}
+    found: dict[str, _LoggedArray] = {}
     for text in arrays.split():
         if match := ARRAY.match(text):
             tag = re.search(r"blocked:([A-Za-z0-9]*)", match[3])
             if match[2] != "undef":
                 own = match[1] if match[1] not in found else f"{match[1]}_{len(found)}"  # both of a sum are `src`
-                found[own] = _Array(match[2], tag[1] if tag else "")
+                found[own] = _LoggedArray(match[2], tag[1] if tag else "")
     pairs = (word.partition(":") for word in other.split())
     values = {key: value for key, _, value in pairs}
     primitive = _Primitive(name, propagation, found, ",".join(fields[5:-3]), values, problem)
@@ -156,19 +158,17 @@ def _sides(found: dict[str, int], letter: str, default: int | None = None) -> li
     return [found[f"{letter}{axis}"] if default is None else found.get(f"{letter}{axis}", default) for axis in axes]
 
 
-def _window(found: dict[str, int], image: str = "i", output: str = "o") -> Window:
+def _window(found: dict[str, int]) -> Window:
     dilation = [n + 1 for n in _sides(found, "d", 0)]
-    return Window(
-        _sides(found, image),
-        _sides(found, "k"),
-        _sides(found, output),
-        _sides(found, "s", 1),
-        _sides(found, "p", 0),
-        dilation,
-    )
+    return Window(_sides(found, "k"), _sides(found, "s", 1), _sides(found, "p", 0), dilation)
 
 
-def _layout(*arrays: _Array) -> str:
+def _shape(found: dict[str, int], letter: str, channels: str) -> list[int]:
+    """Of the input (`i`) or the output (`o`), with so many channels."""
+    return [found["mb"], found[channels], *_sides(found, letter)]
+
+
+def _layout(*arrays: _LoggedArray) -> str:
     tags = {array.tag for array in arrays}
     if tags <= set(CHANNELS_LAST):
         return "nhwc"
@@ -183,11 +183,11 @@ def _convolution(p: _Primitive) -> str:
         "backward_data": (dst.kind, weights.kind, src.kind),
         "backward_weights": (src.kind, dst.kind, weights.kind),
     }[direction]
-    counts = {"n": found["mb"], "c": found["ic"], "k": found["oc"], "groups": found.get("g", 1)}
+    image, result = _shape(found, "i", "ic"), _shape(found, "o", "oc")
     settings = {"layout": _layout(src, dst), "bias": "yes" if p.has_bias else "no"}
     precision = precision_of(*operands[:2])
     settings["result"] = "wide" if BYTES[operands[2]] > BYTES[operands[0]] else "narrow"
-    return conv_text(_window(found), counts, precision, direction, **settings)
+    return rules.convolution(_window(found), image, result, precision, direction, found.get("g", 1), **settings)
 
 
 def _deconvolution(p: _Primitive) -> str:
@@ -195,12 +195,12 @@ def _deconvolution(p: _Primitive) -> str:
     found = numbers(p.problem)
     direction = {"forward": "backward_data", "backward_data": "forward"}.get(p.direction, p.direction)
     src, dst = p.array("src"), p.array("dst")
-    counts = {"n": found["mb"], "c": found["oc"], "k": found["ic"], "groups": found.get("g", 1)}
-    precision = precision_of(src.kind, p.array("wei").kind)
-    return conv_text(_window(found, "o", "i"), counts, precision, direction, layout=_layout(src, dst))
+    image, result = _shape(found, "o", "oc"), _shape(found, "i", "ic")
+    precision, layout = precision_of(src.kind, p.array("wei").kind), _layout(src, dst)
+    return rules.convolution(_window(found), image, result, precision, direction, found.get("g", 1), layout=layout)
 
 
-def _transposed(array: _Array, axes: int) -> int | None:
+def _transposed(array: _LoggedArray, axes: int) -> int | None:
     """Whether the last two of so many axes are stored in the opposite order; None in a layout of the library."""
     letters = "abcdefghijkl"[:axes]
     if sorted(array.tag) != sorted(letters) or axes < 2:
@@ -225,8 +225,8 @@ def _matmul(p: _Primitive) -> str | None:
     a_t, b_t = _transposed(weights, len(right)), _transposed(src, len(left))
     if math.prod(right[:-2]) == 1:  # the rows of all matrices are one matrix
         return _single(p, m, batch * n, k, a_t, b_t or 0, precision, result)
-    sizes_ = {"batch": batch, "m": m, "n": n, "k": k, "a_t": a_t or 0, "b_t": b_t or 0}
-    return kernel_text("batched_gemm", sizes_, precision, result=result)
+    stored = {"a_t": a_t or 0, "b_t": b_t or 0}
+    return kernel_text("batched_gemm", {"batch": batch, "m": m, "n": n, "k": k, **stored}, precision, result=result)
 
 
 def _single(
@@ -297,16 +297,15 @@ def _pooling(p: _Primitive) -> str:
     found = numbers(p.problem)
     kind = "max" if p.algorithm == "pooling_max" else "average"
     src, dst = p.array("src"), p.array("dst")
-    counts = {"n": found["mb"], "c": found["ic"]}
-    return pooling_text(kind, _window(found), counts, src.kind, _gradient(p), layout=_layout(src, dst))
+    image, result = _shape(found, "i", "ic"), _shape(found, "o", "ic")
+    return rules.pooling(kind, _window(found), image, result, src.kind, _gradient(p), layout=_layout(src, dst))
 
 
 def _batch_norm(p: _Primitive) -> str:
     found, src = numbers(p.problem), p.array("src", "data", "dst")
     mode = "inference" if "G" in p.words.get("flags", "") else "training"
-    sizes = {"n": found["mb"], "c": found["ic"], **spatial("", _sides(found, "i"), 1)}
     layout = "nhwc" if _layout(src) == "nhwc" else "nchw"
-    return kernel_text("batch_norm", sizes, src.kind, _gradient(p), mode=mode, layout=layout)
+    return rules.batch_norm(_shape(found, "i", "ic"), src.kind, _gradient(p), mode=mode, layout=layout)
 
 
 def _rows(op: str) -> Callable[[_Primitive], str | None]:
@@ -319,7 +318,7 @@ def _rows(op: str) -> Callable[[_Primitive], str | None]:
         columns = math.prod(shape[axis:])
         if columns != shape[axis]:
             return None
-        return kernel_text(op, {"rows": math.prod(shape) // columns, "columns": columns}, src.kind, _gradient(p))
+        return rules.by_rows(op, shape, columns, src.kind, _gradient(p))
 
     return find
 
@@ -335,7 +334,7 @@ def _eltwise(p: _Primitive) -> str | None:
         kind = "relu6" if (alpha, beta) == (0, 6) else "hardtanh"
     if kind is None or (kind == "relu" and alpha):
         return None
-    return kernel_text("elementwise", {"kind": kind, "n": math.prod(sizes[0])}, data.kind, _gradient(p))
+    return rules.elementwise(kind, math.prod(sizes[0]), data.kind, _gradient(p))
 
 
 def _binary(p: _Primitive) -> str | None:
@@ -344,7 +343,7 @@ def _binary(p: _Primitive) -> str | None:
     inputs = [p.array("src_0", "src0", "src"), p.array("src_1", "src1", "src")]
     if kind is None or not sizes or len(sizes) < 2 or sizes[0] != sizes[1] or inputs[0].kind != inputs[1].kind:
         return None
-    return kernel_text("elementwise", {"kind": kind, "n": math.prod(sizes[0])}, inputs[0].kind)
+    return rules.elementwise(kind, math.prod(sizes[0]), inputs[0].kind)
 
 
 def _reduction(p: _Primitive) -> str | None:
@@ -353,17 +352,15 @@ def _reduction(p: _Primitive) -> str | None:
         return None
     kind = {"reduction_sum": "sum", "reduction_mean": "mean", "reduction_max": "max"}[p.algorithm]
     axes = [i for i, (a, b) in enumerate(zip(*sizes[:2], strict=True)) if a != b]
-    return kernel_text("reduction", reduction_sizes(kind, sizes[0], axes), p.array("src").kind)
+    return rules.reduction(kind, sizes[0], axes, p.array("src").kind)
 
 
 def _resampling(p: _Primitive) -> str | None:
     found, src, dst = numbers(p.problem), p.array("src"), p.array("dst")
-    inputs, outputs = _sides(found, "i"), _sides(found, "o")
-    scales = {b / a for a, b in zip(inputs, outputs, strict=True)}
-    if p.algorithm != "resampling_nearest" or len(inputs) != 2 or len(scales) != 1 or outputs[0] % inputs[0]:
+    if p.algorithm != "resampling_nearest":
         return None
-    sizes = {"n": found["mb"], "c": found["ic"], "h": inputs[0], "w": inputs[1], "scale": outputs[0] // inputs[0]}
-    return kernel_text("upsample", sizes, src.kind, _gradient(p), layout=_layout(src, dst))
+    image, result = _shape(found, "i", "ic"), _shape(found, "o", "ic")
+    return rules.upsample(image, result, src.kind, _gradient(p), layout=_layout(src, dst))
 
 
 KERNELS: dict[str, Callable[[_Primitive], str | None]] = {

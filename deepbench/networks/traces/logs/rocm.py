@@ -10,12 +10,15 @@ They were written from the public descriptions of these programs, and have not b
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.traces.kernels import Window, conv_text, kernel_text, pooling_text
-from deepbench.networks.traces.logs import Logged, kernel_call, options
+from deepbench.networks import rules
+from deepbench.networks.kernels import kernel_text
+from deepbench.networks.logs import Logged, kernel_call, options
+from deepbench.networks.rules import Window
 
 PRODUCT = re.compile(r"\b(rocblas|hipblaslt)-bench\s(.*)")
 DRIVER = re.compile(r"\bMIOpenDriver\s+([a-z_]+?)(fp16|bfp16|bf16|int8|fp64)?\s(.*)")
@@ -97,13 +100,9 @@ def _product(library: str, found: Mapping[str, str]) -> Logged:
         precision = "f16f16"
     result = "narrow" if kinds[2] in ("f16", "bf16") else "wide"
     batch = int(found.get("batch_count", "1"))
-    sizes = {"m": m, "n": n, "k": k, "a_t": a_t, "b_t": b_t}
     is_fused = "bias_vector" in found or found.get("activation_type", "none") != "none"
-    if batch == 1:
-        beta = "0" if float(found.get("beta", "0")) == 0 else "1"
-        kernel = kernel_text("gemm", sizes, precision, beta=beta, result=result)
-    else:
-        kernel = kernel_text("batched_gemm", {"batch": batch, **sizes}, precision, result=result)
+    beta = "0" if batch > 1 or float(found.get("beta", "0")) == 0 else "1"
+    kernel = rules.product(batch, m, n, k, precision, a_t=a_t, b_t=b_t, beta=beta, result=result)
     return kernel_call(f"{library}.{function}", kernel, is_fused)
 
 
@@ -153,9 +152,12 @@ def _conv(found: Mapping[str, str], precision: str | None) -> list[str]:
         c, k = k, c
         changed = {"forward": "backward_data", "backward_data": "forward"}
         directions = [changed.get(direction, direction) for direction in directions]
-    window = Window(image, filters, outputs, stride, pad, dilation)
-    counts = {"n": n, "c": c, "k": k, "groups": int(found.get("group_count", "1"))}
-    return [conv_text(window, counts, precision, direction, layout=_layout(found)) for direction in directions]
+    window, groups = Window(filters, stride, pad, dilation), int(found.get("group_count", "1"))
+    image, result = [n, c, *image], [n, k, *outputs]
+    return [
+        rules.convolution(window, image, result, precision, direction, groups, layout=_layout(found))
+        for direction in directions
+    ]
 
 
 def _image(found: Mapping[str, str]) -> dict[str, str]:
@@ -168,6 +170,12 @@ def _image(found: Mapping[str, str]) -> dict[str, str]:
     return {**found, **dict(zip(names, sizes, strict=True)), "spatial_dim": str(len(sizes) - 2)}
 
 
+def _shape(found: Mapping[str, str]) -> list[int]:
+    """Images, channels and sides."""
+    found = _image(found)
+    return [int(found["batchsize"]), int(found["in_channels"]), *_numbers(found, "in", _axes(found))]
+
+
 def _once(found: Mapping[str, str]) -> list[str]:
     """Forward and backward; MIOpen's 2 is backward here."""
     return list(dict.fromkeys("forward" if d == "forward" else "backward" for d in _directions(found)))
@@ -178,48 +186,38 @@ def _pool(found: Mapping[str, str], precision: str | None) -> list[str]:
     axes = _axes(found)
     (image, filters, stride, pad, dilation), outputs = _outputs(found, axes)
     kind = "max" if found.get("mode", "max") == "max" else "average"
-    window = Window(image, filters, outputs, stride, pad, dilation)
-    counts = {"n": int(found["batchsize"]), "c": int(found["in_channels"])}
-    return [pooling_text(kind, window, counts, precision, way, layout=_layout(found)) for way in _once(found)]
+    window = Window(filters, stride, pad, dilation)
+    counts = [int(found["batchsize"]), int(found["in_channels"])]
+    image, result = [*counts, *image], [*counts, *outputs]
+    return [rules.pooling(kind, window, image, result, precision, way, layout=_layout(found)) for way in _once(found)]
 
 
 def _bnorm(found: Mapping[str, str], precision: str | None) -> list[str]:
     """Forward 1 is training and 2 inference; the gradient has an option of its own."""
     if found.get("mode", "1") != "1":
         raise BadInput("MIOpenDriver bnorm: statistics of each pixel are no operation of ours")
-    found = _image(found)
-    sizes = {"n": int(found["batchsize"]), "c": int(found["in_channels"])}
-    sizes |= dict(zip(_axes(found), _numbers(found, "in", _axes(found)), strict=True))
-    layout, kernels = _layout(found), []
+    image, layout, kernels = _shape(found), _layout(_image(found)), []
     modes = {"1": "training", "2": "inference"}
     if mode := modes.get(found.get("forw", "0")):
-        kernels.append(kernel_text("batch_norm", sizes, precision, layout=layout, mode=mode))
+        kernels.append(rules.batch_norm(image, precision, layout=layout, mode=mode))
     if found.get("back", "0") == "1":
-        kernels.append(kernel_text("batch_norm", sizes, precision, "backward", layout=layout))
+        kernels.append(rules.batch_norm(image, precision, "backward", layout=layout))
     return kernels
 
 
 def _activ(found: Mapping[str, str], precision: str | None) -> list[str]:
-    found = _image(found)
     if found.get("mode") not in ACTIVATIONS:
         raise BadInput(f"MIOpenDriver activ: the function {found.get('mode')} is none of ours")
-    n = int(found["batchsize"]) * int(found["in_channels"])
-    for side in _numbers(found, "in", _axes(found)):
-        n *= side
-    kind = ACTIVATIONS[found["mode"]]
-    return [kernel_text("elementwise", {"kind": kind, "n": n}, precision, way) for way in _once(found)]
+    n, kind = math.prod(_shape(found)), ACTIVATIONS[found["mode"]]
+    return [rules.elementwise(kind, n, precision, way) for way in _once(found)]
 
 
 def _softmax(found: Mapping[str, str], precision: str | None) -> list[str]:
     """Over the channels of each pixel (mode 1), or over all of an image (mode 0)."""
-    found = _image(found)
-    pixels = 1
-    for side in _numbers(found, "in", _axes(found)):
-        pixels *= side
-    if found.get("mode", "1") == "1" and pixels != 1:
+    shape = _shape(found)
+    if found.get("mode", "1") == "1" and math.prod(shape[2:]) != 1:
         raise BadInput("MIOpenDriver softmax: the channels of a pixel are not next to each other")
-    sizes = {"rows": int(found["batchsize"]), "columns": int(found["in_channels"]) * pixels}
-    return [kernel_text("softmax", sizes, precision, way) for way in _once(found)]
+    return [rules.by_rows("softmax", shape, math.prod(shape[1:]), precision, way) for way in _once(found)]
 
 
 def _rnn(found: Mapping[str, str], precision: str | None) -> list[str]:

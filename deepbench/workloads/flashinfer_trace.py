@@ -16,7 +16,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from deepbench.core.op import find_op
 from deepbench.core.precision import SIXTEEN_BITS
 from deepbench.core.problem import LARGEST_SIZE, make_problem
 from deepbench.plan.expressions import evaluate
+from deepbench.plan.foreign import Coverage, ForeignProblem, WorkloadFormat
+from deepbench.plan.suites import text_of
 
 SUFFIXES = (".json", ".jsonl")
 
@@ -89,7 +91,7 @@ class NoMatch(BadInput):
 
 
 @dataclass(frozen=True)
-class Tensor:
+class DefinedArray:
     """An input or output of a definition; a `shape` of None is one number."""
 
     shape: tuple[str, ...] | None
@@ -106,8 +108,8 @@ class Definition:
     tags: tuple[str, ...]
     axes: Mapping[str, int | str | None]
     """A number, an expression of other axes, or None where workloads have the value."""
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, Tensor]
+    inputs: Mapping[str, DefinedArray]
+    outputs: Mapping[str, DefinedArray]
 
     def tagged(self, space: str) -> tuple[str, ...]:
         """What follows `space:` in the tags, such as `llama-3.1-8b` of `model:llama-3.1-8b`."""
@@ -138,7 +140,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Match:
+class MatchedOperation:
     """Which operation computes a definition, and how a workload becomes a problem of it."""
 
     op: str
@@ -147,32 +149,6 @@ class Match:
     """The fields of the problem; it adds to the list what differs from the workload."""
     settings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A workload as a problem of ours."""
-
-    op: str
-    precision: str
-    fields: Fields
-    settings: Mapping[str, str]
-    note: str | None
-    """What differs from the workload."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A definition with its workloads, and what they are here."""
-
-    definition: Definition
-    workloads: int
-    op: str | None
-    """The operation that computes it; None where there is none."""
-    precision: str | None
-    wanted: tuple[Wanted, ...]
-    reasons: Mapping[str, int]
-    """Why workloads, or the definition, are not measured, and how many."""
 
 
 @dataclass(frozen=True)
@@ -215,12 +191,12 @@ class Sizes:
 # ---- matching
 
 
-def kernels(path: Path, text_of: Callable[[Path, str], str]) -> list[Kernel]:
+def coverage(path: Path) -> list[Coverage]:
     """All definitions in a folder, or those of a file, with what their workloads are here.
 
-    `text_of` reads a file and refuses what is no text. `BadInput` where nothing is found, or a file is damaged.
+    `BadInput` where nothing is found, or a file is damaged.
     """
-    definitions, workloads = _read(path, text_of)
+    definitions, workloads = _read(path)
     if not definitions:
         what = "has workloads, but not their definition" if workloads else "has no definition of a kernel"
         wanted = "axes, inputs and outputs, as FlashInfer-Trace and SOL-ExecBench write them"
@@ -236,26 +212,29 @@ def kernels(path: Path, text_of: Callable[[Path, str], str]) -> list[Kernel]:
     neighbours = Counter(d.path.parent for d in definitions)
     return [
         # Workloads without a name belong to the definition beside them, if it is the only one there.
-        _kernel(d, [*named.get(d.name, ()), *(beside.get(d.path.parent, ()) if neighbours[d.path.parent] == 1 else ())])
+        _covered(
+            d, [*named.get(d.name, ()), *(beside.get(d.path.parent, ()) if neighbours[d.path.parent] == 1 else ())]
+        )
         for d in definitions
     ]
 
 
-def _kernel(definition: Definition, workloads: Sequence[Workload]) -> Kernel:
+def _covered(d: Definition, workloads: Sequence[Workload]) -> Coverage:
+    covered = Coverage(d.name, d.op_type, d.tagged("model"), d.tagged("stage"), len(workloads))
     try:
-        match = _match(definition)
+        match = _match(d)
     except BadInput as error:
-        return Kernel(definition, len(workloads), None, None, (), {str(error): len(workloads)})
-    wanted, reasons = [], Counter[str]()
+        return replace(covered, reasons={str(error): len(workloads)})
+    problems, reasons = [], Counter[str]()
     for workload in workloads:
         try:
-            wanted.append(_wanted(match, Sizes(definition, workload)))
+            problems.append(_problem(match, Sizes(d, workload)))
         except BadInput as error:
             reasons[str(error)] += 1
-    return Kernel(definition, len(workloads), match.op, match.precision, tuple(wanted), reasons)
+    return replace(covered, op=match.op, precision=match.precision, problems=tuple(problems), reasons=reasons)
 
 
-def _match(d: Definition) -> Match:
+def _match(d: Definition) -> MatchedOperation:
     """`NoMatch` says why no operation computes the definition."""
     kind = d.kind
     if kind not in MATCHERS:
@@ -270,13 +249,13 @@ def _match(d: Definition) -> Match:
     return match
 
 
-def _wanted(match: Match, sizes: Sizes) -> Wanted:
+def _problem(match: MatchedOperation, sizes: Sizes) -> ForeignProblem:
     notes = list(match.notes)
     fields = match.fields(sizes, notes)
     make_problem(find_op(match.op), fields)  # refuses sizes that are out of bounds
     if sizes.workload.is_custom:
         notes.append("random inputs (there code makes them, which is not run)")
-    return Wanted(match.op, match.precision, fields, match.settings, "; ".join(notes) or None)
+    return ForeignProblem(match.op, match.precision, fields, match.settings, "; ".join(notes) or None)
 
 
 def _unmatched(d: Definition) -> NoMatch:
@@ -313,7 +292,7 @@ def _same_type(inputs: Iterable[str], output: str) -> str:
     return precision
 
 
-def _gemm(d: Definition) -> Match:
+def _gemm(d: Definition) -> MatchedOperation:
     """C (…, N) = A (…, K) · B, where B is (K, N), or (N, K) and transposed.
 
     Row-major matrices are column-major ones of the transposed shape, so B is our A, with the sizes m = N and k = K.
@@ -331,10 +310,10 @@ def _gemm(d: Definition) -> Match:
     def fields(sizes: Sizes, notes: list[str]) -> Fields:
         return {"m": sizes.of(n), "n": sizes.product(rows), "k": sizes.of(k), "a_t": transposed}
 
-    return Match("gemm", precision, fields, {"beta": "0", **settings})
+    return MatchedOperation("gemm", precision, fields, {"beta": "0", **settings})
 
 
-def _batched_gemm(d: Definition) -> Match:
+def _batched_gemm(d: Definition) -> MatchedOperation:
     """C (G, M, N) = A (G, M, K) · B, where B is (G, K, N), or (G, N, K) and transposed."""
     (a, a_type), (b, b_type), (c, c_type) = _arrays(d, 2)
     precision, settings = _precision((a_type, b_type), c_type)
@@ -348,13 +327,13 @@ def _batched_gemm(d: Definition) -> Match:
         batch, m, n, k = map(sizes.of, (a[0], c[2], a[1], a[2]))
         return {"batch": batch, "m": m, "n": n, "k": k, "a_t": transposed}
 
-    return Match("batched_gemm", precision, fields, settings)
+    return MatchedOperation("batched_gemm", precision, fields, settings)
 
 
-def _norm(op: str, weights: int) -> Callable[[Definition], Match]:
+def _norm(op: str, weights: int) -> Callable[[Definition], MatchedOperation]:
     """x and y (…, columns), and a scale and perhaps a shift (columns)."""
 
-    def match(d: Definition) -> Match:
+    def match(d: Definition) -> MatchedOperation:
         from deepbench.core.rows import EPSILON
 
         (x, x_type), *parameters, (y, y_type) = _arrays(d, 1 + weights, ("eps", "epsilon"))
@@ -371,12 +350,12 @@ def _norm(op: str, weights: int) -> Callable[[Definition], Match]:
             notes.append(f"epsilon {EPSILON:g}" + f" ({there})" * (given != [EPSILON]))
             return {"rows": sizes.product(x[:-1]), "columns": sizes.of(x[-1])}
 
-        return Match(op, precision, fields, notes=typed)
+        return MatchedOperation(op, precision, fields, notes=typed)
 
     return match
 
 
-def _softmax(d: Definition) -> Match:
+def _softmax(d: Definition) -> MatchedOperation:
     (x, x_type), (y, y_type) = _arrays(d, 1)
     if len(x) < 2 or x != y:
         raise NoMatch("its arrays are not those of a softmax of rows")
@@ -385,10 +364,10 @@ def _softmax(d: Definition) -> Match:
         return {"rows": sizes.product(x[:-1]), "columns": sizes.of(x[-1])}
 
     notes = ("over the last axis; there code says which, which is not read",)
-    return Match("softmax", _same_type([x_type], y_type), fields, notes=notes)
+    return MatchedOperation("softmax", _same_type([x_type], y_type), fields, notes=notes)
 
 
-def _elementwise(d: Definition) -> Match:
+def _elementwise(d: Definition) -> MatchedOperation:
     kind = ELEMENTWISE[d.kind]
     *inputs, (shape, dtype) = _arrays(d, 2 if kind in ("add", "multiply", "swiglu") else 1)
     if any(other != shape for other, _ in inputs):
@@ -397,18 +376,18 @@ def _elementwise(d: Definition) -> Match:
     def fields(sizes: Sizes, notes: list[str]) -> Fields:
         return {"kind": kind, "n": sizes.product(shape)}
 
-    return Match("elementwise", _same_type((kind for _, kind in inputs), dtype), fields)
+    return MatchedOperation("elementwise", _same_type((kind for _, kind in inputs), dtype), fields)
 
 
-def _moe(d: Definition) -> Match:
+def _moe(d: Definition) -> MatchedOperation:
     raise NoMatch("no operation has routing, experts and their sum in one; grouped_gemm has the products of experts")
 
 
-def _latent(d: Definition) -> Match:
+def _latent(d: Definition) -> MatchedOperation:
     raise NoMatch("its values are a part of its keys; attention stores and reads them twice")
 
 
-def _attention(d: Definition) -> Match:
+def _attention(d: Definition) -> MatchedOperation:
     """Grouped-query attention over a cache of pages, or over sequences that lie one after the other.
 
     q (tokens, heads, size), k (tokens, kv_heads, size) or (pages, page, kv_heads, size); v and the output may have
@@ -462,7 +441,7 @@ def _attention(d: Definition) -> Match:
 
     layout = f"arrays by {'page, ' * is_paged}head, position (there by {'page, ' * is_paged}position, head)"
     sums = ("without the logarithm of the sum, which is an output there",) if "lse" in d.outputs else ()
-    return Match("attention", precision, fields, notes=(layout, *sums))
+    return MatchedOperation("attention", precision, fields, notes=(layout, *sums))
 
 
 def _spread(values: Fields, is_prefill: bool, pages: int, page: int, notes: list[str]) -> Fields:
@@ -495,7 +474,7 @@ def _spread(values: Fields, is_prefill: bool, pages: int, page: int, notes: list
     return made(keys)
 
 
-MATCHERS: dict[str, Callable[[Definition], Match]] = {
+MATCHERS: dict[str, Callable[[Definition], MatchedOperation]] = {
     **dict.fromkeys(("gemm", "matmul"), _gemm),
     **dict.fromkeys(("grouped_gemm", "batched_gemm", "bmm"), _batched_gemm),
     **dict.fromkeys(("rmsnorm", "rms_norm"), _norm("rms_norm", 1)),
@@ -509,12 +488,7 @@ MATCHERS: dict[str, Callable[[Definition], Match]] = {
 # ---- reading
 
 
-def is_file(name: str) -> bool:
-    """Whether this is the name of a folder, or of a file that may have definitions or workloads."""
-    return name.lower().endswith(SUFFIXES) or os.path.isdir(name)
-
-
-def _read(path: Path, text_of: Callable[[Path, str], str]) -> tuple[list[Definition], dict[Path, list[Workload]]]:
+def _read(path: Path) -> tuple[list[Definition], dict[Path, list[Workload]]]:
     """The definitions and workloads of a folder, or of a file and of those that belong to it."""
     definitions: list[Definition] = []
     workloads: dict[Path, list[Workload]] = {}
@@ -620,16 +594,16 @@ def _axis(value: Any, where: str) -> int | str | None:
             raise BadInput(f"{where}: wanted the type const, var or expr, found {shorten(repr(other))}")
 
 
-def _tensor(value: Any, axes: Mapping[str, Any], where: str) -> Tensor:
+def _tensor(value: Any, axes: Mapping[str, Any], where: str) -> DefinedArray:
     tensor = _table(value, "the tensor", where)
     dtype = _name(tensor.get("dtype"), where)
     if tensor.get("shape") is None:
-        return Tensor(None, dtype)
+        return DefinedArray(None, dtype)
     shape = tuple(_name(axis, where) for axis in _list(tensor["shape"], "the shape", where))
     for axis in shape:
         if axis not in axes and not (axis.isascii() and axis.isdecimal() and len(axis) < 11):
             raise BadInput(f"{where}: the shape has {shorten(axis)!r}, which is no axis of the definition")
-    return Tensor(shape, dtype)
+    return DefinedArray(shape, dtype)
 
 
 def _lines(text: str, path: Path) -> Iterator[Workload]:
@@ -690,3 +664,11 @@ def _size(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_SIZE:
         raise BadInput(f"{where}: wanted a whole number from 0 to {LARGEST_SIZE}, found {shorten(repr(value))}")
     return value
+
+
+def is_file(name: str) -> bool:
+    """Whether this is the name of a folder, or of a file that may have definitions or workloads."""
+    return name.lower().endswith(SUFFIXES) or os.path.isdir(name)
+
+
+WORKLOADS = WorkloadFormat("FlashInfer-Trace", is_file, coverage)

@@ -12,9 +12,9 @@ from deepbench.core.case import Case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
-from deepbench.plan import workloads
 from deepbench.plan.cases import Choices, expand, read_chosen
-from deepbench.plan.suites import coverage, read_suite, text_of
+from deepbench.plan.suites import coverage, read_suite
+from deepbench.workloads import flashinfer_trace
 
 F16, BF16, F32, S32 = "float16", "bfloat16", "float32", "int32"
 
@@ -107,7 +107,7 @@ def the_case(folder, table, axes, **rest):
 def why(folder, table, axes, **rest):
     """The reason why the only workload is no case."""
     kernel = the_kernel(folder, table, workload(axes, **rest))
-    assert not kernel.wanted
+    assert not kernel.problems
     (reason,) = kernel.reasons
     return reason
 
@@ -416,7 +416,7 @@ def test_the_reasons_are_counted(tmp_path):
 
     kernel = the_kernel(tmp_path, gemm(), *lines)
 
-    assert (4, 2, [2]) == (kernel.workloads, len(kernel.wanted), list(kernel.reasons.values()))
+    assert (4, 2, [2]) == (kernel.workloads, len(kernel.problems), list(kernel.reasons.values()))
 
 
 # ---- files that nobody should trust
@@ -515,10 +515,10 @@ def test_expressions_that_need_each_other_or_grow_are_refused_at_once(tmp_path):
 
 def test_a_folder_with_too_much_in_it_is_refused(tmp_path, monkeypatch):
     folder = write(tmp_path, gemm(), *[workload({"M": m}) for m in range(1, 6)])
-    monkeypatch.setattr(workloads, "MOST_WORKLOADS", 4)
+    monkeypatch.setattr(flashinfer_trace, "MOST_WORKLOADS", 4)
     with pytest.raises(BadInput, match="more than 4 workloads"):
         read_suite(folder)
-    monkeypatch.setattr(workloads, "MOST_FILES", 1)
+    monkeypatch.setattr(flashinfer_trace, "MOST_FILES", 1)
     with pytest.raises(BadInput, match="more than 1 files"):
         read_suite(folder)
 
@@ -589,7 +589,7 @@ def test_any_json_ends_in_kernels_or_one_sentence(tmp_path, parts, axes, inputs)
     except BadInput as error:
         assert str(error).isprintable()
     else:
-        assert all(kernel.definition.name.isprintable() for kernel in kernels)
+        assert all(kernel.definition.isprintable() for kernel in kernels)
 
 
 TABLES = (gemm(), norm(), norm(("weight", "bias"), op_type="layernorm"), paged(), paged(False), ragged())
@@ -608,7 +608,7 @@ def test_any_shapes_end_in_kernels_with_a_case_or_a_reason_for_each_workload(tmp
 
     kernel = the_kernel(tmp_path, table, line)
 
-    assert 1 == len(kernel.wanted) + sum(kernel.reasons.values())
+    assert 1 == len(kernel.problems) + sum(kernel.reasons.values())
 
 
 def test_the_text_of_a_definition_is_read_with_the_limits_of_suites(tmp_path):
@@ -618,4 +618,4 @@ def test_the_text_of_a_definition_is_read_with_the_limits_of_suites(tmp_path):
         file.truncate(2**26)
 
     with pytest.raises(BadInput, match="has 67108864 bytes"):
-        workloads.kernels(folder, text_of)
+        coverage(str(folder))

@@ -1,0 +1,72 @@
+"""Gathers the operators and buffers of a trace, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from deepbench.core.errors import BadInput
+from deepbench.networks.trace import MOST_BUFFERS, MOST_CALLS, Call, Trace
+
+
+@dataclass
+class Recorder:
+    """The calls and buffers of a trace so far."""
+
+    calls: list[Call] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    """Bytes of each buffer."""
+    views: int = 0
+    parts: dict[int, list[int]] = field(default_factory=dict)
+    """Buffers that are used piece by piece, too: their pieces, which are buffers as well."""
+
+    def buffer(self, size: int) -> int:
+        """A new buffer of so many bytes."""
+        self.sizes.append(size)
+        return len(self.sizes) - 1
+
+    def call(
+        self,
+        operator: str,
+        kernel: str | None,
+        where: str,
+        reads: Iterable[int],
+        writes: Iterable[int],
+        moved: int,
+        operators: int = 1,
+    ) -> None:
+        """Record an operator, or a kernel of one; see `Call`."""
+        if len(self.calls) == MOST_CALLS:
+            raise BadInput(f"the network calls more than {MOST_CALLS} operators; trace a smaller one, or fewer steps")
+        self.calls.append(Call(operator, kernel, where, tuple(reads), tuple(writes), moved, operators))
+
+    def trace(self, title: str, source: str, is_training: bool, parameters: int | None) -> Trace:
+        """The trace with the buffers that are used, in the order of their first use."""
+        numbers: dict[int, int] = {}
+        calls = []
+        for call in self.calls:
+            reads, writes = (
+                tuple(dict.fromkeys(numbers.setdefault(n, len(numbers)) for n in self._pieces(group)))
+                for group in (call.reads, call.writes)
+            )
+            if (reads, writes) != (call.reads, call.writes):
+                call = replace(call, reads=reads, writes=writes)
+            calls.append(call)
+        if len(numbers) > MOST_BUFFERS:
+            raise BadInput(f"the network has {len(numbers)} buffers; a trace has at most {MOST_BUFFERS}")
+        return Trace(
+            title=title,
+            source=source,
+            is_training=is_training,
+            calls=tuple(calls),
+            buffers=tuple(self.sizes[n] for n in numbers),
+            views=self.views,
+            parameters=parameters,
+        )
+
+    def _pieces(self, buffers: Iterable[int]) -> Iterable[int]:
+        for buffer in buffers:
+            if buffer in self.parts:
+                yield from self._pieces(self.parts[buffer])
+            else:
+                yield buffer

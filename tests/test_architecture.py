@@ -14,13 +14,11 @@ PACKAGE = Path(__file__).parents[1] / "deepbench"
 # inside a function, or for types alone.
 LAYERS = (
     {"core"},
-    {"ops", "native", "machine", "results", "datasets"},
-    {"backends", "plan", "judge"},
-    {"measure", "workloads"},
-    {"networks"},
-    {"training"},
-    {"applications"},
-    {"formats", "report"},
+    {"ops", "native", "machine", "results"},
+    {"backends", "plan"},
+    {"judge"},
+    {"measuring"},
+    {"formats", "workloads", "reporting"},
     {"api"},
     {"cli"},
 )

@@ -22,7 +22,7 @@ from deepbench.core.op import Op, all_ops
 from deepbench.core.problem import fields_of, make_problem, required_fields
 from deepbench.plan import fit, models
 from deepbench.plan.foreign import Coverage, format_of
-from deepbench.plan.models import Model, Row
+from deepbench.plan.models import Row
 from deepbench.results.record import Source
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -551,7 +551,7 @@ def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entr
     return [Entry(pattern, source, row.precision) for pattern in patterns]
 
 
-def _model(path: Path) -> ModelSuite:
+def _model(path: Path) -> models.ModelSuite:
     return models.parse_model(_toml_text(path), path.name, models.models_folder_text(ARCHITECTURES))
 
 

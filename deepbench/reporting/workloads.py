@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deepbench.plan.foreign import Coverage
-from deepbench.report.table import Cell, Column, Table, number
+from deepbench.reporting.table import Cell, Column, Table, number
 
 
 def coverage_rows(definitions: Sequence[Coverage]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from hypothesis import given, strategies
 
 from deepbench.core.errors import BadInput
 from deepbench.judge.limits import Limits
-from deepbench.networks.hardware import Hardware, MemoryLevel, Overhead
+from deepbench.networks.what_if.hardware import Hardware, MemoryLevel, Overhead
 from tests.conftest import ROOT
 
 TEXT = """

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepbench.core.errors import BadInput
-from deepbench.networks import rules
-from deepbench.networks.kernels import flop_of
-from deepbench.networks.rules import Window
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.kernels import flop_of
 
 
 @pytest.mark.parametrize(

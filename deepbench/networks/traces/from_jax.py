@@ -27,11 +27,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.networks import rules
-from deepbench.networks.kernels import flop_of, kernel_text
-from deepbench.networks.recorder import Recorder
-from deepbench.networks.rules import Window
-from deepbench.networks.trace import MOST_CALLS, Trace
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.kernels import flop_of, kernel_text
+from deepbench.networks.traces.recorder import Recorder
+from deepbench.networks.traces.trace import MOST_CALLS, Trace
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 PRODUCT_PRECISIONS = {

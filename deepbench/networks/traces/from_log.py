@@ -13,9 +13,9 @@ from pathlib import Path
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
-from deepbench.networks.logs import Logged, cudnn, onednn, rocm
-from deepbench.networks.recorder import Recorder
-from deepbench.networks.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.traces.logs import Logged, cudnn, onednn, rocm
+from deepbench.networks.traces.recorder import Recorder
+from deepbench.networks.traces.trace import MOST_CALLS, Call, Trace
 
 LARGEST_BYTES = 256 * 2**20
 

@@ -30,11 +30,11 @@ from deepbench.core.errors import BadInput, Unavailable, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.problem import LARGEST_SIZE
-from deepbench.networks import rules
-from deepbench.networks.kernels import kernel_text
-from deepbench.networks.recorder import Recorder
-from deepbench.networks.rules import Window
-from deepbench.networks.trace import MOST_CALLS, Trace
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.kernels import kernel_text
+from deepbench.networks.traces.recorder import Recorder
+from deepbench.networks.traces.trace import MOST_CALLS, Trace
 
 # The largest that its format, Protocol Buffers, can be.
 MOST_BYTES = 2**31 - 1

@@ -9,9 +9,9 @@ from __future__ import annotations
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
-from deepbench.networks.kernels import bytes_of
-from deepbench.networks.recorder import Recorder
-from deepbench.networks.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.traces.kernels import bytes_of
+from deepbench.networks.traces.recorder import Recorder
+from deepbench.networks.traces.trace import MOST_CALLS, Call, Trace
 from deepbench.plan import suites
 from deepbench.plan.models import TRAIN
 

@@ -18,11 +18,12 @@ from functools import cache
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.networks import rules, torch_kernels
-from deepbench.networks.kernels import kernel_text
-from deepbench.networks.recorder import Recorder
-from deepbench.networks.torch_kernels import precision_of
-from deepbench.networks.trace import Call, Trace
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces import torch_kernels
+from deepbench.networks.traces.kernels import kernel_text
+from deepbench.networks.traces.recorder import Recorder
+from deepbench.networks.traces.torch_kernels import precision_of
+from deepbench.networks.traces.trace import Call, Trace
 
 # Operators that allocate, or say something about tensors, and neither read nor write their elements.
 FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", "lift_fresh")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepbench.core.errors import BadInput
-from deepbench.networks import rules
-from deepbench.networks.kernels import kernel_text
-from deepbench.networks.rules import Window
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.kernels import kernel_text
 
 PRECISIONS = {"torch.float32": "f32", "torch.bfloat16": "bf16", "torch.float16": "f16"}
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deepbench.core.errors import BadInput
-from deepbench.networks import rules
-from deepbench.networks.logs import Logged, kernel_call
-from deepbench.networks.rules import Window
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.logs import Logged, kernel_call
 
 HEADER = re.compile(r"^(?:I! )?[Cc]uDNN \(v[0-9 ]+\) function (cudnn\w+)\(\) called:")
 VALUE = re.compile(r"^(?:i!)?(\s+)(\w+): (.*?);?$")

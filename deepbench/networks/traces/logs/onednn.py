@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from deepbench.core.errors import BadInput
 from deepbench.core.onednn_text import CHANNELS_FIRST, CHANNELS_LAST, numbers, precision_of, shapes
-from deepbench.networks import rules
-from deepbench.networks.kernels import kernel_text
-from deepbench.networks.logs import Logged, kernel_call
-from deepbench.networks.rules import Window
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.kernels import kernel_text
+from deepbench.networks.traces.logs import Logged, kernel_call
 
 BYTES = {
     **{"f64": 8, "f32": 4, "s32": 4, "s64": 8, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "boolean": 1},

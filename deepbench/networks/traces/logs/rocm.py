@@ -15,10 +15,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from deepbench.core.errors import BadInput
-from deepbench.networks import rules
-from deepbench.networks.kernels import kernel_text
-from deepbench.networks.logs import Logged, kernel_call, options
-from deepbench.networks.rules import Window
+from deepbench.networks.traces import kernel_rules as rules
+from deepbench.networks.traces.kernel_rules import Window
+from deepbench.networks.traces.kernels import kernel_text
+from deepbench.networks.traces.logs import Logged, kernel_call, options
 
 PRODUCT = re.compile(r"\b(rocblas|hipblaslt)-bench\s(.*)")
 DRIVER = re.compile(r"\bMIOpenDriver\s+([a-z_]+?)(fp16|bfp16|bf16|int8|fp64)?\s(.*)")

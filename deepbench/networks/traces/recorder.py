@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.trace import MOST_BUFFERS, MOST_CALLS, Call, Trace
+from deepbench.networks.traces.trace import MOST_BUFFERS, MOST_CALLS, Call, Trace
 
 
 @dataclass

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.kernels import kernel_text
+from deepbench.networks.traces.kernels import kernel_text
 
 AXES = ("d", "h", "w")
 

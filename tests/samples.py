@@ -6,7 +6,6 @@ from deepbench.core.case import parse_case
 from deepbench.core.json_lines import to_line
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_suite
-from deepbench.results.old_files import ADDED
 from deepbench.results.record import SCHEMA, make_record
 
 TEXT = "gemm m=2 n=3 k=4 forward f32 {backend} threads=1"
@@ -31,21 +30,19 @@ def header(cases=()):
     }
 
 
-def roof(flop_per_s=1e9, precision="f32"):
-    """The measured peak of a precision, as files of earlier versions have it."""
+def peak(flop_per_s=1e9, precision="f32", threads=1):
+    """The measured peak of a precision."""
     return {
+        "what": "compute",
         "precision": precision,
-        "threads": 1,
+        "device": "cpu",
+        "threads": threads,
         "flop_per_s": flop_per_s,
+        "seconds": 1e-3,
         "case": "gemm",
         "library": "MKL 1",
         "at": "2026-11-21T00:00:00+00:00",
     }
-
-
-def peak(flop_per_s=1e9, precision="f32", threads=1):
-    """The same as a limit, as files have it today."""
-    return {"what": "compute", "device": "cpu", **roof(flop_per_s, precision), "threads": threads, "seconds": 1e-3}
 
 
 def check(passed=True):
@@ -130,13 +127,8 @@ def failed(status, reason, backend="mkl", round_number=1):
     return make_record(parse_case(TEXT.format(backend=backend)), round_number, status, reason)
 
 
-def as_old(record):
-    """The record as an earlier version wrote it."""
-    return {name: value for name, value in record.items() if name not in ADDED}
-
-
 def write(path, lines, first=None):
-    """Write a result file: `first` (default: `header()`), then records, roofs and limits. Returns the path."""
+    """Write a result file: `first` (default: `header()`), then records and limits. Returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(to_line(line) for line in [header() if first is None else first, *lines]))
     return path

@@ -17,9 +17,9 @@ from deepbench.core.files import open_regular
 from deepbench.core.json_lines import from_line, printable, sanitized, without_checksum
 from deepbench.results.consistency import Consistency
 from deepbench.results.file import LARGEST_FILE_BYTES, WANTED, ResultFile, file_lines, refused
-from deepbench.results.old_files import complete, read_limit, without_secrets
 from deepbench.results.record import Limit, Record
 from deepbench.results.schema import schema_error
+from deepbench.results.secrets import without_secrets
 
 SCHEMA = "deepbench-fleet/1"
 
@@ -46,7 +46,7 @@ class HostRun:
     @property
     def limits(self) -> list[Limit]:
         """The limits among the lines."""
-        return [limit for line in self.lines if (limit := read_limit(line))]
+        return [line["limit"] for line in self.lines if "limit" in line]
 
     def marked(self, consistency: Consistency) -> HostRun:
         """The same with the status `inconsistent` where a record contradicts itself or the limits of the host."""
@@ -154,8 +154,7 @@ def check_lines(lines: Iterable[Any]) -> list[Any]:
 def _checked(line: Any) -> Any:
     if error := schema_error(line):
         raise ValueError(error)
-    line = without_secrets(line)
-    return complete(line) if "case" in line else line
+    return without_secrets(line)
 
 
 def _record(line: Any) -> Record:

@@ -29,7 +29,6 @@ from deepbench.judge.levels import FASTER_THAN_MEMORY, MEMORY, Level, Levels
 from deepbench.machine import remembered
 from deepbench.ops.memory import REPEATABLE, STREAMS
 from deepbench.results.file import ResultFile
-from deepbench.results.old_files import read_limit
 from deepbench.results.peaks import F32, Peaks, excess_over_card
 from deepbench.results.record import Limit, Record, ThreadsLimit
 from deepbench.results.schema import schema_error
@@ -371,9 +370,8 @@ def _speed(limit: Limit) -> float:
 
 def recall(machine: Mapping[str, Any]) -> list[Limit]:
     """The limits that earlier runs measured on this machine. Lines that do not fit the schema are ignored."""
-    # Earlier versions kept compute limits under `peaks`.
-    lines = [{"limit": line} for name in ("limits", "peaks") for line in remembered.remembered(machine, name)]
-    return [limit for line in lines if schema_error(line) is None and (limit := read_limit(line))]
+    lines = remembered.remembered(machine, "limits")
+    return [line for line in lines if schema_error({"limit": line}) is None]  # type: ignore[misc]
 
 
 def remember(machine: Mapping[str, Any], limit: Limit) -> None:

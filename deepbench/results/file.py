@@ -33,9 +33,9 @@ from deepbench.core.json_lines import (
     without_checksum,
 )
 from deepbench.results.consistency import Consistency
-from deepbench.results.old_files import complete, read_limit, without_secrets
 from deepbench.results.record import MEASURED, SCHEMA, Header, Limit, NetworkSteps, Record, Serving, Training
 from deepbench.results.schema import schema_error
+from deepbench.results.secrets import without_secrets
 from deepbench.results.work import by_case
 
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
@@ -254,8 +254,8 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
             else:
                 if "schema" in value:
                     raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
-                if limit := read_limit(value):
-                    content.limits.append(limit)
+                if "limit" in value:
+                    content.limits.append(value["limit"])
                 elif "training" in value:
                     content.training.append(value["training"])
                 elif "serving" in value:
@@ -263,7 +263,7 @@ def read_results(path: Path, skip_damaged: bool = False) -> ResultFile:
                 elif "step" in value:
                     content.steps.append((len(content.records), value["step"]))
                 else:
-                    content.records.append(_compact(complete(value), shared))
+                    content.records.append(_compact(value, shared))
         content.complete_bytes += len(line)
     if content is None:
         raise BadInput(f"{path} has no complete line: it is not a result file, or it was truncated")

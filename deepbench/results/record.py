@@ -2,18 +2,21 @@
 
     deepbench/1    the first format: a header, then records and limits in the order of measurement
 
-Each line is one JSON object. `schema.json` states the same types as a JSON Schema, and `docs/results.md` explains
-every field and its unit. A field of type `object` may hold any JSON value: readers must check it.
+Each line is one JSON object. This is the only statement of the format: the JSON Schema (`schema.py`), the checks of
+the reader and the tables of `docs/results.md` (`docs/make_results.py`) are made of these types. The text below a field
+is its meaning in these tables, after its unit in brackets. A field of type `object` may hold any JSON value: readers
+must check it.
 """
 
 # No `from __future__ import annotations`: with it, `__required_keys__` of a TypedDict would ignore `NotRequired`.
 
 from collections.abc import Sequence
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
 
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case, run_settings_text
 from deepbench.core.op import Op, find_op
+from deepbench.results.fields import Closed, ExactlyOne, Items, Text, Within, Written
 
 SCHEMA: Literal["deepbench/1"] = "deepbench/1"
 
@@ -29,364 +32,586 @@ MEASURED: tuple[Status, ...] = ("ok", "unchecked")
 
 Device = Literal["cpu", "cuda", "hip"]
 
+# Values that several fields may have.
+Threads = Annotated[int, Within(1, 4096)]
+Positive = Annotated[int, Within(1, 10**15)]
+Count = Annotated[int, Within(0, 10**15)]
+Million = Annotated[int, Within(0, 10**6)]
+Bytes = Annotated[int, Within(0, 10**18)]
+PositiveThousand = Annotated[int, Within(1, 1000)]
+PositiveMillion = Annotated[int, Within(1, 10**6)]
+Seconds = Annotated[float, Within(0, 1e9)]
+SampleSeconds = Annotated[float, Within(1e-12, 1e9)]
+LongSeconds = Annotated[float, Within(0, 1e12)]
+RuleSeconds = Annotated[float, Within(0, 1e6)]
+PositiveSeconds = Annotated[float, Within(most=1e9, above=0)]
+Number = Annotated[float, Within(-1e30, 1e30)]
+NotNegative = Annotated[float, Within(0)]
+Moment = Annotated[str, Text(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+]00:00$")]
+PreciseMoment = Annotated[str, Text(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{3})?[+]00:00$")]
+
 
 class Source(TypedDict):
     """A row of a suite that lists a case."""
 
     suite: str
+    """name of the suite, or the file; of a [model](models.md) with its parameters"""
     row: int
+    """row in it, from 1"""
     application: str | None
+    """for example Speech Recognition"""
     label: str | None
+    """label in DeepBench's workbooks"""
     note: str | None
+    """where sources disagree, what `--fit` made smaller, how a workload of others differs"""
     needed: NotRequired[bool]
-    count: NotRequired[int]
-    """How often one pass of the model calls it; 1 if absent."""
+    """false for a gradient that training does not need: that of a network's input"""
+    count: NotRequired[Annotated[int, Within(1, 10**9)]]
+    """how often one pass of the model calls the kernel; 1 if absent"""
 
 
 class PlannedCase(TypedDict):
     """A case of the plan."""
 
     case: str
+    """text of the case"""
     sources: list[Source]
+    """like `sources` of a record"""
 
 
 class RoundLimits(TypedDict):
     """How many processes measure each case: `plan.modes.Rounds`."""
 
-    least: int
-    most: int
-    target: float
-    most_s: float
+    least: PositiveThousand
+    """minimum number of rounds"""
+    most: PositiveThousand
+    """maximum number of rounds"""
+    target: Annotated[float, Within(0, 10)]
+    """[share] a case is finished when its 95 % interval is within ± this share of its time"""
+    most_s: Seconds
+    """[s] a case whose rounds took longer in total gets no more than `least` rounds"""
 
 
 class SamplingRules(TypedDict):
     """How a process samples: `plan.modes.Rules`."""
 
-    target: float
-    least_samples: int
-    least_s: float
-    most_s: float
-    warm_up_s: float
-    sample_s: float
-    first_call_counts_s: float | None
-    patience: NotRequired[int]
-    least_slices: NotRequired[int]
-    energy_s: NotRequired[float | None]
+    target: Annotated[float, Within(0, 10)]
+    """[share] stop when the interval of the median is narrower than this share of it"""
+    least_samples: PositiveMillion
+    """minimum number of samples"""
+    least_s: RuleSeconds
+    """[s] minimum time to sample"""
+    most_s: RuleSeconds
+    """[s] maximum time to sample"""
+    warm_up_s: RuleSeconds
+    """[s] maximum warm-up after the first call"""
+    sample_s: Annotated[float, Within(1e-06, 1000)]
+    """[s] a sample makes as many calls as take about this long"""
+    first_call_counts_s: NotNegative | None
+    """[s] a longer first call is the only sample; null: never"""
+    patience: NotRequired[PositiveThousand]
+    """if other programs disturb too many samples, sampling takes up to so many times `most_s`"""
+    least_slices: NotRequired[Million]
+    """in a heat with rivals: slices of each rival, unless `most_s` is over before"""
+    energy_s: NotRequired[RuleSeconds | None]
+    """[s] window for energy per call; null or missing: not measured"""
 
 
 class Interleaved(TypedDict):
     """One side of two that were measured in turn."""
 
     run: str
+    """identifies the run; the same in both files"""
     side: Literal["a", "b"]
+    """`a` or `b`"""
     choices: dict[str, str]
+    """settings, threads or backend of this side"""
     environment: dict[str, str]
+    """environment variables of this side's workers"""
 
 
 class TrainingSetup(TypedDict):
     """One run of an application: `training.application.Setup` with the numbers of its rung."""
 
-    application: str
-    rung: str
+    application: Annotated[str, Text(r"^[a-z][a-z0-9_-]{0,63}$")]
+    """such as `image`"""
+    rung: Annotated[str, Text(r"^[a-z][a-z0-9_-]{0,63}$")]
+    """the size of the application, such as `mini`"""
     framework: Literal["torch", "jax"]
-    device: str
+    """`torch` or `jax`"""
+    device: Annotated[str, Text(r"^[a-z]{1,16}(:[0-9]{1,4})?$")]
+    """`cpu`, or a device of the framework such as `cuda`"""
     precision: Literal["f32", "bf16"]
-    ranks: int
-    """Processes that share each batch."""
-    threads: int
-    """Of each rank."""
-    seed: int
-    batch: int
-    samples: int
-    every: int
-    metric: str
+    """`f32`, or `bf16`: products in 16 bits"""
+    ranks: Annotated[int, Within(1, 10**5)]
+    """processes that share each batch"""
+    threads: Threads
+    """of each rank"""
+    seed: Count
+    """of initial values, the order of examples and random numbers"""
+    batch: Positive
+    """samples of a step, of all ranks together"""
+    samples: Positive
+    """on which the run trains; a sample counts as often as it is used"""
+    every: Positive
+    """samples between two evaluations"""
+    metric: Annotated[str, Text(longest=100)]
+    """what quality is, such as `accuracy`"""
     higher_is_better: bool
+    """of the metric"""
     is_share: bool
-    target: float
+    """whether people read the metric in percent"""
+    target: Number
+    """what the metric has to reach"""
     settings: dict[str, Any]
+    """sizes of the model and constants of the optimizer; each application has its own"""
 
 
 class Plan(TypedDict):
     """Everything that `--resume` needs."""
 
-    rounds: RoundLimits
+    rounds: Annotated[RoundLimits, Closed()]
+    """how many processes measure each case"""
     mode: Literal["quick", "default", "rigorous", "steps", "training", "serving", "imported"]
+    """`quick`, `default`, `rigorous`, [`steps`](prediction.md), `training`, `serving`, `imported`"""
     order_seed: int
-    timeout_s: float
-    rules: SamplingRules
+    """seed of the random order of each round"""
+    timeout_s: Annotated[float, Within(most=1e6, above=0)]
+    """[s] a worker that reports no progress for this long is ended"""
+    rules: Annotated[SamplingRules, Closed()]
+    """how a process samples"""
     cases: list[PlannedCase]
-    hosts: NotRequired[list[str]]
+    """the cases, in the order of the suite"""
+    hosts: NotRequired[Annotated[list[Annotated[str, Text(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]], Items(65536)]]
+    """hosts for groups; missing or empty: this machine"""
     interleaved: NotRequired[Interleaved | None]
-    budget_s: NotRequired[float | None]
-    training: NotRequired[list[TrainingSetup]]
+    """in the two files of `run --ab` and `--against`; null or missing elsewhere"""
+    budget_s: NotRequired[Annotated[float, Within(most=1e10, above=0)] | None]
+    """[s] of `--budget`; null or missing without it"""
+    training: NotRequired[Annotated[list[TrainingSetup], Items(10**5)]]
+    """training runs, in their order ([applications.md](applications.md)); missing in files of kernels"""
 
 
 class Cache(TypedDict):
     """A data cache of a CPU."""
 
     level: int
-    bytes: int
+    """1 is the nearest"""
+    bytes: Annotated[int, Within(0)]
+    """[bytes] size of one such cache"""
     shared_by: NotRequired[str | None]
+    """CPUs that share it"""
 
 
 class Machine(TypedDict):
     """The fields of `machine.describe` whose types are checked; `get` returns the others as `object`."""
 
     instructions: NotRequired[list[str]]
-    memory_bytes: NotRequired[int | None]
+    """instruction sets that decide which kernels a library chooses"""
+    memory_bytes: NotRequired[Bytes | None]
+    """[bytes] main memory"""
     caches: NotRequired[list[Cache] | None]
+    """data caches of the first CPU, as the system reports them"""
 
 
 class LibraryFacts(TypedDict):
     """A library as it was loaded."""
 
     name: str
+    """name by its makers"""
     version: str | None
+    """by its own version function; null if it has none"""
     path: str | None
+    """the file it was loaded from"""
     build: NotRequired[str]
+    """its own description of the build"""
     cpu_kernels: NotRequired[str]
+    """the CPU whose kernels it chose"""
     threading: NotRequired[str]
+    """for example `OpenMP` or `own threads`"""
     card: NotRequired[object]
+    """of a GPU library; see [Card](#card)"""
 
 
 class Unavailability(TypedDict):
     """Why a library could not be opened."""
 
     reason: str
+    """why it could not be opened"""
     remedy: str
+    """what to do about it"""
 
 
 class LibraryAnswer(TypedDict, total=False):
     """The facts of a library, or why it is unavailable: exactly one of the two."""
 
     library: LibraryFacts
+    """facts about the library as it was loaded; as `library` of a record"""
     unavailable: Unavailability
+    """why it is not here"""
 
 
 class Header(TypedDict):
     """The first line of a result file."""
 
     schema: Literal["deepbench/1"]
+    """`deepbench/1`; a higher number needs a newer DeepBench"""
     checksums: NotRequired[Literal["crc32"]]
-    """Every line has one. Missing in files of earlier versions."""
+    """`crc32`: every line has a checksum"""
     tool: str
+    """name and version of the program"""
     started: str
+    """[ISO 8601, UTC] start of the run"""
     command: list[str]
+    """the words after `deepbench`"""
     machine: Machine
-    libraries: dict[str, LibraryAnswer]
+    """host, CPU, microarchitecture, caches, governor, kernel and more, as in `deepbench info --json`"""
+    libraries: dict[str, Annotated[LibraryAnswer, ExactlyOne()]]
+    """by backend: `{"library": facts}` or `{"unavailable": {"reason", "remedy"}}`"""
     plan: Plan
+    """everything that `--resume` needs"""
 
 
 class Check(TypedDict):
     """A comparison of the outputs with the float64 reference."""
 
     passed: bool
+    """whether all comparisons were within tolerance"""
     how: str
+    """what was compared"""
     error: float | None
+    """[tolerances] largest error as a multiple of its tolerance; null if not finite"""
     got: NotRequired[float | None]
+    """the worst value"""
     want: NotRequired[float | None]
-    covers: int
-    of: int
+    """the expected value there"""
+    covers: Bytes
+    """[elements] output elements that contributed"""
+    of: Bytes
+    """[elements] output elements in total"""
 
 
 class Checks(TypedDict):
     """The checks before and after timing."""
 
     before: Check | None
+    """after the first call; null if nothing was compared"""
     after: Check | None
+    """after timing, on the timed buffers; its fields are the same"""
 
 
 class CpuEnergy(TypedDict):
     """Energy of the CPUs in a window of calls."""
 
-    joules_per_call: float | None
-    watts: float | None
-    calls: int
-    window_s: float
+    joules_per_call: NotNegative | None
+    """[J] null if there is no counter"""
+    watts: NotNegative | None
+    """[W] mean power in the window"""
+    calls: Annotated[int, Within(0)]
+    """calls in the window"""
+    window_s: NotNegative
+    """[s] length of the window"""
     valid: bool | str
+    """true, or the reason why not"""
 
 
 class DeviceEnergy(TypedDict):
     """Energy of an accelerator in a window of calls."""
 
-    joules_per_call: float
-    calls: int
-    window_s: float
-    watts: float
+    joules_per_call: LongSeconds
+    """[J] energy of the board divided by the calls"""
+    calls: Annotated[int, Within(1)]
+    """calls in the window"""
+    window_s: NotNegative
+    """[s] length of the window"""
+    watts: Seconds
+    """[W] mean power in the window"""
 
 
 class DeviceMeasurement(TypedDict):
     """What the clock and the sensors of an accelerator reported."""
 
     clock: Literal["graph", "stalled events", "events"]
+    """how samples were timed: `graph`, `stalled events` or `events` ([gpu.md](gpu.md))"""
     fallback: str | None
-    host_call_s: list[float]
+    """why this is not the usual clock for this length; null if it is"""
+    host_call_s: Annotated[list[SampleSeconds], Items(10**6)]
+    """[s] single calls as the host sees them: made and waited for"""
     before: dict[str, object] | None
+    """sensors before sampling, see below"""
     after: dict[str, object] | None
+    """sensors after sampling"""
     energy: NotRequired[DeviceEnergy | None]
+    """with `--energy`; null if the card has no counter"""
 
 
 class Measurement(TypedDict):
     """What the clock measured in one process. Times are seconds per call; lists have one entry per sample."""
 
-    samples_s: Sequence[float]
-    slices: NotRequired[Sequence[int]]
-    calls_per_sample: int
-    cpu_s: Sequence[float | None]
-    involuntary_switches: Sequence[int | None]
-    steal_s: Sequence[float | None]
-    first_call_s: float | None
-    warm_up_calls: int | None
-    warm_up_s: float | None
+    samples_s: Annotated[Sequence[SampleSeconds], Items(10**6, 1)]
+    """[s] each sample, in seconds **per call**"""
+    slices: NotRequired[Annotated[Sequence[Million], Items(10**6)]]
+    """the slice of the heat in which each sample was taken; missing in older files"""
+    calls_per_sample: Annotated[int, Within(1, 10**12)]
+    """calls in one sample"""
+    cpu_s: Sequence[LongSeconds | None]
+    """[s] CPU time of all threads during each sample"""
+    involuntary_switches: Sequence[Bytes | None]
+    """involuntary context switches during each sample"""
+    steal_s: Sequence[LongSeconds | None]
+    """[s] time stolen by the hypervisor during each sample, over all CPUs, in ticks"""
+    first_call_s: SampleSeconds | None
+    """[s] the first call in the process"""
+    warm_up_calls: Bytes | None
+    """calls before the first sample"""
+    warm_up_s: Seconds | None
+    """[s] time these calls took"""
     stopped: Literal["sure", "unstable", "time", "first_call"] | None
+    """why sampling stopped: `sure`, `unstable`, `time` or `first_call`"""
     loop: Literal["native", "python"] | None
-    other_cpus: NotRequired[float | None]
+    """`native` (compiled) or `python`"""
+    other_cpus: NotRequired[RuleSeconds | None]
+    """[CPUs] how many CPUs other programs kept busy meanwhile"""
     device: NotRequired[DeviceMeasurement | None]
+    """on an accelerator: its clock and its sensors; null or missing on a CPU"""
     energy: NotRequired[CpuEnergy]
+    """with `--energy`, of the CPUs: counters of whole sockets (RAPL)"""
 
 
 class Process(TypedDict):
     """The worker process."""
 
-    duration_s: float
+    duration_s: Seconds
+    """[s] total time, including libraries, inputs and checks"""
     started: NotRequired[object]
+    """[ISO 8601, UTC] start of the worker"""
     cpus: NotRequired[object]
+    """its affinity mask"""
     openmp_runtimes: NotRequired[object]
+    """OpenMP runtimes that were loaded"""
     environment: NotRequired[object]
+    """variables that tune libraries; see [Environment](#environment)"""
     peak_memory_bytes: NotRequired[object]
+    """[bytes] most memory in use"""
     rules: NotRequired[object]
+    """like `plan.rules`"""
 
 
 class Heat(TypedDict):
     """The heat in which a record was measured: in equal slices of one heat, rivals ran directly one after another."""
 
-    id: str
-    rivals: list[str]
+    id: Annotated[str, Text(shortest=1, longest=64)]
+    """the same in all records of a heat"""
+    rivals: Annotated[list[str], Items(100)]
+    """the cases of the others"""
 
 
 class RecordWarning(TypedDict):
     """Something a reader should know about a valid result."""
 
     code: str
+    """see [Warnings](#warnings)"""
     text: str
+    """a sentence"""
 
 
 class Interconnect(TypedDict):
     """What connects the processes of a host."""
 
-    numa_nodes: int | None
-    networks_mbit_per_s: dict[str, int | None]
+    numa_nodes: Annotated[int, Within(1)] | None
+    """memory nodes of the host"""
+    networks_mbit_per_s: dict[str, Annotated[int, Within(1)] | None]
+    """[Mbit/s] speed of each network interface that is up"""
     infiniband: list[str]
+    """InfiniBand devices"""
 
 
 class GroupFacts(TypedDict):
     """The ranks of a case that several processes solve together."""
 
     launcher: str
-    hosts: dict[str, int]
+    """what started the ranks, see below"""
+    hosts: dict[str, Annotated[int, Within(1, 65536)]]
+    """processes on each host: one per rank, or a single one with `processes=one`"""
     oversubscribed: bool
+    """whether a host has more ranks than cores, so that ranks take turns"""
     deterministic: NotRequired[str]
-    hash: NotRequired[str]
+    """`yes`, or `no` with the first difference between ranks or calls"""
+    hash: NotRequired[Annotated[str, Text(longest=128)]]
+    """of the bits of the result; equal hashes mean the same order of additions"""
     cards: NotRequired[list[str]]
+    """the GPU of each rank"""
     interconnect: NotRequired[dict[str, Interconnect]]
+    """of each host: `numa_nodes`, `networks_mbit_per_s` and `infiniband`"""
 
 
 class BackendFields(TypedDict):
     """What a record states about its backend, for readers who do not have it."""
 
     device: str
+    """`cpu`, `cuda` or `hip`"""
     library_title: str
+    """the library as its makers spell it"""
     framework: bool
+    """true for a framework, whose times include its own dispatch"""
 
 
 class OpFields(TypedDict):
     """What a record states about its operation, for readers who do not have it."""
 
     problem_title: str
+    """the problem as tables show it"""
     variants: list[str]
+    """settings that only choose how the same work is done, such as the algorithm"""
     sweep_field: str | None
+    """the size in which problems of one family differ, such as the batch; null if there is none"""
     is_group: bool
-    least_flop: float | None
+    """whether one process per rank takes part"""
+    least_flop: Annotated[float, Within(0, 1e30)] | None
+    """[FLOP] operations that no algorithm in use avoids; null if unknown"""
     baselines: list[str]
+    """cases to compare with, such as the dense product of a sparse one; without a backend"""
+
+
+class Notes(TypedDict, total=False):
+    """The notes of backends whose values are checked. Others may hold any value."""
+
+    implementation: str | None
+    """the routine, or the name that the library gives its implementation"""
+    pack_s: Seconds
+    """[s] time to pack the weights, before timing"""
+    convert_s: Seconds
+    """[s] time to convert tensors into the library's own formats, before timing"""
+    optimize_s: Seconds
+    """[s] time to inspect a sparse matrix, before timing"""
+    compile_s: Seconds
+    """[s] time to compile the function and call it once, before timing"""
 
 
 class Record(BackendFields, OpFields):
-    """One round of one case. `old_files` adds the fields that files of earlier versions lack."""
+    """One round of one case."""
 
     case: str
-    round: int
-    status: Status
+    """the case as one line of text: the key, and the words that measure it again"""
+    round: PositiveMillion
+    """number of the round, from 1"""
+    status: Annotated[Status, Written(WrittenStatus)]
+    """see [Status](#status)"""
     reason: str | None
+    """a sentence; for every status but `ok`"""
     op: str
-    problem: dict[str, int | str]
+    """name of the operation"""
+    problem: dict[str, Annotated[int, Within(0, 9223372036854775808)] | str]
+    """sizes by field"""
     direction: str
+    """`forward`, `backward_data`, `backward_weights`, or `backward`: all gradients in one call"""
     precision: str
+    """name of the precision"""
     types: dict[str, str]
+    """of `weights` (A), `data` (B), `accumulate` (sums) and `result` (stored outputs)"""
     backend: str
-    threads: int
+    """name of the backend"""
+    threads: Threads
+    """threads the library was given"""
     settings: dict[str, str]
-    flop: int
-    other_flop: dict[str, int]
-    traffic_bytes: int
+    """every setting of the case, defaults included"""
+    flop: Annotated[int, Within(0, 10**30)]
+    """[FLOP] operations of one call on the unpadded problem ([formulas.md](formulas.md))"""
+    other_flop: dict[str, Annotated[int, Within(0, 10**30)]]
+    """[FLOP] the same work by other conventions, by name"""
+    traffic_bytes: Annotated[int, Within(0, 10**30)]
+    """[bytes] least bytes that must move in one call"""
     sources: list[Source]
+    """every row of a suite that lists this case"""
     check: Checks
+    """comparisons of the outputs with the float64 reference"""
     measurement: Measurement | None
+    """see [Measurement](#measurement); null if the case was not measured"""
     library: LibraryFacts | None
-    notes: dict[str, Any]
+    """facts about the library as it was loaded in this process"""
+    notes: Annotated[dict[str, Any], Written(Notes)]
+    """facts from the operation and the backend; see [Notes](#notes)"""
     process: Process | None
+    """how the worker ran; null if it did not live to report"""
     warnings: list[RecordWarning]
+    """what a reader should know about a valid result"""
     group: GroupFacts | None
+    """see [Group](#group); null or missing for a case of one process"""
     heat: Heat | None
+    """its heat with rivals ([method.md](method.md)); null for a case measured alone, missing in older files"""
 
 
-class _LimitLine(TypedDict):
+class LimitFields(TypedDict):
+    """What all kinds of limits have."""
+
     case: str
-    threads: int
-    at: str
+    """the case that was measured"""
+    threads: Threads
+    """number of threads"""
+    at: Moment
+    """[ISO 8601, UTC] time of the measurement"""
     disturbed: NotRequired[bool]
+    """whether other programs interfered; such a limit is measured again after an hour"""
 
 
-class MemoryLimit(_LimitLine):
+class MemoryLimit(LimitFields):
     """The rate at which a working set of some size is read, copied or combined."""
 
     what: Literal["memory"]
+    """`compute`, `memory`, `call`: the fixed cost of a library's calls, or `threads`: see below"""
     device: Device
+    """of compute and memory"""
     kind: Literal["read", "gather", "copy", "triad"]
-    bytes: int
-    """The working set. With several passes per call (`case`), each pass reads all of it."""
-    bytes_per_s: float
-    seconds: float
+    """of memory: `read`, `gather`, `copy` or `triad`"""
+    bytes: Bytes
+    """[bytes] of memory: all arrays together, each once, also if a call passes over them many times"""
+    bytes_per_s: Annotated[float, Within(1, 1e18)]
+    """[bytes/s] of memory"""
+    seconds: Annotated[float, Within(most=1e6, above=0)]
+    """[s] the fastest call; of threads the median of the undisturbed samples"""
 
 
-class CallLimit(_LimitLine):
+class CallLimit(LimitFields):
     """The fixed cost of a library's calls: the time of the smallest problem of an operation."""
 
     what: Literal["call"]
+    """`compute`, `memory`, `call`: the fixed cost of a library's calls, or `threads`: see below"""
     backend: str
+    """of a call and of threads"""
     library: str
-    seconds: float
+    """of compute, of a call and of threads: name and version"""
+    seconds: Annotated[float, Within(most=1e6, above=0)]
+    """[s] the fastest call; of threads the median of the undisturbed samples"""
 
 
-class ComputeLimit(_LimitLine):
+class ComputeLimit(LimitFields):
     """The highest rate that any library reached in a precision."""
 
     what: Literal["compute"]
+    """`compute`, `memory`, `call`: the fixed cost of a library's calls, or `threads`: see below"""
     precision: str
+    """of compute"""
     device: Device
-    flop_per_s: float
+    """of compute and memory"""
+    flop_per_s: Annotated[float, Within(1, 1e24)]
+    """[FLOP/s] of compute"""
     library: str
-    seconds: NotRequired[float]
-    """Missing in files of earlier versions."""
+    """of compute, of a call and of threads: name and version"""
+    seconds: Annotated[float, Within(most=1e6, above=0)]
+    """[s] the fastest call; of threads the median of the undisturbed samples"""
 
 
-class ThreadsLimit(_LimitLine):
+class ThreadsLimit(LimitFields):
     """The time of a case of this file with fewer threads, measured to see whether more threads help."""
 
     what: Literal["threads"]
+    """`compute`, `memory`, `call`: the fixed cost of a library's calls, or `threads`: see below"""
     backend: str
+    """of a call and of threads"""
     library: str
-    seconds: float
-    """The median of the samples of one process."""
+    """of compute, of a call and of threads: name and version"""
+    seconds: Annotated[float, Within(most=1e6, above=0)]
+    """[s] the fastest call; of threads the median of the undisturbed samples"""
 
 
 Limit = MemoryLimit | CallLimit | ComputeLimit | ThreadsLimit
@@ -396,62 +621,77 @@ class NetworkSteps(TypedDict):
     """Steps of a network that ran one after the other, between two kernels."""
 
     network: str
-    """What built it, such as `mymodel.py:build`, or `overhead`: a network whose kernels take next to no time."""
+    """its title, or `overhead`: a network whose kernels take next to no time"""
     settings: dict[str, str]
+    """arguments of the function that built it"""
     is_training: bool
+    """a training step, or a forward pass"""
     optimizer: str
-    threads: int
-    at: str
-    samples_s: Sequence[float]
-    """Seconds of each step."""
-    cpu_s: Sequence[float | None]
-    involuntary_switches: Sequence[int | None]
-    steal_s: Sequence[float | None]
+    """the one that the command chose"""
+    threads: Threads
+    """number of threads"""
+    at: Moment
+    """[ISO 8601, UTC] time of the measurement"""
+    samples_s: Annotated[Sequence[SampleSeconds], Items(10**6, 1)]
+    """[s] of each step"""
+    cpu_s: Sequence[LongSeconds | None]
+    """[s] CPU time of all threads, per step"""
+    involuntary_switches: Sequence[Bytes | None]
+    """per step"""
+    steal_s: Sequence[LongSeconds | None]
+    """[s] time that the hypervisor took away, per step"""
 
 
 class TrainingStart(TypedDict):
     """The process of a run is ready."""
 
-    samples: int
-    """Those before this process."""
-    parameters: int
-    examples: int | None
-    """That it trains on; None where it makes them itself."""
-    tests: int
-    """Examples that its quality is tested with."""
-    versions: dict[str, str]
+    samples: Count
+    """those before this process"""
+    parameters: Count
+    """numbers that the optimizer changes"""
+    examples: Count | None
+    """examples that the run is trained on"""
+    tests: Count
+    """examples that its quality is tested with"""
+    versions: dict[str, Annotated[str, Text(longest=1000)]]
+    """versions of the framework, by name"""
     environment: NotRequired[dict[str, str]]
-    """Environment variables that may change the speed; missing in files of earlier versions."""
-    device: NotRequired[str]
-    """The name of the GPU; missing on CPUs, and in files of earlier versions."""
-    optimizer: NotRequired[str]
-    """As its framework calls it; missing in files of earlier versions, and so is the next one."""
-    learning_rate: NotRequired[float]
-    """For this batch, where the schedule has the factor 1."""
-    load_s: float
-    """Seconds to read the data."""
-    initialise_s: float
-    """Seconds to load the framework, and to build the model and what it trains on."""
+    """variables that may change the speed"""
+    device: NotRequired[Annotated[str, Text(longest=1000)]]
+    """the name of the GPU; missing on CPUs"""
+    optimizer: NotRequired[Annotated[str, Text(longest=100)]]
+    """as its framework calls it, like the next field"""
+    learning_rate: NotRequired[Annotated[float, Within(0, 1e30)]]
+    """for this batch, where the schedule has the factor 1"""
+    load_s: Seconds
+    """[s] reading the data"""
+    initialise_s: Seconds
+    """[s] loading the framework and building the model"""
 
 
 class TrainingPoint(TypedDict):
     """An evaluation. Seconds are those since the evaluation before it."""
 
-    samples: int
-    quality: float | None
-    """None where it is no finite number."""
-    loss: float | None
-    train_s: float
-    first_step_s: float
-    """Of these, the first step: a framework may compile in it."""
-    steps: int
-    evaluate_s: float
-    checkpoint_s: NotRequired[float]
-    """To write the checkpoint; missing in files of earlier versions."""
-    cpus: NotRequired[int]
-    """CPUs that the process may use; missing in files of earlier versions."""
-    other_cpus: NotRequired[float | None]
-    """How many of them other programs used while it trained, as a mean; None where nobody could look."""
+    samples: Positive
+    """on which the run has trained so far"""
+    quality: Number | None
+    """the metric on the test examples; null where it is no finite number"""
+    loss: Number | None
+    """of the last batch"""
+    train_s: Seconds
+    """[s] training since the evaluation before"""
+    first_step_s: Seconds
+    """[s] of these, the first step; a framework may compile in it"""
+    steps: Positive
+    """since the evaluation before"""
+    evaluate_s: Seconds
+    """[s] this evaluation"""
+    checkpoint_s: NotRequired[Seconds]
+    """[s] writing the checkpoint"""
+    cpus: NotRequired[PositiveMillion]
+    """CPUs that the process may use"""
+    other_cpus: NotRequired[RuleSeconds | None]
+    """how many of them other programs used while it trained, as a mean; null: unknown"""
 
 
 class TrainingEnd(TypedDict):
@@ -460,18 +700,24 @@ class TrainingEnd(TypedDict):
     status: Literal[
         "ok", "diverged", "unsupported", "unavailable", "out_of_memory", "crashed", "timeout", "interrupted"
     ]
-    reason: str | None
+    """`ok`, or why it failed: see [applications.md](applications.md#what-a-run-is)"""
+    reason: Annotated[str, Text(longest=10000)] | None
+    """a sentence; null if the status is `ok`"""
 
 
 class Training(TypedDict):
     """An event of a run that trains an application: one of `start`, `point` and `end`."""
 
-    run: int
-    """Its place in `plan.training`."""
-    at: str
+    run: Million
+    """the place of the run in `plan.training`, from 0"""
+    at: PreciseMoment
+    """when the event was kept, in UTC"""
     start: NotRequired[TrainingStart]
+    """a process of the run is ready; a run that was interrupted has several"""
     point: NotRequired[TrainingPoint]
+    """an evaluation"""
     end: NotRequired[TrainingEnd]
+    """the run has ended"""
 
 
 Scenario = Literal["batches", "single", "multi", "offline", "server"]
@@ -481,110 +727,176 @@ SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 class ServingStart(TypedDict):
     """A process has loaded a model, and answered every test example once."""
 
-    tests: int
-    """Test examples."""
-    metric: str
-    """Of grades."""
+    tests: Positive
+    """test examples"""
+    metric: Annotated[str, Text(longest=1000)]
+    """of grades"""
     is_share: bool
-    grade: float | None
-    """Of these plain answers; None where it is no finite number."""
-    versions: dict[str, str]
+    """whether it is shown in percent"""
+    grade: Number | None
+    """of the plain answers to all test examples"""
+    versions: dict[str, Annotated[str, Text(longest=1000)]]
+    """of the framework"""
     environment: NotRequired[dict[str, str]]
-    """Environment variables that may change the speed; missing in files of earlier versions."""
-    device: NotRequired[str]
-    """The name of the GPU; missing on CPUs, and in files of earlier versions."""
-    load_s: float
-    initialise_s: float
-    evaluate_s: float
+    """variables that may change the speed"""
+    device: NotRequired[Annotated[str, Text(longest=1000)]]
+    """the name of the GPU; missing on CPUs"""
+    load_s: Seconds
+    """[s] to read the data"""
+    initialise_s: Seconds
+    """[s] to load the framework and the model"""
+    evaluate_s: Seconds
+    """[s] to answer all test examples"""
 
 
 class ServedQueries(TypedDict):
     """Timed queries, in the order of their arrival."""
 
-    samples: int
-    """Of each query."""
-    latency_s: Sequence[float]
-    """From the arrival that was scheduled, or else from the question, to the answer."""
-    faster: NotRequired[int]
-    """So many more were faster than all of these."""
-    seconds: float
-    """From the first arrival to the last answer."""
+    samples: Positive
+    """of each query"""
+    latency_s: Annotated[Sequence[Seconds], Items(10**6)]
+    """[s] from the scheduled arrival, or else from the question, to the answer"""
+    faster: NotRequired[Million]
+    """so many more queries were faster than all of these"""
+    seconds: Seconds
+    """[s] from the first arrival to the last answer"""
 
 
 class ServedProbe(TypedDict):
     """A rate that was tried."""
 
-    rate: float
-    """Scheduled queries per second."""
-    queries: int
-    """Answered ones: a hopeless probe ends early."""
-    late: int
-    """Those above the bound."""
+    rate: Annotated[float, Within(most=1e15, above=0)]
+    """[1/s] scheduled queries"""
+    queries: Count
+    """answered ones: a hopeless probe ends early"""
+    late: Count
+    """those above the bound"""
     is_kept: bool
-    """Whether the percentile is within the bound with 99 % confidence."""
+    """whether the percentile is within the bound with 99 % confidence"""
 
 
 class ServedSearch(TypedDict):
     """The search for the highest rate that keeps a bound."""
 
-    bound_s: float
+    bound_s: PositiveSeconds
+    """[s] of the 99th percentile of latency"""
     is_chosen: bool
-    """By a person; else it is a multiple of the latency of one sample."""
-    probes: list[ServedProbe]
+    """whether a person chose it"""
+    probes: Annotated[list[ServedProbe], Items(1000)]
+    """rates that were tried"""
 
 
 class ServedBatch(TypedDict):
     """Batches of one size, one after the other."""
 
-    batch: int
-    latency_s: Sequence[float]
+    batch: Positive
+    """samples"""
+    latency_s: Annotated[Sequence[PositiveSeconds], Items(10**6, 1)]
+    """[s] of each batch"""
 
 
 class ServedAnswers(TypedDict):
     """All answers of the timed run, and those of a plain evaluation to the same samples."""
 
-    answers: int
-    equal: int
-    grade: float | None
-    plain_grade: float | None
+    answers: Positive
+    """how many there are"""
+    equal: Count
+    """how many are equal to the plain ones"""
+    grade: Number | None
+    """of the timed answers"""
+    plain_grade: Number | None
+    """of the plain ones"""
 
 
 class ServedRepeats(TypedDict):
     """Seconds of single samples: different ones, and one that repeats, in turn."""
 
-    different_s: Sequence[float]
-    repeated_s: Sequence[float]
+    different_s: Annotated[Sequence[PositiveSeconds], Items(10**6, 1)]
+    """[s] of each new one"""
+    repeated_s: Annotated[Sequence[PositiveSeconds], Items(10**6, 1)]
+    """[s] of each repetition"""
 
 
 class Serving(TypedDict):
     """A scenario in which a trained model answers."""
 
-    run: int
-    """Its place in `plan.training`."""
-    at: str
-    device: str
+    run: Million
+    """the place of the run in `plan.training`"""
+    at: PreciseMoment
+    """[ISO 8601, UTC] when it ended"""
+    device: Annotated[str, Text(r"^[a-z]{1,16}(:[0-9]{1,4})?$")]
+    """on which the model answered"""
     precision: Literal["f32", "bf16"]
-    threads: int
+    """in which it computed"""
+    threads: Threads
+    """number of threads"""
     scenario: Scenario
+    """`batches`, `single`, `multi`, `offline` or `server`"""
     status: Literal["ok", "wrong", "unsupported", "unavailable", "out_of_memory", "crashed", "timeout", "interrupted"]
-    reason: str | None
+    """`ok`, or why its numbers do not count"""
+    reason: Annotated[str, Text(longest=10000)] | None
+    """of `ok`: why there is no number"""
     start: NotRequired[ServingStart]
-    batch: NotRequired[int]
-    """The most samples that the model gets at once."""
+    """the model is loaded, and has answered every test example once"""
+    batch: NotRequired[Positive]
+    """the most samples that the model got at once"""
     queries: NotRequired[ServedQueries]
-    """Of `server`: at the highest rate that keeps the bound."""
+    """timed queries; of `server` those at the highest rate that keeps the bound"""
     search: NotRequired[ServedSearch]
-    batches: NotRequired[list[ServedBatch]]
-    passes_s: NotRequired[list[float]]
-    """Of `offline`: seconds of each pass over all test examples."""
+    """how the highest rate was found"""
+    batches: NotRequired[Annotated[list[ServedBatch], Items(1000, 1)]]
+    """batches of each size, one after the other"""
+    passes_s: NotRequired[Annotated[list[PositiveSeconds], Items(10**6, 1)]]
+    """[s] of `offline`: of each pass over all test examples"""
     answers: NotRequired[ServedAnswers]
+    """the answers of the timed run, next to plain answers to the same samples"""
     repeats: NotRequired[ServedRepeats]
-    cpus: NotRequired[int]
-    """CPUs that the process may use."""
-    other_cpus: NotRequired[float | None]
-    """How many of them other programs used meanwhile, on average."""
-    loadgen: NotRequired[dict[str, str]]
-    """What the summary of MLPerf's LoadGen says about the same scenario."""
+    """single samples that are new, and one that repeats, in turn"""
+    cpus: NotRequired[PositiveMillion]
+    """CPUs that the process may use"""
+    other_cpus: NotRequired[RuleSeconds | None]
+    """how many of them other programs used meanwhile, on average"""
+    loadgen: NotRequired[dict[str, Annotated[str, Text(longest=1000)]]]
+    """what the summary of LoadGen says about the same scenario, by its names"""
+
+
+class LimitLine(TypedDict):
+    """The line of a limit."""
+
+    limit: Limit
+    """the fields of a limit"""
+
+
+class StepLine(TypedDict):
+    """The line of steps of a network."""
+
+    step: NetworkSteps
+    """steps of a network that ran between two records ([prediction.md](prediction.md))"""
+
+
+class TrainingLine(TypedDict):
+    """The line of an event of a training run."""
+
+    training: Training
+    """the event: one of `start`, `point` and `end`"""
+
+
+class ServingLine(TypedDict):
+    """The line of a scenario."""
+
+    serving: Serving
+    """a scenario in which a trained model answered ([inference.md](inference.md))"""
+
+
+LINES: dict[str, Any] = {
+    "schema": Header,
+    "limit": LimitLine,
+    "step": StepLine,
+    "training": TrainingLine,
+    "serving": ServingLine,
+    "case": Record,
+}
+"""The type of each kind of line, by the field that identifies it."""
 
 
 def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:

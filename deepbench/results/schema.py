@@ -1,4 +1,7 @@
-"""Checks a line of a result file against the JSON Schema in `schema.json`."""
+"""The JSON Schema of a line of a result file, made of the types in `record.py`, and checks against it.
+
+`python -m deepbench.results.schema` prints the schema, for programs in other languages.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
 from types import NoneType
 from typing import Any, NamedTuple
+
+from deepbench.results.fields import schema_of
+from deepbench.results.record import LINES, SCHEMA
 
 # The lists of a measurement, with hundreds of numbers each. Checking their types and extremes is faster than asking
 # the schema about each number.
@@ -70,20 +75,29 @@ def _compiled(schema: Any) -> Callable[[Any], Any]:
     return check
 
 
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a line of a result file."""
+    found: dict[str, Any] = {}
+    for name, line in reversed(LINES.items()):
+        own = schema_of(line)
+        found = {"if": {"type": "object", "required": [name]}, "then": own, "else": found} if found else own
+    checksum = {"crc32": {"type": "string", "pattern": "^[0-9a-f]{8}$"}}
+    title = f"One line of a DeepBench result file ({SCHEMA})"
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": title, "properties": checksum, **found}
+
+
 @cache
 def validators() -> dict[str, Validator]:
     """One for each kind of line, by the field that identifies it. Every other line is a record: `case`.
 
-    The schema tries one kind after the other. Choosing the kind first saves a third of the time of a long file.
+    Choosing the kind first, where the schema tries one after the other, saves a third of the time of a long file.
     """
-    text = resources.files("deepbench").joinpath("results", "schema.json").read_text(encoding="utf-8")
-    schema, by_kind = json.loads(text), {}
-    while schema:
-        kind, line = (schema["if"]["required"][0], schema["then"]) if "if" in schema else ("case", schema)
-        whole = copy.deepcopy(line)
-        lists = {name: NumberRule.of(owner[name].pop("items")) for owner in _owners(line, LISTS[0]) for name in LISTS}
-        by_kind[kind] = Validator(whole, line, lists)
-        schema = schema.get("else")
+    by_kind = {}
+    for kind, line in LINES.items():
+        whole = schema_of(line)
+        short = copy.deepcopy(whole)
+        lists = {name: NumberRule.of(owner[name].pop("items")) for owner in _owners(short, LISTS[0]) for name in LISTS}
+        by_kind[kind] = Validator(whole, short, lists)
     return by_kind
 
 
@@ -122,3 +136,7 @@ def library_error(answer: dict[str, Any]) -> str | None:
         return "name must be a text"
     wrong = [name for name in ("version", "path") if not isinstance(facts.get(name, 0), str | None)]
     return f"{wrong[0]} must be a text or None" if wrong else None
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1))

@@ -66,7 +66,7 @@ def write_page(path, made, cpu="A CPU, 2 cores", name="mine.jsonl"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
     header["libraries"] = {b: {"library": {"name": b, "version": "1.2.3"}} for b in ("mkl", "openblas")}
-    lines = [{"roof": samples.roof(1e12)}, *made]
+    lines = [{"limit": samples.peak(1e12)}, *made]
     file = ResultFile(Path(name), header, [line for line in lines if "case" in line])
     path.write_bytes(render.page({"files": [content.of_file(file, name)], "pairs": []}, "Figures"))
     return path

@@ -47,7 +47,7 @@ def records():
 def result_file(path, cpu="A CPU"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
-    return read_results(samples.write(path, [{"roof": samples.roof(1e12)}, *records()], header))
+    return read_results(samples.write(path, [{"limit": samples.peak(1e12)}, *records()], header))
 
 
 @pytest.fixture(scope="session")
@@ -118,7 +118,7 @@ def glance(tmp_path_factory):
     f32, *others = samples.ocr("f32")
     disturbed = {**samples.disturbed(text=f32["case"]), "sources": f32["sources"]}
     some = samples.ocr("bf16")[:3]
-    lines = [{"roof": samples.roof(1e12)}, *records(), *samples.ocr(), disturbed, *others, *some]
+    lines = [{"limit": samples.peak(1e12)}, *records(), *samples.ocr(), disturbed, *others, *some]
     found = read_results(samples.write(folder / "glance.jsonl", lines, header))
     data = content.of_file(found, "glance")
     path = folder / "glance.html"

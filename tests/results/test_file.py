@@ -42,16 +42,6 @@ def test_a_file_reads_back_as_it_was_written(path):
     assert not content.truncated
 
 
-def test_a_roof_of_an_earlier_version_is_a_compute_limit(path):
-    old = {name: value for name, value in samples.peak().items() if name != "device"}
-    content = read_results(
-        written(path, {"roof": samples.roof()}, {"roof": {**samples.roof(), "device": "cuda"}}, {"limit": old})
-    )
-
-    peak = {name: value for name, value in samples.peak().items() if name != "seconds"}
-    assert [peak, {**peak, "device": "cuda"}, samples.peak()] == content.limits
-
-
 def test_an_incomplete_last_line_is_reported_and_ignored(path):
     written(path, samples.measured())
     complete = path.read_bytes()

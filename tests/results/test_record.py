@@ -1,129 +1,143 @@
-"""The types of records are those of the JSON Schema, name by name."""
+"""The types of records are the format: the schema is made of them, and what we write matches it."""
 
-import json
-import types
-import typing
-from importlib import resources
+import subprocess
+import sys
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from deepbench.results import old_files, record
+from deepbench.core.case import parse_case
+from deepbench.core.json_lines import from_line
+from deepbench.results.fields import Closed, ExactlyOne, Items, Text, Within, Written, schema_of
+from deepbench.results.record import LINES, make_record
+from deepbench.results.schema import schema_error
 from deepbench.results.summary import summarize
 from tests import samples
 
-SCHEMA = json.loads(resources.files("deepbench").joinpath("results", "schema.json").read_text(encoding="utf-8"))
-READERS = {"inconsistent"}  # only readers assign this status
-NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", dict: "object"}
+INTEGER = {"type": "integer"}
 
 
-def kinds():
-    """The schema of each kind of line, by the name of the field that identifies it."""
-    schema = SCHEMA
-    while "if" in schema:
-        yield schema["if"]["required"][0], schema["then"]
-        schema = schema["else"]
-    yield "case", schema
+class Inner(TypedDict):
+    a: int
 
 
-LINES = dict(kinds())
-LIMIT = LINES["limit"]["properties"]["limit"]
+class One(TypedDict):
+    what: Literal["one"]
+    b: NotRequired[str]
 
 
-def names_of(schema):
-    """Names of the JSON types that a schema allows; None for any."""
-    if "enum" in schema:
-        return {NAMES[type(value)] for value in schema["enum"]}
-    if "const" in schema:
-        return {NAMES[type(schema["const"])]}
-    if "anyOf" in schema:
-        return set().union(*map(names_of, schema["anyOf"]))
-    kind = schema.get("type")
-    return None if kind is None else {kind} if isinstance(kind, str) else set(kind)
+class Two(TypedDict):
+    what: Literal["two"]
+    c: float
 
 
-def differences(kind, schema, place):
-    """Where a type and a schema disagree, each as a sentence."""
-    if typing.get_origin(kind) is typing.NotRequired:
-        kind = typing.get_args(kind)[0]
-    if kind is object:
-        if schema != {}:
-            yield f"{place}: object, but the schema restricts it"
-        return
-    choices = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
-    found = set()
-    for choice in choices:
-        origin, arguments = typing.get_origin(choice), typing.get_args(choice)
-        if typing.is_typeddict(choice):
-            found.add("object")
-            yield from differences_of_fields(choice, schema, place)
-        elif origin is typing.Literal:
-            found |= {NAMES[type(value)] for value in arguments}
-            allowed = set(schema.get("enum", [schema.get("const")])) - {None}
-            if allowed != set(arguments) - READERS:
-                yield f"{place}: {arguments}, but the schema has {allowed}"
-        elif origin is dict:
-            found.add("object")
-            if arguments[1] not in (typing.Any, object):
-                yield from differences(arguments[1], schema.get("additionalProperties", {}), f"{place}.*")
-        elif origin is not None:  # list or Sequence
-            found.add("array")
-            yield from differences(arguments[0], schema["items"], f"{place}[]")
-        else:
-            found.add(NAMES[choice])
-    if found != names_of(schema):
-        yield f"{place}: {sorted(found)}, but the schema has {names_of(schema)}"
-
-
-def differences_of_fields(kind, schema, place):
-    properties, required = dict(schema.get("properties", {})), set(schema.get("required", ()))
-    for choice in schema.get("anyOf", ()):
-        properties |= choice["properties"]
-    fields = typing.get_type_hints(kind, include_extras=True)
-    if fields.keys() != properties.keys():
-        yield f"{place}: only one of the two has {sorted(fields.keys() ^ properties.keys())}"
-    added = old_files.ADDED if kind is record.Record else set()
-    if kind.__required_keys__ - added != required:
-        yield f"{place}: {sorted(kind.__required_keys__ - added)} are required, the schema has {sorted(required)}"
-    for name in fields.keys() & properties.keys():
-        yield from differences(fields[name], properties[name], f"{place}.{name}")
+class Either(TypedDict, total=False):
+    x: int
+    y: str
 
 
 @pytest.mark.parametrize(
     ("kind", "schema"),
     [
-        (record.Header, LINES["schema"]),
-        (record.Record, LINES["case"]),
-        (record.NetworkSteps, LINES["step"]["properties"]["step"]),
-        (record.Training, LINES["training"]["properties"]["training"]),
-        (record.Serving, LINES["serving"]["properties"]["serving"]),
+        (int, {"type": "integer"}),
+        (Any, {}),
+        (str | None, {"type": ["string", "null"]}),
+        (Literal["a", "b"], {"enum": ["a", "b"]}),
+        (Literal["a"], {"const": "a"}),
+        (Literal["a", "b"] | None, {"enum": ["a", "b", None]}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (Annotated[int, Within(1, 9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+        (Annotated[float, Within(most=2, above=0)], {"type": "number", "maximum": 2, "exclusiveMinimum": 0}),
+        (Annotated[str, Text(longest=3)], {"type": "string", "maxLength": 3}),
+        (
+            Annotated[list[int], Items(5, 1)],
+            {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 5},
+        ),
+        (Annotated[Literal["a", "b"], Written(Literal["a"])], {"const": "a"}),
+        (
+            Annotated[Inner, Closed()],
+            {
+                "type": "object",
+                "properties": {"a": {"type": "integer"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+        ),
+        (
+            Annotated[Either, ExactlyOne()],
+            {
+                "anyOf": [
+                    {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]},
+                    {"type": "object", "properties": {"y": {"type": "string"}}, "required": ["y"]},
+                ]
+            },
+        ),
+        (
+            One | Two,
+            {
+                "type": "object",
+                "properties": {"what": {"enum": ["one", "two"]}},
+                "required": ["what"],
+                "allOf": [
+                    {
+                        "if": {"properties": {"what": {"const": "one"}}},
+                        "then": {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["what"]},
+                    },
+                    {
+                        "if": {"properties": {"what": {"const": "two"}}},
+                        "then": {"type": "object", "properties": {"c": {"type": "number"}}, "required": ["what", "c"]},
+                    },
+                ],
+            },
+        ),
     ],
 )
-def test_types_match_the_schema(kind, schema):
-    assert [] == list(differences_of_fields(kind, schema, kind.__name__))
+def test_a_type_has_a_schema(kind, schema):
+    assert schema == schema_of(kind)
 
 
-def test_each_kind_of_limit_has_the_fields_that_the_schema_requires_of_it():
-    kinds = {typing.get_args(kind.__annotations__["what"])[0]: kind for kind in typing.get_args(record.Limit)}
-    rules = {rule["if"]["properties"]["what"]["const"]: rule["then"]["required"] for rule in LIMIT["allOf"]}
-
-    assert set(LIMIT["properties"]["what"]["enum"]) == kinds.keys() == rules.keys()
-    assert LIMIT["properties"].keys() == set().union(*(kind.__annotations__ for kind in kinds.values()))
-    for what, kind in kinds.items():
-        # Readers add the device of compute limits: files of earlier versions lack it, and their roofs lack the time.
-        assert {*LIMIT["required"], *rules[what]} - {"seconds"} == kind.__required_keys__ - {"device", "seconds"}
-        for name, field in typing.get_type_hints(kind, include_extras=True).items():
-            if name != "what":
-                assert [] == list(differences(field, LIMIT["properties"][name], f"{what}.{name}"))
+@pytest.mark.parametrize(
+    "text", ["gemm m=2 n=3 k=4 forward f32 mkl threads=1", "all_reduce n=8 ranks=2 forward f32 mpich threads=1"]
+)
+def test_what_a_run_writes_matches_the_schema(text):
+    assert schema_error(make_record(parse_case(text), 1, "unavailable", "not here")) is None
+    assert schema_error(samples.measured()) is None
+    assert schema_error(samples.header()) is None
+    assert schema_error({"limit": samples.peak()}) is None
 
 
-def test_a_wrong_type_is_noticed():
-    class Wrong(record.Header):  # type: ignore
-        command: str
-        extra: int
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"round": 0}, "round"),
+        ({"threads": "2"}, "threads"),
+        ({"status": "inconsistent"}, "status"),  # only readers assign it
+        ({"flop": -1}, "flop"),
+        ({"notes": {"pack_s": "long"}}, "pack_s"),
+        ({"heat": {"id": "", "rivals": []}}, "id"),
+        ({"group": []}, "group"),
+    ],
+)
+def test_a_value_that_no_run_writes_is_refused_with_its_place(change, place):
+    assert place in schema_error(samples.measured() | change)
 
-    found = list(differences_of_fields(Wrong, LINES["schema"], "header"))
 
-    assert 3 == len(found), found
+@pytest.mark.parametrize("name", sorted(set(samples.measured()) - {"case"}))
+def test_a_record_lacks_nothing(name):
+    record = samples.measured()
+    del record[name]
+
+    assert name in schema_error(record)
+
+
+@pytest.mark.process
+def test_the_schema_is_printed_for_other_languages():
+    command = [sys.executable, "-m", "deepbench.results.schema"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    schema = from_line(done.stdout)
+
+    assert "http://json-schema.org/draft-07/schema#" == schema["$schema"]
+    assert all(f'"{name}"' in done.stdout for name in LINES)
 
 
 @pytest.mark.parametrize(

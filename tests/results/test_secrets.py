@@ -12,7 +12,7 @@ from deepbench.judge.compare import compare_files
 from deepbench.reporting import database, export, site
 from deepbench.reporting.page import content
 from deepbench.results.file import lines_of, read_results
-from deepbench.results.old_files import without_secrets
+from deepbench.results.secrets import without_secrets
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.conftest import run_command

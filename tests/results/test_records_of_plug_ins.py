@@ -1,4 +1,4 @@
-"""Records state what readers need to know, and records that do not are completed."""
+"""Records state what readers need to know: those of plug-ins are read where these are not installed."""
 
 import json
 import os
@@ -8,8 +8,6 @@ import sys
 import pytest
 
 from deepbench.results.file import Store, read_results
-from deepbench.results.old_files import ADDED, complete
-from deepbench.results.schema import schema_error
 from deepbench.results.summary import baselines, summarize
 from tests import samples
 from tests.conftest import ROOT
@@ -63,15 +61,6 @@ case = parse_case("double n=4 forward f32 turbo threads=1 order=down way=shift")
 print(json.dumps(make_record(case, 1, "unsupported", "no")))
 """
 
-CASES = (
-    "gemm m=2 n=3 k=4 a_t=0 b_t=1 forward bf16 onednn threads=2 weights=packed",
-    "conv n=1 c=2 h=8 w=8 k=3 r=3 s=3 pad_h=1 pad_w=1 backward_data f32 mkl threads=1",
-    "sparse_gemm m=8 n=3 k=4 sparsity=95 forward f32 mkl threads=2 beta=0 cache=cold",
-    "all_reduce n=8 ranks=2 forward f32 mpich threads=1 algorithm=ring",
-    "gemm m=2 n=3 k=4 forward f16 cublas threads=1",
-    "gemm m=2 n=3 k=4 forward f32 torch threads=1",
-)
-
 
 @pytest.fixture
 def from_elsewhere(tmp_path):
@@ -102,36 +91,6 @@ def test_a_record_of_plug_ins_can_be_read_without_them(from_elsewhere, tmp_path)
     assert (6.0, "n") == (record["least_flop"], record["sweep_field"])
 
 
-def test_an_old_record_of_plug_ins_is_read_by_its_names(from_elsewhere, tmp_path):
-    (record,) = read_back(tmp_path / "r.jsonl", samples.as_old(from_elsewhere))
-    (summary,) = summarize([record])
-
-    assert "cpu" == summary.record["device"]
-    assert "n=4 way=shift order=down" == summary.problem_title
-    assert "turbo" == summary.library_title
-    assert record["least_flop"] is None
-
-
-@pytest.mark.parametrize("text", CASES)
-def test_an_old_record_reads_like_a_new_one(text, tmp_path):
-    new = samples.measured(text=text)
-    old = samples.as_old(new)
-    assert schema_error(old) is None
-
-    (completed, stored) = read_back(tmp_path / "r.jsonl", {**old, "other_flop": new["other_flop"]}, new)
-
-    assert stored == completed
-
-
-def test_an_old_record_of_an_unknown_operation_is_completed():
-    old = samples.as_old(samples.measured()) | {"op": "no_op", "backend": "no_library", "group": None}
-
-    record = complete(old)
-
-    assert record.keys() >= ADDED
-    assert ("m=2 n=3 k=4 a_t=0 b_t=0", "no_library") == (record["problem_title"], record["library_title"])
-
-
 def test_a_sparse_product_finds_the_fastest_dense_one_on_any_library():
     sparse = "sparse_gemm m=8 n=3 k=4 sparsity=95 forward f32 mkl threads=2"
     dense = "gemm m=8 n=3 k=4 forward f32 {} threads={}{}"
@@ -142,9 +101,8 @@ def test_a_sparse_product_finds_the_fastest_dense_one_on_any_library():
         samples.measured("onednn", 2e-3, text=dense.format("onednn", 1, "")),
         samples.measured("onednn", 2e-3, text=dense.format("onednn", 2, " beta=0")),
     ]
-    for written in (records, [complete(samples.as_old(r)) for r in records]):
-        ((text, found),) = baselines(summarize(written)).items()
+    ((text, found),) = baselines(summarize(records)).items()
 
-        assert sparse.split()[:4] == text.split()[:4]
-        assert "weights=packed" in found.summary.record["case"]
-        assert 0.25 == pytest.approx(found.time_over_baseline)
+    assert sparse.split()[:4] == text.split()[:4]
+    assert "weights=packed" in found.summary.record["case"]
+    assert 0.25 == pytest.approx(found.time_over_baseline)

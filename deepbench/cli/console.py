@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deepbench.applications.judge.serving import Served
     from deepbench.fleets.file import FleetFile
     from deepbench.machine.doctor import LoadWatch
+    from deepbench.reporting.output import Report
     from deepbench.reporting.table import Part, Table
     from deepbench.results.file import ResultFile
 
@@ -205,6 +206,22 @@ def print_report(parts: Sequence[Part], form: str | None) -> None:
         print_for_programs(markdown_of(parts))
     else:
         print_parts(parts, make_console())
+
+
+def print_text(report: Report, form: str | None) -> None:
+    """What a verb has to say, in the form that was asked for; None: for people."""
+    if form is not None:
+        print_for_programs(report.text(form))
+    else:
+        report.print(make_console())
+
+
+def print_summary(lines: Sequence[tuple[str, str]]) -> None:
+    """Labels and sentences above a table."""
+    console = make_console()
+    for label, text in lines:
+        print_labelled(console, label, text)
+    console.print()
 
 
 def print_json(content: Any) -> None:

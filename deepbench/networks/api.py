@@ -17,7 +17,7 @@ from deepbench.reporting.output import Report, json_text
 if TYPE_CHECKING:
     from deepbench.measuring.session import Progress
     from deepbench.networks.predictions.runner import Request
-    from deepbench.networks.reporting.predictions import Predicted
+    from deepbench.networks.reporting.predictions import Predicted as Predicted
     from deepbench.networks.reporting.what_if import Answer
     from deepbench.networks.traces.trace import Trace
     from deepbench.reporting.steps import Scaling
@@ -239,9 +239,7 @@ def _request(network: Trace | str | Path, settings: Mapping[str, str], step: Ste
 
 def _kernels(source: Any, skip_damaged: bool = False) -> Results:
     found = opened(source, skip_damaged)
-    if not isinstance(found, Results):
-        found.refuse("wanted here are kernels, of deepbench run")
-    return found
+    return found if isinstance(found, Results) else found.refuse("wanted here are kernels, of deepbench run")
 
 
 def _words(settings: Mapping[str, object] | None) -> dict[str, str]:

@@ -24,6 +24,27 @@ if TYPE_CHECKING:
     from deepbench.networks.reporting.predictions import Predicted
     from deepbench.reporting.table import Table
 
+__all__ = [
+    "ALL",
+    "SWEPT",
+    "DataSets",
+    "Explained",
+    "Setting",
+    "TrainingSession",
+    "TrainingSetup",
+    "data",
+    "explain_step",
+    "known_applications",
+    "new_of",
+    "plan_training",
+    "resume_training",
+    "run_serving",
+    "run_training",
+    "serve",
+    "serving_session",
+    "train",
+]
+
 ALL = "all"
 
 SWEPT = ("precision", "ranks", "threads", "batch")
@@ -378,7 +399,7 @@ def data(
     return found
 
 
-def _found(dataset: datasets.Dataset, is_wanted: bool, progress: Callable[[str], object]) -> datasets.Found:
+def _found(dataset: datasets.Dataset, is_wanted: bool, progress: Callable[[str], object]) -> datasets.FoundData:
     try:
         return datasets.find(dataset)
     except datasets.MissingData:
@@ -387,7 +408,7 @@ def _found(dataset: datasets.Dataset, is_wanted: bool, progress: Callable[[str],
         return datasets.install(dataset, progress)
 
 
-def _row(dataset: datasets.Dataset, found: datasets.Found | None) -> dict[str, Any]:
+def _row(dataset: datasets.Dataset, found: datasets.FoundData | None) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "state": "found" if found else "missing",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepbench.api.measuring import alternate, measure, measure_limits, resume, selftest
     from deepbench.api.pages import report, site
     from deepbench.api.results import Results, load
-    from deepbench.applications.api import serve, train
+    from deepbench.applications.api import data, serve, train
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
     from deepbench.fleets.api import fleet
@@ -36,7 +36,7 @@ _PLACES = {
     "api.measuring": ("alternate", "measure", "measure_limits", "resume", "selftest"),
     "api.pages": ("report", "site"),
     "api.results": ("Results", "load"),
-    "applications.api": ("serve", "train"),
+    "applications.api": ("data", "serve", "train"),
     "core.case": ("Case",),
     "core.errors": ("BadInput", "DeepBenchError"),
     "fleets.api": ("fleet",),
@@ -52,7 +52,7 @@ __all__ = [
     "alternate",
     "cases",
     "compare",
-    "describe_machine",
+    "data",
     "diagnose",
     "fleet",
     "gate",

@@ -1,73 +1,159 @@
-"""The door of the applications: train them, let their models answer, find their data."""
+"""The door of the applications: train them, explain a step, let their models answer, find their data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from deepbench.api.measuring import shown, temporary_path
-from deepbench.applications.results import TrainingResults
+from deepbench.applications import datasets
+from deepbench.applications.results import ServingResults, TrainingResults
+from deepbench.applications.training import inference
+from deepbench.applications.training.application import Setup, applications, find_application
+from deepbench.applications.training.session import TrainingSession, resolved
+from deepbench.core import units
+from deepbench.core.errors import BadInput, Unavailable
 from deepbench.machine import describe
+from deepbench.measuring.session import Step
+from deepbench.results.record import SCENARIOS, Scenario, TrainingSetup
 
 if TYPE_CHECKING:
-    from deepbench.applications.training.application import Framework
-    from deepbench.applications.training.session import TrainingSession
     from deepbench.measuring.session import Progress
+    from deepbench.networks.reporting.predictions import Predicted
+    from deepbench.reporting.table import Table
+
+__all__ = [
+    "ALL",
+    "SWEPT",
+    "DataSets",
+    "Explained",
+    "Setting",
+    "TrainingSession",
+    "TrainingSetup",
+    "data",
+    "explain_step",
+    "known_applications",
+    "new_of",
+    "plan_training",
+    "resume_training",
+    "run_serving",
+    "run_training",
+    "serve",
+    "serving_session",
+    "train",
+]
+
+ALL = "all"
+
+SWEPT = ("precision", "ranks", "threads", "batch")
+"""What a sweep of training can change."""
+
+
+class Setting(TypedDict, total=False):
+    """How applications are trained: the keyword arguments of `train` and of `plan_training`."""
+
+    rung: str
+    """The size: `mini` (the default), `small` or `full`."""
+    seeds: int
+    """How many runs of each, with seeds from 0 up; by default 5."""
+    framework: str
+    """`torch` (the default) or `jax`."""
+    device: str
+    """`cpu` (the default) or `cuda`."""
+    precision: str
+    """`f32` (the default) or `bf16`."""
+    ranks: int
+    """Processes that share each batch; by default 1."""
+    threads: int | None
+    """Of each rank; None: all cores, shared by the ranks."""
+    batch: int | None
+    """Samples of a step; None: those of the rung."""
+    sweep: Mapping[str, Sequence[Any]] | None
+    """One of `SWEPT` and its values, such as `{"batch": [128, 256]}`: each application trains with each."""
 
 
 def train(
     applications: str | Iterable[str],
     *,
-    rung: str = "mini",
-    seeds: int = 5,
-    framework: Framework = "torch",
-    device: str = "cpu",
-    precision: str = "f32",
-    ranks: int = 1,
-    threads: int | None = None,
-    batch: int | None = None,
+    hosts: Sequence[str] = (),
     output: str | Path | None = None,
     progress: bool | Progress = False,
+    **setting: Unpack[Setting],
 ) -> TrainingResults:
     """Train applications with several seeds each, every run in a process of its own, and keep all events in a file.
 
     Args:
-        applications: one name, or several, such as `image`; `docs/applications.md` lists them.
-        rung: the size, such as `mini` or `small`.
-        seeds: how many runs of each.
-        framework: `torch` or `jax`.
-        device: `cpu` or `cuda`.
-        precision: `f32` or `bf16`.
-        ranks: processes that share each batch.
-        threads: of each rank; by default all cores, shared by the ranks.
-        batch: samples of a step, in place of those of the rung.
+        applications: one name, or several, such as `image`, or `all`; `docs/applications.md` lists them.
+        hosts: where the ranks run, this machine first; this machine alone if empty.
         output: the result file, which must not exist; by default a file in the folder for temporary files.
         progress: True shows a progress bar; a function is called with a `Step` several times per second.
+        setting: how; see `Setting`.
 
     Raises `BadInput` for words that cannot be used. Missing data, a crash or a loss that diverges raise nothing: the
-    run says so. `Results.trained` has the runs, `Results.table()` what they say together.
+    run says so. `trained` of the results has the runs, and `table()` what they say together.
     """
-    from deepbench.applications.training.application import Setup
-    from deepbench.applications.training.session import TrainingSession, resolved
-
-    count = threads or max(1, describe.default_threads() // ranks)
-    names = [applications] if isinstance(applications, str) else list(dict.fromkeys(applications))
-    setups = [
-        resolved(Setup(name, rung, framework, device, precision, ranks, count, seed, batch))
-        for seed in range(seeds)
-        for name in names
-    ]
+    setups = plan_training(applications, **setting)
     path = Path(output) if output is not None else temporary_path()
-    with TrainingSession.create(path, setups) as session:
+    with TrainingSession.create(path, setups, hosts=list(hosts)) as session:
         return run_training(session, progress)
+
+
+def resume_training(
+    path: str | Path, *, hosts: Sequence[str] = (), progress: bool | Progress = False
+) -> TrainingResults:
+    """Continue the runs of an interrupted file at their last checkpoints; `BadInput` where the machine has changed."""
+    with TrainingSession.resume(Path(path), list(hosts)) as session:
+        return run_training(session, progress)
+
+
+def plan_training(names: str | Iterable[str], **setting: Unpack[Setting]) -> list[TrainingSetup]:
+    """The runs of applications, by seed; `BadInput` for words that cannot be used."""
+    framework, rung = setting.get("framework", "torch"), setting.get("rung", "mini")
+    chosen = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+    if ALL in chosen:
+        chosen = [name for name, one in applications().items() if framework in one.frameworks and rung in one.rungs]
+        if not chosen:
+            raise BadInput(f"no application has a version in {framework!r:.40} with the rung {rung!r:.40}")
+    return [
+        resolved(setup)
+        for seed in range(setting.get("seeds", 5))
+        for name in chosen
+        for setup in _variants(name, seed, setting)
+    ]
+
+
+def _variants(name: str, seed: int, setting: Setting) -> Iterator[Setup]:
+    """The runs of one seed of an application: one, or one for each value of a sweep."""
+    sweep = setting.get("sweep") or {}
+    if len(sweep) > 1 or not set(sweep) <= set(SWEPT) or not all(sweep.values()):
+        raise BadInput(f"a sweep has one of {', '.join(SWEPT)} and its values, found {', '.join(sweep)!r:.60}")
+    (swept, values), *_ = [*sweep.items(), ("", [None])]
+    for value in values:
+        given = cast(Setting, {**setting, swept: value} if swept else setting)
+        ranks = given.get("ranks", 1)
+        yield Setup(
+            name,
+            given.get("rung", "mini"),
+            cast(Any, given.get("framework", "torch")),
+            cast(Any, given.get("device", "cpu")),
+            cast(Any, given.get("precision", "f32")),
+            ranks,
+            given.get("threads") or max(1, describe.default_threads() // ranks),
+            seed,
+            given.get("batch"),
+        )
+
+
+def known_applications() -> list[str]:
+    """The names of all applications."""
+    return list(applications())
 
 
 def run_training(session: TrainingSession, progress: bool | Progress) -> TrainingResults:
     """Train everything a session plans."""
     from deepbench.applications.reporting.training import quality_text
-    from deepbench.core import units
-    from deepbench.measuring.session import Step
 
     with shown(progress) as show:
 
@@ -80,3 +166,254 @@ def run_training(session: TrainingSession, progress: bool | Progress) -> Trainin
 
         session.run(tell)
     return TrainingResults(session.file)
+
+
+# ---- one step, explained by its kernels
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One training step of an application, predicted from its kernels and measured in turn with them."""
+
+    setup: TrainingSetup
+    predicted: Predicted
+    path: Path
+    """The file with the kernels and the step."""
+
+    @property
+    def title(self) -> str:
+        """Which step it is."""
+        setup = self.setup
+        return f"{setup['application']}, rung {setup['rung']}: one training step of {setup['batch']:,} samples"
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Labels and sentences: the time, how much of it kernels explain, and what is left out."""
+        from deepbench.networks.reporting.predictions import WITHHELD
+
+        lines, prediction, measured = self.predicted.summary(), self.predicted.prediction, self.predicted.measured
+        if measured is not None and prediction.time is not None:
+            share = prediction.measured_share * prediction.time.seconds / measured.seconds
+            text = f"measured kernels are {units.percent(share)} of the measured step"
+            lines.append(("explained", text if prediction.is_trusted else WITHHELD))
+        if left_out := find_application(self.setup["application"]).outside_steps:
+            lines.append(("left out", left_out))
+        return lines
+
+    def faster_kernels(self) -> list[str]:
+        """What the step gains where its longest kernels get faster."""
+        from deepbench.networks.reporting.predictions import faster_kernels
+
+        return faster_kernels(self.predicted.prediction)
+
+
+def explain_step(setup: TrainingSetup, output: str | Path, progress: bool | Progress = False) -> Explained:
+    """The kernels of one training step with PyTorch on CPUs, measured into the new file `output`."""
+    from deepbench.applications.training import step
+    from deepbench.core.kinds import wing
+
+    settings = {n: str(cast(Any, setup)[n]) for n in ("application", "rung", "batch", "precision")}
+    predicted = wing("networks").predict(
+        f"{step.__file__}:build",
+        train=True,
+        settings=settings,
+        optimizer="none",
+        threads=setup["threads"],
+        validate=True,
+        output=output,
+        progress=progress,
+    )
+    return Explained(setup, predicted, Path(output))
+
+
+# ---- models that answer queries
+
+
+def serve(
+    source: TrainingResults | str | Path,
+    *,
+    scenario: str = ALL,
+    batch: int | None = None,
+    seconds: float | None = None,
+    latency_s: float | None = None,
+    driver: str = "deepbench",
+    threads: int | None = None,
+    device: str | None = None,
+    timeout_s: float | None = None,
+    output: str | Path | None = None,
+    progress: bool | Progress = False,
+) -> ServingResults:
+    """Let the models of a file answer queries: latency, throughput and quality of the answers.
+
+    Args:
+        source: the results of `train`, or their file.
+        scenario: `single`, `multi`, `server`, `offline` or `all`.
+        batch: the largest batch in samples; None: 128.
+        seconds: of each scenario; None: 5.
+        latency_s: bound of the 99th percentile of `server`, in seconds; None: from the latency of one sample.
+        driver: `deepbench`, or `loadgen`: also run MLPerf's LoadGen.
+        threads: of the model; None: as in training.
+        device: `cpu` or `cuda`; None: as in training.
+        timeout_s: stop a model that reports nothing for so many seconds; None: 300.
+        output: write to this result file; None: append to the file of `source`.
+        progress: True shows a progress bar; a function is called with a `Step` before each scenario.
+
+    Returns what this call measured. Raises `BadInput` for words that cannot be used and where there is no model.
+    """
+    path = source.path if isinstance(source, TrainingResults) else Path(source)
+    with serving_session(
+        path,
+        scenario=scenario,
+        batch=batch,
+        seconds=seconds,
+        latency_s=latency_s,
+        driver=driver,
+        threads=threads,
+        device=device,
+        timeout_s=timeout_s,
+        output=output,
+    ) as session:
+        before = len(session.file.serving)
+        run_serving(session, progress)
+        return new_of(session, before)
+
+
+def serving_session(
+    path: str | Path,
+    *,
+    scenario: str,
+    batch: int | None,
+    seconds: float | None,
+    latency_s: float | None,
+    driver: str,
+    threads: int | None,
+    device: str | None,
+    timeout_s: float | None,
+    output: str | Path | None,
+) -> inference.InferenceSession:
+    """A session of `serve` to be run step by step; the arguments are those of `serve`."""
+    if driver not in ("deepbench", "loadgen"):
+        raise BadInput(f"--driver is deepbench or loadgen, found {driver!r:.40}")
+    options = inference.ServingOptions(
+        _scenarios(scenario),
+        batch or inference.BATCH,
+        seconds or inference.SECONDS,
+        latency_s,
+        "loadgen" if driver == "loadgen" else "deepbench",
+        threads,
+        device,
+        timeout_s or inference.TIMEOUT_S,
+    )
+    try:
+        return inference.InferenceSession.open(Path(path), options, Path(output) if output else None)
+    except Unavailable as error:
+        raise BadInput(str(error)) from None
+
+
+def run_serving(session: inference.InferenceSession, progress: bool | Progress) -> None:
+    """Let every model answer in every scenario."""
+    with shown(progress) as show:
+        session.run(lambda at: show(Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)))
+
+
+def new_of(session: inference.InferenceSession, before: int) -> ServingResults:
+    """What a session has added to a file that had `before` scenarios."""
+    session.file.serving = session.file.serving[before:]
+    return ServingResults(session.file)
+
+
+def _scenarios(name: str) -> tuple[Scenario, ...]:
+    if name == ALL:
+        return SCENARIOS
+    for scenario in SCENARIOS:
+        if scenario == name and scenario != "batches":
+            # How large a batch has to be is what offline answers, too.
+            return ("batches", scenario) if scenario == "offline" else (scenario,)
+    raise BadInput(f"--scenario is single, multi, server, offline or all, found {name!r:.40}")
+
+
+# ---- data
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """Data sets that were looked for, and installed where that was asked."""
+
+    rows: list[dict[str, Any]]
+    notes: list[str]
+    failures: list[str]
+    """Why data sets that were asked for could not be installed."""
+
+    @property
+    def table(self) -> Table:
+        """One row per data set."""
+        from deepbench.reporting.table import Column, Table
+
+        columns = [
+            Column("name", whole=True),
+            Column("state", whole=True),
+            Column("size", units.data_bytes, "right", narrow=1),
+            Column("download", units.data_bytes, "right", narrow=2),
+            Column("has", least=24),
+            Column("licence"),
+        ]
+        return Table(columns, self.rows, self.notes)
+
+
+def data(
+    *names: str,
+    progress: Callable[[str], object] = lambda text: None,
+    on_failure: Callable[[str], object] = lambda text: None,
+) -> DataSets:
+    """Find the data that applications train on; data sets that are named (or `all`) are installed where missing.
+
+    Args:
+        names: of data sets; without names, all are looked for and none is installed.
+        progress: is called with a sentence for each download.
+        on_failure: is called with a sentence where a data set cannot be installed.
+
+    A data set that cannot be installed raises nothing: `failures` says why. `BadInput` for an unknown name.
+    """
+    chosen = [datasets.find_dataset(name) for name in names if name != ALL]
+    if ALL in names or not names:
+        chosen = list(datasets.datasets().values())
+    found = DataSets([], [], [])
+    notes: list[str] = []
+    folders: list[Path] = []
+    for dataset in chosen:
+        # With `all`, a folder that only the user can provide is no failure.
+        is_wanted = dataset.name in names or (ALL in names and not isinstance(dataset, datasets.UserFolder))
+        here = None
+        try:
+            here = _found(dataset, is_wanted, progress)
+            folders.append(here.folder)
+        except datasets.MissingData as error:
+            if is_wanted:
+                on_failure(str(error))
+                found.failures.append(str(error))
+            else:
+                notes.append(f"{error}.")
+        found.rows.append(_row(dataset, here))
+        notes += [f"{dataset.name}: {dataset.terms}"] if dataset.terms else []
+    places = dict.fromkeys(folder.parent if folder.parent == datasets.own_folder() else folder for folder in folders)
+    found.notes.extend([f"The data is in {place}." for place in places] + notes)
+    return found
+
+
+def _found(dataset: datasets.Dataset, is_wanted: bool, progress: Callable[[str], object]) -> datasets.FoundData:
+    try:
+        return datasets.find(dataset)
+    except datasets.MissingData:
+        if not is_wanted:
+            raise
+        return datasets.install(dataset, progress)
+
+
+def _row(dataset: datasets.Dataset, found: datasets.FoundData | None) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "state": "found" if found else "missing",
+        "size": found.bytes if found else None,
+        "download": sum(package.bytes for package in dataset.packages) or None,
+        "has": dataset.about,
+        "licence": dataset.licence,
+    }

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from deepbench.cli.console import make_console, print_head
+from deepbench.api.text import command
+from deepbench.cli.console import make_console, print_head, progress_bar
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.options import seconds as seconds_of
 from deepbench.cli.options import whole
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output, say
-from deepbench.core.errors import BadInput, Unavailable
-from deepbench.core.shell import command
-
-if TYPE_CHECKING:
-    from deepbench.results.record import Scenario
 
 ALL = "all"
 
@@ -68,64 +63,38 @@ def serve(
       deepbench serve mine.jsonl
       deepbench serve mine.jsonl --scenario server --latency-ms 20 -o server.jsonl
     """
-    from deepbench.api.results import results_of
-    from deepbench.applications.judge.serving import served
+    from deepbench.api.filters import thread_count
+    from deepbench.applications import api
     from deepbench.applications.results import ServingResults
-    from deepbench.applications.training import inference
-    from deepbench.core.case import thread_count
-    from deepbench.measuring.session import Step
-    from deepbench.reporting.progress import Bar
 
-    if driver not in ("deepbench", "loadgen"):
-        raise BadInput(f"--driver is deepbench or loadgen, found {driver!r:.40}")
     bound_ms = seconds_of("--latency-ms", latency_ms)
-    options = inference.ServingOptions(
-        _scenarios(scenario),
-        whole("--batch", batch, 2**20) or inference.BATCH,
-        seconds_of("--seconds", seconds) or inference.SECONDS,
-        None if bound_ms is None else bound_ms / 1e3,
-        "loadgen" if driver == "loadgen" else "deepbench",
-        thread_count(threads) if threads else None,
-        device,
-        seconds_of("--timeout", timeout) or inference.TIMEOUT_S,
+    session = api.serving_session(
+        file,
+        scenario=scenario,
+        batch=whole("--batch", batch, 2**20),
+        seconds=seconds_of("--seconds", seconds),
+        latency_s=None if bound_ms is None else bound_ms / 1e3,
+        driver=driver,
+        threads=thread_count(threads) if threads else None,
+        device=device,
+        timeout_s=seconds_of("--timeout", timeout),
+        output=output,
     )
-    try:
-        session = inference.InferenceSession.open(Path(file), options, Path(output) if output else None)
-    except Unavailable as error:
-        raise BadInput(str(error)) from None
     with session:
-        before, console = len(session.file.serving), make_console()
-        go_on_without_output(f"all results still go to {session.file.path}")
-        print_head(console, results_of(session.file), os.environ)
-
-        def step(at: inference.ServingProgress) -> Step:
-            return Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
-
-        code = 0
+        path, before, console, code = session.file.path, len(session.file.serving), make_console(), 0
+        go_on_without_output(f"all results still go to {path}")
+        print_head(console, ServingResults(session.file), os.environ)
         try:
-            with Bar(console) as bar, interruptible():
-                session.run(lambda at: bar(step(at)))
+            with progress_bar(console) as bar, interruptible():
+                api.run_serving(session, bar)
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED
-        session.file.serving = session.file.serving[before:]
-        found = served(session.file)
-        results = ServingResults(session.file)
-        results.report().print(console)
+        found = api.new_of(session, before)
+        found.report().print(console)
+    states = [one.line["status"] for one in found.served]
     if code:
         again = command("serve", Path(file), *(("-o", Path(output)) if output else ()))
-        say(f"interrupted; {session.file.path} has what has ended. Again: {again}")
-    elif any(one.line["status"] == "wrong" for one in found) or not any(one.line["status"] == "ok" for one in found):
+        say(f"interrupted; {path} has what has ended. Again: {again}")
+    elif "wrong" in states or "ok" not in states:
         code = EXIT_WRONG
     return code
-
-
-def _scenarios(name: str) -> tuple[Scenario, ...]:
-    from deepbench.results.record import SCENARIOS
-
-    if name == ALL:
-        return SCENARIOS
-    for scenario in SCENARIOS:
-        if scenario == name and scenario != "batches":
-            # How large a batch has to be is what offline answers, too.
-            return ("batches", scenario) if scenario == "offline" else (scenario,)
-    raise BadInput(f"--scenario is single, multi, server, offline or all, found {name!r:.40}")

@@ -8,28 +8,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from deepbench.api.groups import hosts_of_file, launched
-from deepbench.cli.console import make_console, print_head, print_labelled
+from deepbench.api.text import BadInput, command
+from deepbench.cli.console import make_console, print_head, print_summary, progress_bar
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import taking_place
 from deepbench.cli.options import whole
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output, say
-from deepbench.core import units
-from deepbench.core.errors import BadInput
-from deepbench.core.shell import command
 
 if TYPE_CHECKING:
-    from deepbench.applications.training.application import Setup
-    from deepbench.applications.training.session import TrainingSession
-    from deepbench.results.record import TrainingSetup
-
-ALL = "all"
+    from deepbench.applications.api import Setting, TrainingSession, TrainingSetup
 
 # No run trained to its end.
 EXIT_FAILED = 1
@@ -52,24 +45,7 @@ EXIT_FAILED = 1
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue the runs of the file that -o names.")
 @click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
-def train(
-    applications: tuple[str, ...],
-    rung: str,
-    seeds: str,
-    framework: str,
-    device: str,
-    precision: str,
-    ranks: str | None,
-    hostfile: str | None,
-    threads: str | None,
-    batch: str | None,
-    sweep: str | None,
-    explain: bool,
-    show_all: bool,
-    output: str | None,
-    resume: bool,
-    mllog: str | None,
-) -> int:
+def train(applications: tuple[str, ...], **words: Any) -> int:
     """Train applications to a target quality, and report the samples to the target and the samples per second.
 
     APPLICATION is image, detection, speech, translation, sentiment, recommendation, go, or all. Every run of a rung
@@ -86,147 +62,122 @@ def train(
       torchrun --nproc-per-node 2 -m deepbench train image
       deepbench train --resume -o mine.jsonl
     """
-    from deepbench.applications.training.application import applications as known
-    from deepbench.applications.training.session import TrainingSession, resolved
+    from deepbench.api.groups import hosts_of_file, launched
+    from deepbench.applications import api
 
     place = launched()
-    context = click.get_current_context()
-    given_names = {p.name for p in context.command.params if _is_given(context, p)}
-    if resume and (output is None or given_names - {"resume", "output", "mllog"}):
+    given = _given()
+    if words["resume"] and (words["output"] is None or given - {"resume", "output", "mllog"}):
         raise BadInput("--resume takes everything from the file; the command is deepbench train --resume -o FILE")
-    if not resume and not applications:
-        raise BadInput(f"name an application: {', '.join([*known(), ALL])}")
-    if place is not None and (ranks or hostfile):
+    if not words["resume"] and not applications:
+        raise BadInput(f"name an application: {', '.join([*api.known_applications(), api.ALL])}")
+    if place is not None and (words["ranks"] or words["hostfile"]):
         raise BadInput(f"leave out --ranks and --hostfile: {place.launcher} has started {place.ranks} ranks")
-    count = str(place.ranks) if place is not None else ranks
-    given = {"precision": precision, "ranks": count, "threads": threads, "batch": batch}
-    having = [name for name, one in known().items() if framework in one.frameworks and rung in one.rungs]
-    names = having if ALL in applications else list(dict.fromkeys(applications))
-    if not names and not resume:
-        raise BadInput(f"no application has a version in {framework!r:.40} with the rung {rung!r:.40}")
-    setups = [
-        resolved(setup)
-        for seed in range(whole("--seeds", seeds, 1000) or 1)
-        for name in names
-        for setup in _variants(name, rung, framework, device, seed, given, sweep)
-    ]
-    if explain:
+    if place is not None:
+        words["ranks"] = str(place.ranks)
+    setups = [] if words["resume"] else api.plan_training(applications, **_setting(words))
+    if words["explain"]:
         allowed = {"applications", "explain", "show_all", "rung", "threads", "batch", "precision", "output"}
-        if given_names - allowed or place is not None:
+        if given - allowed or place is not None:
             raise BadInput("--explain takes --rung, --threads, --batch and --precision, for PyTorch on CPUs")
-        return _explain([setup for setup in setups if setup["seed"] == 0], output, show_all)
-    if show_all:
+        return _explain([setup for setup in setups if setup["seed"] == 0], words["output"], words["show_all"])
+    if words["show_all"]:
         raise BadInput("--all goes with --explain; for all applications, the command is deepbench train all")
     with taking_place(place, True) as hosts:
-        if hostfile:
+        if hostfile := words["hostfile"]:
             hosts = hosts_of_file(hostfile)
             if hosts[0] not in ("localhost", socket.gethostname()) and not hosts[0].startswith("127."):
                 raise BadInput(f"the first host of {hostfile} must be this machine, which stores the checkpoints")
-        path = Path(output or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
-        make = (
-            TrainingSession.resume(path, hosts) if resume else TrainingSession.create(path, setups, sys.argv[1:], hosts)
-        )
-        with make as session:
-            return _train(session, mllog)
+        path = Path(words["output"] or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
+        if words["resume"]:
+            session = api.TrainingSession.resume(path, hosts)
+        else:
+            session = api.TrainingSession.create(path, setups, sys.argv[1:], hosts)
+        with session:
+            return _train(session, words["mllog"])
 
 
-def _is_given(context: click.Context, parameter: click.Parameter) -> bool:
-    source = context.get_parameter_source(parameter.name or "")
-    return source is ParameterSource.COMMANDLINE
+def _given() -> set[str | None]:
+    """The names of the options that the command line has."""
+    context = click.get_current_context()
+    names = (parameter.name for parameter in context.command.params)
+    return {name for name in names if context.get_parameter_source(name or "") is ParameterSource.COMMANDLINE}
 
 
-def _variants(
-    name: str, rung: str, framework: str, device: str, seed: int, given: Mapping[str, str | None], sweep: str | None
-) -> list[Setup]:
-    """The runs of one seed of an application: one, or one for each value of a sweep."""
-    from deepbench.applications.training.application import Setup
-    from deepbench.core.case import thread_count
-    from deepbench.machine import describe
+def _setting(words: Mapping[str, Any]) -> Setting:
+    """How to train, from the words of the options."""
+    from deepbench.applications.api import SWEPT
 
-    setting, _, values = (sweep or "").partition("=")
+    setting, _, values = (words["sweep"] or "").partition("=")
     chosen = [value.strip() for value in values.split(",")]
-    if sweep is not None and (setting not in given or not all(chosen)):
-        raise BadInput(f"--sweep is {sweep!r:.60}, wanted NAME=A,B,... with one of {', '.join(given)}")
-    if len(set(chosen)) < len(chosen):
-        raise BadInput(f"--sweep is {sweep!r:.60}, and has a value twice")
-    if sweep is not None and given[setting] not in (None, "f32"):
-        raise BadInput(f"leave out --{setting}: --sweep gives its values")
-    found = []
-    for value in chosen:
-        text = {**given, setting: value} if setting else given
-        ranks = whole("--ranks", text["ranks"], 4096) or 1
-        threads = thread_count(text["threads"]) if text["threads"] else max(1, describe.default_threads() // ranks)
-        batch = whole("--batch", text["batch"], 2**20)
-        words = (name, rung, framework, device, text["precision"])
-        found.append(Setup(*words, ranks, threads, seed, batch))  # type: ignore[arg-type]
-    return found
+    if (sweep := words["sweep"]) is not None:
+        if setting not in SWEPT or not all(chosen):
+            raise BadInput(f"--sweep is {sweep!r:.60}, wanted NAME=A,B,... with one of {', '.join(SWEPT)}")
+        if len(set(chosen)) < len(chosen):
+            raise BadInput(f"--sweep is {sweep!r:.60}, and has a value twice")
+        if words[setting] not in (None, "f32"):
+            raise BadInput(f"leave out --{setting}: --sweep gives its values")
+    return {
+        "rung": words["rung"],
+        "seeds": whole("--seeds", words["seeds"], 1000) or 1,
+        "framework": words["framework"],
+        "device": words["device"],
+        "precision": words["precision"],
+        "ranks": _value("ranks", words["ranks"]) or 1,
+        "threads": _value("threads", words["threads"]),
+        "batch": _value("batch", words["batch"]),
+        "sweep": {setting: [_value(setting, value) for value in chosen]} if sweep is not None else None,
+    }
+
+
+def _value(name: str, text: str | None) -> Any:
+    """The value of an option that a sweep can change."""
+    from deepbench.api.filters import thread_count
+
+    if name == "threads":
+        return thread_count(text) if text else None
+    return text if name == "precision" else whole(f"--{name}", text, {"ranks": 4096, "batch": 2**20}[name])
 
 
 def _train(session: TrainingSession, mllog: str | None) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
     from deepbench.applications.api import run_training
-    from deepbench.applications.reporting import mllog as logs
     from deepbench.applications.results import TrainingResults
-    from deepbench.reporting.progress import Bar
 
     path, console = session.file.path, make_console()
     go_on_without_output(f"all results still go to {path}")
-    print_head(console, TrainingResults(session.file), os.environ)
+    results = TrainingResults(session.file)
+    print_head(console, results, os.environ)
     code = 0
     try:
-        with Bar(console) as bar, interruptible():
+        with progress_bar(console) as bar, interruptible():
             run_training(session, bar)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
-    TrainingResults(session.file).report().print(console)
+    results = TrainingResults(session.file)
+    results.report().print(console)
     if code:
         again = command("train", "--resume", "-o", path)
         say(f"interrupted; {path} has everything so far. To continue: {again}")
     if mllog:
-        written = logs.write(session.file, Path(mllog))
-        say(f"{len(written)} logs are in {mllog}")
-    ends = [event["end"]["status"] for event in session.file.training if "end" in event]
-    return code or (0 if "ok" in ends else EXIT_FAILED)
+        say(f"{len(results.logs(Path(mllog)))} logs are in {mllog}")
+    return code or (0 if any(run.status == "ok" for one in results.trained for run in one.runs) else EXIT_FAILED)
 
 
 def _explain(setups: Sequence[TrainingSetup], output: str | None, show_all: bool) -> int:
     """The kernels of one step of each application, what they explain of it, and what a faster one would change."""
-    from deepbench.applications.training import step
-    from deepbench.applications.training.application import find_application
-    from deepbench.measuring.session import Options
-    from deepbench.networks.predictions.forecast import forecast
-    from deepbench.networks.predictions.runner import Request
-    from deepbench.networks.reporting import predictions
-    from deepbench.networks.traces.read import read
-    from deepbench.reporting.progress import Bar
+    from deepbench.applications.api import explain_step
 
-    console, program = make_console(), f"{step.__file__}:build"
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    console = make_console()
+    stem = output.removesuffix(".jsonl") if output else f"explain-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     for setup in setups:
-        name = setup["application"]
-        stem = output.removesuffix(".jsonl") if output else f"explain-{stamp}"
-        path = Path(f"{stem}-{name}.jsonl" if len(setups) > 1 or not output else output)
-        settings = {n: str(setup[n]) for n in ("application", "rung", "batch", "precision")}
-        trace = read(program, settings, is_training=True)
-        request = Request(program, settings, True, "none", setup["threads"])
-        with Bar(console) as bar:
-            found = forecast(
-                [trace], [], library="torch", threads=setup["threads"], output=path, network=request,
-                options=Options("steps"), progress=bar,
-            )  # fmt: skip
-        console.print(f"\n{name}, rung {setup['rung']}: one training step of {setup['batch']:,} samples", style="bold")
-        prediction = found.predictions[0]
-        for label, text in predictions.summary(prediction, found.measured, found.alternatives):
-            print_labelled(console, label, text)
-        if found.measured is not None and prediction.time is not None:
-            share = prediction.measured_share * prediction.time.seconds / found.measured.seconds
-            text = f"measured kernels are {units.percent(share)} of the measured step"
-            print_labelled(console, "explained", text if prediction.is_trusted else predictions.WITHHELD)
-        if left_out := find_application(name).outside_steps:
-            print_labelled(console, "left out", left_out)
-        console.print()
-        predictions.table(prediction, None if show_all else predictions.MOST_ROWS).print(console)
-        for line in predictions.faster_kernels(prediction):
+        path = output if output and len(setups) == 1 else f"{stem}-{setup['application']}.jsonl"
+        with progress_bar(console) as bar:
+            found = explain_step(setup, path, bar)
+        console.print(f"\n{found.title}", style="bold")
+        print_summary(found.summary())
+        found.predicted.report(full=show_all).print(console)
+        for line in found.faster_kernels():
             console.print(line, markup=False)
-        say(f"{path} has the kernels and the step")
+        say(f"{found.path} has the kernels and the step")
     return 0

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.api.groups import hosts_of_file, launched
-from deepbench.cli.console import make_console
+from deepbench.api.text import BadInput, command
+from deepbench.cli.console import make_console, progress_bar
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
-from deepbench.core.errors import BadInput
-from deepbench.core.shell import command
 
 if TYPE_CHECKING:
-    from deepbench.fleets.session import FleetSession
+    from deepbench.fleets.api import FleetSession
 
 
 @cli.command(context_settings=HELP, short_help="Measure many hosts; name the slow, wrong and missing ones.")
@@ -57,9 +55,9 @@ def fleet(
       deepbench show fleet.jsonl --host node07
     """
     from deepbench.api.filters import plan_cases
-    from deepbench.fleets import session as fleets
-    from deepbench.measuring.group import launcher
-    from deepbench.results.file import default_path
+    from deepbench.api.groups import gather_hosts, hosts_of_file, launched, serve_rank_zero
+    from deepbench.api.measuring import default_path
+    from deepbench.fleets import api
 
     words = words or ("fleet",)
     where = launched()
@@ -68,55 +66,58 @@ def fleet(
         raise BadInput(f"expected one source of hosts: --hostfile FILE, or a start by srun or mpirun (found {found})")
     if where is not None and where.rank:
         with interruptible():
-            launcher.serve_rank_zero(where)
+            serve_rank_zero(where)
         return 0
     plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
-    exactly, wait_s = whole("--runs", runs, 1000), seconds("--wait", wait) or 60.0
-    given = ((name, v) for name, v in filters.items() if v)
-    options = [
-        f"--{name.replace('_', '-')}" + (f"={one}" if one is not True else "")
-        for name, v in given
-        for one in (v if isinstance(v, tuple) else [v])
-    ]
-    payload = [*words, *options, "--rounds", "1", *(["--quick"] if quick else [])]
-    if timeout is not None and seconds("--timeout", timeout):
-        payload += ["--timeout", timeout]
+    exactly, wait_s = whole("--runs", runs, 1000), seconds("--wait", wait) or api.WAIT_S
+    seconds("--timeout", timeout)
     with ExitStack() as stack:
         if where is not None:
-            addresses = stack.enter_context(launcher.gather_hosts(where)).hosts
+            addresses = stack.enter_context(gather_hosts(where)).hosts
         else:
             addresses = {h: h for h in hosts_of_file(hostfile)} if hostfile else {}
-        if len(addresses) < 2:
-            raise BadInput(f"a fleet needs two or more hosts, found only {next(iter(addresses))}")
-        library = fleets.link_library(links)
         path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
-        session = fleets.FleetSession(
-            path, addresses=addresses, words=payload, library=library, one_by_one=one_by_one, wait_s=wait_s
+        session = api.fleet_session(
+            path,
+            addresses,
+            [*words, *_words(filters)],
+            quick=quick,
+            one_by_one=one_by_one,
+            links=links,
+            wait_s=wait_s,
+            timeout=timeout,
         )
         stack.callback(session.close)
-        console = make_console()
         go_on_without_output(f"all results still go to {path}")
-        console.print(f"hosts      {len(addresses)}", markup=False)
-        console.print(f"each runs  {command('run', *payload)}", markup=False, soft_wrap=True)
-        console.print(f"links      {library or 'not timed'}", markup=False)
         return _measure(session, exactly)
 
 
-def _measure(session: FleetSession, exactly: int | None) -> int:
-    from deepbench.fleets.judge import judge
-    from deepbench.fleets.tables import print_fleet
-    from deepbench.reporting.progress import Bar
+def _words(filters: dict[str, Any]) -> list[str]:
+    """The case options as words for the hosts."""
+    return [
+        f"--{name.replace('_', '-')}" + (f"={one}" if one is not True else "")
+        for name, values in filters.items()
+        if values
+        for one in (values if isinstance(values, tuple) else [values])
+    ]
 
-    console, path, code = make_console(), session.file.path, 0
+
+def _measure(session: FleetSession, exactly: int | None) -> int:
+    from deepbench.fleets.api import run_fleet
+    from deepbench.fleets.results import FleetResults
+
+    console, path, header, code = make_console(), session.file.path, session.file.header, 0
+    console.print(f"hosts      {len(session.hosts)}", markup=False)
+    console.print(f"each runs  {command('run', *header['words'])}", markup=False, soft_wrap=True)
+    console.print(f"links      {header['links'] or 'not timed'}", markup=False)
     try:
-        with interruptible(), Bar(console) as bar:
-            for step in session.measure(exactly):
-                bar(step)
+        with interruptible(), progress_bar(console) as bar:
+            run_fleet(session, exactly, bar)
     except KeyboardInterrupt:
         console.print(f"interrupted; {path} has what was measured", markup=False)
         code = EXIT_INTERRUPTED
-    judged = judge(session.file)
-    print_fleet(console, session.file, judged)
+    results = FleetResults(session.file)
+    results.report().print(console)
     console.print(f"\n{path} has all results. Next:", markup=False)
     console.print(f"  {command('show', path, '--host', session.hosts[0])}", markup=False, soft_wrap=True)
-    return code or (EXIT_WRONG if judged.stands_out else 0)
+    return code or (EXIT_WRONG if results.judgement.stands_out else 0)

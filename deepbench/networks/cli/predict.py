@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.cli.console import make_console, print_json, print_labelled, print_table
+from deepbench.api.text import BadInput, command, replacing, shorten
+from deepbench.cli.console import print_summary, print_text
 from deepbench.cli.options import duration, form_options, pairs, require_suffix
 from deepbench.cli.root import HELP, cli
-from deepbench.core.errors import BadInput, shorten
-from deepbench.core.shell import command
+
+if TYPE_CHECKING:
+    from deepbench.networks.api import Predicted
 
 
 @cli.command(context_settings=HELP, short_help="Predict the time of a network from measured kernels.")
@@ -47,28 +48,7 @@ from deepbench.core.shell import command
 @click.option("--picture", metavar="FILE", help="Draw predicted and measured steps as bars, into this .svg file.")
 @click.option("--all", "show_all", is_flag=True, help="Print every kernel.")
 @form_options
-def predict(
-    network: str,
-    files: tuple[str, ...],
-    measure: bool,
-    validate: bool,
-    library: str,
-    threads: str | None,
-    train: bool,
-    settings: tuple[str, ...],
-    optimizer: str,
-    precision: str,
-    sweep: str | None,
-    devices: str | None,
-    strong: bool,
-    memory: str | None,
-    budget: str | None,
-    output: str | None,
-    by: str,
-    picture: str | None,
-    show_all: bool,
-    form: str | None,
-) -> None:
+def predict(network: str, by: str, show_all: bool, form: str | None, **words: Any) -> None:
     """Predict the time of one step of a network: the sum of its measured kernels, other operators and overhead.
 
     NETWORK is what `deepbench trace` takes, a suite that it wrote, or a model of `deepbench list --suites`. A Python
@@ -82,85 +62,46 @@ def predict(
       deepbench predict vision/resnet18 --set batch=4 --backend onednn --measure
       deepbench predict my.suite --with a.jsonl --with b.jsonl --devices 1,8
     """
-    from deepbench.api.results import load_kernels as load
-    from deepbench.core.case import thread_count
-    from deepbench.core.files import replacing
-    from deepbench.measuring.session import Options
-    from deepbench.networks.predictions.forecast import forecast
-    from deepbench.networks.predictions.runner import Request
-    from deepbench.networks.reporting import predictions
-    from deepbench.networks.traces.read import read
-    from deepbench.reporting import on_devices
-    from deepbench.reporting.progress import Bar
-
-    chosen = pairs("--set", settings)
-    if validate and ".py:" not in network:
-        raise BadInput(f"--validate runs the real step, such as that of mymodel.py:build; {network} is no program")
-    if not (files or measure or validate):
-        raise BadInput("name a result file with --with FILE, or measure the kernels with --measure")
-    if sweep and (devices or validate):
-        raise BadInput(f"--sweep and {'--devices' if devices else '--validate'} are two questions; ask one")
-    if strong and not devices:
-        raise BadInput("--strong says how --devices divide the work; add --devices 1,2,4")
-    if picture is not None:
-        require_suffix("--picture", picture, (".svg",))
-    capacity = (memory, _bytes(memory)) if memory else None
-    count = thread_count(threads) if threads is not None else 1
-    name, values = _list("--sweep", sweep) if sweep else ("", [])
-    if devices:
-        values = _numbers("--devices", devices)
-    variants = [{**chosen, name: str(v)} for v in values] if sweep else [chosen]
-    if strong:
-        name, variants = "batch", _divided(chosen, values)
-    traces = [read(network, v, is_training=train, optimizer=optimizer, precision=precision) for v in variants]
-    if devices and not traces[0].is_training:
-        raise BadInput("--devices add their gradients after a training step; add --train, or trace one with --train")
-    loaded = [load(file) for file in files]
-    options = Options("steps", budget_s=duration("--budget", budget) if budget else None)
-    path = Path(output or f"predict-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl") if measure or validate else None
-    request = Request(network, chosen, train, optimizer, count) if validate else None
-    with Bar() as bar:
-        found = forecast(
-            traces,
-            [results.file for results in loaded],
-            library=library,
-            threads=count,
-            output=path,
-            network=request,
-            options=options,
-            progress=bar,
-        )
-    labels = [f"{name} {v}" for v in values] if len(found.predictions) > 1 else ["predicted"]
-    if picture is not None:
-        drawn = predictions.picture(list(zip(labels, found.predictions, strict=True)), found.measured)
-        with replacing(Path(picture)) as draft:
-            draft.write_text(drawn, encoding="utf-8")
-    first = found.predictions[0]
-    if devices:
-        each = found.predictions if strong else [first] * len(values)
-        summaries = [s for results in loaded for s in results.summaries]
-        steps = on_devices.on_devices(list(zip(values, each, strict=True)), summaries)
-        if form == "json":
-            print_json(on_devices.values(steps))
-            return
-        print_table(on_devices.table(steps, strong), form)
-    elif form == "json":
-        print_json([predictions.values(p, found.measured, found.alternatives) for p in found.predictions])
-        return
-    elif sweep:
-        print_table(predictions.sweep_table(name, list(zip(values, found.predictions, strict=True))), form)
-    else:
-        if form is None:
-            console = make_console()
-            for label, text in predictions.summary(first, found.measured, found.alternatives, capacity):
-                print_labelled(console, label, text)
-            console.print()
-        if by == "layer":
-            print_table(predictions.layer_table(first, show_all or form is not None), form)
-        else:
-            print_table(predictions.table(first, None if show_all or form else predictions.MOST_ROWS), form)
-    if path is not None and form is None:
+    if words["picture"] is not None:
+        require_suffix("--picture", words["picture"], (".svg",))
+    found = _predicted(network, words)
+    if words["picture"] is not None:
+        with replacing(Path(words["picture"])) as draft:
+            draft.write_text(found.picture(), encoding="utf-8")
+    if form is None and (lines := found.summary()):
+        print_summary(lines)
+    print_text(found.report(by, show_all), form)
+    if found.forecast.file is not None and form is None:
+        path = found.forecast.file
         print(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
+
+
+def _predicted(network: str, words: dict[str, Any]) -> Predicted:
+    """The prediction that the words of the options ask for."""
+    from deepbench.api.filters import thread_count
+    from deepbench.networks import api
+
+    if not (words["files"] or words["measure"] or words["validate"]):
+        raise BadInput("name a result file with --with FILE, or measure the kernels with --measure")
+    return api.predict(
+        network,
+        *words["files"],
+        sweep=_sweep(words["sweep"]) if words["sweep"] else None,
+        devices=_numbers("--devices", words["devices"]) if words["devices"] else (),
+        strong=words["strong"],
+        memory=words["memory"],
+        measure=words["measure"],
+        validate=words["validate"],
+        budget_s=duration("--budget", words["budget"] or None),
+        output=words["output"] or f"predict-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl",
+        progress=True,
+        train=words["train"],
+        settings=pairs("--set", words["settings"]),
+        optimizer=words["optimizer"],
+        precision=words["precision"],
+        library=words["library"],
+        threads=thread_count(words["threads"]) if words["threads"] is not None else 1,
+    )
 
 
 # Options that measure or write, which a second prediction from the same file does not need.
@@ -180,13 +121,12 @@ def _again(path: Path) -> str:
     return command("predict", *words, "--with", path)
 
 
-def _list(option: str, word: str) -> tuple[str, list[int]]:
+def _sweep(word: str) -> dict[str, list[int]]:
     """`batch=1,2,4`."""
-    found = pairs(option, [word])
+    found = pairs("--sweep", [word])
     if len(found) != 1:
-        raise BadInput(f"{option} changes one argument, such as batch=1,2,4; found {shorten(word)!r}")
-    ((name, text),) = found.items()
-    return name, _numbers(option, text, f"{name}=1,2,4")
+        raise BadInput(f"--sweep changes one argument, such as batch=1,2,4; found {shorten(word)!r}")
+    return {name: _numbers("--sweep", text, f"{name}=1,2,4") for name, text in found.items()}
 
 
 def _numbers(option: str, text: str, wanted: str = "1,2,4") -> list[int]:
@@ -194,22 +134,3 @@ def _numbers(option: str, text: str, wanted: str = "1,2,4") -> list[int]:
     if not all(word.isascii() and word.isdecimal() and 0 < len(word) < 11 and int(word) for word in words):
         raise BadInput(f"{option} wants {wanted}, found {shorten(text)!r}")
     return [int(word) for word in words]
-
-
-def _divided(chosen: Mapping[str, str], devices: Sequence[int]) -> list[dict[str, str]]:
-    """The arguments of a network for its part of the batch."""
-    batch = chosen.get("batch", "")
-    if not (batch.isascii() and batch.isdecimal() and len(batch) < 11):
-        raise BadInput("--strong divides a batch; say which, such as --set batch=64")
-    if uneven := [n for n in devices if int(batch) % n]:
-        raise BadInput(f"{uneven[0]} devices do not divide the batch of {batch} evenly")
-    return [{**chosen, "batch": str(int(batch) // n)} for n in devices]
-
-
-def _bytes(text: str) -> int:
-    from deepbench.plan.fit import Limit
-
-    with contextlib.suppress(BadInput):
-        if size := Limit.parse(text).bytes:
-            return size
-    raise BadInput(f"--memory wants a size such as 16GiB, found {shorten(text)!r}")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from deepbench.cli.console import make_console, print_json, print_labelled, print_table
+from deepbench.api.text import BadInput, shorten
+from deepbench.cli.console import print_summary, print_text
 from deepbench.cli.options import form_options, pairs, whole
 from deepbench.cli.root import HELP, cli
-from deepbench.core.errors import BadInput, shorten
 
 MOST_STEPS = 1_000_000
 
@@ -48,32 +48,23 @@ def trace(
       deepbench run my.suite --backend onednn,torch
       deepbench predict my.suite --measure
     """
-    from deepbench.networks.reporting import traces
-    from deepbench.networks.traces.read import read
-    from deepbench.networks.traces.trace import SUFFIX
+    from deepbench.networks import api
 
-    if output is not None and Path(output).suffix.lower() != SUFFIX:
-        raise BadInput(f"a suite of a trace ends in {SUFFIX}, such as my{SUFFIX}; found {shorten(output)!r}")
-    chosen = pairs("--set", settings)
-    found = read(
+    if output is not None and Path(output).suffix.lower() != api.SUITE:
+        raise BadInput(f"a suite of a trace ends in {api.SUITE}, such as my{api.SUITE}; found {shorten(output)!r}")
+    found = api.trace(
         network,
-        chosen,
-        is_training=train,
+        train=train,
         optimizer=optimizer,
-        device="meta" if meta else "cpu",
+        settings=pairs("--set", settings),
+        meta=meta,
         steps=whole("--steps", steps, MOST_STEPS) or 1,
         while_steps=whole("--while-steps", while_steps, MOST_STEPS),
     )
     if output is not None:
         found.save(output)
-    if form == "json":
-        print_json({**traces.values(found), "rows": traces.kernel_rows(found)})
-        return
     if form is None:
-        console = make_console()
-        for label, text in traces.summary(found):
-            print_labelled(console, label, text)
-        console.print()
-    print_table(traces.table(found, None if show_all or form else traces.MOST_ROWS), form)
+        print_summary(api.trace_summary(found))
+    print_text(api.trace_report(found, show_all), form)
     if output is not None and form is None:
         print(f"\n{output} is a suite. To measure its kernels:\n  deepbench run {output}")

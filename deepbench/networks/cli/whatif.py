@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from deepbench.cli.console import print_json, print_report, warn_of_gaps
+from deepbench.api.text import BadInput, replacing
+from deepbench.cli.console import print_text, warn_of_gaps
 from deepbench.cli.options import form_options, require_suffix, skip_damaged_option, whole
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
-from deepbench.core.errors import BadInput
 
 MOST_CHANGES = 12
 
@@ -61,42 +61,36 @@ def whatif(
       deepbench whatif mlperf.jsonl --on theirs.toml
       deepbench whatif mymodel.suite --with kernels.jsonl --set peak.f32*2
     """
-    from deepbench.api.results import load_kernels as load
-    from deepbench.core.files import replacing
-    from deepbench.networks.reporting import what_if as tables
-    from deepbench.networks.traces.read import read_suite_trace
-    from deepbench.networks.what_if.hardware import Hardware
+    from deepbench.api.results import load_kernels
+    from deepbench.networks import api
 
     if other is not None and (changes or sensitivity):
         raise BadInput("--on asks the model about other hardware; leave out --set and --sensitivity")
     if len(changes) > MOST_CHANGES:
         raise BadInput(f"--set is given {len(changes)} times; at most {MOST_CHANGES} changes are compared")
-    is_suite = Path(file).suffix.lower() == ".suite"
+    is_suite = Path(file).suffix.lower() == api.SUITE
     if is_suite and (name or precision or kernels is None):
         raise BadInput(f"{file} is one network; name the result file with its kernels: --with FILE, and no --model")
     if not is_suite and (kernels or library):
         raise BadInput(f"--with and --backend are for a suite that deepbench trace wrote, and {file} is none")
-    results = load(kernels or file, skip_damaged=skip_damaged)
+    results = load_kernels(kernels or file, skip_damaged=skip_damaged)
     warn_of_gaps(results)
-    count = whole("--threads", threads, 4096)
-    own = None if hardware is None else Hardware.load(hardware)
-    given = results.summaries, results.limits, Path(kernels or file).name, list(changes)
-    if is_suite:
-        trace = read_suite_trace(Path(file))
-        answer = tables.answer_of_step(
-            trace, results.file, *given, library=library or "torch", threads=count, hardware=own
-        )
-    else:
-        answer = tables.answer(*given, name=name, precision=precision, threads=count, hardware=own)
+    answer = api.what_if(
+        results,
+        *changes,
+        network=file if is_suite else None,
+        library=library or "torch",
+        application=name,
+        precision=precision,
+        threads=whole("--threads", threads, 4096),
+        hardware=hardware,
+    )
     if output is not None:
         require_suffix("--write-hardware", output, (".toml",))
         with replacing(Path(output)) as draft:
             draft.write_text(answer.model.hardware.toml(), encoding="utf-8")
         say(f"{output}: the hardware of {file}")
-        return
-    if other is not None:
-        print_report(tables.elsewhere_parts(answer, Hardware.load(other)), form)
-    elif form == "json":
-        print_json(answer.values(sensitivity or not changes))
+    elif other is not None:
+        print_text(api.on_other_hardware(answer, other), form)
     else:
-        print_report(tables.parts(answer, full, sensitivity), form)
+        print_text(api.what_if_report(answer, full, sensitivity), form)

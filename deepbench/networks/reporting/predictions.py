@@ -16,6 +16,7 @@ from deepbench.networks.predictions.predict import Part, Prediction
 from deepbench.networks.reporting.traces import kernel_title, memory_text
 from deepbench.networks.traces.trace import Trace, general_place
 from deepbench.reporting.bars import StackedBar, svg
+from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.table import Cell, Column, Table, number
 
 MOST_ROWS = 12
@@ -404,6 +405,8 @@ class Predicted:
     """One predicted step, as Python users see it: in a notebook and in a terminal it is a table."""
 
     forecast: Forecast
+    capacity: tuple[str, int] | None = None
+    """The memory of a device, in words and in bytes."""
 
     @property
     def prediction(self) -> Prediction:
@@ -435,24 +438,48 @@ class Predicted:
 
     def picture(self) -> str:
         """Predicted and measured step as bars, as SVG."""
-        return picture([("predicted", self.prediction)], self.measured)
+        return picture(list(zip(self.labels, self.forecast.predictions, strict=True)), self.measured)
+
+    @property
+    def labels(self) -> list[str]:
+        """The name of each step that was predicted."""
+        return ["predicted"]
+
+    def report(self, by: str = "kernel", full: bool = False) -> Report:
+        """What `deepbench predict` prints below the summary: kernels, or layers; `full`: people see all of them."""
+        if by == "layer":
+            shown, every = layer_table(self.prediction, full), self.layers()
+        else:
+            shown, every = table(self.prediction, None if full else MOST_ROWS), self.table()
+        return self._report(every, shown)
+
+    def _report(self, every: Table, shown: Table | None = None) -> Report:
+        forms = Report.of_table(every).forms
+        found = [values(p, self.measured, self.forecast.alternatives) for p in self.forecast.predictions]
+        return Report((shown or every).print, {**forms, "json": lambda: json_text(found)})
 
     def values(self) -> dict[str, Any]:
         """All of it as plain values."""
         return values(self.prediction, self.measured, self.forecast.alternatives)
 
     def __str__(self) -> str:
-        lines = [f"{label:<11}{text}" for label, text in self._summary()]
-        return "\n".join([*lines, "", str(table(self.prediction))])
+        lines = [f"{label:<11}{text}" for label, text in self.summary()]
+        return "\n".join([*lines, "", str(self._short)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in self._summary())
-        return f"<ul>{lines}</ul>{table(self.prediction)._repr_html_()}"
+        lines = "".join(f"<li>{escape(label)}: {escape(text)}</li>" for label, text in self.summary())
+        return f"<ul>{lines}</ul>{self._short._repr_html_()}"
 
-    def _summary(self) -> list[tuple[str, str]]:
-        return summary(self.prediction, self.measured, self.forecast.alternatives)
+    @property
+    def _short(self) -> Table:
+        """What a terminal and a notebook show."""
+        return table(self.prediction)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Labels and sentences above the table."""
+        return summary(self.prediction, self.measured, self.forecast.alternatives, self.capacity)
 
 
 # ---- several steps: batches, devices

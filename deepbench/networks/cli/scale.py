@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from deepbench.cli.console import print_json, print_table
+from deepbench.cli.console import print_text
 from deepbench.cli.options import comma_list, form_options
 from deepbench.cli.root import HELP, cli
-from deepbench.core.errors import BadInput
 
 
 @cli.command(context_settings=HELP, short_help="Predict all-reduce, or a training step on more devices.")
@@ -27,23 +26,8 @@ def scale(file: str, ranks: tuple[str, ...], model: str | None, form: str | None
       deepbench run vision/resnet18 --set phase=train,devices=1,2,4 -o steps.jsonl
       deepbench scale steps.jsonl --model resnet18
     """
-    from deepbench.api.results import load_kernels as load
-    from deepbench.core.case import whole_number
-    from deepbench.reporting import groups, steps
+    from deepbench.api.filters import whole_number
+    from deepbench.networks import api
 
-    if model is not None:
-        if ranks:
-            raise BadInput("--model takes the numbers of devices from the file; leave out --ranks")
-        found = steps.chosen(load(file).training_steps, model)
-        if form == "json":
-            print_json([value for scaling in found for value in scaling.values()])
-        else:
-            print_table(steps.table(found), form)
-        return
-    wanted = [whole_number("--ranks", n) for n in ranks] or groups.DEFAULT_RANKS
-    if not all(2 <= n <= 10**6 for n in wanted):
-        raise BadInput("--ranks must be from 2 to 1000000")
-    table = groups.scaled(load(file).summaries, wanted)
-    if not table.rows:
-        raise BadInput(f"{file} gives no model: {table.notes[0]}")
-    print_table(table, form)
+    wanted = [whole_number("--ranks", n) for n in ranks]
+    print_text(api.scale(file, ranks=wanted, model=model).report(), form)

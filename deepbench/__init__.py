@@ -53,6 +53,7 @@ __all__ = [
     "cases",
     "compare",
     "data",
+    "describe_machine",
     "diagnose",
     "fleet",
     "gate",

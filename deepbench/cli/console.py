@@ -13,12 +13,8 @@ from deepbench.cli.streams import print_for_programs, printable_lines, warn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.applications.judge.serving import Served
-    from deepbench.fleets.file import FleetFile
-    from deepbench.machine.doctor import LoadWatch
-    from deepbench.reporting.output import Report
-    from deepbench.reporting.table import Part, Table
-    from deepbench.results.file import ResultFile
+    from deepbench.api.measuring import Bar, LoadWatch
+    from deepbench.api.results import FileResults, Part, Report, Table
 
 
 def make_console(quiet: bool = False) -> Console:
@@ -131,14 +127,6 @@ def print_lines_and_tables(parts: Sequence[Part], console: Console) -> None:
     from deepbench.api.results import print_parts
 
     print_parts(parts, console)
-
-
-def print_text(report: Report, form: str | None) -> None:
-    """What a verb has to say, in the form that was asked for; None: for people."""
-    if form is not None:
-        print_for_programs(report.text(form))
-    else:
-        report.print(make_console())
 
 
 def print_summary(lines: Sequence[tuple[str, str]]) -> None:

@@ -19,17 +19,10 @@ if TYPE_CHECKING:
     from deepbench.report.table import Table
 
 
-def _moved(value: str | None) -> None:
-    if value is not None:
-        raise BadInput(
-            "--against and --price are options of another command now: deepbench rank FILE OTHER --price FILE=2.5/h"
-        )
-
-
 @cli.command(context_settings=HELP)
 @click.argument("file", metavar="FILE")
 @form_options
-@click.option("--xlsx", metavar="OUT", help="Write a workbook: the original's sheets, and one row per case.")
+@click.option("--xlsx", metavar="OUT", help="Write a workbook with one row per case.")
 @click.option("--parquet", metavar="OUT", help="Write one row per case, for data frames.")
 @click.option("--sqlite", metavar="OUT", help="Write tables of cases and samples, for SQL.")
 @click.option("--plot", is_flag=True, help="Draw a roofline in the terminal.")
@@ -41,8 +34,6 @@ def _moved(value: str | None) -> None:
     "their limit, and why; excess: those with the most time above it; parts: whole layers and the sum of their parts; "
     "ranks: collectives.",
 )
-@click.option("--against", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
-@click.option("--price", hidden=True, expose_value=False, callback=lambda *given: _moved(given[2]))
 @click.option("--host", metavar="NAME", help="Show one host of a fleet file.")
 @click.option(
     "--complete",
@@ -71,7 +62,7 @@ def show(
     Examples:
       deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
       deepbench show new.jsonl --by application
-      deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
+      deepbench show train.jsonl --xlsx train.xlsx
     """
     from deepbench.api import Results, load
     from deepbench.report import export
@@ -157,10 +148,10 @@ def _show_lacks(results: Results) -> int:
 
 
 def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:
-    from deepbench.report import database, workbook
+    from deepbench.report import database
 
     kinds = (
-        ("--xlsx", xlsx, workbook.write, (".xlsx",)),
+        ("--xlsx", xlsx, database.xlsx, (".xlsx",)),
         ("--parquet", parquet, database.parquet, (".parquet",)),
         ("--sqlite", sqlite, database.sqlite, (".db", ".sqlite", ".sqlite3")),
     )

@@ -53,7 +53,6 @@ EXIT_FAILED = 1
 @click.option("--all", "show_all", is_flag=True, help="With --explain: print every kernel.")
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue the runs of the file that -o names.")
-@click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
 def train(
     applications: tuple[str, ...],
     rung: str,
@@ -70,7 +69,6 @@ def train(
     show_all: bool,
     output: str | None,
     resume: bool,
-    mllog: str | None,
 ) -> int:
     """Train applications to a target quality, and report the samples to the target and the samples per second.
 
@@ -94,7 +92,7 @@ def train(
     place = launched()
     context = click.get_current_context()
     given_names = {p.name for p in context.command.params if _is_given(context, p)}
-    if resume and (output is None or given_names - {"resume", "output", "mllog"}):
+    if resume and (output is None or given_names - {"resume", "output"}):
         raise BadInput("--resume takes everything from the file; the command is deepbench train --resume -o FILE")
     if not resume and not applications:
         raise BadInput(f"name an application: {', '.join([*known(), ALL])}")
@@ -129,7 +127,7 @@ def train(
             TrainingSession.resume(path, hosts) if resume else TrainingSession.create(path, setups, sys.argv[1:], hosts)
         )
         with make as session:
-            return _train(session, mllog)
+            return _train(session)
 
 
 def _is_given(context: click.Context, parameter: click.Parameter) -> bool:
@@ -164,10 +162,9 @@ def _variants(
     return found
 
 
-def _train(session: TrainingSession, mllog: str | None) -> int:
+def _train(session: TrainingSession) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
     from deepbench.api import run_training
-    from deepbench.report import mllog as logs
     from deepbench.report.progress import Bar
 
     path, console = session.file.path, make_console()
@@ -184,9 +181,6 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
     if code:
         again = command("train", "--resume", "-o", path)
         say(f"interrupted; {path} has everything so far. To continue: {again}")
-    if mllog:
-        written = logs.write(session.file, Path(mllog))
-        say(f"{len(written)} logs are in {mllog}")
     ends = [event["end"]["status"] for event in session.file.training if "end" in event]
     return code or (0 if "ok" in ends else EXIT_FAILED)
 

@@ -39,7 +39,7 @@ FAILED = Note("failed", "failed", "a library gave no result: the reason is below
 HIDDEN = Note(
     "disturbed",
     "disturbed",
-    "disturbed by other programs, time hidden; run again (see deepbench info --doctor). --full shows it.",
+    "disturbed by other programs, time hidden; run again (see deepbench info --doctor). show --full has it.",
     "D",
 )
 UNCERTAIN = "≈  the difference is within the uncertainty, so the order is unknown."

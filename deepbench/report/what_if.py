@@ -113,7 +113,7 @@ class Answer:
 
     __repr__ = __str__
 
-    def values(self, with_sensitivity: bool = True) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """All of it as plain values, for programs."""
         return {
             "hardware": self.model.hardware.values(),
@@ -130,7 +130,7 @@ class Answer:
             ],
             "sensitivity": [
                 {"knob": s.knob, "elasticity": s.elasticity, "speed_up_of_twice": asdict(s.twice.speed_up)}
-                for s in (self.sensitivities if with_sensitivity else [])
+                for s in self.sensitivities
             ],
             "fits": [fit.values() for fit in self.model.used],
         }
@@ -238,9 +238,9 @@ def _parsed(changes: Sequence[str], base: Hardware) -> list[Change]:
 # ---- for people
 
 
-def parts(answer: Answer, full: bool = False, with_sensitivity: bool = False) -> list[Part]:
+def parts(answer: Answer, full: bool = False) -> list[Part]:
     """The answer, then what it rests on. `full` lists every kernel."""
-    sensitivity = [sensitivity_table(answer), *_each(answer)] if with_sensitivity or not answer.changes else []
+    sensitivity = [sensitivity_table(answer), *_each(answer)] if not answer.changes else []
     if len(answer.applications) == 1:
         outcomes = answer.outcomes[0]
         tables = [changes_table(outcomes), kernels_table(outcomes[-1], full)] if answer.changes else []

@@ -79,8 +79,6 @@ def test_part_of_the_name_of_one_application_is_enough(deepbench, three):
         (["rank", "fast.jsonl", "slow.jsonl", "./fast.jsonl"], "a machine is named twice: fast.jsonl, ./fast.jsonl;"),
         (["rank", "V100", "--application", "recognition"], "is part of several: Face Recognition, Speech Recognition;"),
         (["rank", "empty.jsonl"], "no case comes from a suite that names applications"),
-        (["show", "fast.jsonl", "--by", "application", "--price", "2/h"], "another command now: deepbench rank"),
-        (["show", "fast.jsonl", "--by", "application", "--against", "x"], "another command now: deepbench rank"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(deepbench, three, tmp_path, words, message):

@@ -429,7 +429,7 @@ def kernels_table(outcome: Outcome, full: bool = False) -> Table:
             "low": e.term.seconds * e.ratio.low,
             "high": e.term.seconds * e.ratio.high,
             "share": e.saved_s / gain if gain else None,
-            "limit": _limit(e),
+            "limited_by": _limit(e),
             "library": library_name(e.library) if e.library else None,
         }
         for e in listed
@@ -440,7 +440,7 @@ def kernels_table(outcome: Outcome, full: bool = False) -> Table:
         number("before", units.seconds, "time"),
         number("after", units.seconds, "then"),
         number("share", units.percent, "of the gain"),
-        Column("limit", title="limited by"),
+        Column("limited_by", title="limited by"),
         *([Column("library", title="then by")] if any(row["library"] for row in rows) else []),
     ]
     more = len(effects) - len(listed)

@@ -1,15 +1,16 @@
-"""The check of pooling passes float32 and finds likely mistakes."""
+"""Pooling, computed rightly and with mistakes."""
 
 import itertools
 
 import numpy as np
-import pytest
 
 from deepbench.core.op import find_op
-from tests.ops.evaluation import is_found, is_right_with_room
+from tests.ops.wrong_kernels import Kernel, of_problem
 
 OVERLAPPING = "n=2 c=5 h=13 w=11 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2"
+
 REALISTIC = "n=4 c=64 h=56 w=56 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2"
+
 DEEP = "n=1 c=4 h=6 w=5 r=3 s=3 pad_h=1 pad_w=1 stride_h=1 stride_w=1 d=5 t=3 pad_d=1"
 
 
@@ -62,13 +63,6 @@ def backward(p, arrays, last=False, add=True, divide=True):
 SMALL = [p.text for p in find_op("pooling").smoke]
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("text", [*SMALL, f"kind=max {REALISTIC}", f"kind=average {REALISTIC}"])
-def test_float32_passes(text, precision):
-    assert is_right_with_room(f"pooling {text} forward {precision}", forward)
-    assert is_right_with_room(f"pooling {text} backward {precision}", backward)
-
-
 def channels_last(evaluate):
     """The same with the channels in the last axis."""
 
@@ -77,14 +71,6 @@ def channels_last(evaluate):
         return {name: np.moveaxis(a, 1, -1) for name, a in evaluate(p, views).items()}
 
     return moved
-
-
-@pytest.mark.parametrize("kind", ["max", "average"])
-def test_float32_passes_with_channels_last(kind):
-    text = f"pooling kind={kind} {OVERLAPPING} {{}} f32 layout=nhwc"
-
-    assert is_right_with_room(text.format("forward"), channels_last(forward))
-    assert is_right_with_room(text.format("backward"), channels_last(backward))
 
 
 def within_the_image(p, arrays):
@@ -106,17 +92,6 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("sizes", [OVERLAPPING, REALISTIC, DEEP])
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_result_is_found(name, sizes, precision):
-    kind, wrong = WRONG[name]
-    if name == "padding counts as zero":
-        sizes = sizes.replace("r=3 s=3", "r=2 s=2").replace("t=3", "t=2")  # windows of few numbers may all be negative
-
-    assert is_found(f"pooling kind={kind} {sizes} forward {precision}", wrong)
-
-
 def without_the_last_image(p, arrays):
     dx = backward(p, arrays)["dx"]
     dx[-1] = 0
@@ -131,28 +106,30 @@ WRONG_GRADIENT = {
 }
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("sizes", [OVERLAPPING, REALISTIC, DEEP])
-@pytest.mark.parametrize("name", WRONG_GRADIENT)
-def test_a_wrong_gradient_is_found(name, sizes, precision):
-    kind, wrong = WRONG_GRADIENT[name]
-
-    assert is_found(f"pooling kind={kind} {sizes} backward {precision}", wrong)
+def sizes_for(name, sizes):
+    """Windows of few numbers, which may all be negative, where padding must not count as zero."""
+    return sizes.replace("r=3 s=3", "r=2 s=2").replace("t=3", "t=2") if name == "padding counts as zero" else sizes
 
 
-def test_the_last_of_equal_numbers_is_found():
-    """In bf16 many numbers of a window are equal; the gradient belongs to the first."""
-    assert is_found(f"pooling kind=max {REALISTIC} backward bf16", lambda p, a: backward(p, a, last=True))
-
-
-@pytest.mark.parametrize("kind", ["max", "average"])
-def test_the_gradient_is_that_of_the_function(kind):
-    """⟨dy, f(x)⟩ = ⟨df(x, dy), x⟩, because both are linear where the maximum stays at its place."""
-    from deepbench.core.case import parse_case
-
-    op = find_op("pooling")
-    cases = {d: parse_case(f"pooling kind={kind} {OVERLAPPING} {d} f32 reference threads=1") for d in op.directions}
-    made = {n: a.astype(np.float64) for c in cases.values() for n, a in op.operands(c).items()}
-    y, dx = op.reference(cases["forward"], made)["y"], op.reference(cases["backward"], made)["dx"]
-
-    assert (y * made["dy"]).sum() == pytest.approx((dx * made["x"]).sum())
+KERNELS = [
+    *(
+        Kernel(f"pooling {sizes} {direction} {precision}", None, of_problem(function))
+        for sizes in [*SMALL, f"kind=max {REALISTIC}", f"kind=average {REALISTIC}"]
+        for direction, function in (("forward", forward), ("backward", backward))
+        for precision in ("f32", "bf16", "f16")
+    ),
+    *(
+        Kernel(f"pooling kind={kind} {OVERLAPPING} {direction} f32 layout=nhwc", None, of_problem(function))
+        for kind in ("max", "average")
+        for direction, function in (("forward", channels_last(forward)), ("backward", channels_last(backward)))
+    ),
+    *(
+        Kernel(f"pooling kind={kind} {sizes_for(name, sizes)} {direction} {precision}", name, of_problem(function))
+        for direction, functions in (("forward", WRONG), ("backward", WRONG_GRADIENT))
+        for name, (kind, function) in functions.items()
+        for sizes in (OVERLAPPING, REALISTIC, DEEP)
+        for precision in ("f32", "bf16")
+    ),
+    # In bf16 many numbers of a window are equal; the gradient belongs to the first.
+    Kernel(f"pooling kind=max {REALISTIC} backward bf16", "the last of equal numbers", of_problem(backward, last=True)),
+]

@@ -1,16 +1,14 @@
-"""The check of elementwise functions passes float32 and finds likely mistakes."""
+"""Elementwise functions and their gradients, computed rightly and with mistakes."""
 
 import math
 
 import numpy as np
-import pytest
 
-from deepbench.core.case import parse_case
-from deepbench.core.op import find_op
 from deepbench.ops.elementwise import KINDS
-from tests.ops.evaluation import is_found, is_right_with_room
+from tests.ops.wrong_kernels import Kernel, of_problem
 
 SIZES = (692, 5001, 3_000_017)
+
 erf = np.vectorize(math.erf, otypes=[np.float32])
 
 
@@ -92,22 +90,6 @@ def evaluated(function, direction):
     return evaluate
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("n", SIZES[:2])
-@pytest.mark.parametrize("kind", KINDS)
-def test_float32_passes(kind, n, precision):
-    assert is_right_with_room(f"elementwise kind={kind} n={n} forward {precision}", evaluated(RIGHT[kind], "forward"))
-    if kind in RIGHT_GRADIENT:
-        text = f"elementwise kind={kind} n={n} backward {precision}"
-        assert is_right_with_room(text, evaluated(RIGHT_GRADIENT[kind], "backward"))
-
-
-def test_float32_passes_on_a_sample():
-    assert is_right_with_room(
-        f"elementwise kind=swiglu n={SIZES[2]} forward f32", evaluated(RIGHT["swiglu"], "forward")
-    )
-
-
 WRONG = {
     "leaky": ("relu", lambda a: np.where(a > 0, a, np.float32(0.01) * a)),
     "without the upper bound": ("relu6", lambda a: np.maximum(a, 0)),
@@ -129,29 +111,6 @@ WRONG = {
     "without the last element": ("silu", lambda a: np.append(RIGHT["silu"](a)[:-1], np.float32(0))),
 }
 
-
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_function_is_found(name, n, precision):
-    kind, function = WRONG[name]
-
-    assert is_found(f"elementwise kind={kind} n={n} forward {precision}", evaluated(function, "forward"))
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_the_approximation_of_gelu_is_not_gelu(n):
-    """In bf16 the difference, 5·10⁻⁴ at most, is less than the rounding of large numbers."""
-    text = "elementwise kind={} n={} {} f32"
-
-    assert is_found(text.format("gelu", n, "forward"), evaluated(gelu_tanh, "forward"))
-    assert is_found(text.format("gelu_tanh", n, "forward"), evaluated(RIGHT["gelu"], "forward"))
-    assert is_found(text.format("gelu", n, "backward"), evaluated(gelu_tanh_gradient, "backward"))
-    for kind, other in (("geglu", "geglu_tanh"), ("geglu_tanh", "geglu")):
-        assert is_found(text.format(kind, n, "forward"), evaluated(RIGHT[other], "forward"))
-        assert is_found(text.format(kind, n, "backward"), evaluated(RIGHT_GRADIENT[other], "backward"))
-
-
 WRONG_GRADIENT = {
     "of every element": ("relu", lambda y, dy: dy),
     "without the upper bound": ("relu6", lambda a, dy: dy * (a > 0)),
@@ -170,37 +129,40 @@ WRONG_GRADIENT = {
 }
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("name", WRONG_GRADIENT)
-def test_a_wrong_gradient_is_found(name, n, precision):
-    kind, function = WRONG_GRADIENT[name]
-
-    assert is_found(f"elementwise kind={kind} n={n} backward {precision}", evaluated(function, "backward"))
-
-
-@pytest.mark.parametrize("kind", RIGHT_GRADIENT)
-def test_gradients_are_those_of_the_functions(kind):
-    """Differences of the float64 definition."""
-    op = find_op("elementwise")
-    forward, backward = (
-        parse_case(f"elementwise kind={kind} n=97 {d} f32 reference threads=1") for d in ("forward", "backward")
-    )
-    inputs = {n: a.astype(np.float64) for n, a in op.operands(forward).items()}
-    made = {n: a.astype(np.float64) for n, a in op.operands(backward).items()}
-    made |= {n: a for n, a in inputs.items() if n in made}
-    if "result" in made:
-        made["result"] = op.reference(forward, inputs)["y"]
-    gradients = op.reference(backward, made)
-    for name, gradient in gradients.items():
-        step = 1e-6
-        ends = [op.reference(forward, {**inputs, name[1:]: inputs[name[1:]] + s})["y"] for s in (step, -step)]
-        assert (ends[0] - ends[1]) / (2 * step) * made["dy"] == pytest.approx(gradient, abs=1e-6)
+# In bf16 the difference of the approximation of gelu, 5·10⁻⁴ at most, is less than the rounding of large numbers.
+APPROXIMATIONS = [
+    ("gelu", "forward", gelu_tanh),
+    ("gelu_tanh", "forward", RIGHT["gelu"]),
+    ("gelu", "backward", gelu_tanh_gradient),
+    *((kind, "forward", RIGHT[other]) for kind, other in (("geglu", "geglu_tanh"), ("geglu_tanh", "geglu"))),
+    *((kind, "backward", RIGHT_GRADIENT[other]) for kind, other in (("geglu", "geglu_tanh"), ("geglu_tanh", "geglu"))),
+]
 
 
-def test_the_gradients_of_add_are_nothing_to_compute():
-    from deepbench.core.errors import Unsupported
+def made(kind, n, direction, precision, mistake, function):
+    text = f"elementwise kind={kind} n={n} {direction} {precision}"
+    return Kernel(text, mistake, of_problem(evaluated(function, direction)))
 
-    case = parse_case("elementwise kind=add n=9 backward f32 reference threads=1")
-    with pytest.raises(Unsupported, match="nothing to compute"):
-        find_op("elementwise").operands(case)
+
+KERNELS = [
+    *(
+        made(kind, n, direction, precision, None, function)
+        for direction, functions in (("forward", RIGHT), ("backward", RIGHT_GRADIENT))
+        for kind, function in functions.items()
+        for n in SIZES[:2]
+        for precision in ("f32", "bf16", "f16")
+    ),
+    made("swiglu", SIZES[2], "forward", "f32", None, RIGHT["swiglu"]),
+    *(
+        made(kind, n, direction, precision, name, function)
+        for direction, functions in (("forward", WRONG), ("backward", WRONG_GRADIENT))
+        for name, (kind, function) in functions.items()
+        for n in SIZES
+        for precision in ("f32", "bf16")
+    ),
+    *(
+        made(kind, n, direction, "f32", "the approximation for the function, or the other way round", function)
+        for kind, direction, function in APPROXIMATIONS
+        for n in SIZES
+    ),
+]

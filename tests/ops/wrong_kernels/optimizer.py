@@ -1,15 +1,12 @@
-"""The check of optimizers passes float32 and finds likely mistakes."""
+"""Optimizers, computed rightly and with mistakes."""
 
 import numpy as np
-import pytest
 
-from deepbench.core.case import parse_case
-from deepbench.core.op import find_op
-from deepbench.measure.check import check
 from deepbench.ops.optimizer import BETA1, BETA2, DECAY, EPSILON, MOMENTUM, RATE, STEP
-from tests.ops.evaluation import is_found, is_right_with_room
+from tests.ops.wrong_kernels import Kernel, of_problem
 
 SIZES = (1003, 3_000_017)
+
 KINDS = ["sgd", "adam", "adamw", "lamb", "adagrad"]
 
 
@@ -46,13 +43,6 @@ def stepped(problem, arrays, **changes):
     }
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("n", [1, *SIZES])
-@pytest.mark.parametrize("kind", KINDS)
-def test_float32_passes(kind, n, precision):
-    assert is_right_with_room(f"optimizer kind={kind} n={n} forward {precision}", stepped)
-
-
 def without_the_last(problem, arrays):
     """The last parameter keeps its value."""
     found = stepped(problem, arrays)
@@ -77,60 +67,43 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_step_is_found(name, n, precision):
-    kind, changes = WRONG[name]
-    text = f"optimizer kind={kind} n={n} forward {precision}"
-
-    assert is_found(text, lambda problem, arrays: stepped(problem, arrays, **changes))
-
-
-@pytest.mark.parametrize("changes", [{"decay": 0.0}, {"coupled": True}])
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("kind", ["adamw", "lamb"])
-def test_a_wrong_decay_is_found_in_f32(kind, changes, n):
-    """In bf16 it is smaller than the rounding of the parameters."""
-    text = f"optimizer kind={kind} n={n} forward f32"
-
-    assert is_found(text, lambda problem, arrays: stepped(problem, arrays, **changes))
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_a_missing_correction_of_the_bias_is_found_in_lamb(n):
-    """Only in f32: the ratio of norms makes up for a factor of r, but for its share of the decay."""
-    text = f"optimizer kind=lamb n={n} forward f32"
-
-    assert is_found(text, lambda problem, arrays: stepped(problem, arrays, bias=False))
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_norms_of_a_part_of_the_parameters_are_found(n):
+def with_norms_of_a_part(problem, arrays):
     """One thread of four forgets its share of the sums: the ratio is wrong only by the randomness of the parts."""
-    text = f"optimizer kind=lamb n={n} forward f32"
-
-    assert is_found(text, lambda problem, arrays: stepped(problem, arrays, count=problem.n * 3 // 4))
+    return stepped(problem, arrays, count=problem.n * 3 // 4)
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_parameter_that_is_not_updated_is_found(kind, n):
-    assert is_found(f"optimizer kind={kind} n={n} forward f32", without_the_last)
-
-
-@pytest.mark.parametrize("kind", ["sgd", "adam", "lamb", "adagrad"])
-def test_a_second_step_is_not_the_first(kind):
-    case = parse_case(f"optimizer kind={kind} n=1003 forward f32 reference threads=1")
-    op = find_op("optimizer")
-    arrays = op.operands(case)
-    for name, values in op.reference(case, arrays).items():
-        arrays[name][...] = values
-    assert check(op, case, arrays).passed
-    for name, values in stepped(case.problem, arrays).items():
-        arrays[name][...] = values
-    assert not check(op, case, arrays).passed
-    op.reset(case, arrays)
-    for name, values in stepped(case.problem, arrays).items():
-        arrays[name][...] = values
-    assert check(op, case, arrays).passed
+KERNELS = [
+    *(
+        Kernel(f"optimizer kind={kind} n={n} forward {precision}", None, of_problem(stepped))
+        for kind in KINDS
+        for n in (1, *SIZES)
+        for precision in ("f32", "bf16")
+    ),
+    *(
+        Kernel(f"optimizer kind={kind} n={n} forward {precision}", name, of_problem(stepped, **changes))
+        for name, (kind, changes) in WRONG.items()
+        for n in SIZES
+        for precision in ("f32", "bf16")
+    ),
+    # In bf16 a wrong decay is smaller than the rounding of the parameters.
+    *(
+        Kernel(f"optimizer kind={kind} n={n} forward f32", name, of_problem(stepped, **changes))
+        for kind in ("adamw", "lamb")
+        for n in SIZES
+        for name, changes in (("no decay", {"decay": 0.0}), ("the decay in the gradient", {"coupled": True}))
+    ),
+    # Only in f32: the ratio of norms makes up for a factor of r, but for its share of the decay.
+    *(
+        Kernel(f"optimizer kind=lamb n={n} forward f32", name, of_problem(function, **changes))
+        for n in SIZES
+        for name, function, changes in (
+            ("no correction of the bias", stepped, {"bias": False}),
+            ("norms of a part of the parameters", with_norms_of_a_part, {}),
+        )
+    ),
+    *(
+        Kernel(f"optimizer kind={kind} n={n} forward f32", "the last one is not updated", of_problem(without_the_last))
+        for kind in KINDS
+        for n in SIZES
+    ),
+]

@@ -1,21 +1,25 @@
-"""The check of attention finds kernels with the mistakes that a real one could contain, and passes correct ones."""
+"""Attention, computed rightly and with mistakes."""
 
 import numpy as np
-import pytest
 
-from deepbench.core.case import parse_case
-from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from tests.ops.wrong_kernels import Kernel
 
 PREFILL = "attention batch=2 heads=4 kv_heads=2 queries=70 keys=70 head_size=40 mask=causal"
+
 DECODE = "attention batch=2 heads=4 kv_heads=2 queries=3 keys=129 head_size=24 value_size=16 mask=causal"
+
 WINDOW = "attention batch=1 heads=4 kv_heads=2 queries=61 keys=61 head_size=32 mask=causal window=9"
+
 CROSS = "attention batch=2 heads=3 kv_heads=3 queries=17 keys=45 head_size=32"
+
 SPREAD = "attention batch=3 heads=2 kv_heads=1 queries=33 keys=33 head_size=20 mask=causal lengths=spread"
+
 PAGED = "attention batch=3 heads=4 kv_heads=2 queries=1 keys=70 head_size=16 mask=causal page=16 lengths=spread"
+
 # As large as in a model: only a sample is checked.
 LARGE = "attention batch=4 heads=32 kv_heads=8 queries=1 keys=2048 head_size=128 mask=causal"
+
 LARGE_PREFILL = "attention batch=1 heads=4 kv_heads=2 queries=1024 keys=1024 head_size=64 mask=causal"
 
 MISTAKES = {
@@ -34,6 +38,7 @@ MISTAKES = {
     "pages in order": (PAGED,),
     "no normalization": (PREFILL, DECODE, CROSS, LARGE, LARGE_PREFILL),
 }
+
 GRADIENT_MISTAKES = {
     "no scale of dq": (PREFILL, WINDOW, CROSS, LARGE_PREFILL),
     "no scale of dk": (PREFILL, WINDOW, CROSS, LARGE_PREFILL),
@@ -111,110 +116,19 @@ def evaluate(case, arrays, mistake=None):
     return results
 
 
-def prepared(text, direction, kind):
-    case = parse_case(f"{text} {direction} {kind} reference threads=1")
-    op = find_op("attention")
-    return op, case, op.operands(case)
-
-
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-@pytest.mark.parametrize("text", [*(f"attention {p.text}" for p in find_op("attention").smoke), LARGE_PREFILL])
-def test_an_evaluation_in_f32_passes_with_room(text, direction, kind):
-    if "page" in text and direction == "backward":
-        pytest.skip("pages are for the forward pass")
-    op, case, arrays = prepared(text, direction, kind)
-
-    verdict = check(op, case, {**arrays, **evaluate(case, arrays)})
-
-    assert verdict.passed
-    assert verdict.error < 0.5
-
-
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize(("mistake", "text"), [(m, text) for m, texts in MISTAKES.items() for text in texts])
-def test_a_wrong_forward_kernel_is_found(mistake, text, kind):
-    op, case, arrays = prepared(text, "forward", kind)
-
-    verdict = check(op, case, {**arrays, **stored(arrays, evaluate(case, arrays, mistake))})
-
-    assert not verdict.passed
-
-
-@pytest.mark.parametrize("kind", ["f32", "bf16"])
-@pytest.mark.parametrize(("mistake", "text"), [(m, text) for m, texts in GRADIENT_MISTAKES.items() for text in texts])
-def test_a_wrong_backward_kernel_is_found(mistake, text, kind):
-    op, case, arrays = prepared(text, "backward", kind)
-
-    verdict = check(op, case, {**arrays, **stored(arrays, evaluate(case, arrays, mistake))})
-
-    assert not verdict.passed
-
-
-def stored(arrays, results):
-    """Results in the type in which a kernel stores them."""
-    return {name: values.astype(arrays[name].dtype) for name, values in results.items()}
-
-
-@pytest.mark.parametrize(
-    ("text", "pairs"),
-    [
-        ("batch=2 heads=3 kv_heads=1 queries=4 keys=4 head_size=8 mask=causal", 2 * 10),
-        ("batch=1 heads=3 kv_heads=1 queries=1 keys=9 head_size=8 mask=causal", 9),
-        ("batch=1 heads=3 kv_heads=1 queries=5 keys=5 head_size=8 mask=causal window=2", 1 + 4 * 2),
-        ("batch=1 heads=3 kv_heads=1 queries=5 keys=7 head_size=8 mask=causal window=4", 3 + 4 * 4),
-        ("batch=2 heads=3 kv_heads=1 queries=5 keys=7 head_size=8", 2 * 35),
-    ],
-)
-def test_only_visible_pairs_count(text, pairs):
-    case = parse_case(f"attention {text} forward f32 reference threads=1")
-    op, p = find_op("attention"), case.problem
-
-    assert pairs == p.pairs()
-    assert pairs == sum(
-        end - first for keys in p.key_counts for i in range(p.queries) for first, end in [p.visible(i, keys)]
-    )
-    assert 2 * pairs * 3 * 16 == op.flop(case)
-    assert 2 * p.batch * 3 * p.queries * p.keys * 16 == op.other_flop(case)["unmasked"]
-
-
-def test_a_cache_is_read_once_and_only_as_far_as_the_window_reaches():
-    text = "attention batch=2 heads=4 kv_heads=2 queries=1 keys=100 head_size=8 mask=causal"
-    op = find_op("attention")
-    whole, window = (parse_case(f"{text}{more} forward bf16 reference threads=1") for more in ("", " window=10"))
-
-    assert 2 * (2 * 2 * 100 * 8 + 2 * 4 * 8) * 2 == op.traffic_bytes(whole)
-    assert 2 * (2 * 2 * 10 * 8 + 2 * 4 * 8) * 2 == op.traffic_bytes(window)
-    assert 0 == op.traffic_bytes(whole, 10**6)
-
-
-def test_lengths_are_the_same_every_time_and_one_sequence_is_the_longest():
-    p = parse_case(f"{PAGED} forward f32 reference threads=1").problem
-
-    assert p.key_counts == type(p)(**p.values).key_counts
-    assert 70 == max(p.key_counts)
-    assert len(set(p.key_counts)) > 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("heads=3", "multiple of kv_heads"),
-        ("mask=none window=4", "window needs mask=causal"),
-        ("queries=80", "at most keys"),
-    ],
-)
-def test_impossible_problems_are_refused(change, message):
-    words = {**dict(w.split("=") for w in PREFILL.split()[1:]), **dict(w.split("=") for w in change.split())}
-    text = " ".join(f"{name}={value}" for name, value in words.items())
-
-    with pytest.raises(BadInput, match=message):
-        parse_case(f"attention {text} forward f32 reference threads=1")
-
-
-def test_equal_problems_have_one_text():
-    text = "attention batch=1 heads=1 kv_heads=1 queries=4 keys=4 head_size=8 mask=causal"
-    case = parse_case(f"{text} value_size=8 window=4 forward f32 reference threads=1")
-
-    assert "value_size" not in case.text
-    assert "window" not in case.text
+KERNELS = [
+    *(
+        Kernel(f"{text} {direction} {kind}", None, evaluate, exact=True)
+        for text in [*(f"attention {p.text}" for p in find_op("attention").smoke), LARGE_PREFILL]
+        for direction in ("forward", "backward")
+        for kind in ("f32", "bf16", "f16")
+        if "page" not in text or direction == "forward"
+    ),
+    *(
+        Kernel(f"{text} {direction} {kind}", mistake, evaluate)
+        for direction, mistakes in (("forward", MISTAKES), ("backward", GRADIENT_MISTAKES))
+        for mistake, texts in mistakes.items()
+        for text in texts
+        for kind in ("f32", "bf16")
+    ),
+]

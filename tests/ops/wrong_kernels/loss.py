@@ -1,21 +1,20 @@
-"""The check of losses passes float32 and finds likely mistakes."""
+"""Losses, computed rightly and with mistakes."""
 
 import numpy as np
-import pytest
 
-from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.ops import loss as op_module
 from deepbench.ops.loss import KINDS
-from tests.ops.evaluation import is_found, is_right_with_room, verdict_of
+from tests.ops.wrong_kernels import Kernel, told
 
 OP = find_op("loss")
+
 SIZES = {
     "cross_entropy": ("rows=17 columns=67", "rows=60 columns=4096", "rows=3000 columns=81"),
     **dict.fromkeys(
         ("binary_cross_entropy", "mean_squared_error", "smooth_l1", "focal"), ("rows=9001", "rows=500 columns=91")
     ),
 }
+
 EVERY = [(kind, sizes) for kind, chosen in SIZES.items() for sizes in chosen]
 
 
@@ -81,39 +80,8 @@ MISTAKES = [
     ("smooth_l1", "edge at 2"),
 ]
 
-
-@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize(("kind", "sizes"), EVERY)
-def test_float32_passes(kind, sizes, precision):
-    assert is_right_with_room(f"loss kind={kind} {sizes} forward {precision}", loss)
-    assert is_right_with_room(f"loss kind={kind} {sizes} backward {precision}", gradient)
-
-
-@pytest.mark.parametrize("problem", OP.smoke, ids=lambda p: p.text)
-def test_small_problems_pass(problem):
-    assert is_right_with_room(f"loss {problem.text} forward f32", loss)
-    assert is_right_with_room(f"loss {problem.text} backward f32", gradient)
-
-
 # The last number of these is classified so well that its focal loss is less than a millionth of the sum.
 ROUNDED_AWAY = ("focal", "last row dropped", "rows=9001")
-
-
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize(("kind", "mistake"), MISTAKES)
-def test_a_wrong_loss_is_found(kind, mistake, precision):
-    for sizes in SIZES[kind]:
-        if (kind, mistake, sizes) == ROUNDED_AWAY:
-            continue
-        text = f"loss kind={kind} {sizes} forward {precision}"
-        assert is_found(text, lambda p, a: loss(p, a, mistake)), sizes
-
-
-@pytest.mark.parametrize("kind", ["binary_cross_entropy", "mean_squared_error", "smooth_l1", "focal"])
-def test_a_mean_over_rows_instead_of_numbers_is_found(kind):
-    text = f"loss kind={kind} rows=500 columns=91 forward f32"
-
-    assert is_found(text, lambda p, a: loss(p, a, "divided by the rows"))
 
 
 def gradient(problem, arrays, mistake=None):
@@ -157,38 +125,32 @@ GRADIENT_MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize(("kind", "mistake"), GRADIENT_MISTAKES)
-def test_a_wrong_gradient_is_found(kind, mistake, precision):
-    for sizes in SIZES[kind]:
-        text = f"loss kind={kind} {sizes} backward {precision}"
-        assert is_found(text, lambda p, a: gradient(p, a, mistake)), sizes
+# The last number of these is classified so well that its focal loss is less than a millionth of the sum.
+ROUNDED_AWAY = ("focal", "last row dropped", "rows=9001")
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_large_problem_is_computed_in_f32_with_the_same_result(monkeypatch, kind):
-    text = f"loss kind={kind} {SIZES[kind][-1]} forward f32"
-    full = verdict_of(text, loss)
-    monkeypatch.setattr(op_module, "MOST_IN_F64", 0)
-    large = verdict_of(text, loss)
-
-    assert large.passed
-    assert abs(large.error - full.error) < 0.05
-    assert is_found(text, lambda p, a: loss(p, a, "last row dropped"))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_the_loss(kind):
-    sizes = "rows=3 columns=4"
-    forward, backward = (parse_case(f"loss kind={kind} {sizes} {d} f32 reference threads=1") for d in OP.directions)
-    arrays = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in OP.operands(backward).items()}
-    if KINDS[kind].of_logits:
-        arrays["x"][0] -= 100  # so that differences are seen
-    found = OP.reference(backward, arrays)["dx"] / arrays["dloss"]
-    for place in np.ndindex(3, 4):
-        ends = []
-        for step in (1e-5, -1e-5):
-            x = arrays["x"].copy()
-            x[place] += step
-            ends.append(OP.reference(forward, {**arrays, "x": x, "loss": np.zeros(1)})["loss"][0])
-        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(found[place], abs=1e-7)
+KERNELS = [
+    *(
+        Kernel(f"loss kind={kind} {sizes} {direction} {precision}", None, told(function))
+        for kind, sizes in EVERY
+        for direction, function in (("forward", loss), ("backward", gradient))
+        for precision in ("f32", "bf16", "f16")
+    ),
+    *(
+        Kernel(f"loss {problem.text} {direction} f32", None, told(function))
+        for problem in OP.smoke
+        if problem.text.removeprefix("kind=") not in {" ".join(one) for one in EVERY}
+        for direction, function in (("forward", loss), ("backward", gradient))
+    ),
+    *(
+        Kernel(f"loss kind={kind} {sizes} {direction} {precision}", mistake, told(function))
+        for direction, function, mistakes in (("forward", loss, MISTAKES), ("backward", gradient, GRADIENT_MISTAKES))
+        for kind, mistake in mistakes
+        for sizes in SIZES[kind]
+        for precision in ("f32", "bf16")
+        if direction == "backward" or (kind, mistake, sizes) != ROUNDED_AWAY
+    ),
+    *(
+        Kernel(f"loss kind={kind} rows=500 columns=91 forward f32", "divided by the rows", told(loss))
+        for kind in ("binary_cross_entropy", "mean_squared_error", "smooth_l1", "focal")
+    ),
+]

@@ -52,6 +52,11 @@ class Kernel:
         return check(op, case, {**arrays, **self.outputs(case, arrays)}).error
 
 
+def every(op, sizes, ways, evaluate, mistakes=(None,), exact=False):
+    """A kernel for each of the sizes, ways such as `forward f32 layout=nhwc`, and mistakes."""
+    return [Kernel(f"{op} {size} {way}", m, evaluate, exact=exact) for size in sizes for way in ways for m in mistakes]
+
+
 @lru_cache(maxsize=1)
 def operands(text):
     """Operation, case and operands, which the kernels of one text share."""

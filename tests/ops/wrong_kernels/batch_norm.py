@@ -5,14 +5,10 @@ import numpy as np
 from deepbench.core.rows import EPSILON
 from deepbench.ops.batch_norm import channels, like_stored
 from tests.ops.norm_kernels import f32, gradient, normalized, spoiled, without_last
-from tests.ops.wrong_kernels import Kernel
+from tests.ops.wrong_kernels import every
 
 SIZES = ["n=3 c=5 h=7 w=9", "n=2 c=17 h=4 w=5 d=3", "n=16 c=40 h=14 w=14"]
 
-SETTINGS = {
-    "forward": ["", "mode=training", "mode=training layout=nhwc"],
-    "backward": ["", "layout=nhwc"],
-}
 
 INFERENCE = ["own statistics", "no scale", "no shift", "no epsilon", "last row not written", "channels exchanged"]
 
@@ -55,24 +51,15 @@ def kernel(case, a, mistake):
     return spoiled(found, mistake)
 
 
+TRAINING = ["forward f32 mode=training", "forward f32 mode=training layout=nhwc"]
+GRADIENTS = ["backward f32", "backward bf16", "backward f32 layout=nhwc"]
+OTHER = ["forward f32", "forward bf16", *(way.replace("f32", "bf16") for way in TRAINING), "backward bf16 layout=nhwc"]
+RIGHT_SIZES = ["n=2 c=1 h=1 w=1", *SIZES, "n=8 c=2 h=112 w=112"]
 KERNELS = [
-    *(
-        Kernel(f"batch_norm {size} {direction} {kind} {settings}".strip(), None, kernel, exact=True)
-        for size in ["n=2 c=1 h=1 w=1", *SIZES, "n=8 c=2 h=112 w=112"]
-        for kind in ("f32", "bf16")
-        for direction, chosen in SETTINGS.items()
-        for settings in chosen
-    ),
-    *(
-        Kernel(f"batch_norm {size} {direction} {kind} {settings}".strip(), mistake, kernel)
-        for size in SIZES
-        for direction, settings, kind, mistake in [
-            *(("forward", "", "f32", m) for m in INFERENCE),
-            *(("forward", "", "bf16", m) for m in INFERENCE if m != "no epsilon"),
-            *(("forward", settings, "f32", m) for settings in SETTINGS["forward"][1:] for m in (*ROUGH, *EXACT)),
-            *(("forward", "mode=training", "bf16", m) for m in ROUGH),
-            *(("backward", "", kind, m) for kind in ("f32", "bf16") for m in BACKWARD),
-            *(("backward", "layout=nhwc", "f32", m) for m in BACKWARD),
-        ]
-    ),
+    *every("batch_norm", RIGHT_SIZES, [*TRAINING, *GRADIENTS, *OTHER], kernel, exact=True),
+    *every("batch_norm", SIZES, ["forward f32"], kernel, INFERENCE),
+    *every("batch_norm", SIZES, ["forward bf16"], kernel, [m for m in INFERENCE if m != "no epsilon"]),
+    *every("batch_norm", SIZES, TRAINING, kernel, ROUGH + EXACT),
+    *every("batch_norm", SIZES, ["forward bf16 mode=training"], kernel, ROUGH),
+    *every("batch_norm", SIZES, GRADIENTS, kernel, BACKWARD),
 ]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.ops.norm_kernels import f32, gradient, normalized, spoiled, without_last
-from tests.ops.wrong_kernels import Kernel
+from tests.ops.wrong_kernels import every
 
 SIZES = ["n=3 c=6 h=5 w=7 groups=2", "n=2 c=32 h=6 w=5 groups=8", "n=2 c=64 h=16 w=16 groups=32"]
 
@@ -74,20 +74,11 @@ def kernel(case, a, mistake):
     )
 
 
+RIGHT_SIZES = [*SIZES, "n=1 c=2 h=1 w=2 groups=1", "n=1 c=64 h=1 w=3199 groups=64"]
+BOTH = ["backward f32", "backward bf16"]
 KERNELS = [
-    *(
-        Kernel(f"group_norm {size} {direction} {kind}", None, kernel, exact=True)
-        for size in [*SIZES, "n=1 c=2 h=1 w=2 groups=1", "n=1 c=64 h=1 w=3199 groups=64"]
-        for direction in ("forward", "backward")
-        for kind in ("f32", "bf16")
-    ),
-    *(
-        Kernel(f"group_norm {size} {direction} {kind}", mistake, kernel)
-        for size in SIZES
-        for direction, kind, mistake in [
-            *(("forward", "f32", m) for m in (*FORWARD, *EXACT)),
-            *(("forward", "bf16", m) for m in FORWARD),
-            *(("backward", kind, m) for kind in ("f32", "bf16") for m in BACKWARD),
-        ]
-    ),
+    *every("group_norm", RIGHT_SIZES, ["forward f32", "forward bf16", *BOTH], kernel, exact=True),
+    *every("group_norm", SIZES, ["forward f32"], kernel, FORWARD + EXACT),
+    *every("group_norm", SIZES, ["forward bf16"], kernel, FORWARD),
+    *every("group_norm", SIZES, BOTH, kernel, BACKWARD),
 ]

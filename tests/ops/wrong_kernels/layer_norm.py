@@ -1,7 +1,7 @@
 """Layer normalization, computed rightly and with mistakes."""
 
 from tests.ops.norm_kernels import gradient, normalized, spoiled, without_last
-from tests.ops.wrong_kernels import Kernel
+from tests.ops.wrong_kernels import every
 
 SIZES = ["rows=3 columns=35", "rows=40 columns=129", "rows=60 columns=4096"]
 
@@ -27,22 +27,12 @@ def kernel(case, a, mistake):
     return spoiled({"dx": dx, "dscale": rows[0].sum(axis=0), "dshift": rows[1].sum(axis=0)}, mistake)
 
 
+BOTH = ["backward f32", "backward bf16"]
 KERNELS = [
-    *(
-        Kernel(f"layer_norm {size} {direction} {kind}", None, kernel, exact=True)
-        for size in ["rows=1 columns=2", *SIZES]
-        for direction in ("forward", "backward")
-        for kind in ("f32", "bf16")
-    ),
-    *(
-        Kernel(f"layer_norm {size} {direction} {kind}", mistake, kernel)
-        for size in SIZES
-        for direction, kind, mistake in [
-            *(("forward", "f32", m) for m in (*FORWARD, *EXACT)),
-            *(("forward", "bf16", m) for m in FORWARD),
-            *(("backward", kind, m) for kind in ("f32", "bf16") for m in BACKWARD),
-        ]
-    ),
+    *every("layer_norm", ["rows=1 columns=2", *SIZES], ["forward f32", "forward bf16", *BOTH], kernel, exact=True),
+    *every("layer_norm", SIZES, ["forward f32"], kernel, FORWARD + EXACT),
+    *every("layer_norm", SIZES, ["forward bf16"], kernel, FORWARD),
+    *every("layer_norm", SIZES, BOTH, kernel, BACKWARD),
     # In so few columns, it is more than the rounding.
-    Kernel("layer_norm rows=17 columns=64 forward bf16", "biased variance", kernel),
+    *every("layer_norm", ["rows=17 columns=64"], ["forward bf16"], kernel, ["biased variance"]),
 ]

@@ -4,7 +4,7 @@ import numpy as np
 
 from deepbench.core.op import find_op
 from deepbench.ops.loss import KINDS
-from tests.ops.wrong_kernels import Kernel, told
+from tests.ops.wrong_kernels import Kernel, every, told
 
 OP = find_op("loss")
 
@@ -15,7 +15,8 @@ SIZES = {
     ),
 }
 
-EVERY = [(kind, sizes) for kind, chosen in SIZES.items() for sizes in chosen]
+EVERY = [f"kind={kind} {sizes}" for kind, chosen in SIZES.items() for sizes in chosen]
+SMALL = [p.text for p in OP.smoke if p.text not in EVERY]
 
 
 def of_logits(x):
@@ -128,19 +129,12 @@ GRADIENT_MISTAKES = [
 # The last number of these is classified so well that its focal loss is less than a millionth of the sum.
 ROUNDED_AWAY = ("focal", "last row dropped", "rows=9001")
 
+PRECISIONS = ("f32", "bf16", "f16")
 KERNELS = [
-    *(
-        Kernel(f"loss kind={kind} {sizes} {direction} {precision}", None, told(function))
-        for kind, sizes in EVERY
-        for direction, function in (("forward", loss), ("backward", gradient))
-        for precision in ("f32", "bf16", "f16")
-    ),
-    *(
-        Kernel(f"loss {problem.text} {direction} f32", None, told(function))
-        for problem in OP.smoke
-        if problem.text.removeprefix("kind=") not in {" ".join(one) for one in EVERY}
-        for direction, function in (("forward", loss), ("backward", gradient))
-    ),
+    *every("loss", EVERY, [f"forward {p}" for p in PRECISIONS], told(loss)),
+    *every("loss", EVERY, [f"backward {p}" for p in PRECISIONS], told(gradient)),
+    *every("loss", SMALL, ["forward f32"], told(loss)),
+    *every("loss", SMALL, ["backward f32"], told(gradient)),
     *(
         Kernel(f"loss kind={kind} {sizes} {direction} {precision}", mistake, told(function))
         for direction, function, mistakes in (("forward", loss, MISTAKES), ("backward", gradient, GRADIENT_MISTAKES))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from deepbench.core.op import find_op
-from tests.ops.wrong_kernels import Kernel, of_problem
+from tests.ops.wrong_kernels import Kernel, every, of_problem
 
 OVERLAPPING = "n=2 c=5 h=13 w=11 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2"
 
@@ -111,18 +111,14 @@ def sizes_for(name, sizes):
     return sizes.replace("r=3 s=3", "r=2 s=2").replace("t=3", "t=2") if name == "padding counts as zero" else sizes
 
 
+PRECISIONS = ("f32", "bf16", "f16")
+RIGHT_SIZES = [*SMALL, f"kind=max {REALISTIC}", f"kind=average {REALISTIC}"]
+OVERLAPS = [f"kind={kind} {OVERLAPPING}" for kind in ("max", "average")]
 KERNELS = [
-    *(
-        Kernel(f"pooling {sizes} {direction} {precision}", None, of_problem(function))
-        for sizes in [*SMALL, f"kind=max {REALISTIC}", f"kind=average {REALISTIC}"]
-        for direction, function in (("forward", forward), ("backward", backward))
-        for precision in ("f32", "bf16", "f16")
-    ),
-    *(
-        Kernel(f"pooling kind={kind} {OVERLAPPING} {direction} f32 layout=nhwc", None, of_problem(function))
-        for kind in ("max", "average")
-        for direction, function in (("forward", channels_last(forward)), ("backward", channels_last(backward)))
-    ),
+    *every("pooling", RIGHT_SIZES, [f"forward {p}" for p in PRECISIONS], of_problem(forward)),
+    *every("pooling", RIGHT_SIZES, [f"backward {p}" for p in PRECISIONS], of_problem(backward)),
+    *every("pooling", OVERLAPS, ["forward f32 layout=nhwc"], of_problem(channels_last(forward))),
+    *every("pooling", OVERLAPS, ["backward f32 layout=nhwc"], of_problem(channels_last(backward))),
     *(
         Kernel(f"pooling kind={kind} {sizes_for(name, sizes)} {direction} {precision}", name, of_problem(function))
         for direction, functions in (("forward", WRONG), ("backward", WRONG_GRADIENT))

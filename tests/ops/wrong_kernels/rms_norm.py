@@ -1,7 +1,7 @@
 """RMS normalization, computed rightly and with mistakes."""
 
 from tests.ops.norm_kernels import gradient, normalized, spoiled, without_last
-from tests.ops.wrong_kernels import Kernel
+from tests.ops.wrong_kernels import every
 
 SIZES = ["rows=3 columns=35", "rows=40 columns=129", "rows=60 columns=4096"]
 
@@ -25,20 +25,10 @@ def kernel(case, a, mistake):
     return spoiled({"dx": dx, "dscale": dscale}, mistake)
 
 
+BOTH = ["backward f32", "backward bf16"]
 KERNELS = [
-    *(
-        Kernel(f"rms_norm {size} {direction} {kind}", None, kernel, exact=True)
-        for size in ["rows=1 columns=2", *SIZES]
-        for direction in ("forward", "backward")
-        for kind in ("f32", "bf16")
-    ),
-    *(
-        Kernel(f"rms_norm {size} {direction} {kind}", mistake, kernel)
-        for size in SIZES
-        for direction, kind, mistake in [
-            *(("forward", "f32", m) for m in (*FORWARD, *EXACT)),
-            *(("forward", "bf16", m) for m in FORWARD),
-            *(("backward", kind, m) for kind in ("f32", "bf16") for m in BACKWARD),
-        ]
-    ),
+    *every("rms_norm", ["rows=1 columns=2", *SIZES], ["forward f32", "forward bf16", *BOTH], kernel, exact=True),
+    *every("rms_norm", SIZES, ["forward f32"], kernel, FORWARD + EXACT),
+    *every("rms_norm", SIZES, ["forward bf16"], kernel, FORWARD),
+    *every("rms_norm", SIZES, BOTH, kernel, BACKWARD),
 ]

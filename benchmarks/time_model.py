@@ -43,7 +43,7 @@ from deepbench.reporting import applications  # noqa: E402
 from deepbench.results import published  # noqa: E402
 
 # The words of the question in the page.
-EXAMPLE = ("--model", "speech", "--precision", "bf16", "--set", "memory.bytes_per_s*2", "--set", "peak.bf16*2")
+EXAMPLE = ("--application", "speech", "--precision", "bf16", "--set", "memory.bytes_per_s*2", "--set", "peak.bf16*2")
 
 PAGE = ROOT / "docs" / "what-if.md"
 

@@ -258,7 +258,7 @@ def kernel_table(found: Sum, share: str) -> list[str]:
         names = ", ".join(dict.fromkeys(part.label for part in rest))
         time_s = sum(part.time_s for part in rest)
         rows.append([f"others: {names}", *[""] * 4, units.percent(time_s / found.time_s), *[""] * 4])
-    header = ["kernel", "problem", "type", "calls", "time", share, "limit", "of it", "fastest", "next"]
+    header = ["kernel", "problem", "type", "calls", "time", share, "limited by", "% of limit", "fastest", "next"]
     return markdown(header, rows, (0, 1, 2, 6, 8, 9))
 
 
@@ -310,7 +310,7 @@ def experts_table(data: Data) -> list[str]:
             )
     if not rows:
         return []
-    header = ["product", "experts", "time", "limit", "of it", "fastest", "next", "unequal"]
+    header = ["product", "experts", "time", "limited by", "% of limit", "fastest", "next", "unequal"]
     notes = ["*unequal*: the time with unequal shares of the tokens over that with equal ones."]
     notes += ["\\*: smaller than in the model, to fit into memory."] * smaller
     return [*markdown(header, rows, (0, 1, 3, 5, 6)), *paragraph(*notes)]

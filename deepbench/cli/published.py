@@ -59,10 +59,6 @@ def show_machine(machine: str, op: str | None, precision: str | None, form: str 
     print_table(table, form)
 
 
-# The name of this command before version 0.1.0.
-cli.add_command(click.Group("reference", published.commands, hidden=True, help=published.help))
-
-
 def compare_with(file: str, summaries: list[Summary], machine: str, form: str | None) -> None:
     """Print the results of a file next to those of a published machine."""
     from deepbench.reporting import published as tables

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 @click.option("--timeout", metavar="S", help="Give up a case after S seconds without a sign of life (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The result file (default: deepbench-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue FILE where it stopped.")
-@click.option("--full", is_flag=True, help="Print one line per library.")
 def run(
     words: tuple[str, ...],
     mode: str | None,
@@ -75,7 +74,6 @@ def run(
     timeout: str | None,
     output: str | None,
     resume: bool,
-    full: bool,
     **filters: Any,
 ) -> int:
     """Measure cases, keep every record in a file, and print a table. Without arguments: the suite `quick`.
@@ -100,7 +98,7 @@ def run(
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
         with taking_place(launched(), True) as hosts, Session.resume(Path(output), hosts, timeout_s) as session:
-            return measure_and_print(session, full, watch)
+            return measure_and_print(session, watch)
     options = Options(
         mode or "default",
         whole("--rounds", rounds, 1000),
@@ -113,7 +111,7 @@ def run(
     if ab or against:
         if (ab and against) or hostfile or budget or place is not None:
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
-        return _run_sides(words, filters, ab, against, trust, options, output, full, watch)
+        return _run_sides(words, filters, ab, against, trust, options, output, watch)
     if trust is not None:
         raise BadInput("--trust FILE belongs to --against FILE")
     if hostfile and place is not None:
@@ -126,10 +124,10 @@ def run(
         hosts = hosts_of_file(hostfile) if hostfile else given_hosts
         path = Path(output) if output else default_path(Path(), _stamp())
         with Session.create(path, planned, options.on(hosts)) as session:
-            return measure_and_print(session, full, watch, options.begin)
+            return measure_and_print(session, watch, options.begin)
 
 
-def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: float | None = None) -> int:
+def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = None) -> int:
     """Measure what the session plans and print the table; the exit code of the command.
 
     `watch` knows what other programs use; it has run while the session was prepared.
@@ -154,7 +152,7 @@ def measure_and_print(session: Session, full: bool, watch: LoadWatch, begin: flo
     records = [r for r in session.file.records if r["status"] != "interrupted"]
     if records:
         console.print()
-        results_of(session.file).table(full).print(console)
+        Results(session.file).table().print(console)
     if code:
         say(f"interrupted; {_to_continue(session)}")
         return code
@@ -179,7 +177,6 @@ def _run_sides(
     trust: str | None,
     options: Options,
     output: str | None,
-    full: bool,
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
@@ -216,7 +213,7 @@ def _run_sides(
             code = EXIT_INTERRUPTED
         comparison = turns.comparison()
         if comparison.cases:
-            print_text(comparison_report(comparison, (both[0].words, both[1].words), full), None)
+            print_comparison(comparison, (both[0].words, both[1].words), None, False)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")

@@ -13,13 +13,14 @@ from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say
 
 if TYPE_CHECKING:
-    from deepbench.api.results import Lacks
+    from deepbench.api import Results
+    from deepbench.report.table import Table
 
 
 @cli.command(context_settings=HELP)
 @click.argument("file", metavar="FILE")
 @form_options
-@click.option("--xlsx", metavar="OUT", help="Write a workbook: the original's sheets, and one row per case.")
+@click.option("--xlsx", metavar="OUT", help="Write a workbook with one row per case.")
 @click.option("--parquet", metavar="OUT", help="Write one row per case, for data frames.")
 @click.option("--sqlite", metavar="OUT", help="Write tables of cases and samples, for SQL.")
 @click.option("--plot", is_flag=True, help="Draw a roofline in the terminal.")
@@ -59,7 +60,7 @@ def show(
     Examples:
       deepbench show deepbench-20261121-113000.jsonl --csv > results.csv
       deepbench show new.jsonl --by application
-      deepbench show train.jsonl --xlsx DeepBench_mine.xlsx
+      deepbench show train.jsonl --xlsx train.xlsx
     """
     from deepbench.api.results import EXPORTS, load
 
@@ -105,7 +106,24 @@ def _print_lacks(path: Path, found: Lacks) -> int:
     return 1 if found.lacks else 0
 
 
-def _plot(results: Any) -> None:
+def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:
+    from deepbench.report import database
+
+    kinds = (
+        ("--xlsx", xlsx, database.xlsx, (".xlsx",)),
+        ("--parquet", parquet, database.parquet, (".parquet",)),
+        ("--sqlite", sqlite, database.sqlite, (".db", ".sqlite", ".sqlite3")),
+    )
+    for option, path, write, suffixes in kinds:
+        if path:
+            require_suffix(option, path, suffixes)
+            write(results.file, results.summaries, Path(path))
+            say(f"wrote {path}")
+
+
+def _plot(results: Results) -> None:
+    from deepbench.report import plot
+
     console = make_console()
     for line in results.roofline(min(console.width, 160)):
         console.print(line, markup=False, soft_wrap=True)

@@ -21,10 +21,10 @@ INTERVAL = "±: 95 % confidence interval across processes."
 INTERVAL_OF_ONE = "±: 95 % confidence interval."
 UNDISTURBED = Note("undisturbed", "", "undisturbed: share of the samples that no other program disturbed.")
 OTHERS = Note("others", "", "than the fastest: with the 95 % interval of the ratio, where both met in heats.")
-PEAK = Note(
-    "peak",
+LIMIT = Note(
+    "limit",
     "",
-    "% of peak: the limit that explains the time (compute, a level of memory, latency, parallelism, conversion) and "
+    "limited by: the limit that explains the time (compute, a level of memory, latency, parallelism, conversion) and "
     "its share; unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
 )
 
@@ -145,7 +145,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
         *([] if repeat else [Column("")]),
         *(Column("library"), number("time", units.seconds), number("±"), flop_rates("TFLOP/s", unit, narrow=3)),
         number("GB/s", units.bytes_per_s, narrow=4),
-        *(Column("than", title="than the fastest", narrow=1), Column("% of peak", narrow=2)),
+        *(Column("than", title="than the fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
         *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
     ]
     below = [*disturbed_sentences(summaries), *footnotes(notes), *reasons(summaries)]
@@ -190,7 +190,7 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
         "TFLOP/s": s.flop_per_s,
         "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
-        "% of peak": f"{units.bar(min(1.0, nearest.share))} {nearest}" if nearest else None,
+        "limited_by": f"{units.bar(min(1.0, nearest.share))} {nearest}" if nearest else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
 
@@ -209,7 +209,7 @@ def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     interval = INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE
     return [
         *[Note("interval", "", interval)] * bool(with_interval),
-        *[PEAK] * any(not s.is_group and s.status == "ok" for s in summaries),
+        *[LIMIT] * any(not s.is_group and s.status == "ok" for s in summaries),
         *[UNDISTURBED] * any(s.is_ranked and not s.imported for s in summaries),
         *[ONE_PROCESS] * any(s.single_process for s in summaries),
         *[GROUP_BANDWIDTH] * any(s.bus_bytes_per_s for s in summaries),

@@ -1,7 +1,8 @@
-"""A result file as Parquet and SQLite."""
+"""A result file as a workbook, Parquet and SQLite."""
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -11,11 +12,38 @@ from typing import Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import replacing
-from deepbench.reporting import export
+from deepbench.report import export
+from deepbench.report.table import not_a_formula
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 
-REMEDY = "Parquet needs PyArrow: pip install pyarrow"
+
+def xlsx(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
+    """One sheet with one row per case. Cells hold values, not formulas."""
+    try:
+        import openpyxl
+        from openpyxl.styles import Font
+    except ImportError:
+        raise BadInput("a workbook needs openpyxl: pip install openpyxl") from None
+    cases = export.table(results, summaries)
+    names = [column.name for column in cases.columns]
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "All cases"
+    sheet.append([not_a_formula(name) for name in names])
+    for row in cases.rows:
+        sheet.append([not_a_formula(row.get(name)) for name in names])
+    for cell in sheet[1]:
+        cell.font = Font(bold=True)
+    sheet.freeze_panes = "B2"
+    sheet.column_dimensions["A"].width = 60
+    if cases.rows:
+        sheet.auto_filter.ref = sheet.dimensions
+    # In memory first: openpyxl tries to end a file that could not be written and prints a traceback.
+    content = io.BytesIO()
+    book.save(content)
+    with replacing(path) as draft:
+        draft.write_bytes(content.getvalue())
 
 
 def parquet(results: ResultFile, summaries: Sequence[Summary], path: Path) -> None:
@@ -24,7 +52,7 @@ def parquet(results: ResultFile, summaries: Sequence[Summary], path: Path) -> No
         import pyarrow
         from pyarrow import parquet as writer
     except ImportError:
-        raise BadInput(REMEDY) from None
+        raise BadInput("Parquet needs PyArrow: pip install pyarrow") from None
     cases = export.table(results, summaries)
     names, rows = [column.name for column in cases.columns], cases.rows
     columns = {}

@@ -61,7 +61,7 @@ def row(
         "flop_per_s": s.flop_per_s,
         "bytes_per_s": s.bytes_per_s,
         "flop_per_byte": r["flop"] / r["traffic_bytes"] if r["flop"] and r["traffic_bytes"] else None,
-        "limit": nearest.name if nearest else None,
+        "limited_by": nearest.name if nearest else None,
         "share_of_limit": nearest.share if nearest else None,
         "limit_evidence": nearest.evidence if nearest else None,
         "bus_bytes_per_s": s.bus_bytes_per_s,

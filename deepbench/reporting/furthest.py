@@ -87,7 +87,7 @@ def table(found: Sequence[Kernel], order: str, most: int) -> Table:
             "time": k.summary.time_s,
             "share": k.limit.share,
             "excess": k.excess_s,
-            "limit": k.limit.name,
+            "limited_by": k.limit.name,
             "why": k.short_why,
             "evidence": k.why,
         }
@@ -96,7 +96,7 @@ def table(found: Sequence[Kernel], order: str, most: int) -> Table:
     columns = [
         *(Column("problem"), Column("precision", title="type"), Column("library")),
         *(number("threads", narrow=1), number("time", units.seconds)),
-        *(number("share", units.percent, "of limit", narrow=1), number("excess", units.seconds, "above limit")),
+        *(number("share", units.percent, "% of limit", narrow=1), number("excess", units.seconds, "above limit")),
         Column("why"),
     ]
     rest = len(found) - len(rows)
@@ -106,8 +106,8 @@ def table(found: Sequence[Kernel], order: str, most: int) -> Table:
             if rest
             else []
         ),
-        "of limit: share of the time of the fastest library that the nearest limit explains; above limit: the rest of "
-        "the time. why: the nearest limit, and the share for every limit that explains "
+        "% of limit: share of the time of the fastest library that the nearest limit explains; above limit: the rest "
+        "of the time. why: the nearest limit, and the share for every limit that explains "
         "a tenth of the time (docs/comparing.md). Disturbed times are left out.",
     ]
-    return Table(columns, rows, notes, more_for_programs=("limit", "evidence"))
+    return Table(columns, rows, notes, more_for_programs=("limited_by", "evidence"))

@@ -49,12 +49,12 @@ FAILED = Note("failed", "failed", "a library gave no result: the reason is below
 HIDDEN = Note(
     "disturbed",
     "disturbed",
-    "disturbed by other programs, time hidden; run again (see deepbench info --doctor). --full shows it.",
+    "disturbed by other programs, time hidden; run again (see info --doctor). show --full has it.",
     "D",
 )
 UNCERTAIN = "≈  the difference is within the uncertainty, so the order is unknown."
-PEAK = "peak: share of the limit that explains the time; unexplained: no limit accounts for half of it."
-PEAK_MORE = "deepbench roofline prints the limits."
+LIMIT = "% of limit: share of the limit that explains the time; unexplained: no limit accounts for half of it."
+LIMIT_MORE = "deepbench roofline prints the limits."
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +134,7 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
     return [
         *[("±", interval)] * bool(with_interval),
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
-        *[("peak", f"{PEAK} {PEAK_MORE}")] * any(row.get("peak") is not None for row in rows),
+        *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
         *[("next best", UNCERTAIN)] * any(text.startswith("≈") for text in seconds),
         *((heading, f"{flag}  {text}") for heading, flag, text in sorted(flags, key=lambda f: f[1:])),
         *(("notes", note.footnote) for note in notes if not note.flag and note.footnote),
@@ -170,7 +170,7 @@ def _section(
             nearest, half = limits.nearest(first), first.estimate.half_width if first.estimate else None
             row |= {"time": first.time_s, rate_name: rate_of(first)}
             row["±"] = units.plus_minus(half) + ONE_PROCESS.text * first.single_process if half is not None else None
-            row |= {"peak": nearest.share, "limit": nearest.name} if nearest else {}
+            row |= {"share_of_limit": nearest.share, "limited_by": nearest.name} if nearest else {}
         row["flags"] = "".join(sorted({note.flag for note in notes}))
         row["notes"] = ", ".join(note.text for note in notes if not note.flag)
         used += notes
@@ -182,10 +182,11 @@ def _section(
             *place_columns(differing),
         ),
         *(Column("best", whole=True), number("time", units.seconds), number("±"), number(rate_name, units.significant)),
-        *(number("peak", units.percent, narrow=1), Column("limit", narrow=3), Column("next best", narrow=2)),
+        *(number("share_of_limit", units.percent, "% of limit", 1), Column("limited_by", title="limited by", narrow=3)),
+        Column("next best", narrow=2),
         *(Column("flags", style="yellow"), Column("notes", style="yellow", narrow=4)),
     ]
-    table = Table(columns, rows)
+    table = Table(columns, rows, shares_names=True)
     # The time stays where other programs disturbed all of them.
     timed = any(ranking.ranked for ranking in found)
     return table.without_empty_columns(*["time"] * timed), used

@@ -15,6 +15,7 @@ from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as RichTable
 
 Cell = str | int | float | None
 
@@ -26,6 +27,9 @@ LONGEST_WORD = 20
 # The same where a table is still too wide without the columns that it can spare.
 LEAST_TIGHT_WIDTH = 8
 LONGEST_TIGHT_WORD = 16
+
+# Rows below a name that they share.
+INDENT = 2
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Table:
     notes: Sequence[str] = ()
     more_for_programs: Sequence[str] = ()
     """Names of values that CSV has after the columns; JSON has every value of a row."""
+    shares_names: bool = False
+    """Whether a terminal too narrow for one line per row prints a name that several rows share once, above them."""
 
     def without_empty_columns(self, *kept: str) -> Table:
         """The same table without columns that have no value in any row, except those that are `kept`."""
@@ -120,17 +126,52 @@ class Table:
         if not console.is_terminal:
             self._print_block(console, self.columns, None)
             return []
-        columns, left_out = list(self.columns), []
-        while self._needed(columns) > console.width and any(c.narrow for c in columns):
-            spare = max(columns, key=lambda c: c.narrow)
-            columns.remove(spare)
-            left_out.append(spare.heading)
+        if self.shares_names and self._is_shared(console.width):
+            return self._print_below_names(console)
+        columns, left_out = self._fitting(self.columns, console.width)
         tight = self._needed(columns) > console.width
         first, *further = self._blocks(columns, console.width)
         self._print_block(console, first, console.width, tight, bool(left_out))
         for block in further:
             console.print()
             self._with_values(block)._print_block(console, block, console.width, tight, bool(left_out))
+        return left_out
+
+    def _fitting(self, columns: Sequence[Column], width: int) -> tuple[list[Column], list[str]]:
+        """The columns that fit, as far as some can be spared, and the headings of those that were."""
+        fitting, left_out = list(columns), []
+        while self._needed(fitting) > width and any(c.narrow for c in fitting):
+            spare = max(fitting, key=lambda c: c.narrow)
+            fitting.remove(spare)
+            left_out.append(spare.heading)
+        return fitting, left_out
+
+    def _is_shared(self, width: int) -> bool:
+        """Whether rows do not fit on one line each, but fit below a name that two or more of them share on average."""
+        name, *rest = self.columns
+        whole = sum(self._least_width(c) if c.align == "right" else self._width(c) for c in self.columns)
+        is_shared = 2 * len({row.get(name.name) for row in self.rows}) <= len(self.rows)
+        fits = self._needed(self._fitting(rest, width - INDENT)[0]) <= width - INDENT
+        return is_shared and fits and whole + 2 * len(rest) > width
+
+    def _print_below_names(self, console: Console) -> list[str]:
+        """Each name on a line of its own, and its rows below; the headings of columns that have no room."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        name, *rest = self.columns
+        columns, left_out = self._fitting(rest, console.width - INDENT)
+        widths = self._widths(columns, console.width - INDENT, False)
+        console.print(Text(name.heading, "bold"))
+        groups: dict[str, list[Mapping[str, Cell]]] = {}
+        for row in self.rows:
+            groups.setdefault(_text(name, row), []).append(row)
+        console.print(Padding(_grid(columns, widths, []), (0, 0, 0, INDENT), expand=False))
+        for text, rows in groups.items():
+            grid = _grid(columns, widths, rows)
+            grid.show_header = False
+            console.print(Text(text))
+            console.print(Padding(grid, (0, 0, 0, INDENT), expand=False))
         return left_out
 
     def _blocks(self, columns: Sequence[Column], width: int) -> list[list[Column]]:
@@ -165,31 +206,20 @@ class Table:
         tight: bool = False,
         flush_left: bool = False,
     ) -> None:
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
         widths = self._widths(columns, available, tight)
         total = sum(widths) + 2 * (len(widths) - 1)
-        table = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.width = total  # if more than fits, the terminal wraps entire lines
-        for column, width in zip(columns, widths, strict=True):
-            table.add_column(Text(column.heading), justify=column.align, width=width, overflow="fold")
-        for row in self.rows:
-            styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
-            texts = [_text(column, row) for column in columns]
-            if flush_left:  # spaces before a word would make it break where the text wraps
-                texts = [text.lstrip() for text in texts]
-            table.add_row(*map(Text, texts, styles))  # plain text: what files say is not markup
-        console.print(table, soft_wrap=available is None or total > available)
+        grid = _grid(columns, widths, self.rows, flush_left=flush_left)
+        console.print(grid, soft_wrap=available is None or total > available)
 
     def _widths(self, columns: Sequence[Column], available: int | None, tight: bool) -> list[int]:
-        """The width of each column; where less is available than all need, the widest texts wrap first."""
+        """The width of each column; where less is available than all need, headings wrap, then the widest texts."""
         widths, least = [self._width(c) for c in columns], [self._least_width(c, tight) for c in columns]
         excess = 0 if available is None else sum(widths) + 2 * (len(columns) - 1) - available
         for _ in range(excess):
             wrapping = [i for i, width in enumerate(widths) if width > least[i]]
+            headings = [i for i in wrapping if columns[i].align == "right"]
             if wrapping:
-                widths[max(wrapping, key=lambda i: widths[i])] -= 1
+                widths[max(headings or wrapping, key=lambda i: widths[i])] -= 1
         return widths
 
     def _width(self, column: Column) -> int:
@@ -207,9 +237,8 @@ class Table:
             return width
         longest_word = max((cell_len(word) for text in texts for word in text.split()), default=0)
         if column.align == "right":
-            # Numbers stay on one line; on a tight one, their heading may wrap.
-            longest_number = max((cell_len(text) for text in texts[1:]), default=0)
-            return max(longest_number, longest_word) if tight else width
+            # Numbers stay on one line; their heading may wrap.
+            return max(longest_word, *(cell_len(text) for text in texts[1:]), 0)
         least = min(column.least, LEAST_TIGHT_WIDTH) if tight else column.least
         return min(width, max(least, min(longest_word, LONGEST_TIGHT_WORD if tight else LONGEST_WORD)))
 
@@ -255,6 +284,26 @@ class Table:
     def json(self) -> str:
         """For programs: a list of objects, times in seconds."""
         return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def _grid(
+    columns: Sequence[Column], widths: Sequence[int], rows: Iterable[Mapping[str, Cell]], flush_left: bool = False
+) -> RichTable:
+    """A table for a terminal, in these widths."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    grid.width = sum(widths) + 2 * (len(widths) - 1)  # if more than fits, the terminal wraps entire lines
+    for column, width in zip(columns, widths, strict=True):
+        grid.add_column(Text(column.heading), justify=column.align, width=width, overflow="fold")
+    for row in rows:
+        styles = ("bold green" if isinstance(row.get(c.name), Strong) else c.style for c in columns)
+        texts = [_text(column, row) for column in columns]
+        if flush_left:  # spaces before a word would make it break where the text wraps
+            texts = [text.lstrip() for text in texts]
+        grid.add_row(*map(Text, texts, styles))  # plain text: what files say is not markup
+    return grid
 
 
 def plain_text(show: Callable[[Console], None]) -> str:

@@ -185,7 +185,10 @@ def test_it_fits_80_columns(tmp_path, file, more, chosen):
     [
         (["speech.jsonl", "--set", "memory.L7.bytes*2"], "has no value 'memory.L7.bytes'"),
         (["speech.jsonl", "--set", "faster"], "wanted a knob such as"),
-        (["speech.jsonl", "--model", "resnet", "--set", "peak*2"], "the file has no application 'resnet'; it has "),
+        (
+            ["speech.jsonl", "--application", "resnet", "--set", "peak*2"],
+            "the file has no application 'resnet'; it has ",
+        ),
         (["speech.jsonl", "--precision", "i8", "--set", "peak*2"], "has no times in i8; it has f32, bf16"),
         (["speech.jsonl", "--precision", "fp16"], "unknown precision 'fp16'"),
         (["speech.jsonl", *["--set", "peak*2"] * 13], "--set is given 13 times; at most 12 changes are compared"),

@@ -2,36 +2,11 @@
 
 import numpy as np
 
-from deepbench.core.case import parse_case
-from deepbench.core.op import find_op
 from deepbench.core.rows import EPSILON
-from deepbench.measuring.check import check
 
 
 def f32(value):
     return np.asarray(value, np.float32)
-
-
-def solved(text, kernel, mistake=None):
-    """The verdict on what `kernel` computes in float32, and the same before it is stored."""
-    case = parse_case(f"{text} reference threads=1")
-    op = find_op(case.op)
-    arrays = op.operands(case)
-    inputs = {n: f32(a) for n, a in arrays.items() if n not in op.outputs}
-    found = kernel(case, inputs, mistake)
-    stored = {n: a.astype(arrays[n].dtype) for n, a in found.items()}
-    assert set(stored) == set(op.outputs) & set(arrays)
-    for name, values in stored.items():
-        arrays[name][...] = values
-    return check(op, case, arrays), largest_error(op, case, arrays, found)
-
-
-def largest_error(op, case, arrays, found):
-    """The largest error before storing, in tolerances that do not allow for storing."""
-    exact = {**arrays, **found}
-    parts = op._sample(case)
-    errors = [np.abs(e.got.astype(np.float64) - e.want) / e.tolerance for e in op.expected(case, exact, parts)]
-    return max(error.max() for error in errors)
 
 
 def normalized(x, mistake, centered=True):

@@ -47,7 +47,7 @@ def test_a_time_at_its_limit_has_no_excess():
     records = [samples.measured(seconds=1.9 * 8 * 64 * 64 / 1e9, text=TEXT.format(8, "mkl"))]
     (row,) = furthest.table(kernels(records, [samples.peak(1e9)]), "limit", 10).rows
 
-    assert (0.0, "compute") == (row["excess"], row["limit"])
+    assert (0.0, "compute") == (row["excess"], row["limited_by"])
     assert str(row["why"]).startswith("compute: compute 105 %")
 
 

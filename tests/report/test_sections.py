@@ -50,10 +50,37 @@ def test_a_narrow_terminal_leaves_columns_out_in_order_and_says_so():
 
     assert "Not shown" not in printed(found, 200)
     shown = {width: printed(found, width).splitlines() for width in (200, 100, 80, 60)}
-    assert ["limit", "next best"] == [name for name in ("limit", "next best") if f" {name}" in shown[200][0]]
-    assert "Not shown at this width: limit. A wider terminal or --csv has them." in shown[100]
-    assert "Not shown at this width: limit, next best. A wider terminal or --csv has them." in shown[80]
-    assert "peak" not in shown[60][0]
+    assert ["limited by", "next best"] == [name for name in ("limited by", "next best") if f" {name}" in shown[200][0]]
+    assert "Not shown at this width: limited by. A wider terminal or --csv has them." in shown[100]
+    assert any(line.startswith("Not shown at this width: limited by, next best. A wider") for line in shown[80])
+    assert "% of" not in shown[60][0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_problem_with_several_types_is_printed_once_where_it_would_wrap(width):
+    results = load(PUBLISHED)
+    found = sections([s for s in results.summaries if s.record["op"] == "conv"], results.limits)
+    lines = printed(found, width).splitlines()
+    (table,) = found.tables
+    problems = dict.fromkeys(str(row["conv"]) for row in table.rows)
+    start = [line.rstrip() for line in lines].index(next(iter(problems)))
+    shown = lines[start : start + len(problems) + len(table.rows)]
+
+    assert len(table.rows) > 3 * len(problems)
+    assert [*problems] == [line.rstrip() for line in shown if not line.startswith("  ")]
+    types = [line.split()[0] for line in shown if line.startswith("  ")]
+    assert sorted(str(row["type"]) for row in table.rows) == sorted(types)
+    assert max(map(len, lines)) <= width
+
+
+def test_every_row_has_its_problem_on_a_wide_terminal_and_where_none_is():
+    results = load(PUBLISHED)
+    found = sections([s for s in results.summaries if s.record["op"] == "conv"], results.limits)
+    count = sum(row["conv"] == found.rows[0]["conv"] for row in found.rows)
+
+    assert count > 1
+    assert count == printed(found, 150).count(f"{found.rows[0]['conv']}  ")
+    assert count == str(found).count(f"{found.rows[0]['conv']}  ")
 
 
 def test_numbers_of_threads_are_shown_where_they_differ():

@@ -139,7 +139,7 @@ NEW_ROWS = "table.shown.slice(0, {}).map((row, i) => table.fill(table.emptyRow()
 def test_rows_that_show_other_cases_are_as_new_ones(visit, suite):
     page = visit(suite)
     first = page.locator("#table tbody tr[data-id]").first.element_handle()
-    for title in ("Status", "Status", "% of peak", "Time"):
+    for title in ("Status", "Status", "% of limit", "Time"):
         page.click(f"#table th button:has-text('{title}')")
         for top in (4000, 0):
             page.evaluate(f"table.scroller.scrollTop = {top}")

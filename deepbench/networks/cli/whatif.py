@@ -18,14 +18,13 @@ MOST_CHANGES = 12
 @cli.command(context_settings=HELP, short_help="Say what a change of hardware does to applications.")
 @click.argument("file", metavar="FILE|SUITE")
 @click.option("--set", "changes", multiple=True, metavar="KNOB", help="Change this, such as peak.bf16*2. Repeatable.")
-@click.option("--model", "--application", "name", metavar="NAME", help="Only applications whose name contains this.")
+@click.option("--application", "name", metavar="NAME", help="Only applications whose name contains this.")
 @click.option("--precision", metavar="P", help="Only kernels in this precision, such as bf16.")
 @click.option("--with", "kernels", metavar="FILE", help="Of a SUITE: the result file with its kernels.")
 @click.option("--backend", "library", metavar="NAME", help="Of a SUITE: the library of its kernels (default: torch).")
 @click.option("--threads", metavar="N", help="Only times with N threads (default: the number that most times have).")
 @click.option("--hardware", metavar="TOML", help="The hardware of FILE, in place of the limits in it.")
 @click.option("--on", "other", metavar="TOML", help="Predict the time on other hardware, by the model alone.")
-@click.option("--sensitivity", is_flag=True, help="How much each knob matters; shown without --set too.")
 @click.option("--full", is_flag=True, help="List every kernel, not only those that change most.")
 @click.option("--write-hardware", "output", metavar="TOML", help="Write the measured hardware of FILE, to edit it.")
 @skip_damaged_option
@@ -40,7 +39,6 @@ def whatif(
     threads: str | None,
     hardware: str | None,
     other: str | None,
-    sensitivity: bool,
     full: bool,
     output: str | None,
     skip_damaged: bool,
@@ -56,7 +54,7 @@ def whatif(
     \b
     Examples:
       deepbench whatif speech.jsonl --set memory.bytes_per_s*2 --set peak.bf16*2
-      deepbench whatif mlperf.jsonl --model deepspeech
+      deepbench whatif mlperf.jsonl --application deepspeech
       deepbench whatif mlperf.jsonl --write-hardware mine.toml
       deepbench whatif mlperf.jsonl --on theirs.toml
       deepbench whatif mymodel.suite --with kernels.jsonl --set peak.f32*2
@@ -64,13 +62,15 @@ def whatif(
     from deepbench.api.results import load_kernels
     from deepbench.networks import api
 
-    if other is not None and (changes or sensitivity):
-        raise BadInput("--on asks the model about other hardware; leave out --set and --sensitivity")
+    if other is not None and changes:
+        raise BadInput("--on asks the model about other hardware; leave out --set")
     if len(changes) > MOST_CHANGES:
         raise BadInput(f"--set is given {len(changes)} times; at most {MOST_CHANGES} changes are compared")
     is_suite = Path(file).suffix.lower() == api.SUITE
     if is_suite and (name or precision or kernels is None):
-        raise BadInput(f"{file} is one network; name the result file with its kernels: --with FILE, and no --model")
+        raise BadInput(
+            f"{file} is one network; name the result file with its kernels: --with FILE, and no --application"
+        )
     if not is_suite and (kernels or library):
         raise BadInput(f"--with and --backend are for a suite that deepbench trace wrote, and {file} is none")
     results = load_kernels(kernels or file, skip_damaged=skip_damaged)
@@ -90,7 +90,10 @@ def whatif(
         with replacing(Path(output)) as draft:
             draft.write_text(answer.model.hardware.toml(), encoding="utf-8")
         say(f"{output}: the hardware of {file}")
-    elif other is not None:
-        print_text(api.on_other_hardware(answer, other), form)
+        return
+    if other is not None:
+        print_report(tables.elsewhere_parts(answer, Hardware.load(other)), form)
+    elif form == "json":
+        print_json(answer.values())
     else:
-        print_text(api.what_if_report(answer, full, sensitivity), form)
+        print_report(tables.parts(answer, full), form)

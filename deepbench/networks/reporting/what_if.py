@@ -114,7 +114,7 @@ class Answer:
 
     __repr__ = __str__
 
-    def values(self, with_sensitivity: bool = True) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """All of it as plain values, for programs."""
         return {
             "hardware": self.model.hardware.values(),
@@ -131,7 +131,7 @@ class Answer:
             ],
             "sensitivity": [
                 {"knob": s.knob, "elasticity": s.elasticity, "speed_up_of_twice": asdict(s.twice.speed_up)}
-                for s in (self.sensitivities if with_sensitivity else [])
+                for s in self.sensitivities
             ],
             "fits": [fit.values() for fit in self.model.used],
         }
@@ -239,9 +239,9 @@ def _parsed(changes: Sequence[str], base: Hardware) -> list[Change]:
 # ---- for people
 
 
-def parts(answer: Answer, full: bool = False, with_sensitivity: bool = False) -> list[Part]:
+def parts(answer: Answer, full: bool = False) -> list[Part]:
     """The answer, then what it rests on. `full` lists every kernel."""
-    sensitivity = [sensitivity_table(answer), *_each(answer)] if with_sensitivity or not answer.changes else []
+    sensitivity = [sensitivity_table(answer), *_each(answer)] if not answer.changes else []
     if len(answer.applications) == 1:
         outcomes = answer.outcomes[0]
         tables = [changes_table(outcomes), kernels_table(outcomes[-1], full)] if answer.changes else []
@@ -430,7 +430,7 @@ def kernels_table(outcome: Outcome, full: bool = False) -> Table:
             "low": e.term.seconds * e.ratio.low,
             "high": e.term.seconds * e.ratio.high,
             "share": e.saved_s / gain if gain else None,
-            "limit": _limit(e),
+            "limited_by": _limit(e),
             "library": library_name(e.library) if e.library else None,
         }
         for e in listed
@@ -441,7 +441,7 @@ def kernels_table(outcome: Outcome, full: bool = False) -> Table:
         number("before", units.seconds, "time"),
         number("after", units.seconds, "then"),
         number("share", units.percent, "of the gain"),
-        Column("limit", title="limited by"),
+        Column("limited_by", title="limited by"),
         *([Column("library", title="then by")] if any(row["library"] for row in rows) else []),
     ]
     more = len(effects) - len(listed)

@@ -221,7 +221,7 @@ function hoverText(row) {
     row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}${row.disturbed ? ", disturbed" : ""}`,
     row.ratioText,
     row.flop_per_s != null && format.flop(row.flop_per_s, "/s"),
-    row.limit && `${row.limit}: ${format.percent(row.share_of_limit)} of the nearest limit`,
+    row.limited_by && `${row.limited_by}: ${format.percent(row.share_of_limit)} of the nearest limit`,
     row.command,
   ]);
 }

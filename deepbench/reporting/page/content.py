@@ -31,7 +31,7 @@ EXPORTED = (
     *("case", "op", "direction", "precision", "backend", "threads", "status", "reason"),
     *("time_s", "low_s", "high_s", "processes", "clean_fraction", "first_call_s", "disturbed"),
     *("flop", "traffic_bytes", "flop_per_s", "bytes_per_s", "bus_bytes_per_s"),
-    *("flop_per_byte", "limit", "share_of_limit", "limit_evidence", "interval_of"),
+    *("flop_per_byte", "limited_by", "share_of_limit", "limit_evidence", "interval_of"),
     *(
         "time_over_baseline",
         "baseline_withheld",

@@ -155,8 +155,8 @@ const COLUMNS = [
     (r) => format.giga(r.bus_bytes_per_s ?? r.bytes_per_s),
     (r) => r.bus_bytes_per_s ?? r.bytes_per_s,
   ),
-  column("limit", "Limited by"),
-  number("share_of_limit", "% of peak", (r) => format.percent(r.share_of_limit), null, { printed }),
+  column("limited_by", "Limited by"),
+  number("share_of_limit", "% of limit", (r) => format.percent(r.share_of_limit), null, { printed }),
   /* Where only one library has a time, none is the fastest. */
   column("position", "Fastest", (r) => (r.position === "only" ? "" : (r.position ?? "")), {
     value: (r) => POSITIONS.indexOf(r.position),
@@ -190,7 +190,7 @@ function addTable() {
       ["applications", "Application", (r) => r.applications?.split("; ") ?? []],
       ["threads", "Threads"],
       ["device", "Device"],
-      ["limit", "Limited by"],
+      ["limited_by", "Limited by"],
       ["status", "Status"],
     ],
     sizes: [
@@ -256,7 +256,7 @@ function factsOf(row) {
     ["First call", row.first_call_s == null ? null : format.seconds(row.first_call_s)],
     ["Work", row.traffic_bytes == null ? null : `${flop}${format.bytes(row.traffic_bytes)} of minimum memory traffic`],
     ["Rate", rates.filter(Boolean).join(", ") || "–"],
-    ["Limited by", row.limit ? `${row.limit}, ${share} (share of its time at each limit: ${row.limit_evidence})` : "–"],
+    ["Limited by", row.limited_by ? `${row.limited_by}, ${share} (share of its time at each limit: ${row.limit_evidence})` : "–"],
     ["Library", `${row.library} ${row.version ?? ""}`],
     ["Implementation", row.implementation],
     ["Energy", row.joules_per_call == null ? null : `${format.joules(row.joules_per_call)} per call`],

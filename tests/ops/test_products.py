@@ -1,0 +1,125 @@
+"""Products: evaluations in other orders and roundings pass with room; gradients, weights and what is counted."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.core.op import find_op
+from deepbench.core.tolerance import TOLERANCE_UNITS
+from deepbench.measure.check import check
+from deepbench.ops.linear import activate
+from deepbench.ops.weight_only_gemm import Dequantized
+from tests.ops.wrong_kernels.products import BATCHED, GROUPED, KINDS, LINEAR, WEIGHT_ONLY, dequantized, in_f32
+
+
+def make(text, kind, settings="", direction="forward"):
+    case = parse_case(f"{text} {direction} {kind} reference threads=1 {settings}")
+    op = find_op(case.op)
+    return case, op, op.operands(case)
+
+
+def verdict(case, op, arrays, c):
+    arrays["c"][...] = c
+    return check(op, case, arrays)
+
+
+def assert_passes_with_room(case, op, arrays, evaluate):
+    """Half of the tolerance is enough before the result is stored."""
+    every, unit = slice(None), TOLERANCE_UNITS * op.roundoff(case)
+    for product in op.products(case, arrays):
+        want, tolerance = product.wanted(every, every, unit)
+        assert np.all(np.abs(evaluate(product) - want) < 0.5 * tolerance)
+    c = np.concatenate([evaluate(product).reshape(-1) for product in op.products(case, arrays)])
+    assert verdict(case, op, arrays, c.reshape(arrays["c"].shape)).passed
+
+
+def product_in_f32(product):
+    right, left = in_f32(product.right, product.left[:, :])
+    return right @ left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [*BATCHED, *GROUPED, *WEIGHT_ONLY])
+def test_a_correct_evaluation_in_f32_passes_with_room(text, kind):
+    assert_passes_with_room(*make(text, kind), product_in_f32)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", LINEAR)
+def test_a_correct_layer_in_f32_passes_with_room(text, kind, activation):
+    case, op, arrays = make(text, kind, f"activation={activation}")
+
+    def evaluate(product):
+        z = product_in_f32(product) + arrays["bias"].astype(np.float32)
+        return activate(activation, z).astype(np.float32)
+
+    assert_passes_with_room(case, op, arrays, evaluate)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_weights_may_be_rounded_to_the_type_of_the_data(kind):
+    for text in WEIGHT_ONLY:
+        case, op, arrays = make(text, kind)
+
+        def evaluate(product, stored=arrays["b"].dtype):
+            return product.right.astype(np.float32) @ product.left[:, :].astype(stored).astype(np.float32)
+
+        assert_passes_with_room(case, op, arrays, evaluate)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_a_layer_may_store_its_sums_before_the_activation(kind):
+    case, op, arrays = make(LINEAR[1], kind, "activation=gelu")
+    (product,) = op.products(case, arrays)
+    z = (product_in_f32(product) + arrays["bias"].astype(np.float32)).astype(arrays["c"].dtype)
+
+    assert verdict(case, op, arrays, activate("gelu", z.astype(float))).passed
+
+
+def test_the_gradient_of_weights_is_that_of_the_product():
+    """⟨dC, A·B⟩ = ⟨dA, A⟩, because the product is linear in A."""
+    forward, op, arrays = make(GROUPED[0], "f32")
+    backward, _, gradients = make(GROUPED[0], "f32", direction="backward_weights")
+    gradients["b"][...] = arrays["b"]
+
+    c, da = op.reference(forward, arrays)["c"], op.reference(backward, gradients)["da"]
+
+    assert (c * gradients["dc"]).sum() == pytest.approx((da * arrays["a"]).sum())
+    assert op.flop(forward) == op.flop(backward)
+
+
+@pytest.mark.parametrize("text", WEIGHT_ONLY)
+def test_weights_are_dequantized_block_by_block(text):
+    case, _, arrays = make(text, "f32")
+    p = case.problem
+    integers, scales = dequantized(case, arrays)
+    whole, left = (integers.astype(float) * scales).T, Dequantized(arrays["a"], arrays["scales"], p)
+
+    assert np.array_equal(whole, left[:, :])
+    assert np.array_equal(whole[3:8], left[3:8])
+    assert np.array_equal(whole[5:6, 1:4], left[5:6, 1:4])
+
+
+def test_shares_of_experts_follow_the_skew():
+    def busiest(skew):
+        offsets = make(f"grouped_gemm groups=16 tokens=16000 m=1 k=1 skew={skew}", "f32")[0].problem.offsets
+        assert (0, 16000, 17) == (offsets[0], offsets[-1], len(offsets))
+        return max(end - start for start, end in pairwise(offsets)) / 16000
+
+    assert busiest(0) == pytest.approx(1 / 16, rel=0.1)
+    assert busiest(5) == pytest.approx(1 / sum(1 / i for i in range(1, 17)), rel=0.05)
+    assert busiest(10) == pytest.approx(1 / sum(1 / i**2 for i in range(1, 17)), rel=0.05)
+
+
+def test_weights_of_experts_without_rows_are_not_read():
+    case, op, _ = make("grouped_gemm groups=64 tokens=4 m=256 k=256", "f32")
+    busy = op.facts(case)["busy_groups"]
+
+    assert 1 <= busy <= 4
+    read = busy * 256 * 256 * 4
+    assert read < op.traffic_bytes(case) < read + 4 * (2 * 4 * 256 + 65) + 1
+    assert 0 == op.traffic_bytes(case, 2 * read)
+    assert 64 * 256 * 256 * 4 < op.operand_bytes(case)

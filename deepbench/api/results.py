@@ -374,9 +374,9 @@ class Results(FileResults):
 
     def save_as(self, form: str, path: Path) -> None:
         """Write the cases as a workbook (`xlsx`), for data frames (`parquet`) or for SQL (`sqlite`)."""
-        from deepbench.reporting import database, workbook
+        from deepbench.reporting import database
 
-        write = {"xlsx": workbook.write, "parquet": database.parquet, "sqlite": database.sqlite}[form]
+        write = {"xlsx": database.xlsx, "parquet": database.parquet, "sqlite": database.sqlite}[form]
         write(self.file, self.summaries, path)
 
     def roofline(self, width: int) -> list[str]:

@@ -152,7 +152,7 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     records = [r for r in session.file.records if r["status"] != "interrupted"]
     if records:
         console.print()
-        Results(session.file).table().print(console)
+        results_of(session.file).table().print(console)
     if code:
         say(f"interrupted; {_to_continue(session)}")
         return code
@@ -213,7 +213,7 @@ def _run_sides(
             code = EXIT_INTERRUPTED
         comparison = turns.comparison()
         if comparison.cases:
-            print_comparison(comparison, (both[0].words, both[1].words), None, False)
+            print_text(comparison_report(comparison, (both[0].words, both[1].words), full=False), None)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")

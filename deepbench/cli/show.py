@@ -13,8 +13,7 @@ from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say
 
 if TYPE_CHECKING:
-    from deepbench.api import Results
-    from deepbench.report.table import Table
+    from deepbench.api.results import Lacks
 
 
 @cli.command(context_settings=HELP)
@@ -106,24 +105,7 @@ def _print_lacks(path: Path, found: Lacks) -> int:
     return 1 if found.lacks else 0
 
 
-def _write(results: Results, xlsx: str | None, parquet: str | None, sqlite: str | None) -> None:
-    from deepbench.report import database
-
-    kinds = (
-        ("--xlsx", xlsx, database.xlsx, (".xlsx",)),
-        ("--parquet", parquet, database.parquet, (".parquet",)),
-        ("--sqlite", sqlite, database.sqlite, (".db", ".sqlite", ".sqlite3")),
-    )
-    for option, path, write, suffixes in kinds:
-        if path:
-            require_suffix(option, path, suffixes)
-            write(results.file, results.summaries, Path(path))
-            say(f"wrote {path}")
-
-
-def _plot(results: Results) -> None:
-    from deepbench.report import plot
-
+def _plot(results: Any) -> None:
     console = make_console()
     for line in results.roofline(min(console.width, 160)):
         console.print(line, markup=False, soft_wrap=True)

@@ -346,13 +346,11 @@ def what_if(
     return tables.answer_of_step(step, loaded.file, *given, library=library, threads=threads, hardware=own)
 
 
-def what_if_report(answer: Answer, full: bool = False, sensitivity: bool = False) -> Report:
-    """What `deepbench whatif` prints; `full`: all kernels. How much each knob matters: as asked, or without changes."""
+def what_if_report(answer: Answer, full: bool = False) -> Report:
+    """What `deepbench whatif` prints; `full`: all kernels."""
     from deepbench.networks.reporting import what_if as tables
 
-    return Report.of_parts(
-        tables.parts(answer, full, sensitivity), lambda: answer.values(sensitivity or not answer.changes)
-    )
+    return Report.of_parts(tables.parts(answer, full), answer.values)
 
 
 def on_other_hardware(answer: Answer, hardware: str | Path) -> Report:

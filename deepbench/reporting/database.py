@@ -12,8 +12,8 @@ from typing import Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.files import replacing
-from deepbench.report import export
-from deepbench.report.table import not_a_formula
+from deepbench.reporting import export
+from deepbench.reporting.table import not_a_formula
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 

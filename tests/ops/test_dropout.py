@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from tests.ops.wrong_kernels import Kernel, of_problem
 from tests.ops.wrong_kernels.dropout import SIZES, drawn, masked
 

@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from tests.ops.wrong_kernels.optimizer import stepped
 
 

@@ -8,7 +8,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.core.tolerance import TOLERANCE_UNITS
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 from deepbench.ops.linear import activate
 from deepbench.ops.weight_only_gemm import Dequantized
 from tests.ops.wrong_kernels.products import BATCHED, GROUPED, KINDS, LINEAR, WEIGHT_ONLY, dequantized, in_f32

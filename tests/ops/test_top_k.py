@@ -4,7 +4,7 @@ import numpy as np
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 
 
 def test_in_bf16_either_of_two_equal_numbers_is_right():

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from deepbench.report import database
+from deepbench.reporting import database
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests import samples

@@ -44,7 +44,6 @@ EXIT_FAILED = 1
 @click.option("--all", "show_all", is_flag=True, help="With --explain: print every kernel.")
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: train-<date>-<time>.jsonl).")
 @click.option("--resume", is_flag=True, help="Continue the runs of the file that -o names.")
-@click.option("--mllog", metavar="FOLDER", help="Also write one log per run in the MLLOG format.")
 def train(applications: tuple[str, ...], **words: Any) -> int:
     """Train applications to a target quality, and report the samples to the target and the samples per second.
 
@@ -67,7 +66,7 @@ def train(applications: tuple[str, ...], **words: Any) -> int:
 
     place = launched()
     given = _given()
-    if words["resume"] and (words["output"] is None or given - {"resume", "output", "mllog"}):
+    if words["resume"] and (words["output"] is None or given - {"resume", "output"}):
         raise BadInput("--resume takes everything from the file; the command is deepbench train --resume -o FILE")
     if not words["resume"] and not applications:
         raise BadInput(f"name an application: {', '.join([*api.known_applications(), api.ALL])}")
@@ -94,7 +93,7 @@ def train(applications: tuple[str, ...], **words: Any) -> int:
         else:
             session = api.TrainingSession.create(path, setups, sys.argv[1:], hosts)
         with session:
-            return _train(session, words["mllog"])
+            return _train(session)
 
 
 def _given() -> set[str | None]:
@@ -139,7 +138,7 @@ def _value(name: str, text: str | None) -> Any:
     return text if name == "precision" else whole(f"--{name}", text, {"ranks": 4096, "batch": 2**20}[name])
 
 
-def _train(session: TrainingSession, mllog: str | None) -> int:
+def _train(session: TrainingSession) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
     from deepbench.applications.api import run_training
     from deepbench.applications.results import TrainingResults
@@ -159,8 +158,6 @@ def _train(session: TrainingSession, mllog: str | None) -> int:
     if code:
         again = command("train", "--resume", "-o", path)
         say(f"interrupted; {path} has everything so far. To continue: {again}")
-    if mllog:
-        say(f"{len(results.logs(Path(mllog)))} logs are in {mllog}")
     return code or (0 if any(run.status == "ok" for one in results.trained for run in one.runs) else EXIT_FAILED)
 
 

@@ -90,10 +90,7 @@ def whatif(
         with replacing(Path(output)) as draft:
             draft.write_text(answer.model.hardware.toml(), encoding="utf-8")
         say(f"{output}: the hardware of {file}")
-        return
-    if other is not None:
-        print_report(tables.elsewhere_parts(answer, Hardware.load(other)), form)
-    elif form == "json":
-        print_json(answer.values())
+    elif other is not None:
+        print_text(api.on_other_hardware(answer, other), form)
     else:
-        print_report(tables.parts(answer, full), form)
+        print_text(api.what_if_report(answer, full), form)

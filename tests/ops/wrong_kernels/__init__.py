@@ -11,7 +11,7 @@ import numpy as np
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
-from deepbench.measure.check import check
+from deepbench.measuring.check import check
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from deepbench.plan.fit import for_mode
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from deepbench.core.progress import Progress
     from deepbench.judge.compare import Comparison
     from deepbench.judge.limits import Limits
     from deepbench.judge.trained import Trained
-    from deepbench.measure.session import Progress, Session
+    from deepbench.measure.session import Session
     from deepbench.networks.trace import Trace
     from deepbench.report.predictions import Predicted
     from deepbench.report.sections import Sections
@@ -197,7 +198,7 @@ def measure(
         timeout_s: seconds without a sign of life after which a case is given up.
         hosts: where the ranks of collective operations run; this machine if empty.
         output: the result file, which must not exist; by default a file in the folder for temporary files.
-        progress: True shows a progress bar; a function is called with a `Step` before each measurement.
+        progress: True shows a progress bar; a function is called with an `Activity` before each measurement.
 
     Raises `BadInput` for words that cannot be used, where none of the libraries is here, and where nothing fits into
     the budget. A library that crashes, hangs or is wrong raises nothing: its record says so. On KeyboardInterrupt the
@@ -258,7 +259,7 @@ def train(
         threads: of each rank; by default all cores, shared by the ranks.
         batch: samples of a step, in place of those of the rung.
         output: the result file, which must not exist; by default a file in the folder for temporary files.
-        progress: True shows a progress bar; a function is called with a `Step` several times per second.
+        progress: True shows a progress bar; a function is called with an `Activity` several times per second.
 
     Raises `BadInput` for words that cannot be used. Missing data, a crash or a loss that diverges raise nothing: the
     run says so. `Results.trained` has the runs, `Results.table()` what they say together.
@@ -281,7 +282,7 @@ def train(
 def run_training(session: TrainingSession, progress: bool | Progress) -> Results:
     """Train everything a session plans."""
     from deepbench.core import units
-    from deepbench.measure.session import Step
+    from deepbench.core.progress import Activity
     from deepbench.report.training import quality_text
 
     with _shown(progress) as show:
@@ -291,7 +292,7 @@ def run_training(session: TrainingSession, progress: bool | Progress) -> Results
             words = [f"{at.setup['application']}, seed {at.setup['seed']}", share]
             if at.quality is not None:  # the value first: 80 columns cut off the name of the metric
                 words.append(f"{quality_text(at.setup, at.quality)} {at.setup['metric']}")
-            show(Step(", ".join(words), at.run, at.runs, at.left_s))
+            show(Activity(", ".join(words), at.run, at.runs, at.left_s))
 
         session.run(tell)
     return Results(session.file)
@@ -300,7 +301,7 @@ def run_training(session: TrainingSession, progress: bool | Progress) -> Results
 def _shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
     if callable(progress):
         return nullcontext(progress)
-    from deepbench.measure.session import no_progress
+    from deepbench.core.progress import no_progress
     from deepbench.report.progress import Bar
 
     if not progress:
@@ -547,7 +548,7 @@ def predict(
 
     A kernel without a time withholds the prediction: `time` is None then.
     """
-    from deepbench.measure.session import no_progress
+    from deepbench.core.progress import no_progress
     from deepbench.networks import read
     from deepbench.networks.forecast import forecast
     from deepbench.report.predictions import Predicted

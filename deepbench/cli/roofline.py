@@ -24,7 +24,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     """
     from deepbench.core.case import thread_count
     from deepbench.machine import describe
-    from deepbench.measure.session import measure_limits
+    from deepbench.measure.probes import measure_limits
     from deepbench.report import limits as report_limits
     from deepbench.report.progress import Bar
 

@@ -69,8 +69,8 @@ def serve(
       deepbench serve mine.jsonl --scenario server --latency-ms 20 -o server.jsonl
     """
     from deepbench.core.case import thread_count
+    from deepbench.core.progress import Activity
     from deepbench.judge.serving import served
-    from deepbench.measure.session import Step
     from deepbench.report.progress import Bar
     from deepbench.training import inference
 
@@ -96,8 +96,8 @@ def serve(
         go_on_without_output(f"all results still go to {session.file.path}")
         print_head(console, session.file, os.environ)
 
-        def step(at: inference.Progress) -> Step:
-            return Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
+        def step(at: inference.Progress) -> Activity:
+            return Activity(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
 
         code = 0
         try:

@@ -26,7 +26,7 @@ def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> in
     \b
     Example: deepbench site results -o public
     """
-    from deepbench.measure.session import Step
+    from deepbench.core.progress import Activity
     from deepbench.report import site as sites
     from deepbench.report.progress import Bar
 
@@ -37,7 +37,7 @@ def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> in
             Path(folder),
             Path(output),
             not no_published,
-            lambda name, total: bar(Step(name, next(done) + 1, total)),
+            lambda name, total: bar(Activity(name, next(done) + 1, total)),
             skip_damaged,
         )
     for text in built.damaged:

@@ -76,6 +76,35 @@ def test_imports_point_down(name):
     assert not wrong, f"{name} must not import {', '.join(sorted(wrong))}"
 
 
+@pytest.mark.parametrize("folder", ["judge", "report"])
+def test_what_judges_and_reports_measures_nothing(folder):
+    found = {
+        f"{name}: {imported}"
+        for name, path in MODULES.items()
+        for imported in imports(path)
+        if folder_of(name) == folder and folder_of(imported) == "measure"
+    }
+
+    assert set() == found
+
+
+# Modules with which one starts processes, reads clocks, or calls compiled code.
+MEASURES = {"subprocess", "multiprocessing", "time", "timeit", "ctypes", "signal", "os", "threading"}
+
+
+def test_judging_starts_no_process_and_reads_no_clock():
+    found = {
+        f"{path.name}: {name}"
+        for path in (PACKAGE / "judge").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        if name.partition(".")[0] in MEASURES
+    }
+
+    assert set() == found
+
+
 def test_every_folder_has_a_layer():
     folders = {path.parent.name for path in PACKAGE.glob("*/*.py")}
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measuring.heat import measure_case
+from deepbench.measure import probes
+from deepbench.measure.heat import measure_case
 from deepbench.plan.modes import DEFAULT
 
 SIZE = 2**29
@@ -37,8 +37,8 @@ def main(rounds: int) -> None:
                     capture_output=True,
                 ).stdout.split()
                 plain = float(words[0 if name == "triad" else 1])
-                probe = limits.memory_probe(name, SIZE, threads)
-                line = probe.measure(lambda case, number: measure_case(case, number, DEFAULT.rules, 60.0))
+                probe = probes.memory_probe(name, SIZE, threads)
+                line = probe.measure(lambda case: measure_case(case, 1, DEFAULT.rules, 60.0))
                 assert line is not None, "the loops are not built"
                 assert line["what"] == "memory"
                 best[name] = [max(best[name][0], plain), max(best[name][1], line["bytes_per_s"])]

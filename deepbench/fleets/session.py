@@ -22,14 +22,15 @@ from typing import Any
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput, Unavailable
 from deepbench.core.json_lines import from_line, printable, sanitized
+from deepbench.core.progress import Activity
 from deepbench.core.version import VERSION
 from deepbench.fleets.file import SCHEMA, FleetFile, HostRun, Pair, lines_of
 from deepbench.fleets.judge import judge
 from deepbench.judge.outliers import tournament
-from deepbench.measuring import launch, process
-from deepbench.measuring.heat import measure_case
-from deepbench.measuring.remote import SIGN_S
-from deepbench.measuring.session import Step, open_libraries
+from deepbench.measure import launch, process
+from deepbench.measure.heat import measure_case
+from deepbench.measure.remote import SIGN_S
+from deepbench.measure.session import open_libraries
 from deepbench.plan.modes import QUICK
 from deepbench.results.consistency import Consistency
 from deepbench.results.file import LARGEST_FILE_BYTES, Store
@@ -97,14 +98,14 @@ class FleetSession:
         """Close the file."""
         self._store.close()
 
-    def measure(self, runs: int | None) -> Iterator[Step]:
+    def measure(self, runs: int | None) -> Iterator[Activity]:
         """Run so often, or as often as the verdict on each host needs; yields what has just ended."""
         pairs = tournament(self.hosts, MOST_ROUNDS) if self._link_case else []
         per_run, done = len(self.hosts) + sum(map(len, pairs)), 0
         for number in range(1, (runs or MOST_RUNS) + 1):
             for text in self._run(number):
                 done += 1
-                yield Step(text, done, max(runs or LEAST_RUNS, number) * per_run)
+                yield Activity(text, done, max(runs or LEAST_RUNS, number) * per_run)
             is_settled = runs is None and number >= LEAST_RUNS and not judge(self.file).needs_runs
             if is_settled or len(self._missing) == len(self.hosts):
                 break

@@ -1,23 +1,19 @@
 """How often does DeepBench report a change that does not exist here, and what is the smallest change it finds?
 
-Every case is measured in heats of two rivals with equal code. Comparisons of two runs are simulated with the times of
-the processes, split at random into two sides; comparisons in heats with the ratios of some heats drawn at random. Each
-is judged by the code of `compare`: every `faster` or `slower` is a false alarm. With the times of one side increased by
-a few percent, the share of `slower` is the power to detect that change.
+`measure/selftest.py` measures every case in heats of two rivals with equal code. Comparisons of two runs are simulated
+with the times of the processes, split at random into two sides; comparisons in heats with the ratios of some heats
+drawn at random. Each is judged by the code of `compare`: every `faster` or `slower` is a false alarm. With the times of
+one side increased by a few percent, the share of `slower` is the power to detect that change.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import random
-import time
-import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median, variance
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 from deepbench.core import stats
 from deepbench.judge import compare
@@ -168,42 +164,6 @@ def jitter(blocks_s: Sequence[float]) -> Jitter:
     }
 
 
-def block_times(count: int, seconds: float) -> list[float]:
-    """Times of `count` equal blocks of dependent additions, about `seconds` each, on the current core."""
-    from deepbench.native import callloop
-
-    library = callloop.native_library()
-
-    def block() -> None:
-        if library is not None:
-            library.deepbench_additions(additions)
-        else:
-            sum(range(additions))
-
-    additions = 200_000
-    additions = max(1, int(additions * seconds / min(timeit.repeat(block, number=1))))
-    return timeit.repeat(block, number=1, repeat=count)
-
-
-def core_block_times(cpus: Sequence[int], count: int = 300, seconds: float = 1e-3) -> dict[int, list[float]]:
-    """`block_times` of each core, one core at a time. Restores the CPU affinity of this process."""
-    before = os.sched_getaffinity(0)
-    times: dict[int, list[float]] = {}
-    try:
-        for cpu in cpus:
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(0, {cpu})
-                times[cpu] = block_times(count, seconds)
-    finally:
-        os.sched_setaffinity(0, before)
-    return times
-
-
-def clock_cost_s(count: int = 20_000) -> float:
-    """Seconds that two readings of the clock take."""
-    return 2 * min(timeit.repeat(time.perf_counter_ns, number=count)) / count
-
-
 # Cold data must not be read faster than memory by more than measurement error, and data in a cache must be read faster.
 COLD_AT_MOST, HOT_AT_LEAST = 1.15, 1.5
 
@@ -220,24 +180,28 @@ class ColdProof(TypedDict):
     cold_is_cold: bool
 
 
-def cold_proof(rate: Callable[[int, str], float | None], cache_bytes: int) -> ColdProof | None:
-    """Measure whether `cache=cold` and `cache=weights` read from memory; None if no library can measure it.
+Rate = tuple[Literal["large", "small"], str]
+"""The matrix that is read, and the setting of `cache`."""
 
-    `rate` measures a matrix of that many bytes with that setting of `cache`. The large matrix is four times the size of
-    all caches and read from memory even if hot. The small one is an eighth of them and, if hot, read from a cache.
+COLD_RATES: tuple[Rate, ...] = (("large", "hot"), ("small", "hot"), ("small", "cold"), ("small", "weights"))
+
+
+def cold_sizes(cache_bytes: int) -> dict[str, int]:
+    """Bytes of the matrices that prove whether caches of so many bytes are cold.
+
+    The large one is read from memory even if hot. The small one is, if hot, read from a cache.
     """
-    small, large = cache_bytes // 8, 4 * cache_bytes
-    settings = (("large", large, "hot"), ("small", small, "hot"), ("small", small, "cold"), ("small", small, "weights"))
-    rates = {f"{name}_{setting}": rate(size, setting) for name, size, setting in settings}
-    known = {name: value for name, value in rates.items() if value is not None}
-    if len(known) < len(rates):
-        return None
-    memory = known["large_hot"]
+    return {"large": 4 * cache_bytes, "small": cache_bytes // 8}
+
+
+def cold_proof(rates: Mapping[Rate, float], cache_bytes: int) -> ColdProof:
+    """Whether `cache=cold` and `cache=weights` read from memory, from the bytes per second of all of `COLD_RATES`."""
+    memory = rates["large", "hot"]
     proof = {
         "cache_bytes": cache_bytes,
-        **{f"{name}_bytes_per_s": float(f"{value:.6g}") for name, value in known.items()},
-        "has_cache": known["small_hot"] > HOT_AT_LEAST * memory,
-        "cold_is_cold": max(known["small_cold"], known["small_weights"]) <= COLD_AT_MOST * memory,
+        **{f"{name}_{setting}_bytes_per_s": float(f"{rates[name, setting]:.6g}") for name, setting in COLD_RATES},
+        "has_cache": rates["small", "hot"] > HOT_AT_LEAST * memory,
+        "cold_is_cold": max(rates["small", "cold"], rates["small", "weights"]) <= COLD_AT_MOST * memory,
     }
     return cast(ColdProof, proof)
 

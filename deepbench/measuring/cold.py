@@ -11,11 +11,13 @@ from deepbench.core import stats
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
-from deepbench.judge import limits, selftest
+from deepbench.judge import selftest
+from deepbench.judge.limits import Limits
 from deepbench.judge.selftest import ColdProof
 from deepbench.machine import describe, remembered
-from deepbench.measuring.heat import measure_case
-from deepbench.measuring.parent import open_backend
+from deepbench.measure import probes
+from deepbench.measure.heat import measure_case
+from deepbench.measure.parent import open_backend
 from deepbench.plan.modes import DEFAULT
 from deepbench.results.summary import process_time_s
 
@@ -33,7 +35,7 @@ def environment(cases: Iterable[Case], machine: Mapping[str, Any]) -> dict[str, 
     """What workers must know of the caches: a virtual machine may be told of larger ones than it can use."""
     if all(case.settings["cache"] == "hot" or find_backend(case.backend).device != "cpu" for case in cases):
         return {}
-    measured, stated = limits.Limits(limits.recall(machine)).cache_bytes(), describe.cache_bytes()
+    measured, stated = Limits(probes.recall(machine)).cache_bytes(), describe.cache_bytes()
     if describe.MEASURED_CACHES in os.environ or measured is None or (stated is not None and measured >= stated):
         return {}
     return {describe.MEASURED_CACHES: str(measured)}
@@ -87,9 +89,14 @@ def prove(machine: Mapping[str, Any], workers: Mapping[str, str]) -> ColdProof |
             times.append(process_time_s(record))
         return float(record["traffic_bytes"] / stats.lower_quartile(times))
 
-    proof = selftest.cold_proof(rate, _cache_bytes(workers))
-    if proof is not None:
-        remembered.remember(machine, "cold", {"at": datetime.now(UTC).isoformat(timespec="seconds"), **proof})
+    sizes, rates = selftest.cold_sizes(_cache_bytes(workers)), {}
+    for name, setting in selftest.COLD_RATES:
+        measured = rate(sizes[name], setting)
+        if measured is None:
+            return None
+        rates[name, setting] = measured
+    proof = selftest.cold_proof(rates, _cache_bytes(workers))
+    remembered.remember(machine, "cold", {"at": datetime.now(UTC).isoformat(timespec="seconds"), **proof})
     return proof
 
 

@@ -1,20 +1,26 @@
-"""Measures the cases of a self-test: many heats of unchanged code, for `judge/selftest.py` to compare."""
+"""Measures for a self-test: many heats of unchanged code, equal blocks of work on every core, and the clock.
+
+`judge/selftest.py` computes from them how reliable comparisons are.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import time
-from collections.abc import Mapping
+import timeit
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
+from deepbench.core.progress import Activity, Progress
 from deepbench.judge import compare, selftest
 from deepbench.judge.heats import log_ratios
 from deepbench.machine import describe, remembered
-from deepbench.measuring import cold
-from deepbench.measuring.heat import Rival, measure_case, measure_heat
-from deepbench.measuring.session import Progress, Step
+from deepbench.measure import cold
+from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.native import callloop
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import DEFAULT
@@ -36,7 +42,7 @@ def measure_selftest(machine: Mapping[str, Any], heats: int, progress: Progress)
     planned = [(n, case) for n in range(1, heats + 1) for case in random.sample(cases, len(cases))]
     for done, (number, case) in enumerate(planned):
         left_s = (time.monotonic() - begin) / done * (len(planned) - done) if done else None
-        progress(Step(f"heat {number}  {case.text}", done, len(planned), left_s))
+        progress(Activity(f"heat {number}  {case.text}", done, len(planned), left_s))
         one, other = measure_heat([Rival(case), Rival(case)], number, DEFAULT.rules_of_sides, TIMEOUT_S)
         ratios[case.text] += log_ratios([one], [other])
         for record in (one, other):
@@ -49,7 +55,7 @@ def measure_selftest(machine: Mapping[str, Any], heats: int, progress: Progress)
     ratios = {text: values for text, values in ratios.items() if len(values) >= least}
     if not times:
         raise BadInput(f"nothing could be measured ({failure}); see deepbench info")
-    cores = selftest.core_block_times(describe.cores())
+    cores = core_block_times(describe.cores())
     fastest = min((min(blocks) for blocks in cores.values()), default=1.0)
     null = measure_case(parse_case(NULL_CASE), 1, DEFAULT.rules, TIMEOUT_S)
     earlier = [selftest.times_of(line) for line in remembered.remembered(machine, "selftest")]
@@ -59,9 +65,43 @@ def measure_selftest(machine: Mapping[str, Any], heats: int, progress: Progress)
         [selftest.sensitivity(text, selftest.in_heats(values), compare.MARGIN) for text, values in ratios.items()],
         process_time_s(null),
         "compiled" if callloop.native_library() else "Python",
-        selftest.clock_cost_s(),
+        clock_cost_s(),
         {cpu: selftest.jitter(blocks) for cpu, blocks in cores.items()},
         {cpu: min(blocks) / fastest for cpu, blocks in cores.items()},
         cold.prove(machine, {}),
         selftest.between_sessions([*filter(None, earlier), times]),
     )
+
+
+def block_times(count: int, seconds: float) -> list[float]:
+    """Times of `count` equal blocks of dependent additions, about `seconds` each, on the current core."""
+    library = callloop.native_library()
+
+    def block() -> None:
+        if library is not None:
+            library.deepbench_additions(additions)
+        else:
+            sum(range(additions))
+
+    additions = 200_000
+    additions = max(1, int(additions * seconds / min(timeit.repeat(block, number=1))))
+    return timeit.repeat(block, number=1, repeat=count)
+
+
+def core_block_times(cpus: Sequence[int], count: int = 300, seconds: float = 1e-3) -> dict[int, list[float]]:
+    """`block_times` of each core, one core at a time. Restores the CPU affinity of this process."""
+    before = os.sched_getaffinity(0)
+    times: dict[int, list[float]] = {}
+    try:
+        for cpu in cpus:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, {cpu})
+                times[cpu] = block_times(count, seconds)
+    finally:
+        os.sched_setaffinity(0, before)
+    return times
+
+
+def clock_cost_s(count: int = 20_000) -> float:
+    """Seconds that two readings of the clock take."""
+    return 2 * min(timeit.repeat(time.perf_counter_ns, number=count)) / count

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,46 +19,27 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
-from deepbench.core.kinds import kind_of_header
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measuring import cold, launch
-from deepbench.measuring.heat import Rival, measure_case, measure_heat
-from deepbench.measuring.parent import open_backends
+from deepbench.measure import cold, launch, probes
+from deepbench.measure.heat import Rival, measure_case, measure_heat
+from deepbench.measure.parent import open_backends
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
-from deepbench.plan.modes import DEFAULT, ENERGY_S, MODES, PROBE, QUICK, Rounds, Rules
-from deepbench.plan.rounds import RoundsForecast, next_within_budget, queue
+from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
+from deepbench.plan.rounds import Forecast, next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
 
 DEFAULT_TIMEOUT_S = 600.0
-OPEN_TIMEOUT_S, PROBE_TIMEOUT_S = 60.0, 120.0
 
 # At the end of a run, cases that no limit explains are measured with one thread. This takes at most this share of the
 # run, or a few seconds. One of them takes about QUESTION_S: its process must start, and its result is checked.
 QUESTIONS_SHARE, LEAST_QUESTIONS_S, QUESTION_S = 0.05, 5.0, 1.0
-
-
-@dataclass(frozen=True)
-class Step:
-    """What is measured next, and how much of the work is done."""
-
-    text: str
-    done: int = 0
-    total: int | None = None
-    """None: not known yet."""
-    left_s: float | None = None
-
-
-Progress = Callable[[Step], None]
-
-
-def no_progress(step: Step) -> None:
-    """Ignore the progress."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +117,12 @@ class Session:
             for name, answer in file.header["libraries"].items()
             if "unavailable" in answer
         }
-        self._libraries = [
+        libraries = [
             name
             for name, b in all_backends().items()
             if b.default and name in file.header["libraries"] and name not in self._unavailable
         ]
-        self._limits = limits.Limits(file.limits)
-        """From probes alone: what a result reached does not raise the limit that judges it."""
+        self._prober = probes.Prober(limits.Limits(file.limits), libraries, self._measure, self._keep_limit)
         self._sharing = [self]
         """The sessions whose files get each new limit."""
         mode = MODES.get(plan["mode"])
@@ -247,7 +226,7 @@ class Session:
                 names = ", ".join(dict.fromkeys(case.backend for case, _ in heat))
                 case, number = heat[0]
                 text = f"round {number}  {case.text.replace(f' {case.backend} ', f' {names} ', 1)}"
-                progress(Step(text, forecast.done, forecast.total, forecast.left_s))
+                progress(Activity(text, forecast.done, forecast.total, forecast.left_s))
                 for record in measure_together([(self, case, number) for case, number in heat]):
                     forecast.add(record)
         self._ask_for_fewer_threads(progress, ends)
@@ -272,8 +251,8 @@ class Session:
             if left_s < QUESTION_S:
                 return
             left_s = min(left_s, QUESTION_S * (len(questions) - done))
-            progress(Step(f"does one thread suffice?  {case.text}", done, len(questions), left_s))
-            line = limits.answer(self._measure(case, 1, QUICK.rules))
+            progress(Activity(f"does one thread suffice?  {case.text}", done, len(questions), left_s))
+            line = probes.answer(self._measure(case, QUICK.rules))
             if line is not None:
                 self._keep_limit(line)
 
@@ -286,14 +265,12 @@ class Session:
     def finish(self, case: Case, record: Record) -> Record:
         """Judge the rate of a measured record, and keep the record."""
         if record["status"] != "interrupted":
-            longer = partial(self._measure, rules=DEFAULT.rules)
-            record = limits.judge_rate(record, self._limits, self._libraries, longer, self._keep_limit)
-            record = {**record, "sources": self._sources[case.text]}
+            record = {**self._prober.judge(record), "sources": self._sources[case.text]}
         self._keep(record)
         return record
 
-    def _measure(self, case: Case, number: int, rules: Rules) -> Record:
-        return measure_case(case, number, rules, self.timeout_s, (), self.environment)
+    def _measure(self, case: Case, rules: Rules) -> Record:
+        return measure_case(case, 1, rules, self.timeout_s, (), self.environment)
 
     def _keep(self, record: Record) -> None:
         self._store.append(record)
@@ -311,28 +288,21 @@ class Session:
 
     def share_limits(self, other: Session) -> None:
         """Judge by the same limits as another new session, so that two sides of a comparison cannot differ in them."""
-        self._limits = other._limits
+        self._prober.limits = other._prober.limits
         self._sharing = other._sharing = [other, self]
 
     def estimate(self, case: Case) -> float:
         """Seconds that a round of a case takes, roughly."""
         if case.backend in self._unavailable:
             return 0.0
-        peak = self._limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
+        peak = self._prober.limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
         return estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
         """Measure the limits that these cases need and that are not known here yet."""
-        limits.complete(
-            self._limits,
-            [case for case in cases if case.backend not in self._unavailable],
-            self._libraries,
-            self.file.header["machine"],
-            partial(self._measure, rules=PROBE),
-            self._keep_limit,
-            lambda title: progress(Step(title)),
-            self.file.header["plan"].get("budget_s"),
-        )
+        here = [case for case in cases if case.backend not in self._unavailable]
+        header = self.file.header
+        self._prober.complete(here, header["machine"], progress, header["plan"].get("budget_s"))
 
 
 def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Record]:
@@ -405,7 +375,7 @@ def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None =
 
     `environment` has variables to set for these processes; an empty text removes one.
     """
-    return open_backends(names, OPEN_TIMEOUT_S, environment)
+    return open_backends(names, probes.OPEN_TIMEOUT_S, environment)
 
 
 def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
@@ -468,20 +438,3 @@ def remeasure(file: ResultFile, cases: Sequence[str], path: Path) -> ResultFile:
     with Session(read_results(path), store) as session:
         session.run()
         return session.file
-
-
-def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress) -> list[Limit]:
-    """Measure every limit of the CPU for these numbers of threads and remember it; together with those known before."""
-    names = [name for name, b in all_backends().items() if b.default and b.device == "cpu" and not b.is_group]
-    answers = open_libraries(names)
-    here = [name for name in names if "library" in answers[name]]
-    probes = limits.all_probes(threads, here, limits.COARSE if quick else limits.FINE)
-    rounds = 1 if quick else 3
-    total, begin = rounds * len(probes), time.monotonic()
-    for done, probe in enumerate(probe for _ in range(rounds) for probe in probes):
-        left_s = (time.monotonic() - begin) / done * (total - done) if done else None
-        progress(Step(probe.title, done, total, left_s))
-        limit = probe.measure(lambda case, number: measure_case(case, number, PROBE, PROBE_TIMEOUT_S))
-        if limit is not None:
-            limits.remember(machine, limit)
-    return limits.recall(machine)

@@ -22,6 +22,7 @@ from deepbench.core import stats
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, thread_count
 from deepbench.core.errors import BadInput
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.variables import (
     fixed_variables,
     is_secret,
@@ -33,17 +34,7 @@ from deepbench.core.variables import (
 )
 from deepbench.judge import compare
 from deepbench.machine import describe
-from deepbench.measuring.session import (
-    Options,
-    Progress,
-    Session,
-    Step,
-    measure_together,
-    no_progress,
-    open_libraries,
-    remeasure,
-    require_same_machine,
-)
+from deepbench.measure.session import Options, Session, measure_together, open_libraries
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile
@@ -281,7 +272,7 @@ class Turns:
         while batch := queue(self.pairs, *self.files, rounds, seed, compare.MARGIN):
             for i, (pair, number) in enumerate(batch):
                 left = len(batch) * (1 + max(0, rounds.least - number)) - i
-                progress(Step(f"round {number}  {pair.a.text}", done, done + left))
+                progress(Activity(f"round {number}  {pair.a.text}", done, done + left))
                 measure_together([(self.sessions[0], pair.a, number), (self.sessions[1], pair.b, number)])
                 done += 1
 

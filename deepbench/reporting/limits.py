@@ -66,13 +66,13 @@ def memory(limits: Limits, threads: Sequence[int]) -> Table:
     rows: list[dict[str, Cell]] = []
     of_fewer = False
     for size in FINE:
-        rates = {count: limits.memory(size, count) for count in threads}
+        rates = {count: limits.cpu.memory(size, count) for count in threads}
         if any(rates.values()):
             row: dict[str, Cell] = {"working set": size}
             for count in rates:
                 known = {n: rate for n, rate in rates.items() if n <= count and rate is not None}
                 best = max(known, key=lambda n: known[n]) if count in known else None
-                level = limits.level(size, count)
+                level = limits.cpu.holding(size, count)
                 row[_threads(count)] = known[best] if best is not None else None
                 row[f"from, {_threads(count)}"] = (
                     f"{level} (with {_threads(best)})" if best not in (None, count) else level

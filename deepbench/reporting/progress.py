@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column
 
 from deepbench.core import units
-
-if TYPE_CHECKING:
-    from deepbench.measuring.session import Step
+from deepbench.core.progress import Activity
 
 
 class Bar:
     """A bar with the time left on a terminal; elsewhere one line of text every 30 seconds.
 
-    Call it with each step. It draws during these calls only: a bar that moves by itself would take time from the
+    Call it with each activity. It draws during these calls only: a bar that moves by itself would take time from the
     cores that are measured.
     """
 
@@ -56,22 +53,22 @@ class Bar:
         if self._console.is_terminal:
             self._progress.stop()
 
-    def __call__(self, step: Step) -> None:
-        """Show a step. `total` may change from step to step."""
+    def __call__(self, at: Activity) -> None:
+        """Show an at. `total` may change from one to the next."""
         now, left = time.monotonic(), "measuring"
-        if step.total != self._total:  # other steps, which may take longer or shorter
-            self._total, self._began, self._done = step.total, now, step.done
-        if step.left_s is not None and not self._estimated:
+        if at.total != self._total:  # other work, which may take longer or shorter
+            self._total, self._began, self._done = at.total, now, at.done
+        if at.left_s is not None and not self._estimated:
             self._estimated = True
-            self._console.print(f"estimated  {units.duration(step.left_s)}", markup=False)
-        done = step.done - self._done
-        if step.total is not None and (step.left_s is not None or done > 0):
-            left_s = step.left_s if step.left_s is not None else (now - self._began) * (step.total - step.done) / done
+            self._console.print(f"estimated  {units.duration(at.left_s)}", markup=False)
+        done = at.done - self._done
+        if at.total is not None and (at.left_s is not None or done > 0):
+            left_s = at.left_s if at.left_s is not None else (now - self._began) * (at.total - at.done) / done
             left = f"{units.duration(max(0.0, left_s))} left"
         if self._console.is_terminal:
-            self._progress.update(self._task, description=step.text, completed=step.done, total=step.total, left=left)
+            self._progress.update(self._task, description=at.text, completed=at.done, total=at.total, left=left)
             self._progress.refresh()
         elif now - self._printed > self.LINE_EVERY_S:
             self._printed = now
-            count = f"{step.done} of {step.total} done, " if step.total is not None else ""
-            self._console.print(f"{count}{left}: {step.text}", markup=False, no_wrap=True, overflow="ellipsis")
+            count = f"{at.done} of {at.total} done, " if at.total is not None else ""
+            self._console.print(f"{count}{left}: {at.text}", markup=False, no_wrap=True, overflow="ellipsis")

@@ -8,9 +8,10 @@ import re
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.networks.traces.trace import Call, Trace, suite_text
-from deepbench.networks.what_if.hardware import Hardware
-from deepbench.networks.what_if.time_model import Constants, demand_of, parts_of
+from deepbench.judge.demand import demand_of
+from deepbench.networks.hardware import Hardware
+from deepbench.networks.time_model import Constants, parts_of
+from deepbench.networks.trace import Call, Trace, suite_text
 from tests import samples
 from tests.networks.test_hardware import CACHES, LINES, MEASURED
 from tests.terminal import output_of
@@ -26,9 +27,7 @@ def kernels(**options):
     found = []
     for r in samples.kernels_of_steps(1, **options):
         case = parse_case(r["case"])
-        seconds = parts_of(
-            demand_of(case, MEASURED.capacities, 0), MEASURED, Constants(1e-6, 0.5, 0.5, 1.0), None
-        ).seconds
+        seconds = parts_of(demand_of(case, MEASURED.capacities), MEASURED, Constants(1e-6, 0.5, 0.5, 1.0), None).seconds
         timed = samples.measured(text=r["case"], seconds=seconds * (1 + 0.01 * r["round"]), round_number=r["round"])
         found.append({**timed, "sources": r["sources"]})
     return found

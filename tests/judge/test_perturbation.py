@@ -10,8 +10,9 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measuring.heat import Rival, measure_case, measure_heat
-from deepbench.measuring.session import open_libraries
+from deepbench.measure import probes
+from deepbench.measure.heat import Rival, measure_case, measure_heat
+from deepbench.measure.session import open_libraries
 from deepbench.plan.modes import DEFAULT, PROBE
 from deepbench.results import summary
 
@@ -43,8 +44,8 @@ def known(available, libraries):
     """The limits of one thread."""
     cases = [parse_case(GEMM.format(8, 8, 8, name)) for name in libraries]
     cases += [parse_case(LSTM.format(1, steps)) for steps in (1, 2)] if "onednn" in available else []
-    probes = limits.probes_for(cases, available, limits.COARSE)
-    lines = [line for p in probes if (line := p.measure(lambda case, n: measure_case(case, n, PROBE, TIMEOUT_S)))]
+    needed = probes.probes_for(cases, available, limits.COARSE)
+    lines = [line for p in needed if (line := p.measure(lambda case: measure_case(case, 1, PROBE, TIMEOUT_S)))]
     # On a machine that is always busy every probe is disturbed. Here the fastest sample of one thread is good enough.
     return limits.Limits([{**line, "disturbed": False} for line in lines], describe.describe_machine())
 

@@ -3,10 +3,11 @@
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.judge import limits
+from deepbench.judge.limits import Limits
 from deepbench.machine import describe
-from deepbench.networks.predictions.forecast import capacity, times_of
-from deepbench.networks.predictions.predict import FEW_SAMPLES
+from deepbench.measure import probes
+from deepbench.networks.forecast import capacity, times_of
+from deepbench.networks.predict import FEW_SAMPLES
 from deepbench.results.file import read_results
 from tests import samples
 
@@ -23,13 +24,13 @@ def file(path, lines=(), caches=None):
 @pytest.mark.parametrize(("measured", "known"), [(None, 31 * MIB), (12 * MIB, 12 * MIB), (64 * MIB, 31 * MIB)])
 def test_caches_are_as_stated_or_smaller_if_measured(tmp_path, monkeypatch, measured, known):
     """A virtual machine states the cache of the whole processor, of which it has a part."""
-    monkeypatch.setattr(limits.Limits, "cache_bytes", lambda _: measured)
+    monkeypatch.setattr(Limits, "cache_bytes", lambda _: measured)
 
     assert known == capacity([file(tmp_path / "a.jsonl", caches=CACHES)])
 
 
 def test_without_files_caches_are_those_of_this_machine(monkeypatch):
-    monkeypatch.setattr(limits, "recall", lambda _: [])
+    monkeypatch.setattr(probes, "recall", lambda _: [])
     monkeypatch.setattr(describe, "describe_machine", lambda: {"caches": CACHES})
     assert 31 * MIB == capacity()
     monkeypatch.setattr(describe, "describe_machine", dict)

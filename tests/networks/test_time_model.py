@@ -6,18 +6,10 @@ import random
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.networks.what_if.effects import time_model
-from deepbench.networks.what_if.hardware import Hardware
-from deepbench.networks.what_if.time_model import (
-    CALL,
-    COMPUTE,
-    Columns,
-    Constants,
-    Errors,
-    TimeModel,
-    demand_of,
-    parts_of,
-)
+from deepbench.judge.demand import demand_of, demand_of_bytes
+from deepbench.networks import time_model
+from deepbench.networks.hardware import Hardware
+from deepbench.networks.time_model import CALL, COMPUTE, Columns, Constants, Errors, TimeModel, parts_of, peak_name
 from tests.conftest import ROOT
 from tests.scripts import benchmark
 
@@ -57,7 +49,7 @@ def gemm(m, n, k, precision="f32", backend="onednn", **flags):
 
 
 def demand(case):
-    return demand_of(case, HARDWARE.capacities, 0)
+    return demand_of(case, HARDWARE.capacities)
 
 
 def products(count, seed=1):
@@ -89,7 +81,7 @@ def test_a_small_problem_needs_nothing_from_memory():
 
 def test_a_level_of_unknown_rate_holds_nothing():
     unknown = Hardware.parse(HARDWARE.toml().replace("bytes_per_s = 100000000000\n", ""))
-    needs = demand_of(gemm(128, 128, 128), unknown.capacities, 0)
+    needs = demand_of(gemm(128, 128, 128), unknown.capacities)
 
     assert (32768.0, 32768.0) == unknown.capacities[1:]
     assert needs.crossing[2] >= 3 * 128 * 128 * 4
@@ -105,13 +97,13 @@ def test_a_cold_case_comes_from_main_memory():
 def test_operations_without_products_compute_with_vector_units():
     softmax = parse_case("softmax rows=1024 columns=1024 forward bf16 onednn threads=1")
 
-    assert "f32" == demand(softmax).precision
-    assert "bf16" == demand(gemm(8, 8, 8, "bf16")).precision
+    assert "f32" == peak_name(softmax)
+    assert "bf16" == peak_name(gemm(8, 8, 8, "bf16"))
 
 
 def test_other_operators_come_from_the_level_that_holds_their_bytes():
-    assert (2e7, 2e7, 2e7) == demand_of(None, HARDWARE.capacities, 20_000_000).crossing
-    assert (1e5, 1e5, 0) == demand_of(None, HARDWARE.capacities, 100_000).crossing
+    assert (2e7, 2e7, 2e7) == demand_of_bytes(20_000_000, HARDWARE.capacities).crossing
+    assert (1e5, 1e5, 0) == demand_of_bytes(100_000, HARDWARE.capacities).crossing
 
 
 def test_the_slowest_level_counts():

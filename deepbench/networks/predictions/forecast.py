@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepbench.core.progress import Progress, no_progress
 from deepbench.core.times import Time
-from deepbench.judge import limits
+from deepbench.judge.limits import Limits
 from deepbench.machine import describe
-from deepbench.measuring.session import Options, Progress, no_progress
-from deepbench.networks.predictions.measured import StepTimes, measure, overhead_of, planned
-from deepbench.networks.predictions.predict import Need, Prediction, Times, needs, predict
-from deepbench.networks.predictions.runner import OVERHEAD, Request
-from deepbench.networks.traces.trace import Trace
+from deepbench.measure import probes
+from deepbench.measure.session import Options
+from deepbench.networks.measured import StepTimes, measure, overhead_of, planned
+from deepbench.networks.predict import Need, Prediction, Times, needs, predict
+from deepbench.networks.runner import OVERHEAD, Request
+from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
 from deepbench.results.record import Limit
@@ -44,12 +46,12 @@ def capacity(files: Iterable[ResultFile] = ()) -> int:
         if known is not None:
             return known
     machine = describe.describe_machine()
-    return _known_caches(limits.recall(machine), machine) or describe.GUESSED_CACHE_BYTES
+    return _known_caches(probes.recall(machine), machine) or describe.GUESSED_CACHE_BYTES
 
 
 def _known_caches(lines: Sequence[Limit], machine: Mapping[str, Any]) -> int | None:
     stated = sum(c["bytes"] for c in machine.get("caches") or [] if c["level"] > 1)
-    measured = limits.Limits(lines).cache_bytes()
+    measured = Limits(lines).cache_bytes()
     return min((size for size in (stated, measured) if size), default=None)
 
 

@@ -16,12 +16,13 @@ from functools import cached_property
 from pathlib import Path
 
 from deepbench.core import stats
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.times import Time
-from deepbench.measuring.clock import Sample
-from deepbench.measuring.session import Options, Progress, Session, Step, no_progress
-from deepbench.networks.predictions.predict import Need, Times, predict, yardstick
-from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
-from deepbench.networks.traces.trace import Trace
+from deepbench.measure.clock import Sample
+from deepbench.measure.session import Options, Session
+from deepbench.networks.predict import Need, Times, predict, yardstick
+from deepbench.networks.runner import OVERHEAD, Request, Runner
+from deepbench.networks.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
 from deepbench.results.record import NetworkSteps
@@ -134,8 +135,8 @@ def measure(
         session = stack.enter_context(Session.create(path, cases, options))
         seen = [-KERNELS_PER_SLICE]
 
-        def observe(step: Step) -> None:
-            progress(step)
+        def observe(activity: Activity) -> None:
+            progress(activity)
             for title, request, runner in runners:
                 session.keep_steps(_line(title, request, runner.samples(SLICE_S)))
             count = len(session.file.records)
@@ -146,7 +147,7 @@ def measure(
 
         session.run(observe, options.begin)
         seen[0] = -KERNELS_PER_SLICE
-        observe(Step("the step again" if runners else "overhead of operators"))
+        observe(Activity("the step again" if runners else "overhead of operators"))
         return session.file
 
 

@@ -17,16 +17,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepbench.core.case import Case
-from deepbench.networks.what_if.hardware import Hardware
-from deepbench.networks.what_if.knobs import Change, Knob
-from deepbench.networks.what_if.terms import Application, Term
-from deepbench.networks.what_if.time_model import (
+from deepbench.judge.demand import Demand, demand_of, demand_of_bytes
+from deepbench.networks.hardware import Hardware
+from deepbench.networks.knobs import Change, Knob
+from deepbench.networks.terms import Application, Term
+from deepbench.networks.time_model import (
     OPERATOR,
     Constants,
-    Demand,
     Parts,
     TimeModel,
-    demand_of,
     parts_of,
     peak_name,
     roofs,
@@ -219,7 +218,9 @@ def _extremes(before: Parts, after: Parts, hardware: tuple[Hardware, Hardware]) 
 
 
 def _demand(term: Term, hardware: Hardware) -> Demand:
-    return demand_of(term.case, hardware.capacities, term.bytes)
+    if term.case is None:
+        return demand_of_bytes(term.bytes, hardware.capacities)
+    return demand_of(term.case, hardware.capacities)
 
 
 def _sum(effects: Sequence[Effect]) -> Range:

@@ -157,8 +157,8 @@ class Hardware:
                 f"{name} has no {what} of {device} with {with_threads}, without which nothing can be predicted; "
                 "measure the limits: deepbench run, or pass a file with --hardware"
             )
-        inner, remarks = list[MemoryLevel](), list[str]()
-        for level in limits.levels_of(threads, device):
+        inner, remarks = list[Memory](), list[str]()
+        for level in limits.cpu.of(threads) if device == "cpu" else ():
             rate = level.rate(level.below)
             if level.capacity is not None and rate is not None:
                 inner.append(MemoryLevel(level.name, level.capacity, rate))
@@ -167,7 +167,7 @@ class Hardware:
                     f"{level.name} was not measured: what it holds counts as read from the next level. "
                     "deepbench roofline measures all levels, for later runs."
                 )
-        if device == "cpu" and limits.is_disturbed(threads):
+        if device == "cpu" and limits.cpu.is_disturbed(threads):
             remarks.append("Other programs disturbed the measurement of the memory.")
         calls = limits.call_times(threads, device)
         return cls(

@@ -23,7 +23,6 @@ sizes, which are cross-validated as well. Ratios of times on two machines are no
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -32,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core import units
 from deepbench.core.case import Case
-from deepbench.core.op import Op, find_op
 from deepbench.core.stats import quantile
-from deepbench.networks.what_if.hardware import Hardware
+from deepbench.judge.demand import Demand, demand_of
+from deepbench.networks.hardware import Hardware
 from deepbench.results.peaks import F32
 
 if TYPE_CHECKING:
@@ -83,60 +82,21 @@ UNKNOWN_ERROR = 1.0
 PRICE, PRICE_OF_CALL = 2e-3, 5e-4
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What a kernel needs."""
-
-    flop: float
-    precision: str
-    """Whose peak it computes with."""
-    crossing: tuple[float, ...]
-    """Least bytes that come from each level of memory, the innermost first."""
-    steps: int = 1
-    """That depend on each other."""
-    product: tuple[int, int, int, int] | None = None
-    """Number, rows, columns and depth of the products that are cut into tiles; None: of another kind."""
-
-
-@lru_cache(maxsize=2**17)
-def demand_of(case: Case | None, capacities: tuple[float, ...], size: int) -> Demand:
-    """What a case needs where the levels inside of each level hold so many bytes.
-
-    None: operators of which only the bytes (`size`) are known. They come from the innermost level that holds them.
-    """
-    if case is None:
-        return Demand(0.0, F32, tuple(float(size) if size > held else 0.0 for held in capacities))
-    op = find_op(case.op)
-    every, operands = op.traffic_bytes(case), op.operand_bytes(case)
-    levels = _knows_levels(type(op))
-    crossing = [
-        0.0 if operands <= held else float(op.traffic_bytes(case, int(held)) if levels and held else every)
-        for held in capacities
-    ]
-    if case.settings.get("cache", "hot") != "hot":
-        crossing[-1] = max(crossing[-1], float(every))
-    return Demand(float(op.flop(case)), peak_name(case), tuple(crossing), op.steps(case), product_of(case))
-
-
-def peak_name(case: Case) -> str:
+def peak_name(case: Case | None) -> str:
     """The precision whose peak a case computes with."""
-    return case.precision.name if case.op in PRODUCTS else F32
+    return case.precision.name if case is not None and case.op in PRODUCTS else F32
 
 
-def product_of(case: Case) -> tuple[int, int, int, int] | None:
+def product_of(case: Case | None) -> tuple[int, int, int, int] | None:
     """Number, rows, columns and depth of the products of a case; None if it is not one product, or many equal ones."""
+    if case is None:
+        return None
     p = case.problem
     if case.op in ("gemm", "linear"):
         return 1, p.m, p.n, p.k
     if case.op == "batched_gemm":
         return p.batch, p.m, p.n, p.k
     return None
-
-
-@lru_cache
-def _knows_levels(kind: type[Op]) -> bool:
-    """Whether an operation counts bytes per level; a plug-in for an earlier version does not."""
-    return "capacity" in inspect.signature(kind.traffic_bytes).parameters
 
 
 @dataclass(frozen=True)
@@ -313,16 +273,16 @@ def parts_of(
 
 def roofs(demand: Demand, hardware: Hardware) -> list[Roof]:
     """What a kernel takes at full rates, for each way to cut a product."""
-    peak = hardware.peak_of(demand.precision)
+    peak = hardware.peak_of(peak_name(demand.case))
     compute_s = demand.flop / peak if peak else 0.0
-    ways = [(1.0, 0.0)]
-    if demand.product is not None and hardware.units is not None:
-        ways = list(ways_of(demand.product, hardware.units, hardware.tiles or TILES))
+    ways, product = [(1.0, 0.0)], product_of(demand.case)
+    if product is not None and hardware.units is not None:
+        ways = list(ways_of(product, hardware.units, hardware.tiles or TILES))
     found = []
     for occupancy, extra in ways:
         memory_s, level = 0.0, hardware.main.name
-        for memory, size in zip(hardware.memory, demand.crossing, strict=True):
-            size += extra if memory is hardware.main else 0.0
+        for memory, crossing in zip(hardware.memory, demand.crossing, strict=True):
+            size = crossing + (extra if memory is hardware.main else 0.0)
             if size and memory.bytes_per_s and size / memory.bytes_per_s > memory_s:
                 memory_s, level = size / memory.bytes_per_s, memory.name
         found.append((compute_s / occupancy, memory_s, level))
@@ -480,7 +440,7 @@ def folds_of(keys: Sequence[object], count: int = FOLDS) -> list[int]:
 
 
 def _columns(cases: Sequence[Case], times_s: Sequence[float], hardware: Hardware) -> Columns:
-    return Columns.of([demand_of(case, hardware.capacities, 0) for case in cases], times_s, hardware)
+    return Columns.of([demand_of(case, hardware.capacities) for case in cases], times_s, hardware)
 
 
 def fit_cases(title: str, cases: Sequence[Case], times_s: Sequence[float], hardware: Hardware) -> Fit:
@@ -552,7 +512,7 @@ class TimeModel:
         """Seconds of a case on the hardware of the fits, corrected by its neighbours; `fit_of(case).corrected` is how
         far such predictions are off."""
         fit = self.fit_of(case)
-        seconds = fit.parts(demand_of(case, self.hardware.capacities, 0), self.hardware).seconds
+        seconds = fit.parts(demand_of(case, self.hardware.capacities), self.hardware).seconds
         return seconds * fit.correction(case)
 
     def _fit(self, key: tuple[object, ...]) -> Fit:

@@ -4,6 +4,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge import limits
+from deepbench.measure import probes
 
 
 @pytest.mark.parametrize(("backend", "version"), [("cudart", "13.0"), ("hiprt", "6.3.42134")])
@@ -23,9 +24,10 @@ def test_other_kinds_are_unsupported(gpu):
 
 
 def test_the_probe_of_a_devices_memory_gives_a_limit(gpu, monkeypatch):
-    monkeypatch.setattr(limits, "DEVICE_BYTES", 2**20)
-    probe = limits.copy_probe("cudart")
-    line = probe.measure(lambda case, number: gpu(case.text))
+    for module in (limits, probes):
+        monkeypatch.setattr(module, "DEVICE_BYTES", 2**20)
+    probe = probes.copy_probe("cudart")
+    line = probe.measure(lambda case: gpu(case.text))
     known = limits.Limits([line])
 
     assert ("cuda", "copy", 2**20) == (line["device"], line["kind"], line["bytes"])
@@ -35,4 +37,4 @@ def test_the_probe_of_a_devices_memory_gives_a_limit(gpu, monkeypatch):
 
 
 def test_the_case_of_the_probe_parses():
-    assert limits.DEVICE_BYTES == 8 * parse_case(limits.copy_probe("hiprt").cases[0].text).problem.n
+    assert limits.DEVICE_BYTES == 8 * parse_case(probes.copy_probe("hiprt").cases[0].text).problem.n

@@ -168,12 +168,13 @@ def test_amds_sensors(gpu, rocm):
 
 
 def test_an_f32_rate_above_the_gpus_peak_is_wrong():
-    from deepbench.judge.limits import Limits, judge_rate
+    from deepbench.judge.limits import Limits
+    from deepbench.measure.probes import Prober
     from tests import samples
 
     record = samples.measured(seconds=1e-3)
     record["library"] = {"card": {"peak_f32_flop_per_s": record["flop"] / 1e-3 / 1.1}}
-    judged = judge_rate(record, Limits(), [], lambda case, number: record, lambda line: None)
+    judged = Prober(Limits(), [], lambda case, rules: record, lambda line: None).judge(record)
 
     assert "wrong" == judged["status"]
     assert "peak" in judged["reason"]

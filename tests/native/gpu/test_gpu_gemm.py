@@ -92,10 +92,10 @@ def test_a_status_for_not_supported_is_not_a_crash(gpu):
 
 
 def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_the_peak():
-    from deepbench.judge.limits import compute_probe
+    from deepbench.measure.probes import compute_probe
     from tests import samples
 
-    def measure(case, number):
+    def measure(case):
         record = {**samples.measured(seconds=1e-3), "case": case.text}
         return {**record, "status": "ok" if case.problem.a_t else "unsupported", "flop": 10**12}
 

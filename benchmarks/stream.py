@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from deepbench.machine import describe
-from deepbench.measure import probes
-from deepbench.measure.heat import measure_case
+from deepbench.measuring import probes
+from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import DEFAULT
 
 SIZE = 2**29

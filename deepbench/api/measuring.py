@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.results import Results
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import LoadWatch
-from deepbench.measuring import session as sessions
-from deepbench.measuring.session import Options, Progress, Session, Step, no_progress
+from deepbench.measuring import probes
+from deepbench.measuring.session import Options, Session
 from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
 from deepbench.reporting.progress import Bar
 from deepbench.results.file import default_path
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FEW_HEATS",
     "MANY_HEATS",
+    "Activity",
     "Bar",
     "LoadWatch",
     "Options",
     "Progress",
     "Session",
-    "Step",
     "Turns",
     "alternate",
     "default_path",
@@ -77,7 +78,7 @@ def measure(
         timeout_s: seconds without a sign of life after which a case is given up.
         hosts: where the ranks of collective operations run; this machine if empty.
         output: the result file, which must not exist; by default a file in the folder for temporary files.
-        progress: True shows a progress bar; a function is called with a `Step` before each measurement.
+        progress: True shows a progress bar; a function is called with an `Activity` before each measurement.
         filters: which cases; see `Filters`.
 
     Raises `BadInput` for words that cannot be used, where none of the libraries is here, and where nothing fits into
@@ -148,7 +149,7 @@ def measure_limits(
 
     counts = [threads] if isinstance(threads, int) else [*(threads or sorted({1, describe.default_threads()}))]
     with shown(progress) as show:
-        return sessions.measure_limits(describe.describe_machine(), counts, quick, show)
+        return probes.measure_limits(describe.describe_machine(), counts, quick, show)
 
 
 # Heats per case, of two processes each: enough to draw sides of five in many ways.

@@ -15,7 +15,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
-    from deepbench.measuring.session import Progress
+    from deepbench.core.progress import Progress
     from deepbench.reporting.site import Built
 
 
@@ -72,11 +72,11 @@ def site(
         output: a new folder, or that of an earlier build.
         published: also show the machines that the original DeepBench published.
         skip_damaged: read files with damaged lines without these lines.
-        progress: True shows a progress bar; a function is called with a `Step` per machine.
+        progress: True shows a progress bar; a function is called with an `Activity` per machine.
 
     Files that cannot be read are left out; the result says which and why.
     """
-    from deepbench.measuring.session import Step
+    from deepbench.core.progress import Activity
     from deepbench.reporting import site as sites
 
     done = iter(range(10**9))
@@ -85,7 +85,7 @@ def site(
             Path(folder),
             Path(output),
             published,
-            lambda name, total: show(Step(name, next(done) + 1, total)),
+            lambda name, total: show(Activity(name, next(done) + 1, total)),
             skip_damaged,
         )
 

@@ -15,12 +15,12 @@ from deepbench.applications.training.application import Setup, applications, fin
 from deepbench.applications.training.session import TrainingSession, resolved
 from deepbench.core import units
 from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.progress import Activity
 from deepbench.machine import describe
-from deepbench.measuring.session import Step
 from deepbench.results.record import SCENARIOS, Scenario, TrainingSetup
 
 if TYPE_CHECKING:
-    from deepbench.measuring.session import Progress
+    from deepbench.core.progress import Progress
     from deepbench.networks.reporting.predictions import Predicted
     from deepbench.reporting.table import Table
 
@@ -88,7 +88,7 @@ def train(
         applications: one name, or several, such as `image`, or `all`; `docs/applications.md` lists them.
         hosts: where the ranks run, this machine first; this machine alone if empty.
         output: the result file, which must not exist; by default a file in the folder for temporary files.
-        progress: True shows a progress bar; a function is called with a `Step` several times per second.
+        progress: True shows a progress bar; a function is called with an `Activity` several times per second.
         setting: how; see `Setting`.
 
     Raises `BadInput` for words that cannot be used. Missing data, a crash or a loss that diverges raise nothing: the
@@ -162,7 +162,7 @@ def run_training(session: TrainingSession, progress: bool | Progress) -> Trainin
             words = [f"{at.setup['application']}, seed {at.setup['seed']}", share]
             if at.quality is not None:  # the value first: 80 columns cut off the name of the metric
                 words.append(f"{quality_text(at.setup, at.quality)} {at.setup['metric']}")
-            show(Step(", ".join(words), at.run, at.runs, at.left_s))
+            show(Activity(", ".join(words), at.run, at.runs, at.left_s))
 
         session.run(tell)
     return TrainingResults(session.file)
@@ -255,7 +255,7 @@ def serve(
         device: `cpu` or `cuda`; None: as in training.
         timeout_s: stop a model that reports nothing for so many seconds; None: 300.
         output: write to this result file; None: append to the file of `source`.
-        progress: True shows a progress bar; a function is called with a `Step` before each scenario.
+        progress: True shows a progress bar; a function is called with an `Activity` before each scenario.
 
     Returns what this call measured. Raises `BadInput` for words that cannot be used and where there is no model.
     """
@@ -312,7 +312,7 @@ def serving_session(
 def run_serving(session: inference.InferenceSession, progress: bool | Progress) -> None:
     """Let every model answer in every scenario."""
     with shown(progress) as show:
-        session.run(lambda at: show(Step(f"{at.setup['application']}, {at.scenario}", at.done, at.total)))
+        session.run(lambda at: show(Activity(f"{at.setup['application']}, {at.scenario}", at.done, at.total)))
 
 
 def new_of(session: inference.InferenceSession, before: int) -> ServingResults:

@@ -22,11 +22,9 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
     Takes some minutes (--quick: one). The limits are remembered and used by every run on this machine.
     """
-    from deepbench.core.case import thread_count
-    from deepbench.machine import describe
-    from deepbench.measure.probes import measure_limits
-    from deepbench.report import limits as report_limits
-    from deepbench.report.progress import Bar
+    from deepbench.api.filters import thread_count
+    from deepbench.api.machine import default_threads, describe_machine
+    from deepbench.api.measuring import limit_tables, measure_limits
 
     machine = describe_machine()
     counts = [thread_count(t) for t in threads] or sorted({1, default_threads()})

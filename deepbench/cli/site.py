@@ -25,20 +25,10 @@ def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> in
     \b
     Example: deepbench site results -o public
     """
-    from deepbench.core.progress import Activity
-    from deepbench.report import site as sites
-    from deepbench.report.progress import Bar
+    from deepbench.api.pages import site as build_site
 
-    gc.disable()  # everything that is read stays until the end
-    with Bar(make_console()) as bar:
-        done = iter(range(10**9))
-        built = sites.build(
-            Path(folder),
-            Path(output),
-            not no_published,
-            lambda name, total: bar(Activity(name, next(done) + 1, total)),
-            skip_damaged,
-        )
+    with progress_bar(make_console()) as bar:
+        built = build_site(folder, output, published=not no_published, skip_damaged=skip_damaged, progress=bar)
     for text in built.damaged:
         warn(text)
     for reason in built.refused:

@@ -13,7 +13,7 @@ from deepbench.fleets.results import FleetResults
 from deepbench.fleets.session import FleetSession, link_library
 
 if TYPE_CHECKING:
-    from deepbench.measuring.session import Progress
+    from deepbench.core.progress import Progress
 
 __all__ = ["WAIT_S", "FleetSession", "fleet", "fleet_session", "link_library", "run_fleet"]
 
@@ -60,7 +60,7 @@ def fleet(
         wait_s: seconds to wait for the answer of a host.
         timeout_s: seconds without a sign of life that end a case; None: 600.
         output: the fleet file, which must not exist; by default a file in the folder for temporary files.
-        progress: True shows a progress bar; a function is called with a `Step` after each measurement.
+        progress: True shows a progress bar; a function is called with an `Activity` after each measurement.
         filters: which cases; see `Filters`.
 
     `judgement` of the results says what stands out. Raises `BadInput` for words that cannot be used. A host that does

@@ -27,10 +27,10 @@ from deepbench.core.version import VERSION
 from deepbench.fleets.file import SCHEMA, FleetFile, HostRun, Pair, lines_of
 from deepbench.fleets.judge import judge
 from deepbench.judge.outliers import tournament
-from deepbench.measure import launch, process
-from deepbench.measure.heat import measure_case
-from deepbench.measure.remote import SIGN_S
-from deepbench.measure.session import open_libraries
+from deepbench.measuring import launch, process
+from deepbench.measuring.heat import measure_case
+from deepbench.measuring.remote import SIGN_S
+from deepbench.measuring.session import open_libraries
 from deepbench.plan.modes import QUICK
 from deepbench.results.consistency import Consistency
 from deepbench.results.file import LARGEST_FILE_BYTES, Store

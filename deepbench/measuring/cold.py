@@ -15,9 +15,9 @@ from deepbench.judge import selftest
 from deepbench.judge.limits import Limits
 from deepbench.judge.selftest import ColdProof
 from deepbench.machine import describe, remembered
-from deepbench.measure import probes
-from deepbench.measure.heat import measure_case
-from deepbench.measure.parent import open_backend
+from deepbench.measuring import probes
+from deepbench.measuring.heat import measure_case
+from deepbench.measuring.parent import open_backend
 from deepbench.plan.modes import DEFAULT
 from deepbench.results.summary import process_time_s
 

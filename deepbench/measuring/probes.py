@@ -20,8 +20,8 @@ from deepbench.core.progress import Activity, Progress
 from deepbench.judge.demand import call_case
 from deepbench.judge.limits import COARSE, DEVICE_BYTES, FINE, Limits, best, is_disturbed, key_of, speed_of
 from deepbench.machine import remembered
-from deepbench.measure.heat import measure_case
-from deepbench.measure.parent import open_backends
+from deepbench.measuring.heat import measure_case
+from deepbench.measuring.parent import open_backends
 from deepbench.ops.memory import REPEATABLE, STREAMS
 from deepbench.plan.modes import DEFAULT, PROBE, Rules
 from deepbench.results.peaks import F32, excess_over_card

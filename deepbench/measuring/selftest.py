@@ -19,8 +19,8 @@ from deepbench.core.progress import Activity, Progress
 from deepbench.judge import compare, selftest
 from deepbench.judge.heats import log_ratios
 from deepbench.machine import describe, remembered
-from deepbench.measure import cold
-from deepbench.measure.heat import Rival, measure_case, measure_heat
+from deepbench.measuring import cold
+from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.native import callloop
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import DEFAULT

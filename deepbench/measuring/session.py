@@ -19,18 +19,19 @@ from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
+from deepbench.core.kinds import kind_of_header
 from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measure import cold, launch, probes
-from deepbench.measure.heat import Rival, measure_case, measure_heat
-from deepbench.measure.parent import open_backends
+from deepbench.measuring import cold, launch, probes
+from deepbench.measuring.heat import Rival, measure_case, measure_heat
+from deepbench.measuring.parent import open_backends
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
-from deepbench.plan.rounds import Forecast, next_within_budget, queue
+from deepbench.plan.rounds import next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record

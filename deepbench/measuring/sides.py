@@ -34,7 +34,14 @@ from deepbench.core.variables import (
 )
 from deepbench.judge import compare
 from deepbench.machine import describe
-from deepbench.measure.session import Options, Session, measure_together, open_libraries
+from deepbench.measuring.session import (
+    Options,
+    Session,
+    measure_together,
+    open_libraries,
+    remeasure,
+    require_same_machine,
+)
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile

@@ -15,7 +15,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.reporting.output import Report, json_text
 
 if TYPE_CHECKING:
-    from deepbench.measuring.session import Progress
+    from deepbench.core.progress import Progress
     from deepbench.networks.predictions.runner import Request
     from deepbench.networks.reporting.predictions import Predicted as Predicted
     from deepbench.networks.reporting.what_if import Answer
@@ -138,7 +138,7 @@ def predict(
         validate: run the real step of a program in turn with all of its kernels; the results do not count then.
         budget_s: measure for at most so many seconds.
         output: the result file of what is measured; None: a file in the folder for temporary files.
-        progress: True shows a progress bar; a function is called with a `Step` before each measurement.
+        progress: True shows a progress bar; a function is called with an `Activity` before each measurement.
         step: which step, and from which kernels; see `StepOptions`.
 
     Returns a `Predicted`; with `sweep` a `PredictedSweep`, and with `devices` a `PredictedDevices`. A kernel without a

@@ -9,9 +9,9 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge.demand import demand_of
-from deepbench.networks.hardware import Hardware
-from deepbench.networks.time_model import Constants, parts_of
-from deepbench.networks.trace import Call, Trace, suite_text
+from deepbench.networks.traces.trace import Call, Trace, suite_text
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.time_model import Constants, parts_of
 from tests import samples
 from tests.networks.test_hardware import CACHES, LINES, MEASURED
 from tests.terminal import output_of

@@ -10,9 +10,9 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.measure import probes
-from deepbench.measure.heat import Rival, measure_case, measure_heat
-from deepbench.measure.session import open_libraries
+from deepbench.measuring import probes
+from deepbench.measuring.heat import Rival, measure_case, measure_heat
+from deepbench.measuring.session import open_libraries
 from deepbench.plan.modes import DEFAULT, PROBE
 from deepbench.results import summary
 

@@ -7,8 +7,8 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
 from deepbench.machine import remembered
-from deepbench.measure import probes
-from deepbench.measure.probes import Prober
+from deepbench.measuring import probes
+from deepbench.measuring.probes import Prober
 from deepbench.results.schema import schema_error
 from tests import samples
 

@@ -1,6 +1,6 @@
 """What a self-test measures besides its cases."""
 
-from deepbench.measure.selftest import block_times
+from deepbench.measuring.selftest import block_times
 
 
 def test_equal_blocks_take_similar_time():

@@ -5,9 +5,9 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
 from deepbench.machine import describe
-from deepbench.measure import probes
-from deepbench.networks.forecast import capacity, times_of
-from deepbench.networks.predict import FEW_SAMPLES
+from deepbench.measuring import probes
+from deepbench.networks.predictions.forecast import capacity, times_of
+from deepbench.networks.predictions.predict import FEW_SAMPLES
 from deepbench.results.file import read_results
 from tests import samples
 

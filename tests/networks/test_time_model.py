@@ -7,9 +7,18 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge.demand import demand_of, demand_of_bytes
-from deepbench.networks import time_model
-from deepbench.networks.hardware import Hardware
-from deepbench.networks.time_model import CALL, COMPUTE, Columns, Constants, Errors, TimeModel, parts_of, peak_name
+from deepbench.networks.what_if import time_model
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.time_model import (
+    CALL,
+    COMPUTE,
+    Columns,
+    Constants,
+    Errors,
+    TimeModel,
+    parts_of,
+    peak_name,
+)
 from tests.conftest import ROOT
 from tests.scripts import benchmark
 

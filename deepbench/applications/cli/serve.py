@@ -63,11 +63,9 @@ def serve(
       deepbench serve mine.jsonl
       deepbench serve mine.jsonl --scenario server --latency-ms 20 -o server.jsonl
     """
-    from deepbench.core.case import thread_count
-    from deepbench.core.progress import Activity
-    from deepbench.judge.serving import served
-    from deepbench.report.progress import Bar
-    from deepbench.training import inference
+    from deepbench.api.filters import thread_count
+    from deepbench.applications import api
+    from deepbench.applications.results import ServingResults
 
     bound_ms = seconds_of("--latency-ms", latency_ms)
     session = api.serving_session(
@@ -83,14 +81,9 @@ def serve(
         output=output,
     )
     with session:
-        before, console = len(session.file.serving), make_console()
-        go_on_without_output(f"all results still go to {session.file.path}")
-        print_head(console, session.file, os.environ)
-
-        def step(at: inference.Progress) -> Activity:
-            return Activity(f"{at.setup['application']}, {at.scenario}", at.done, at.total)
-
-        code = 0
+        path, before, console, code = session.file.path, len(session.file.serving), make_console(), 0
+        go_on_without_output(f"all results still go to {path}")
+        print_head(console, ServingResults(session.file), os.environ)
         try:
             with progress_bar(console) as bar, interruptible():
                 api.run_serving(session, bar)

@@ -11,12 +11,12 @@ from deepbench.core.progress import Progress, no_progress
 from deepbench.core.times import Time
 from deepbench.judge.limits import Limits
 from deepbench.machine import describe
-from deepbench.measure import probes
-from deepbench.measure.session import Options
-from deepbench.networks.measured import StepTimes, measure, overhead_of, planned
-from deepbench.networks.predict import Need, Prediction, Times, needs, predict
-from deepbench.networks.runner import OVERHEAD, Request
-from deepbench.networks.trace import Trace
+from deepbench.measuring import probes
+from deepbench.measuring.session import Options
+from deepbench.networks.predictions.measured import StepTimes, measure, overhead_of, planned
+from deepbench.networks.predictions.predict import Need, Prediction, Times, needs, predict
+from deepbench.networks.predictions.runner import OVERHEAD, Request
+from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
 from deepbench.results.record import Limit

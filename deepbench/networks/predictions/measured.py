@@ -18,11 +18,11 @@ from pathlib import Path
 from deepbench.core import stats
 from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.times import Time
-from deepbench.measure.clock import Sample
-from deepbench.measure.session import Options, Session
-from deepbench.networks.predict import Need, Times, predict, yardstick
-from deepbench.networks.runner import OVERHEAD, Request, Runner
-from deepbench.networks.trace import Trace
+from deepbench.measuring.clock import Sample
+from deepbench.measuring.session import Options, Session
+from deepbench.networks.predictions.predict import Need, Times, predict, yardstick
+from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
+from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
 from deepbench.results.record import NetworkSteps

@@ -18,18 +18,10 @@ from dataclasses import dataclass
 
 from deepbench.core.case import Case
 from deepbench.judge.demand import Demand, demand_of, demand_of_bytes
-from deepbench.networks.hardware import Hardware
-from deepbench.networks.knobs import Change, Knob
-from deepbench.networks.terms import Application, Term
-from deepbench.networks.time_model import (
-    OPERATOR,
-    Constants,
-    Parts,
-    TimeModel,
-    parts_of,
-    peak_name,
-    roofs,
-)
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.knobs import Change, Knob
+from deepbench.networks.what_if.terms import Application, Term
+from deepbench.networks.what_if.time_model import OPERATOR, Constants, Parts, TimeModel, parts_of, peak_name, roofs
 
 # A knob is turned by so much to find its elasticity.
 SMALL_STEP = 1.01

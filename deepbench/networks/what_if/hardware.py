@@ -157,7 +157,7 @@ class Hardware:
                 f"{name} has no {what} of {device} with {with_threads}, without which nothing can be predicted; "
                 "measure the limits: deepbench run, or pass a file with --hardware"
             )
-        inner, remarks = list[Memory](), list[str]()
+        inner, remarks = list[MemoryLevel](), list[str]()
         for level in limits.cpu.of(threads) if device == "cpu" else ():
             rate = level.rate(level.below)
             if level.capacity is not None and rate is not None:

@@ -33,7 +33,7 @@ from deepbench.core import units
 from deepbench.core.case import Case
 from deepbench.core.stats import quantile
 from deepbench.judge.demand import Demand, demand_of
-from deepbench.networks.hardware import Hardware
+from deepbench.networks.what_if.hardware import Hardware
 from deepbench.results.peaks import F32
 
 if TYPE_CHECKING:

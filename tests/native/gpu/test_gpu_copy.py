@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.judge import limits
-from deepbench.measure import probes
+from deepbench.measuring import probes
 
 
 @pytest.mark.parametrize(("backend", "version"), [("cudart", "13.0"), ("hiprt", "6.3.42134")])

@@ -169,7 +169,7 @@ def test_amds_sensors(gpu, rocm):
 
 def test_an_f32_rate_above_the_gpus_peak_is_wrong():
     from deepbench.judge.limits import Limits
-    from deepbench.measure.probes import Prober
+    from deepbench.measuring.probes import Prober
     from tests import samples
 
     record = samples.measured(seconds=1e-3)

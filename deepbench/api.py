@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from deepbench.judge.compare import Comparison
+    from deepbench.judge.devices import DeviceScaling
     from deepbench.judge.limits import Limits
     from deepbench.judge.trained import Trained
     from deepbench.measure.session import Progress, Session
     from deepbench.networks.trace import Trace
     from deepbench.report.predictions import Predicted
     from deepbench.report.sections import Sections
-    from deepbench.report.steps import Scaling
     from deepbench.report.table import Table
     from deepbench.report.what_if import Answer
     from deepbench.results.file import ResultFile
@@ -360,11 +360,11 @@ class Results:
         return limits.of_file(self.file, self.summaries)
 
     @cached_property
-    def training_steps(self) -> list[Scaling]:
+    def training_steps(self) -> list[DeviceScaling]:
         """Training steps of models on the numbers of devices that the suites name (`devices=1,2,4`)."""
-        from deepbench.report import steps
+        from deepbench.report import on_devices
 
-        return steps.of_summaries(self.summaries)
+        return on_devices.of_summaries(self.summaries)
 
     @property
     def records(self) -> list[Record]:

@@ -89,7 +89,7 @@ def predict(
     from deepbench.networks.forecast import forecast
     from deepbench.networks.read import read
     from deepbench.networks.runner import Request
-    from deepbench.report import on_devices, predictions
+    from deepbench.report import on_devices, predictions, steps
     from deepbench.report.progress import Bar
 
     chosen = pairs("--set", settings)
@@ -138,11 +138,11 @@ def predict(
     if devices:
         each = found.predictions if strong else [first] * len(values)
         summaries = [s for results in loaded for s in results.summaries]
-        steps = on_devices.on_devices(list(zip(values, each, strict=True)), summaries)
+        scaling = on_devices.of_predictions(list(zip(values, each, strict=True)), summaries, strong)
         if form == "json":
-            print_json(on_devices.values(steps))
+            print_json(scaling.values())
             return
-        print_table(on_devices.table(steps, strong), form)
+        print_table(steps.table([scaling]), form)
     elif form == "json":
         print_json([predictions.values(p, found.measured, found.alternatives) for p in found.predictions])
         return

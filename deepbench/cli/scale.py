@@ -29,12 +29,12 @@ def scale(file: str, ranks: tuple[str, ...], model: str | None, form: str | None
     """
     from deepbench.api import load
     from deepbench.core.case import whole_number
-    from deepbench.report import groups, steps
+    from deepbench.report import groups, on_devices, steps
 
     if model is not None:
         if ranks:
             raise BadInput("--model takes the numbers of devices from the file; leave out --ranks")
-        found = steps.chosen(load(file).training_steps, model)
+        found = on_devices.chosen(load(file).training_steps, model)
         if form == "json":
             print_json([value for scaling in found for value in scaling.values()])
         else:

@@ -8,7 +8,7 @@ from deepbench.core.times import Time
 from deepbench.networks.forecast import Forecast
 from deepbench.networks.predict import Need, Part, Prediction
 from deepbench.networks.trace import Call, Trace
-from deepbench.report import on_devices, predictions
+from deepbench.report import on_devices, predictions, steps
 from deepbench.report.predictions import Gain, Predicted, gains, knee_of, layer_rows, layer_table
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
@@ -96,13 +96,13 @@ def test_the_knee_is_where_throughput_is_nearly_the_highest(points, knee):
 def test_devices_without_parameters_or_kernels_are_withheld():
     unknown = replace(predicted(), trace=replace(predicted().trace, parameters=None))
     lacking = replace(predicted(), parts=(part(GEMM, 2, None, "not measured"),))
-    first, second = on_devices.on_devices([(2, unknown), (1, lacking)], [])
+    found = on_devices.of_predictions([(2, unknown), (1, lacking)], [], is_strong=True)
+    first, second = found.steps
 
     assert "does not say how many parameters" in first.withheld
     assert "1 kernel has no time" in second.withheld
     assert first.one_after_the_other is None
-    table = on_devices.table([first, second], is_strong=True)
-    assert all(row["step"] is None and row["speed-up"] is None for row in table.rows)
+    assert all(row["step"] is None and row["speed-up"] is None for row in steps.table([found]).rows)
 
 
 def test_nothing_is_concluded_from_disturbed_kernels():

@@ -17,7 +17,7 @@ from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.networks.trace import Trace
-from deepbench.report import answers, export, steps, totals
+from deepbench.report import answers, export, on_devices, totals
 from deepbench.report import compare as comparisons
 from deepbench.report import published as published_tables
 from deepbench.report.cases import Ranking, rankings
@@ -81,7 +81,7 @@ def of_file(file: ResultFile, name: str, traces: Sequence[Trace] = ()) -> dict[s
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": places,
         "applications": [total.values() for total in sums],
-        "steps": [{"title": s.title, "steps": s.values()} for s in steps.of_summaries(summaries)],
+        "steps": [{"title": s.title, "steps": s.values()} for s in on_devices.of_summaries(summaries)],
         "networks": networks.of_file(file, traces),
     }
 

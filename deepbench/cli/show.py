@@ -183,7 +183,9 @@ def _plot(results: Results) -> None:
 
 
 def _table_by(results: Results, by: str, form: str | None) -> Table:
-    from deepbench.report import components, furthest, groups, views
+    from deepbench.judge import furthest
+    from deepbench.report import components, groups, views
+    from deepbench.report import furthest as furthest_table
     from deepbench.report.cases import rankings
 
     if by not in ("application", "backend", "limit", "excess", "parts", "ranks"):
@@ -193,8 +195,9 @@ def _table_by(results: Results, by: str, form: str | None) -> Table:
         reason = "no case comes from a suite that names applications; run deepbench/server"
     elif by in furthest.ORDERS:
         nearest = [results.limits.nearest(s) for s in results.summaries]
-        found = furthest.kernels(results.summaries, rankings(results.summaries), nearest)
-        table = furthest.table(found, by, len(found) if form else furthest.MOST)
+        fastest = [r.ranked[0] for r in rankings(results.summaries) if r.ranked]
+        found = furthest.kernels(results.summaries, fastest, nearest)
+        table = furthest_table.table(found, by, len(found) if form else furthest.MOST)
         reason = f"no limit of this machine is known; see {command('roofline')}"
     elif by == "parts":
         table = components.table(results.summaries)

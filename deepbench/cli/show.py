@@ -109,3 +109,51 @@ def _plot(results: Any) -> None:
     console = make_console()
     for line in results.roofline(min(console.width, 160)):
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _table_by(results: Results, by: str, form: str | None) -> Table:
+    from deepbench.judge import furthest
+    from deepbench.report import components, groups, views
+    from deepbench.report import furthest as furthest_table
+    from deepbench.report.cases import rankings
+
+    if by not in ("application", "backend", "limit", "excess", "parts", "ranks"):
+        raise BadInput(f"--by is application, backend, limit, excess, parts or ranks, found {by}")
+    if by == "application":
+        table = views.by_application(results.summaries)
+        reason = "no case comes from a suite that names applications; run deepbench/server"
+    elif by in furthest.ORDERS:
+        nearest = [results.limits.nearest(s) for s in results.summaries]
+        fastest = [r.ranked[0] for r in rankings(results.summaries) if r.ranked]
+        found = furthest.kernels(results.summaries, fastest, nearest)
+        table = furthest_table.table(found, by, len(found) if form else furthest.MOST)
+        reason = f"no limit of this machine is known; see {command('roofline')}"
+    elif by == "parts":
+        table = components.table(results.summaries)
+        example = "recurrent cell=lstm input_size=512 hidden=512 batch=16 timesteps=25"
+        reason = f"no case with a time has parts; measure some with {command('run', *example.split(), '--with-parts')}"
+    elif by == "ranks":
+        table = groups.by_ranks(results.summaries)
+        reason = "no all-reduce has a time; run all_reduce n=100000 ranks=2"
+    else:
+        table = views.by_backend(results.summaries)
+        reason = f"no case has a time; see {command('show', results.path)}"
+    if not table.rows:
+        raise BadInput(f"{results.path}: {reason}")
+    return table
+
+
+def _show_fleet(file: str, form: str | None, skip_damaged: bool) -> None:
+    from deepbench.judge.fleet import judge
+    from deepbench.report import fleet as tables
+    from deepbench.results.fleet import read_fleet
+
+    fleet_file = read_fleet(Path(file), skip_damaged)
+    warn_of_gaps(fleet_file)
+    judged = judge(fleet_file)
+    if form == "json":
+        print_json(tables.to_json(fleet_file, judged))
+    elif form is not None:
+        print_table(tables.by_host(fleet_file, judged), form)
+    else:
+        tables.print_fleet(make_console(), fleet_file, judged)

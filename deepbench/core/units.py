@@ -69,6 +69,16 @@ def data_bytes(value: float | None) -> str:
     return scaled(value, units)
 
 
+def factor(value: float) -> str:
+    """`1.62×`."""
+    return f"{significant(value)}×"
+
+
+def short_count(value: float) -> str:
+    """`1.20k`, `25.6M`: a number of samples, calls or the like in three digits."""
+    return scaled(value, ((1e6, "M"), (1e3, "k"), (1.0, ""))).strip()
+
+
 def minutes(seconds: float) -> str:
     """A duration for people who decide whether to wait: `40 s`, `12 min`, `3 h`."""
     if seconds < 59.5:

@@ -31,7 +31,7 @@ from deepbench.measuring.parent import open_backends
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
-from deepbench.plan.rounds import next_within_budget, queue
+from deepbench.plan.rounds import RoundsForecast, next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record

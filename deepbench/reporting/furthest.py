@@ -1,82 +1,36 @@
-"""The problems that use the least of the machine, and why: by share of their limit, or by time above it."""
+"""A table of the problems that use the least of the machine, and why (`judge/furthest.py`)."""
 
 from __future__ import annotations
 
-import heapq
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from deepbench.core import units
-from deepbench.judge.limits import UNEXPLAINED, NearestLimit
-from deepbench.reporting.cases import Ranking
-from deepbench.reporting.table import Column, Table, number
-from deepbench.results.summary import Summary
-
-MOST = 10
-"""How many of them a page and a terminal list."""
-
+from deepbench.judge.furthest import LimitedKernel, furthest
+from deepbench.judge.limits import UNEXPLAINED
+from deepbench.report.table import Column, Table, number
 
 # A part of the evidence that names a limit which explains less than a tenth of the time.
 SMALL_SHARE = re.compile(r"[^()]* \d %")
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """The fastest library of one problem, compared with its nearest limit."""
-
-    position: int
-    """Among the cases of the file."""
-    summary: Summary
-    limit: NearestLimit
-
-    @property
-    def excess_s(self) -> float:
-        """The part of the time that the limit does not explain, in seconds."""
-        return max(0.0, 1 - self.limit.share) * self.summary.time_s
-
-    @property
-    def why(self) -> str:
-        """What explains the time, and the share that each limit explains."""
-        is_unexplained = self.limit.name == UNEXPLAINED
-        start = "no limit explains half of the time" if is_unexplained else f"limited by {self.limit.nearest}"
-        return f"{start}: {self.limit.evidence}"
-
-    @property
-    def short_why(self) -> str:
-        """The same in fewer words: the nearest limit, and others that explain at least a tenth of the time."""
-        start = "unexplained" if self.limit.name == UNEXPLAINED else self.limit.nearest
-        nearest = f" {units.percent(self.limit.share)}"
-        evidence = self.limit.evidence.split(", ")
-        parts = [part for part in evidence if part.endswith(nearest) or not SMALL_SHARE.fullmatch(part)]
-        return f"{start}: {', '.join(parts)}" if parts else start
+def why(kernel: LimitedKernel) -> str:
+    """What explains the time, and the share that each limit explains."""
+    is_unexplained = kernel.limit.name == UNEXPLAINED
+    start = "no limit explains half of the time" if is_unexplained else f"limited by {kernel.limit.nearest}"
+    return f"{start}: {kernel.limit.evidence}"
 
 
-def kernels(
-    summaries: Sequence[Summary], groups: Iterable[Ranking], nearest: Sequence[NearestLimit | None]
-) -> list[Kernel]:
-    """The fastest library of each problem with a known limit; disturbed times do not count.
-
-    `nearest` has the limit of each summary, and `groups` are all rankings of them.
-    """
-    positions = {id(s): i for i, s in enumerate(summaries)}
-    fastest = (positions[id(g.ranked[0])] for g in groups if g.ranked and not g.ranked[0].is_disturbed)
-    return [Kernel(i, summaries[i], limit) for i in fastest if (limit := nearest[i])]
+def short_why(kernel: LimitedKernel) -> str:
+    """The same in fewer words: the nearest limit, and others that explain at least a tenth of the time."""
+    start = "unexplained" if kernel.limit.name == UNEXPLAINED else kernel.limit.nearest
+    nearest = f" {units.percent(kernel.limit.share)}"
+    evidence = kernel.limit.evidence.split(", ")
+    parts = [part for part in evidence if part.endswith(nearest) or not SMALL_SHARE.fullmatch(part)]
+    return f"{start}: {', '.join(parts)}" if parts else start
 
 
-ORDERS: dict[str, Callable[[Kernel], float]] = {
-    "limit": lambda kernel: kernel.limit.share,
-    "excess": lambda kernel: -kernel.excess_s,
-}
-"""`limit`: the lowest share of the nearest limit comes first. `excess`: the most time above it."""
-
-
-def furthest(found: Iterable[Kernel], order: str = "limit", most: int = MOST) -> list[Kernel]:
-    """The first ones in one of the `ORDERS`."""
-    return heapq.nsmallest(most, found, key=lambda kernel: (ORDERS[order](kernel), kernel.position))
-
-
-def table(found: Sequence[Kernel], order: str, most: int) -> Table:
+def table(found: Sequence[LimitedKernel], order: str, most: int) -> Table:
     """One row per problem, in one of the `ORDERS`."""
     rows = [
         {
@@ -87,9 +41,9 @@ def table(found: Sequence[Kernel], order: str, most: int) -> Table:
             "time": k.summary.time_s,
             "share": k.limit.share,
             "excess": k.excess_s,
-            "limited_by": k.limit.name,
-            "why": k.short_why,
-            "evidence": k.why,
+            "limit": k.limit.name,
+            "why": short_why(k),
+            "evidence": why(k),
         }
         for k in furthest(found, order, most)
     ]

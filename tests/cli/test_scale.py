@@ -49,7 +49,7 @@ def test_it_fits_80_columns_and_keeps_the_step(tmp_path, steps_file):
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
 
     assert max(map(len, lines)) <= 80
-    assert {"devices", "kernels", "all-reduce", "step"} <= set(lines[0].split())
+    assert {"devices", "one", "all-reduce", "step"} <= set(lines[0].split())
 
 
 @pytest.mark.usefixtures("steps_file")

@@ -2,9 +2,10 @@
 
 import pytest
 
+from deepbench.judge import furthest
 from deepbench.judge.limits import Limits
-from deepbench.reporting import furthest
-from deepbench.reporting.cases import rankings
+from deepbench.report import furthest as tables
+from deepbench.report.cases import rankings
 from deepbench.results.summary import summarize
 from tests import samples
 
@@ -14,7 +15,9 @@ TEXT = "gemm m={} n=64 k=64 forward f32 {} threads=1"
 def kernels(records, limits):
     summaries = summarize(records)
     known = Limits(limits)
-    return furthest.kernels(summaries, rankings(summaries), [known.nearest(s) for s in summaries])
+    return furthest.kernels(
+        summaries, [r.ranked[0] for r in rankings(summaries) if r.ranked], [known.nearest(s) for s in summaries]
+    )
 
 
 def test_the_table_has_the_lowest_shares_first_and_says_why():
@@ -22,7 +25,7 @@ def test_the_table_has_the_lowest_shares_first_and_says_why():
     # Rates of 20, 80 and 40 % of the peak.
     shares = {8: 0.2, 16: 0.8, 32: 0.4}
     records = [samples.measured(seconds=flop[m] / (shares[m] * 1e9), text=TEXT.format(m, "mkl")) for m in flop]
-    table = furthest.table(kernels(records, [samples.peak(1e9)]), "limit", 2)
+    table = tables.table(kernels(records, [samples.peak(1e9)]), "limit", 2)
 
     assert ["gemm 8 × 64 × 64 NN", "gemm 32 × 64 × 64 NN"] == [row["problem"] for row in table.rows]
     first = table.rows[0]
@@ -45,7 +48,7 @@ def test_by_excess_the_most_time_above_the_limit_comes_first():
 
 def test_a_time_at_its_limit_has_no_excess():
     records = [samples.measured(seconds=1.9 * 8 * 64 * 64 / 1e9, text=TEXT.format(8, "mkl"))]
-    (row,) = furthest.table(kernels(records, [samples.peak(1e9)]), "limit", 10).rows
+    (row,) = tables.table(kernels(records, [samples.peak(1e9)]), "limit", 10).rows
 
     assert (0.0, "compute") == (row["excess"], row["limited_by"])
     assert str(row["why"]).startswith("compute: compute 105 %")

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from deepbench.core.times import Time
-from deepbench.networks.predictions.forecast import Forecast
-from deepbench.networks.predictions.predict import Need, Part, Prediction
-from deepbench.networks.reporting import predictions
-from deepbench.networks.reporting.predictions import Gain, Predicted, gains, knee_of, layer_rows, layer_table
-from deepbench.networks.traces.trace import Call, Trace
-from deepbench.reporting import on_devices
+from deepbench.networks.breakdown import gains, knee_of
+from deepbench.networks.forecast import Forecast
+from deepbench.networks.predict import Need, Part, Prediction
+from deepbench.networks.trace import Call, Trace
+from deepbench.report import on_devices, predictions, steps
+from deepbench.report.predictions import Predicted, layer_rows, layer_table
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 RELU = "elementwise kind=relu n=1000 forward f32"
@@ -60,7 +60,9 @@ def test_layers_without_all_kernels_say_so():
 def test_a_kernel_counts_for_the_fastest_of_other_libraries():
     others = [predicted("onednn", gemm=1e-3, relu=3e-3), predicted("mkl", gemm=1.5e-3, relu=0.5e-3)]
 
-    assert [Gain("onednn", 1, pytest.approx(1e-3)), Gain("mkl", 1, pytest.approx(0.5e-3))] == gains(predicted(), others)
+    assert [("onednn", 1, pytest.approx(1e-3)), ("mkl", 1, pytest.approx(0.5e-3))] == [
+        (g.library, g.kernels, g.saved_s) for g in gains(predicted(), others)
+    ]
 
 
 def test_disturbed_and_estimated_times_are_no_gain():
@@ -97,13 +99,13 @@ def test_the_knee_is_where_throughput_is_nearly_the_highest(points, knee):
 def test_devices_without_parameters_or_kernels_are_withheld():
     unknown = replace(predicted(), trace=replace(predicted().trace, parameters=None))
     lacking = replace(predicted(), parts=(part(GEMM, 2, None, "not measured"),))
-    first, second = on_devices.on_devices([(2, unknown), (1, lacking)], [])
+    found = on_devices.of_predictions([(2, unknown), (1, lacking)], [], is_strong=True)
+    first, second = found.steps
 
     assert "does not say how many parameters" in first.withheld
     assert "1 kernel has no time" in second.withheld
     assert first.one_after_the_other is None
-    table = on_devices.table([first, second], is_strong=True)
-    assert all(row["step"] is None and row["speed-up"] is None for row in table.rows)
+    assert all(row["step"] is None and row["speed-up"] is None for row in steps.table([found]).rows)
 
 
 def test_nothing_is_concluded_from_disturbed_kernels():

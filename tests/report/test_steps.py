@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.plan.suites import read_suite
-from deepbench.reporting import groups, steps
+from deepbench.report import groups, on_devices, steps
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.samples import all_reduce
@@ -18,7 +18,7 @@ def calls():
 
 
 def scaling_of(*records):
-    (found,) = steps.of_summaries(summarize([r for some in records for r in some]))
+    (found,) = on_devices.of_summaries(summarize([r for some in records for r in some]))
     return found
 
 
@@ -30,15 +30,17 @@ def test_a_step_is_the_kernels_of_its_part_of_the_batch_and_then_the_all_reduce(
     assert [128, 128, 128] == [s.batch for s in found.steps]
     assert "Sentiment CNN, train, batch 128, f32, 1 thread" == found.title
     assert one.all_reduce is None
-    assert one.one_after_the_other == one.overlapped == one.kernels
-    assert one.kernels.seconds == pytest.approx(calls() * 1.02e-3, rel=0.01)
-    assert four.kernels.seconds == pytest.approx(((calls() - 1) / 4 + 1) * 1.02e-3, rel=0.01)  # the optimizer in full
-    assert four.one_after_the_other.seconds == pytest.approx(four.kernels.seconds + 3.03e-3, rel=0.01)
-    assert four.overlapped.seconds == pytest.approx(max(four.kernels.seconds, four.all_reduce.time.seconds))
+    assert one.one_after_the_other == one.overlapped == one.one_device
+    assert one.one_device.seconds == pytest.approx(calls() * 1.02e-3, rel=0.01)
+    assert four.one_device.seconds == pytest.approx(
+        ((calls() - 1) / 4 + 1) * 1.02e-3, rel=0.01
+    )  # the optimizer in full
+    assert four.one_after_the_other.seconds == pytest.approx(four.one_device.seconds + 3.03e-3, rel=0.01)
+    assert four.overlapped.seconds == pytest.approx(max(four.one_device.seconds, four.all_reduce.time.seconds))
     assert ("measured", "MPICH", "f32") == (four.all_reduce.how, four.all_reduce.about, four.all_reduce.precision)
-    assert two.kernels.low_s < two.kernels.seconds < two.kernels.high_s
+    assert two.one_device.low_s < two.one_device.seconds < two.one_device.high_s
     for end in ("low_s", "high_s"):
-        ends = getattr(two.kernels, end), getattr(two.all_reduce.time, end)
+        ends = getattr(two.one_device, end), getattr(two.all_reduce.time, end)
         assert getattr(two.one_after_the_other, end) == pytest.approx(sum(ends))
         assert getattr(two.overlapped, end) == pytest.approx(max(ends))
 
@@ -142,7 +144,7 @@ def test_the_table_has_one_row_per_number_of_devices_and_every_value():
 
     assert [(1, 128), (2, 64), (4, 32)] == [(r["devices"], r["batch"]) for r in view.rows]
     assert (None, None) == (one["all-reduce"], one["how"])
-    assert two["step"] == pytest.approx(two["kernels"] + two["all-reduce"])
+    assert two["step"] == pytest.approx(two["one device"] + two["all-reduce"])
     assert two["efficiency"] == pytest.approx(two["speed-up"] / 2)
     assert (None, None, "withheld") == (four["step"], four["speed-up"], four["notes"])
     text = " ".join(view.notes)
@@ -155,17 +157,17 @@ def test_the_table_has_one_row_per_number_of_devices_and_every_value():
 
 
 def test_a_model_is_chosen_by_a_part_of_its_name():
-    every = steps.of_summaries(summarize([*samples.kernels_of_steps(1, 2), *all_reduce(2, 2e-3)]))
+    every = on_devices.of_summaries(summarize([*samples.kernels_of_steps(1, 2), *all_reduce(2, 2e-3)]))
 
-    assert every == steps.chosen(every, "sentiment") == steps.chosen(every, MODEL)
+    assert every == on_devices.chosen(every, "sentiment") == on_devices.chosen(every, MODEL)
     with pytest.raises(BadInput, match="names no model of the file; it has mlperf/sentiment_conv"):
-        steps.chosen(every, "resnet")
+        on_devices.chosen(every, "resnet")
     with pytest.raises(BadInput, match="no training step on stated devices; measure one: deepbench run resnet"):
-        steps.chosen([], "resnet")
+        on_devices.chosen([], "resnet")
 
 
 def test_a_file_without_devices_has_no_steps():
-    assert [] == steps.of_summaries(summarize(samples.ocr()))
+    assert [] == on_devices.of_summaries(summarize(samples.ocr()))
 
 
 def test_an_all_reduce_of_another_device_is_not_that_of_the_kernels():
@@ -190,7 +192,7 @@ def test_other_names_of_suites_in_a_file_are_no_steps(devices):
         for r in samples.ocr()
     ]
 
-    assert [] == steps.of_summaries(summarize(records))
+    assert [] == on_devices.of_summaries(summarize(records))
 
 
 def test_the_all_reduce_of_a_users_own_model_is_that_of_the_file():

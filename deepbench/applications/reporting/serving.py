@@ -99,14 +99,14 @@ def _rate_text(row: Mapping[str, Cell]) -> Cell:
     if not isinstance(rate, float):
         return None
     if row["scenario"] == "server":
-        return f"{_count(rate)} to {_count(high)}" if isinstance(high, float) else _count(rate)
+        return (
+            f"{units.short_count(rate)} to {units.short_count(high)}"
+            if isinstance(high, float)
+            else units.short_count(rate)
+        )
     if isinstance(low, float) and isinstance(high, float):
-        return f"{_count(rate)} {units.plus_minus((high - low) / 2 / rate)}"
-    return _count(rate)
-
-
-def _count(value: float) -> str:
-    return units.scaled(value, ((1e6, "M"), (1e3, "k"), (1.0, ""))).strip()
+        return f"{units.short_count(rate)} {units.plus_minus((high - low) / 2 / rate)}"
+    return units.short_count(rate)
 
 
 def _notes(found: Sequence[Served]) -> list[str]:
@@ -150,7 +150,9 @@ def _loadgen_text(served: Served, summary: Mapping[str, str]) -> str:
         found = math.nan
     if not math.isfinite(found):
         return f"{verdict}, without a number"
-    return f"{_count(found) if served.line['scenario'] == 'offline' else units.seconds(found / 1e9)}, {verdict}"
+    return (
+        f"{units.short_count(found) if served.line['scenario'] == 'offline' else units.seconds(found / 1e9)}, {verdict}"
+    )
 
 
 def batch_lines(found: Sequence[Served]) -> list[str]:
@@ -166,6 +168,6 @@ def batch_lines(found: Sequence[Served]) -> list[str]:
         for batch in batches:
             latency, rate = units.seconds(statistics.median(batch["latency_s"])), batch_rate(batch)
             bar = units.bar(rate / highest, BAR_WIDTH).rstrip()
-            lines.append(f"{batch['batch']:>7}  {latency:>8}  {_count(rate):>9}  {bar}")
+            lines.append(f"{batch['batch']:>7}  {latency:>8}  {units.short_count(rate):>9}  {bar}")
         lines.append(f"Batches of {least_saturated(batches)} reach 90 % of the highest rate. Latencies are medians.")
     return lines

@@ -70,8 +70,8 @@ def table(found: Sequence[Trained]) -> Table:
         Column("target", align="right", narrow=1, of=lambda row: row["target shown"]),
         Column("reached", align="right", narrow=2, of=lambda row: f"{row['reached']} of {row['runs']}"),
         _mean("time to target", units.seconds, is_rate=True),
-        _mean("samples to target", _count, narrow=3),
-        _mean("samples/s", _count, is_rate=True),
+        _mean("samples to target", units.short_count, narrow=3),
+        _mean("samples/s", units.short_count, is_rate=True),
     ]
     notes = [*_notes(found), *_efficiency(found), ABOUT]
     return Table(columns, [_row(trained) for trained in found], notes=notes)
@@ -147,10 +147,6 @@ def _row(trained: Trained) -> dict[str, Cell]:
     for name, mean in means.items():
         row |= {name: None, f"{name} ±": None} if mean is None else {name: mean.value, f"{name} ±": mean.half_width}
     return row
-
-
-def _count(value: float) -> str:
-    return units.scaled(value, ((1e6, "M"), (1e3, "k"), (1.0, ""))).strip()
 
 
 def title(trained: Trained, shown: Sequence[str]) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
-from deepbench.networks.predictions.forecast import Forecast, forecast
-from deepbench.networks.reporting import predictions
-from deepbench.networks.traces.trace import Trace
+from deepbench.networks import breakdown
+from deepbench.networks.forecast import Forecast, forecast
+from deepbench.networks.trace import Trace
+from deepbench.report import predictions
 from deepbench.results.file import ResultFile
 
 # Bars of a step.
@@ -43,11 +44,11 @@ def of_file(file: ResultFile, traces: Sequence[Trace]) -> list[dict[str, Any]]:
 def _step(made: Forecast) -> dict[str, Any]:
     (p,) = made.predictions
     bars = []
-    best = predictions.fastest(p, made.alternatives)
+    best = breakdown.fastest(p, made.alternatives)
     if p.time is not None:
-        bars.append(_bar(PREDICTED, predictions.groups(p), p.time, bool(p.disturbed)))
+        bars.append(_bar(PREDICTED, breakdown.groups(p), p.time, bool(p.disturbed)))
         if best.parts != p.parts and best.time is not None:
-            bars.append(_bar(FASTEST, predictions.groups(best), best.time, bool(best.disturbed)))
+            bars.append(_bar(FASTEST, breakdown.groups(best), best.time, bool(best.disturbed)))
     if made.measured is not None:
         bars.append(_bar(MEASURED, {MEASURED: made.measured.seconds}, made.measured, False))
     phase = "training step" if p.trace.is_training else "forward pass"

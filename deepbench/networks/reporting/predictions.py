@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
-from deepbench.networks.predictions.forecast import Forecast
-from deepbench.networks.predictions.memory import memory_of
-from deepbench.networks.predictions.predict import Part, Prediction
-from deepbench.networks.reporting.traces import kernel_title, memory_text
-from deepbench.networks.traces.trace import Trace, general_place
-from deepbench.reporting.bars import StackedBar, svg
-from deepbench.reporting.output import Report, json_text
-from deepbench.reporting.table import Cell, Column, Table, number
+from deepbench.networks.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of
+from deepbench.networks.forecast import Forecast
+from deepbench.networks.memory import memory_of
+from deepbench.networks.predict import Part, Prediction
+from deepbench.networks.trace import Trace, general_place
+from deepbench.report.bars import StackedBar, svg
+from deepbench.report.table import Cell, Column, Table, number
+from deepbench.report.traces import kernel_title, memory_text
 
 MOST_ROWS = 12
 
@@ -28,34 +27,8 @@ NOT_MODELLED = (
     "differ between the kernels and the step."
 )
 
-# The groups of a bar, by operation.
-GROUPS = {
-    **dict.fromkeys(("gemm", "linear", "batched_gemm", "grouped_gemm", "weight_only_gemm"), "products"),
-    **dict.fromkeys(("conv",), "convolution"),
-    **dict.fromkeys(("recurrent",), "recurrent layers"),
-    **dict.fromkeys(("attention",), "attention"),
-    **dict.fromkeys(("batch_norm", "layer_norm", "rms_norm", "group_norm", "softmax"), "normalization"),
-    **dict.fromkeys(("embedding_bag",), "embeddings"),
-    **dict.fromkeys(("optimizer",), "optimizer"),
-}
 # Of a step, by a faster kernel: smaller ones are not worth a sentence.
 LEAST_CHANGE = 0.01
-
-REST, OTHERS, OVERHEAD = "other kernels", "other operators", "overhead"
-
-
-def groups(prediction: Prediction) -> dict[str, float]:
-    """Seconds by group of kernels, the longest first; other operators and overhead come last."""
-    found: dict[str, float] = {}
-    for part in prediction.parts:
-        if part.time is not None:
-            name = GROUPS.get(part.need.kernel.split()[0], REST)
-            found[name] = found.get(name, 0.0) + part.time.seconds
-    ordered = dict(sorted(found.items(), key=lambda item: -item[1]))
-    ordered[OTHERS] = prediction.others.seconds
-    if prediction.overhead is not None:
-        ordered[OVERHEAD] = prediction.overhead.seconds
-    return ordered
 
 
 def interval(time: Time) -> str:
@@ -124,51 +97,6 @@ def _memory(trace: Trace, capacity: tuple[str, int] | None) -> str:
 
 
 # ---- other libraries
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What the kernels of another library would save in a step."""
-
-    library: str
-    kernels: int
-    """How many of its kernels are faster."""
-    saved_s: float
-
-
-def gains(prediction: Prediction, alternatives: Sequence[Prediction]) -> list[Gain]:
-    """Of each library with faster kernels, the one that saves most first. Disturbed times do not count.
-
-    A kernel is taken from the library in which it is the fastest, so the savings add up.
-    """
-    own = {part.need.kernel: _sound_s(part) for part in prediction.parts}
-    found: dict[str, list[float]] = {}
-    for kernel, (library, part) in _faster(prediction, alternatives).items():
-        found.setdefault(library, []).append(own[kernel] - _sound_s(part))
-    return sorted((Gain(name, len(saved), sum(saved)) for name, saved in found.items()), key=lambda g: -g.saved_s)
-
-
-def fastest(prediction: Prediction, alternatives: Sequence[Prediction]) -> Prediction:
-    """The step with every kernel from the library in which it is the fastest."""
-    faster = _faster(prediction, alternatives)
-    parts = [faster[part.need.kernel][1] if part.need.kernel in faster else part for part in prediction.parts]
-    return replace(prediction, parts=tuple(parts))
-
-
-def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[str, tuple[str, Part]]:
-    """The fastest other library of each kernel that has one, with its part of the step."""
-    best = {part.need.kernel: ("", part) for part in prediction.parts if _sound_s(part) < math.inf}
-    for other in alternatives:
-        for part in other.parts:
-            known = best.get(part.need.kernel)
-            if known and _sound_s(part) < _sound_s(known[1]):
-                best[part.need.kernel] = (other.library, part)
-    return {kernel: (library, part) for kernel, (library, part) in best.items() if library}
-
-
-def _sound_s(part: Part) -> float:
-    """Seconds of a kernel that was measured and not disturbed; others are never the faster one."""
-    return part.time.seconds if part.time and part.how == "measured" and not part.disturbed else math.inf
 
 
 def gain_text(prediction: Prediction, alternatives: Sequence[Prediction]) -> str | None:
@@ -521,15 +449,3 @@ def sweep_table(name: str, found: Sequence[tuple[int, Prediction]]) -> Table:
         Column("notes", style="yellow"),
     ]
     return Table(columns, rows, notes).without_empty_columns()
-
-
-# A batch is large enough where its throughput is this share of the highest.
-KNEE = 0.9
-
-
-def knee_of(points: Sequence[tuple[int, float]]) -> int | None:
-    """The smallest batch with 90 % of the highest throughput; None for fewer than three."""
-    if len(points) < 3:
-        return None
-    highest = max(value / seconds for value, seconds in points)
-    return next(value for value, seconds in sorted(points) if value / seconds >= KNEE * highest)

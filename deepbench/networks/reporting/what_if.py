@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
 from deepbench.core import units
 from deepbench.core.errors import BadInput
 from deepbench.core.precision import find_precision
 from deepbench.judge.limits import Limits
-from deepbench.networks.predictions import forecast
-from deepbench.networks.traces.trace import Trace
-from deepbench.networks.what_if import effects
-from deepbench.networks.what_if.effects import Effect, Elsewhere, Outcome, Range, Sensitivity
-from deepbench.networks.what_if.hardware import ALL, MAIN, Hardware
-from deepbench.networks.what_if.knobs import Change, Knob
-from deepbench.networks.what_if.step_terms import application_of, with_overhead
-from deepbench.networks.what_if.terms import Application
-from deepbench.networks.what_if.time_model import TimeModel, peak_name
-from deepbench.reporting import applications
-from deepbench.reporting.limits import library_name
-from deepbench.reporting.table import Cell, Column, Part, Table, number, plain_text, print_parts
+from deepbench.networks import forecast, what_if
+from deepbench.networks.hardware import ALL, MAIN, Hardware
+from deepbench.networks.knobs import Change, Knob
+from deepbench.networks.step_terms import application_of, with_overhead
+from deepbench.networks.terms import Application
+from deepbench.networks.time_model import peak_name
+from deepbench.networks.trace import Trace
+from deepbench.networks.what_if import ChangeEffects, Effect, Elsewhere, Outcome, Range, Sensitivity
+from deepbench.report import applications
+from deepbench.report.limits import library_name
+from deepbench.report.table import Cell, Column, Part, Table, number, plain_text, print_parts
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 
@@ -53,111 +49,13 @@ ONE_BY_ONE = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """Changes and what they do to applications."""
-
-    model: TimeModel
-    applications: Sequence[Application]
-    changes: Sequence[Change]
-    """Each one alone, as it was asked for."""
-
-    @property
-    def columns(self) -> list[Change]:
-        """Each change alone and, if there are several, all together."""
-        several = [Change.together(self.changes)] if len(self.changes) > 1 else []
-        return [*self.changes, *several]
-
-    @cached_property
-    def outcomes(self) -> list[list[Outcome]]:
-        """For each application: what each of `columns` does."""
-        return [[effects.what_if(a, self.model, change) for change in self.columns] for a in self.applications]
-
-    @cached_property
-    def whole(self) -> list[Outcome]:
-        """The same for one pass of each application, one after the other."""
-        together = self._together
-        return [effects.what_if(together, self.model, change) for change in self.columns]
-
-    def mean(self, column: int) -> Range:
-        """The geometric mean of the speed-ups by one of `columns`, in which each application counts alike."""
-        ranges = [outcomes[column].speed_up for outcomes in self.outcomes]
-        ends = ([getattr(r, end) for r in ranges] for end in ("value", "low", "high"))
-        return Range(*(statistics.geometric_mean(values) for values in ends))
-
-    @property
-    def is_of_one_precision(self) -> bool:
-        """Whether a sum over the applications counts each model once."""
-        return len({a.precision for a in self.applications}) == 1
-
-    @cached_property
-    def sensitivities(self) -> list[Sensitivity]:
-        """Of one pass of each application, one entry per knob."""
-        return effects.sensitivity(self._together, self.model)
-
-    @cached_property
-    def sensitivities_of_each(self) -> list[list[Sensitivity]]:
-        """Of each application, for the knobs of `sensitivities` in their order."""
-        knobs = [s.knob for s in self.sensitivities]
-        found = [{s.knob: s for s in effects.sensitivity(a, self.model, knobs)} for a in self.applications]
-        return [[by_knob[knob] for knob in knobs] for by_knob in found]
-
-    @property
-    def _together(self) -> Application:
-        if len(self.applications) == 1:
-            return self.applications[0]
-        title = f"all {len(self.applications)}, one pass of each"
-        return Application(title, [term for a in self.applications for term in a.terms])
+class Answer(ChangeEffects):
+    """Changes and what they do to applications; in a terminal it is the tables below."""
 
     def __str__(self) -> str:
         return plain_text(lambda console: print_parts(parts(self), console))
 
     __repr__ = __str__
-
-    def values(self) -> dict[str, Any]:
-        """All of it as plain values, for programs."""
-        return {
-            "hardware": self.model.hardware.values(),
-            "applications": [
-                {
-                    "application": a.title,
-                    "suite": a.suite,
-                    "time_s": a.seconds,
-                    "kernels": len(a.terms),
-                    "remarks": dict(a.remarks),
-                    "changes": [_outcome_values(o) for o in outcomes],
-                }
-                for a, outcomes in zip(self.applications, self.outcomes, strict=True)
-            ],
-            "sensitivity": [
-                {"knob": s.knob, "elasticity": s.elasticity, "speed_up_of_twice": asdict(s.twice.speed_up)}
-                for s in self.sensitivities
-            ],
-            "fits": [fit.values() for fit in self.model.used],
-        }
-
-
-def _outcome_values(o: Outcome) -> dict[str, Any]:
-    return {
-        "change": o.change.text,
-        "time_s": o.after_s,
-        "speed_up": asdict(o.speed_up),
-        "bound_before": dict(o.bound_before),
-        "bound_after": dict(o.bound_after),
-        "kernels": [
-            {
-                "kernel": e.term.label,
-                "count": e.term.count,
-                "before_s": e.term.seconds,
-                "after_s": e.after_s,
-                "ratio": asdict(e.ratio),
-                "bound_before": e.before.bound,
-                "bound_after": e.after.bound,
-                "library_after": e.library,
-            }
-            for e in o.effects
-        ],
-    }
 
 
 def answer(
@@ -336,13 +234,9 @@ def _speed(speed_up: Range) -> str:
     if abs(speed_up.value - 1) < LEAST_HELP:
         return f"as fast as before ({_interval(speed_up)})"
     if speed_up.value >= 1:
-        return f"{_times(speed_up.value)} faster ({_interval(speed_up)})"
+        return f"{units.factor(speed_up.value)} faster ({_interval(speed_up)})"
     inverse = speed_up.inverse
-    return f"{_times(inverse.value)} slower ({_interval(inverse)})"
-
-
-def _times(value: float) -> str:
-    return f"{units.significant(value)}×"
+    return f"{units.factor(inverse.value)} slower ({_interval(inverse)})"
 
 
 def _interval(r: Range) -> str:
@@ -409,7 +303,7 @@ def changes_table(outcomes: Sequence[Outcome]) -> Table:
     columns = [
         Column("change", least=20),
         number("time", units.seconds),
-        number("speed-up", _times),
+        number("speed-up", units.factor),
         Column("interval", whole=True),
         Column("limited by", title="then limited by"),
     ]
@@ -534,7 +428,7 @@ def sensitivity_table(answer: Answer) -> Table:
         Column("knob", least=20),
         number("elasticity", _elasticity),
         Column("what", title="with"),
-        number("speed-up", _times),
+        number("speed-up", units.factor),
         Column("interval", whole=True),
     ]
     notes = [

@@ -13,8 +13,11 @@ of the cross-validation. `Fit.unexplained` is e. The interval of a sum adds up t
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
 
 from deepbench.core.case import Case
 from deepbench.judge.demand import Demand, demand_of, demand_of_bytes
@@ -352,3 +355,108 @@ def model_of(applications: Iterable[Application], hardware: Hardware, further: I
                     samples[t.case] = t.seconds
     samples |= {t.case: t.seconds for t in further if t.case is not None}
     return TimeModel(hardware, samples)
+
+
+# ---- several changes of several applications
+
+
+@dataclass(frozen=True)
+class ChangeEffects:
+    """Changes and what they do to applications."""
+
+    model: TimeModel
+    applications: Sequence[Application]
+    changes: Sequence[Change]
+    """Each one alone, as it was asked for."""
+
+    @property
+    def columns(self) -> list[Change]:
+        """Each change alone and, if there are several, all together."""
+        several = [Change.together(self.changes)] if len(self.changes) > 1 else []
+        return [*self.changes, *several]
+
+    @cached_property
+    def outcomes(self) -> list[list[Outcome]]:
+        """For each application: what each of `columns` does."""
+        return [[what_if(a, self.model, change) for change in self.columns] for a in self.applications]
+
+    @cached_property
+    def whole(self) -> list[Outcome]:
+        """The same for one pass of each application, one after the other."""
+        together = self._together
+        return [what_if(together, self.model, change) for change in self.columns]
+
+    def mean(self, column: int) -> Range:
+        """The geometric mean of the speed-ups by one of `columns`, in which each application counts alike."""
+        ranges = [outcomes[column].speed_up for outcomes in self.outcomes]
+        ends = ([getattr(r, end) for r in ranges] for end in ("value", "low", "high"))
+        return Range(*(statistics.geometric_mean(values) for values in ends))
+
+    @property
+    def is_of_one_precision(self) -> bool:
+        """Whether a sum over the applications counts each model once."""
+        return len({a.precision for a in self.applications}) == 1
+
+    @cached_property
+    def sensitivities(self) -> list[Sensitivity]:
+        """Of one pass of each application, one entry per knob."""
+        return sensitivity(self._together, self.model)
+
+    @cached_property
+    def sensitivities_of_each(self) -> list[list[Sensitivity]]:
+        """Of each application, for the knobs of `sensitivities` in their order."""
+        knobs = [s.knob for s in self.sensitivities]
+        found = [{s.knob: s for s in sensitivity(a, self.model, knobs)} for a in self.applications]
+        return [[by_knob[knob] for knob in knobs] for by_knob in found]
+
+    @property
+    def _together(self) -> Application:
+        if len(self.applications) == 1:
+            return self.applications[0]
+        title = f"all {len(self.applications)}, one pass of each"
+        return Application(title, [term for a in self.applications for term in a.terms])
+
+    def values(self, with_sensitivity: bool = True) -> dict[str, Any]:
+        """All of it as plain values, for programs."""
+        return {
+            "hardware": self.model.hardware.values(),
+            "applications": [
+                {
+                    "application": a.title,
+                    "suite": a.suite,
+                    "time_s": a.seconds,
+                    "kernels": len(a.terms),
+                    "remarks": dict(a.remarks),
+                    "changes": [_outcome_values(o) for o in outcomes],
+                }
+                for a, outcomes in zip(self.applications, self.outcomes, strict=True)
+            ],
+            "sensitivity": [
+                {"knob": s.knob, "elasticity": s.elasticity, "speed_up_of_twice": asdict(s.twice.speed_up)}
+                for s in (self.sensitivities if with_sensitivity else [])
+            ],
+            "fits": [fit.values() for fit in self.model.used],
+        }
+
+
+def _outcome_values(o: Outcome) -> dict[str, Any]:
+    return {
+        "change": o.change.text,
+        "time_s": o.after_s,
+        "speed_up": asdict(o.speed_up),
+        "bound_before": dict(o.bound_before),
+        "bound_after": dict(o.bound_after),
+        "kernels": [
+            {
+                "kernel": e.term.label,
+                "count": e.term.count,
+                "before_s": e.term.seconds,
+                "after_s": e.after_s,
+                "ratio": asdict(e.ratio),
+                "bound_before": e.before.bound,
+                "bound_after": e.after.bound,
+                "library_after": e.library,
+            }
+            for e in o.effects
+        ],
+    }

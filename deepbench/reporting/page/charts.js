@@ -902,7 +902,7 @@ const CHARTS = [
       ]),
     draw(rows) {
       const parts = [
-        ["kernels", 0, "", (s) => s.kernels.seconds, () => true],
+        ["kernels", 0, "", (s) => s.one_device.seconds, () => true],
         ...["measured", "predicted"].map((how) => [
           ...[`all-reduce, ${how}`, 1, how === "predicted" ? "/" : ""],
           ...[(s) => s.all_reduce.time.seconds, (s) => s.all_reduce?.how === how],

@@ -12,11 +12,12 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.precision import PRECISIONS
+from deepbench.judge import furthest
 from deepbench.judge.levels import MEMORY
 from deepbench.judge.limits import Limits, NearestLimit, is_crowded
 from deepbench.machine import microarchitecture
-from deepbench.reporting import furthest
-from deepbench.reporting.cases import Ranking
+from deepbench.report.cases import Ranking
+from deepbench.report.furthest import why
 from deepbench.results import published
 from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, intervals_text, lacks_of
 from deepbench.results.file import ResultFile, damage_text
@@ -309,7 +310,7 @@ def _furthest(
 
     `row` is the position among the cases of the file.
     """
-    known = furthest.kernels(summaries, groups, nearest)
+    known = furthest.kernels(summaries, [g.ranked[0] for g in groups if g.ranked], nearest)
     chosen = {kernel.position: kernel for order in furthest.ORDERS for kernel in furthest.furthest(known, order)}
     found = []
     for kernel in chosen.values():
@@ -324,7 +325,7 @@ def _furthest(
                 "percent": units.percent(kernel.limit.share),
                 "excess_s": kernel.excess_s,
                 "excess": units.seconds(kernel.excess_s),
-                "why": f"{kernel.why[0].upper()}{kernel.why[1:]}",
+                "why": f"{(text := why(kernel))[0].upper()}{text[1:]}",
             }
         )
     return found

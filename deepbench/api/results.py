@@ -26,11 +26,11 @@ from deepbench.reporting.table import Column, Part, Table, print_parts
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from deepbench.judge.devices import DeviceScaling
     from deepbench.judge.gate import Outcome
     from deepbench.judge.limits import Limits
     from deepbench.reporting.sections import Sections
     from deepbench.reporting.site import SitePage
-    from deepbench.reporting.steps import Scaling
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header, Record
     from deepbench.results.summary import Summary
@@ -245,11 +245,11 @@ class Results(FileResults):
         return limits.of_file(self.file, self.summaries)
 
     @cached_property
-    def training_steps(self) -> list[Scaling]:
+    def training_steps(self) -> list[DeviceScaling]:
         """Training steps of models on the numbers of devices that the suites name (`devices=1,2,4`)."""
-        from deepbench.reporting import steps
+        from deepbench.reporting import on_devices
 
-        return steps.of_summaries(self.summaries)
+        return on_devices.of_summaries(self.summaries)
 
     @property
     def records(self) -> list[Record]:
@@ -345,7 +345,9 @@ class Results(FileResults):
     def by(self, view: str, full: bool = False) -> Table:
         """Cases arranged in another way (`VIEWS`); `full`: all rows. `BadInput` where there is nothing to show."""
         from deepbench.core.shell import command
-        from deepbench.reporting import components, furthest, groups, views
+        from deepbench.judge import furthest
+        from deepbench.reporting import components, groups, views
+        from deepbench.reporting import furthest as furthest_table
         from deepbench.reporting.cases import rankings
 
         if view == "application":
@@ -353,8 +355,9 @@ class Results(FileResults):
             reason = "no case comes from a suite that names applications; run deepbench/server"
         elif view in furthest.ORDERS:
             nearest = [self.limits.nearest(s) for s in self.summaries]
-            found = furthest.kernels(self.summaries, rankings(self.summaries), nearest)
-            table = furthest.table(found, view, len(found) if full else furthest.MOST)
+            fastest = [r.ranked[0] for r in rankings(self.summaries) if r.ranked]
+            found = furthest.kernels(self.summaries, fastest, nearest)
+            table = furthest_table.table(found, view, len(found) if full else furthest.MOST)
             reason = f"no limit of this machine is known; see {command('roofline')}"
         elif view == "parts":
             table = components.table(self.summaries)

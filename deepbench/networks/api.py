@@ -16,11 +16,11 @@ from deepbench.reporting.output import Report, json_text
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress
+    from deepbench.judge.devices import DeviceScaling
     from deepbench.networks.predictions.runner import Request
     from deepbench.networks.reporting.predictions import Predicted as Predicted
     from deepbench.networks.reporting.what_if import Answer
     from deepbench.networks.traces.trace import Trace
-    from deepbench.reporting.steps import Scaling
     from deepbench.reporting.table import Table
     from deepbench.results.file import ResultFile
 
@@ -260,7 +260,7 @@ class Scaled:
     """All-reduce of larger groups, or training steps on more devices."""
 
     table: Table
-    steps: Sequence[Scaling] = ()
+    steps: Sequence[DeviceScaling] = ()
     """Of a model: its steps by number of devices."""
 
     def report(self) -> Report:
@@ -288,12 +288,12 @@ def scale(results: Source, *, ranks: Sequence[int] = (), model: str | None = Non
 
     Raises `BadInput` where the results give no model.
     """
-    from deepbench.reporting import groups, steps
+    from deepbench.reporting import groups, on_devices, steps
 
     if model is not None:
         if ranks:
             raise BadInput("--model takes the numbers of devices from the file; leave out --ranks")
-        found = steps.chosen(_kernels(results).training_steps, model)
+        found = on_devices.chosen(_kernels(results).training_steps, model)
         return Scaled(steps.table(found), found)
     wanted = ranks or groups.DEFAULT_RANKS
     if not all(2 <= n <= 10**6 for n in wanted):

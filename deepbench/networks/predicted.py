@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deepbench.judge.devices import DeviceScaling
+from deepbench.networks.predictions import devices
 from deepbench.networks.predictions.predict import Prediction
 from deepbench.networks.reporting import predictions
 from deepbench.networks.reporting.predictions import Predicted
-from deepbench.reporting import on_devices
+from deepbench.reporting import steps
 from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.table import Table
 from deepbench.results.summary import Summary
@@ -65,15 +67,15 @@ class PredictedDevices(Predicted):
         )
 
     @property
-    def steps(self) -> list[on_devices.OnDevices]:
+    def scaling(self) -> DeviceScaling:
         """The step on each number of devices."""
         each: Sequence[Prediction] = self.forecast.predictions
         each = each if self.strong else [self.prediction] * len(self.devices)
-        return on_devices.on_devices(list(zip(self.devices, each, strict=True)), self.summaries)
+        return devices.of_predictions(list(zip(self.devices, each, strict=True)), self.summaries, self.strong)
 
     def table(self) -> Table:
         """One row per number of devices."""
-        return on_devices.table(self.steps, self.strong)
+        return steps.table([self.scaling])
 
     @property
     def _short(self) -> Table:
@@ -82,7 +84,7 @@ class PredictedDevices(Predicted):
     def report(self, by: str = "kernel", full: bool = False) -> Report:
         """What `deepbench predict --devices` prints."""
         forms = Report.of_table(self.table()).forms
-        return Report(self.table().print, {**forms, "json": lambda: json_text(on_devices.values(self.steps))})
+        return Report(self.table().print, {**forms, "json": lambda: json_text(self.scaling.values())})
 
     def summary(self) -> list[tuple[str, str]]:
         """None: the table has everything."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from deepbench.core import units
 from deepbench.judge.components import Component, wholes
-from deepbench.report.cases import differing_places, place_cells, place_columns
-from deepbench.report.notes import disturbed_sentences
-from deepbench.report.table import LEAST_PROBLEM, Cell, Column, Table, number
+from deepbench.reporting.cases import differing_places, place_cells, place_columns
+from deepbench.reporting.notes import disturbed_sentences
+from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Table, number
 from deepbench.results.summary import Summary
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from deepbench.core import units
 from deepbench.judge.furthest import LimitedKernel, furthest
 from deepbench.judge.limits import UNEXPLAINED
-from deepbench.report.table import Column, Table, number
+from deepbench.reporting.table import Column, Table, number
 
 # A part of the evidence that names a limit which explains less than a tenth of the time.
 SMALL_SHARE = re.compile(r"[^()]* \d %")

@@ -1,7 +1,7 @@
-"""Finds the training steps on several devices that result files know: of suites, and of traced networks.
+"""Training steps of suites on several devices, from the records of a file.
 
-The time of one device is the total of a suite (`report/totals.py`) or a prediction (`networks/predict.py`). The
-all-reduce was measured, or a model fitted to smaller groups predicts it (`judge/scaling.py`).
+The time of one device is the total of a suite. The all-reduce was measured, or a model fitted to smaller groups
+predicts it (`scaling.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from deepbench.core.op import find_op
 from deepbench.core.times import NOTHING, Time
 from deepbench.judge import scaling
 from deepbench.judge.devices import AllReduce, DeviceScaling, DeviceStep
-from deepbench.networks.predict import Prediction
 from deepbench.plan import models
 from deepbench.plan.suites import is_fitted, is_suite, is_training, read_suite, split_name
-from deepbench.report import groups, totals
-from deepbench.report.predictions import without_time
-from deepbench.report.totals import Total
+from deepbench.reporting import groups, totals
+from deepbench.reporting.totals import Total
 from deepbench.results.summary import Summary
 
 # Gradients are often added in f32 where the library has no all-reduce in the precision of the kernels.
@@ -102,39 +100,8 @@ def _step(total: Total, batch: int, devices: int, summaries: Sequence[Summary]) 
     )
 
 
-def of_predictions(
-    found: Sequence[tuple[int, Prediction]], summaries: Sequence[Summary], is_strong: bool
-) -> DeviceScaling:
-    """Steps of a traced network; `found` has numbers of devices, each with the predicted step of one of them.
-
-    With `is_strong`, the predictions are those of a device's part of one batch.
-    """
-    known = groups.measured(summaries)
-    return DeviceScaling(found[0][1].trace.title, [_predicted_step(p, n, known) for n, p in found], is_strong)
-
-
-def _predicted_step(prediction: Prediction, devices: int, known: Sequence[Summary]) -> DeviceStep:
-    reduced, reason, elements = None, None, prediction.trace.parameters
-    if prediction.time is None:
-        reason = without_time(len(prediction.missing))
-    elif devices > 1 and elements is None:
-        reason = "the network does not say how many parameters it has"
-    elif devices > 1 and elements is not None:
-        reduced = all_reduce_of(elements, devices, known)
-        reason = None if reduced else _no_all_reduce(elements, devices, F32)
-    return DeviceStep(
-        title=prediction.trace.title,
-        precision=None,
-        threads=prediction.threads,
-        devices=devices,
-        one_device=prediction.time,
-        all_reduce=reduced,
-        withheld=reason,
-        disturbed=not prediction.is_trusted or (reduced is not None and reduced.disturbed),
-    )
-
-
-def _no_all_reduce(elements: int, ranks: int, precision: str) -> str:
+def no_all_reduce(elements: int, ranks: int, precision: str) -> str:
+    """Why there is no all-reduce of this size, and what to measure."""
     return (
         f"no all-reduce of {elements} elements over {ranks} ranks in {precision}; measure it, or for a prediction "
         "several sizes over two or more smaller groups: deepbench run all_reduce"
@@ -151,7 +118,7 @@ def _all_reduce(total: Total, devices: int, known: Sequence[Summary]) -> AllRedu
     for n, count in calls:
         part = all_reduce_of(n, devices, known, precision)
         if part is None:
-            return _no_all_reduce(n, devices, precision)
+            return no_all_reduce(n, devices, precision)
         parts.append((count, part))
     time = NOTHING
     for count, part in parts:

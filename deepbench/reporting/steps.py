@@ -8,8 +8,8 @@ from deepbench.core import units, words
 from deepbench.core.errors import BadInput
 from deepbench.judge.devices import DeviceScaling, DeviceStep
 from deepbench.plan.suites import is_suite, left_out
-from deepbench.report import groups
-from deepbench.report.table import Cell, Column, Table, number
+from deepbench.reporting import groups
+from deepbench.reporting.table import Cell, Column, Table, number
 
 ONE_PROCESS_EACH = (
     "±: some times come from one process only, so their intervals ignore the variation between processes."

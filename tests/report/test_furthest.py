@@ -4,8 +4,8 @@ import pytest
 
 from deepbench.judge import furthest
 from deepbench.judge.limits import Limits
-from deepbench.report import furthest as tables
-from deepbench.report.cases import rankings
+from deepbench.reporting import furthest as tables
+from deepbench.reporting.cases import rankings
 from deepbench.results.summary import summarize
 from tests import samples
 

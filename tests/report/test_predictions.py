@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from deepbench.core.times import Time
-from deepbench.networks.breakdown import gains, knee_of
-from deepbench.networks.forecast import Forecast
-from deepbench.networks.predict import Need, Part, Prediction
-from deepbench.networks.trace import Call, Trace
-from deepbench.report import on_devices, predictions, steps
-from deepbench.report.predictions import Predicted, layer_rows, layer_table
+from deepbench.networks.predictions import devices
+from deepbench.networks.predictions.breakdown import gains, knee_of
+from deepbench.networks.predictions.forecast import Forecast
+from deepbench.networks.predictions.predict import Need, Part, Prediction
+from deepbench.networks.reporting import predictions
+from deepbench.networks.reporting.predictions import Predicted, layer_rows, layer_table
+from deepbench.networks.traces.trace import Call, Trace
+from deepbench.reporting import steps
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 RELU = "elementwise kind=relu n=1000 forward f32"
@@ -99,7 +101,7 @@ def test_the_knee_is_where_throughput_is_nearly_the_highest(points, knee):
 def test_devices_without_parameters_or_kernels_are_withheld():
     unknown = replace(predicted(), trace=replace(predicted().trace, parameters=None))
     lacking = replace(predicted(), parts=(part(GEMM, 2, None, "not measured"),))
-    found = on_devices.of_predictions([(2, unknown), (1, lacking)], [], is_strong=True)
+    found = devices.of_predictions([(2, unknown), (1, lacking)], [], is_strong=True)
     first, second = found.steps
 
     assert "does not say how many parameters" in first.withheld

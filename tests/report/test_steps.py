@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.plan.suites import read_suite
-from deepbench.report import groups, on_devices, steps
+from deepbench.reporting import groups, on_devices, steps
 from deepbench.results.summary import summarize
 from tests import samples
 from tests.samples import all_reduce

@@ -26,23 +26,8 @@ def scale(file: str, ranks: tuple[str, ...], model: str | None, form: str | None
       deepbench run vision/resnet18 --set phase=train,devices=1,2,4 -o steps.jsonl
       deepbench scale steps.jsonl --model resnet18
     """
-    from deepbench.api import load
-    from deepbench.core.case import whole_number
-    from deepbench.report import groups, on_devices, steps
+    from deepbench.api.filters import whole_number
+    from deepbench.networks import api
 
-    if model is not None:
-        if ranks:
-            raise BadInput("--model takes the numbers of devices from the file; leave out --ranks")
-        found = on_devices.chosen(load(file).training_steps, model)
-        if form == "json":
-            print_json([value for scaling in found for value in scaling.values()])
-        else:
-            print_table(steps.table(found), form)
-        return
-    wanted = [whole_number("--ranks", n) for n in ranks] or groups.DEFAULT_RANKS
-    if not all(2 <= n <= 10**6 for n in wanted):
-        raise BadInput("--ranks must be from 2 to 1000000")
-    table = groups.scaled(load(file).summaries, wanted)
-    if not table.rows:
-        raise BadInput(f"{file} gives no model: {table.notes[0]}")
-    print_table(table, form)
+    wanted = [whole_number("--ranks", n) for n in ranks]
+    print_text(api.scale(file, ranks=wanted, model=model).report(), form)

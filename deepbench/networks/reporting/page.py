@@ -8,10 +8,10 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
-from deepbench.networks import breakdown
-from deepbench.networks.forecast import Forecast, forecast
-from deepbench.networks.trace import Trace
-from deepbench.report import predictions
+from deepbench.networks.predictions import breakdown
+from deepbench.networks.predictions.forecast import Forecast, forecast
+from deepbench.networks.reporting import predictions
+from deepbench.networks.traces.trace import Trace
 from deepbench.results.file import ResultFile
 
 # Bars of a step.

@@ -9,14 +9,15 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
-from deepbench.networks.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of
-from deepbench.networks.forecast import Forecast
-from deepbench.networks.memory import memory_of
-from deepbench.networks.predict import Part, Prediction
-from deepbench.networks.trace import Trace, general_place
-from deepbench.report.bars import StackedBar, svg
-from deepbench.report.table import Cell, Column, Table, number
-from deepbench.report.traces import kernel_title, memory_text
+from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of
+from deepbench.networks.predictions.forecast import Forecast
+from deepbench.networks.predictions.memory import memory_of
+from deepbench.networks.predictions.predict import Part, Prediction
+from deepbench.networks.reporting.traces import kernel_title, memory_text
+from deepbench.networks.traces.trace import Trace, general_place
+from deepbench.reporting.bars import StackedBar, svg
+from deepbench.reporting.output import Report, json_text
+from deepbench.reporting.table import Cell, Column, Table, number
 
 MOST_ROWS = 12
 

@@ -10,17 +10,18 @@ from deepbench.core import units
 from deepbench.core.errors import BadInput
 from deepbench.core.precision import find_precision
 from deepbench.judge.limits import Limits
-from deepbench.networks import forecast, what_if
-from deepbench.networks.hardware import ALL, MAIN, Hardware
-from deepbench.networks.knobs import Change, Knob
-from deepbench.networks.step_terms import application_of, with_overhead
-from deepbench.networks.terms import Application
-from deepbench.networks.time_model import peak_name
-from deepbench.networks.trace import Trace
-from deepbench.networks.what_if import ChangeEffects, Effect, Elsewhere, Outcome, Range, Sensitivity
-from deepbench.report import applications
-from deepbench.report.limits import library_name
-from deepbench.report.table import Cell, Column, Part, Table, number, plain_text, print_parts
+from deepbench.networks.predictions import forecast
+from deepbench.networks.traces.trace import Trace
+from deepbench.networks.what_if import effects
+from deepbench.networks.what_if import of_results as applications
+from deepbench.networks.what_if.effects import ChangeEffects, Effect, Elsewhere, Outcome, Range, Sensitivity
+from deepbench.networks.what_if.hardware import ALL, MAIN, Hardware
+from deepbench.networks.what_if.knobs import Change, Knob
+from deepbench.networks.what_if.step_terms import application_of, with_overhead
+from deepbench.networks.what_if.terms import Application
+from deepbench.networks.what_if.time_model import peak_name
+from deepbench.reporting.limits import library_name
+from deepbench.reporting.table import Cell, Column, Part, Table, number, plain_text, print_parts
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import Summary
 

@@ -16,13 +16,12 @@ from deepbench.core.json_lines import printable
 from deepbench.core.op import find_op
 from deepbench.judge import compare, limits, selftest
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.networks.trace import Trace
-from deepbench.report import answers, export, on_devices, totals
-from deepbench.report import compare as comparisons
-from deepbench.report import published as published_tables
-from deepbench.report.cases import Ranking, rankings
-from deepbench.report.notes import disturbed_sentences
-from deepbench.report.page import applications, first_screen, networks
+from deepbench.reporting import answers, export, on_devices, totals
+from deepbench.reporting import compare as comparisons
+from deepbench.reporting import published as published_tables
+from deepbench.reporting.cases import Ranking, rankings
+from deepbench.reporting.notes import disturbed_sentences
+from deepbench.reporting.page import applications, first_screen
 from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads, summarize
@@ -86,7 +85,7 @@ def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dic
         "limits": places,
         "applications": [total.values() for total in sums],
         "steps": [{"title": s.title, "steps": s.values()} for s in on_devices.of_summaries(summaries)],
-        "networks": networks.of_file(file, traces),
+        "networks": steps_of(file) if steps_of is not None else [],
     }
 
 

@@ -16,8 +16,8 @@ from deepbench.judge import furthest
 from deepbench.judge.levels import MEMORY
 from deepbench.judge.limits import Limits, NearestLimit, is_crowded
 from deepbench.machine import microarchitecture
-from deepbench.report.cases import Ranking
-from deepbench.report.furthest import why
+from deepbench.reporting.cases import Ranking
+from deepbench.reporting.furthest import why
 from deepbench.results import published
 from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, intervals_text, lacks_of
 from deepbench.results.file import ResultFile, damage_text

@@ -3,7 +3,8 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.reporting import applications, totals
+from deepbench.networks.what_if import of_results as applications
+from deepbench.reporting import totals
 from deepbench.results.summary import summarize
 from tests import samples
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deepbench.networks.predict import Part, Prediction
+from deepbench.networks.predictions.predict import Part, Prediction
 
 # The groups of kernels, by operation.
 GROUPS = {

@@ -233,6 +233,12 @@ def all_backends() -> dict[str, Backend]:
     return registry.registered("backends")
 
 
+def known_backend(name: str) -> Backend | None:
+    """The backend with this name, or None; no other is loaded."""
+    backend: Backend | None = registry.get("backends", name)
+    return backend
+
+
 def find_backend(name: str) -> Backend:
     """The backend with this name; `BadInput` for any other word."""
     backend: Backend = registry.find("backends", name)

@@ -86,7 +86,7 @@ def parse_case(text: str) -> Case:
             choices = {
                 "direction": registry.find("ops", pattern.op).directions,
                 "precision": PRECISIONS,
-                "backend": registry.registered("backends"),
+                "backend": registry.names("backends"),
                 "threads": ("threads=1", "threads=2", "…"),
             }
             raise BadInput(f"the case {shorten(text)!r} has no {word}; add one of {', '.join(choices[word])}")
@@ -181,7 +181,7 @@ def _set_once(values: dict[str, Any], name: str, value: Any, text: str) -> None:
 
 def words_by_kind() -> Mapping[str, Collection[str]]:
     """The words that may follow the sizes of a case, in any order."""
-    return {"direction": DIRECTIONS, "precision": PRECISIONS, "backend": registry.registered("backends")}
+    return {"direction": DIRECTIONS, "precision": PRECISIONS, "backend": registry.names("backends")}
 
 
 def _alternatives(word: str) -> list[str]:

@@ -216,6 +216,12 @@ def all_ops() -> dict[str, Op]:
     return registry.registered("ops")
 
 
+def known_op(name: str) -> Op | None:
+    """The operation with this name, or None; no other is loaded."""
+    op: Op | None = registry.get("ops", name)
+    return op
+
+
 def find_op(name: str) -> Op:
     """The operation with this name; `BadInput` if there is none."""
     op: Op = registry.find("ops", name)

@@ -1,7 +1,8 @@
 """Finds operations, libraries and formats by their files. A new one needs no list: its file is enough.
 
 A module of `deepbench/ops`, `deepbench/backends` or `deepbench/formats` (a file or a folder) ends
-in `OP = …`, `BACKEND = …` or `FORMAT = …`; `ATTRIBUTES` has the other folders.
+in `OP = …`, `BACKEND = …` or `FORMAT = …`. An operation or library of ours has the name of its file, so that the others
+need not be loaded to find it.
 
 `DEEPBENCH_PLUGINS` may name further folders, separated as in `PATH`, with `ops/*.py` and `backends/*.py`. These are
 Python programs that run with the user's rights: name only folders you trust.
@@ -14,7 +15,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType, NoneType
@@ -88,45 +89,73 @@ def registered(kind: str) -> dict[str, Any]:
     `BadInput` for a module that does not load or does not end in its object, for two objects of the same name, and for
     a kernel of an unknown operation.
     """
-    attribute, guide = ATTRIBUTES[kind], GUIDES[kind]
     objects: dict[str, Any] = {}
     files: dict[str, str | None] = {}
     for module in _modules(kind):
-        if not hasattr(module, attribute):
-            raise BadInput(f"{module.__file__} does not end in {attribute} = …; see {guide}")
-        thing = getattr(module, attribute)
-        name = getattr(thing, "name", None)
-        if not isinstance(name, str):
-            raise BadInput(f"{module.__file__}: {attribute} has no name; see {guide}")
-        if kind in BASES and not hasattr(thing, "defect"):
-            raise BadInput(f"{module.__file__}: {attribute} is no object of a subclass of {BASES[kind]}; see {guide}")
-        if kind in BASES and (defect := thing.defect()) is not None:
-            raise BadInput(f"{module.__file__}: {defect}; see {guide}")
+        thing = _object_of(kind, module)
+        name = thing.name
         if name in objects:
             raise BadInput(f"{module.__file__}: the name {name!r} is taken by {files[name]}; choose another name")
         for mark in thing.marks() if kind == "backends" else ():
-            if mark.op not in registered("ops"):
-                known = ", ".join(registered("ops"))
+            if mark.op not in names("ops"):
+                known = ", ".join(names("ops"))
                 raise BadInput(f"{module.__file__}: @kernel({mark.op!r}) names no operation; operations are {known}")
         objects[name], files[name] = thing, module.__file__
     return objects
 
 
+def _object_of(kind: str, module: ModuleType) -> Any:
+    """The object in which a module ends; `BadInput` names its defect."""
+    attribute, guide = ATTRIBUTES[kind], GUIDES[kind]
+    if not hasattr(module, attribute):
+        raise BadInput(f"{module.__file__} does not end in {attribute} = …; see {guide}")
+    thing = getattr(module, attribute)
+    if not isinstance(getattr(thing, "name", None), str):
+        raise BadInput(f"{module.__file__}: {attribute} has no name; see {guide}")
+    if kind in BASES and not hasattr(thing, "defect"):
+        raise BadInput(f"{module.__file__}: {attribute} is no object of a subclass of {BASES[kind]}; see {guide}")
+    if kind in BASES and (defect := thing.defect()) is not None:
+        raise BadInput(f"{module.__file__}: {defect}; see {guide}")
+    return thing
+
+
+def names(kind: str) -> Sequence[str]:
+    """The names of all operations (`ops`) or libraries (`backends`). Nothing is loaded where there is no plug-in."""
+    return list(registered(kind)) if os.environ.get(PLUGINS) else _own_names(kind)
+
+
+def get(kind: str, name: str) -> Any:
+    """The operation or library with this name, or None. Others are loaded only where there are plug-ins."""
+    if os.environ.get(PLUGINS):
+        return registered(kind).get(name)
+    return _own(kind, name) if name in _own_names(kind) else None
+
+
+@cache
+def _own(kind: str, name: str) -> Any:
+    return _object_of(kind, _import(kind, name))
+
+
 def find(kind: str, name: str) -> Any:
     """The operation (`ops`) or library (`backends`) with this name; `BadInput` for any other word."""
-    known = registered(kind)
-    if name not in known:
-        word = NOUNS[kind]
+    found = get(kind, name)
+    if found is None:
+        known = names(kind)
         choices = f"choose one of {', '.join(known)}{did_you_mean(name, known)}"
-        raise BadInput(f"unknown {word} {name!r:.60}; {choices}")
-    return known[name]
+        raise BadInput(f"unknown {NOUNS[kind]} {name!r:.60}; {choices}")
+    return found
+
+
+@cache
+def _own_names(kind: str) -> tuple[str, ...]:
+    """The modules of a folder of the package, in order."""
+    here = Path(__file__).parents[1] / kind
+    folders = (path.parent for path in here.glob("[!_]*/__init__.py"))
+    return tuple(sorted({path.stem for path in (*here.glob("[!_]*.py"), *folders)}))
 
 
 def _modules(kind: str) -> list[ModuleType]:
-    here = Path(__file__).parents[1].joinpath(*PACKAGES.get(kind, kind).split("."))
-    folders = (path.parent for path in here.glob("[!_]*/__init__.py"))
-    names = {path.stem for path in (*here.glob("[!_]*.py"), *folders)}
-    modules = [_import(kind, name) for name in sorted(names)]
+    modules = [_import(kind, name) for name in _own_names(kind)]
     for folder in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if not os.path.isdir(folder):
             raise BadInput(f"{PLUGINS} names {folder!r}, which is not a folder; correct or unset it")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.backend import all_backends
+from deepbench.core.backend import known_backend
 from deepbench.core.precision import MINIMUM, PRECISIONS
 from deepbench.judge.limits import FINE, Limits, best
 from deepbench.reporting.table import Cell, Column, Table, flop_rates, number
@@ -109,8 +109,8 @@ def _below_minimum(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
 
 def library_name(backend: str) -> str:
     """The library as its makers spell it; the word itself where this machine has no such backend."""
-    known = all_backends()
-    return known[backend].title if backend in known else backend
+    known = known_backend(backend)
+    return known.title if known is not None else backend
 
 
 def _threads(count: int) -> str:

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.backend import Backend, all_backends
+from deepbench.core.backend import Backend, known_backend
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary
 
@@ -73,8 +73,8 @@ def _lacks_of_plan(file: ResultFile) -> list[str]:
 
 def _lacks_of_precisions(file: ResultFile) -> list[str]:
     """A precision counts as measured if a library was asked for it: the answer may be that this CPU lacks it."""
-    known = all_backends()
-    opened = [known[name] for name, answer in file.header["libraries"].items() if "library" in answer and name in known]
+    found = [known_backend(name) for name, answer in file.header["libraries"].items() if "library" in answer]
+    opened = [backend for backend in found if backend is not None]
     wanted = {precision: b.title for b in opened if _sets_precisions(b) for precision in _precisions(b)}
     measured = {r["precision"] for r in file.records}
     missing = {precision: title for precision, title in wanted.items() if precision not in measured}

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from deepbench.core import units
-from deepbench.core.backend import all_backends
+from deepbench.core.backend import known_backend
 from deepbench.core.case import Case, check_settings, known_settings
 from deepbench.core.errors import BadInput, shorten
-from deepbench.core.op import Op, all_ops
+from deepbench.core.op import Op, known_op
 from deepbench.core.precision import find_precision
 from deepbench.core.problem import fields_of, make_problem
 from deepbench.results.peaks import Peaks, excess_over_card
@@ -66,10 +66,10 @@ def _case_error(record: Record) -> str | None:
 
     Operations and libraries of plug-ins may be unknown here. Then only the text is compared with the fields.
     """
-    backend = all_backends().get(record["backend"])
+    backend = known_backend(record["backend"])
     if backend is not None and record["device"] != backend.device:
         return f"its device is {shorten(record['device'])}, but {backend.title} runs on {backend.device}"
-    op = all_ops().get(record["op"])
+    op = known_op(record["op"])
     if op is None:
         return _text_error(record)
     try:

@@ -1,6 +1,11 @@
 """Plug-ins that are defective are named in one sentence."""
 
+import subprocess
+import sys
+
 import pytest
+
+from deepbench.core import registry
 
 OP = """
 from dataclasses import dataclass
@@ -73,3 +78,22 @@ def test_these_plugins_are_right_without_the_defect(deepbench, tmp_path, kind, t
     (tmp_path / kind / "mine.py").write_text(text.format(change=""))
 
     assert 0 == deepbench("list", DEEPBENCH_PLUGINS=str(tmp_path)).returncode
+
+
+@pytest.mark.parametrize("kind", ["ops", "backends"])
+def test_operations_and_libraries_have_the_names_of_their_files(kind):
+    found = registry.registered(kind)
+
+    assert registry.names(kind) == tuple(found)
+    assert all(registry.get(kind, name) is thing for name, thing in found.items())
+    assert registry.get(kind, "../" + kind) is None
+
+
+def test_a_name_loads_no_other_library():
+    code = (
+        "import sys; from deepbench.core.backend import find_backend; find_backend('null');"
+        "print([m for m in sys.modules if m.startswith('deepbench.backends.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert "['deepbench.backends.null']\n" == done.stdout, done.stderr

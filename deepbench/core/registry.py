@@ -149,7 +149,7 @@ def find(kind: str, name: str) -> Any:
 @cache
 def _own_names(kind: str) -> tuple[str, ...]:
     """The modules of a folder of the package, in order."""
-    here = Path(__file__).parents[1] / kind
+    here = Path(__file__).parents[1].joinpath(*PACKAGES.get(kind, kind).split("."))
     folders = (path.parent for path in here.glob("[!_]*/__init__.py"))
     return tuple(sorted({path.stem for path in (*here.glob("[!_]*.py"), *folders)}))
 

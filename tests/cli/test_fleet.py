@@ -8,8 +8,8 @@ import pytest
 from deepbench.core.errors import BadInput
 from deepbench.judge.fleet import judge
 from deepbench.results import fleet
-from tests import samples
 from tests.conftest import lines_of, run_command
+from tests.help import samples
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from deepbench.core.case import parse_case
 from deepbench.networks.hardware import Hardware
 from deepbench.networks.time_model import Constants, demand_of, parts_of
 from deepbench.networks.trace import Call, Trace, suite_text
-from tests import samples
+from tests.help import samples
+from tests.help.terminal import output_of
 from tests.networks.test_hardware import CACHES, LINES, MEASURED
-from tests.terminal import output_of
 
 
 def limits():

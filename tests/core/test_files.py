@@ -11,7 +11,7 @@ from deepbench.core.files import NotWritten, replacing
 from deepbench.core.json_lines import to_line
 from deepbench.core.shell import command
 from deepbench.results import fleet
-from tests import samples
+from tests.help import samples
 
 
 def write(path, text="new", **options):

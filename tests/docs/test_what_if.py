@@ -8,7 +8,7 @@ from deepbench.networks import what_if
 from deepbench.networks.hardware import Hardware
 from deepbench.networks.knobs import Change
 from tests.conftest import ROOT
-from tests.scripts import benchmark
+from tests.help.scripts import benchmark
 
 PAGE = (ROOT / "docs" / "what-if.md").read_text(encoding="utf-8")
 

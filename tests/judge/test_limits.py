@@ -9,7 +9,7 @@ from deepbench.machine import remembered
 from deepbench.results import summary
 from deepbench.results.file import ResultFile
 from deepbench.results.schema import schema_error
-from tests import samples
+from tests.help import samples
 
 MACHINE = {
     "caches": [

@@ -7,7 +7,7 @@ import pytest
 from deepbench.judge import gate as gates
 from deepbench.judge.trained import runs_of, trained
 from deepbench.judge.training_pairs import differences, gate, pairs
-from tests.trained import seeds, write
+from tests.help.trained import seeds, write
 
 
 @pytest.fixture

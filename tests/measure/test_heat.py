@@ -23,7 +23,7 @@ CASE = "gemm m=33 n=17 k=9 forward f32 {} threads=1"
 DIARY = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
-from tests.measure.liars import Honest
+from tests.help.liars import Honest
 
 class Diary(Honest):
     name = title = {name!r}

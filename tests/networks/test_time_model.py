@@ -10,7 +10,7 @@ from deepbench.networks import time_model
 from deepbench.networks.hardware import Hardware
 from deepbench.networks.time_model import CALL, COMPUTE, Columns, Constants, Errors, TimeModel, demand_of, parts_of
 from tests.conftest import ROOT
-from tests.scripts import benchmark
+from tests.help.scripts import benchmark
 
 HARDWARE = Hardware.parse("""
 schema = "deepbench-hardware/1"

@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.errors import BadInput
 from deepbench.report import applications, totals
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 
 def of(records, **options):

@@ -6,7 +6,7 @@ from deepbench.judge.limits import Limits
 from deepbench.report import furthest
 from deepbench.report.cases import rankings
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 TEXT = "gemm m={} n=64 k=64 forward f32 {} threads=1"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench.report.page.report import write_report
-from tests.trained import seeds, write
+from tests.help.trained import seeds, write
 
 pytestmark = pytest.mark.browser
 

@@ -23,8 +23,8 @@ from deepbench.results import fleet
 from deepbench.results import published as results
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 FILE = read_results(ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl")
 SUMMARIES = summarize(FILE.records, FILE.order)

@@ -9,7 +9,7 @@ from deepbench.plan.suites import read_suite
 from deepbench.report import database, workbook
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 openpyxl = pytest.importorskip("openpyxl", reason="a workbook needs openpyxl: pip install openpyxl")
 

@@ -11,8 +11,8 @@ from deepbench.results.file import Store, read_results
 from deepbench.results.old_files import ADDED, complete
 from deepbench.results.schema import schema_error
 from deepbench.results.summary import baselines, summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 GPU_LIBRARY = """
 from deepbench.core.backend import Backend, kernel

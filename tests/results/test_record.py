@@ -9,7 +9,7 @@ import pytest
 
 from deepbench.results import old_files, record
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 SCHEMA = json.loads(resources.files("deepbench").joinpath("results", "schema.json").read_text(encoding="utf-8"))
 READERS = {"inconsistent"}  # only readers assign this status

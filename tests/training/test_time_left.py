@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.results.file import Store
 from deepbench.training.session import TrainingSession
-from tests.trained import seeds, write
+from tests.help.trained import seeds, write
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tests import samples
 from tests.conftest import ROOT, records_of
+from tests.help import samples
 
 TEXT = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"
 STEADY = [1.00, 1.01, 0.99, 1.005, 0.995]

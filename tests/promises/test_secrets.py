@@ -14,8 +14,8 @@ from deepbench.results.file import lines_of, read_results
 from deepbench.results.fleet import SCHEMA, read_fleet
 from deepbench.results.old_files import without_secrets
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import run_command
+from tests.help import samples
 
 SECRET = "nvapi-hunter2"
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"

@@ -2,7 +2,7 @@
 
 from deepbench.networks.predict import needs, yardstick
 from deepbench.networks.trace import Call, Trace
-from tests import samples
+from tests.help import samples
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 RELU = "elementwise kind=relu n=1000 forward f32"

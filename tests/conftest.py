@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
         for marker in OPT_IN.keys() - requested:
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"opt-in: {OPT_IN[marker]}, or pytest -m {marker}"))
+        if item.path.parent.name == "backends" and re.search("torch|gloo", item.name):
+            item.add_marker("torch")
     kept = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     of_file = Counter()
     for name, cpu_s in kept.items():
@@ -100,7 +102,7 @@ _durations: dict[str, float] = {}
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """A test that starts programs or uses much CPU time says so with a marker, or fails."""
-    is_free = any(map(item.get_closest_marker, ("process", "alone", *OPT_IN)))
+    is_free = any(map(item.get_closest_marker, ("process", "programs", "alone", *OPT_IN)))
     fork_server.is_on = not item.get_closest_marker("process")
     _started.clear()
     before = _cpu_s()
@@ -110,7 +112,7 @@ def pytest_runtest_call(item):
         fork_server.is_on = True
     used_s = _cpu_s() - before
     if _started and not is_free:
-        pytest.fail(f"starts a program without @pytest.mark.process: {_started[0]}", pytrace=False)
+        pytest.fail(f"starts a program without @pytest.mark.programs: {_started[0]}", pytrace=False)
     if used_s > MOST_CPU_S and not is_free and not item.get_closest_marker("costly"):
         pytest.fail(f"uses {used_s:.1f} CPU seconds without @pytest.mark.costly", pytrace=False)
     return result

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 PACKAGE = Path(__file__).parents[1] / "deepbench"
 
 # Each folder may import itself and folders of lower layers, at the top of a file, inside a function or for types alone.

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 from deepbench.backends.gloo import Gloo
 
+pytestmark = [pytest.mark.programs, pytest.mark.torch]
+
 
 class Store:
     """What `torch.distributed.TCPStore` does with these arguments, as far as sockets are concerned."""

@@ -11,6 +11,8 @@ from deepbench.results import fleet
 from tests.conftest import lines_of, run_command
 from tests.help import samples
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.mark.parametrize(
     ("words", "expected"),

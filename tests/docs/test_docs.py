@@ -12,6 +12,8 @@ from deepbench.core.op import all_ops
 from deepbench.results.record import make_record
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.programs
+
 DOCS = ROOT / "docs"
 GUIDES = [
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")),

@@ -1,7 +1,7 @@
 """Starts `python -m deepbench…` in 20 ms instead of 0.5 s, for tests.
 
-A server has imported the package. For each process it copies itself: the copy gets the descriptors, the environment, the
-folder, the limits and the signals of its parent, and is its parent's child, as if it had been started in the usual way.
+A server has imported the package. For each process it copies itself: the copy gets the descriptors, the environment,
+the folder, the limits and the signals of its parent, and is a child of its parent, as if started in the usual way.
 A process that the server cannot imitate (see `_Call.of`) is started in the usual way.
 """
 
@@ -51,6 +51,7 @@ _usual_start = subprocess.Popen._execute_child
 _signature = inspect.signature(_usual_start)
 _server: socket.socket | None = None
 _owner = 0
+_process: subprocess.Popen[bytes] | None = None
 _lock = threading.Lock()
 is_on = True
 """Whether processes are copies. Tests of what happens when a program starts switch it off."""
@@ -127,14 +128,14 @@ class _Call:
 def can_imitate(environment):
     """Whether a program with these variables starts as the server did."""
 
-    def at_start(variables):
-        return {k: v for k, v in variables.items() if k.startswith(AT_START) and k not in IMITATED}
-
-    # NumPy's library has read it in the server, where it was 1.
-    return at_start(environment) == _at_start_of_server
+    return _read_at_start(environment) == _at_start_of_server
 
 
-_at_start_of_server = {k: v for k, v in os.environ.items() if k.startswith(AT_START) and k not in IMITATED}
+def _read_at_start(environment):
+    return {k: v for k, v in environment.items() if k.startswith(AT_START) and k not in IMITATED}
+
+
+_at_start_of_server = _read_at_start(os.environ)
 
 
 def start(popen, *arguments):
@@ -166,7 +167,9 @@ def begin():
     ours, theirs = socket.socketpair()
     words = f"from tests.help import fork_server; fork_server.main({theirs.fileno()})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.Popen(
+    global _process, _at_start_of_server
+    _at_start_of_server = _read_at_start(os.environ)
+    _process = subprocess.Popen(
         [sys.executable, "-c", words], env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd="/"
     )
     theirs.close()
@@ -181,8 +184,9 @@ def _connect(server):
 
 def end():
     """The server ends with its connection."""
-    if _server is not None:
+    if _server is not None and _process is not None:
         _server.close()
+        _process.wait()
 
 
 def main(descriptor):
@@ -315,9 +319,9 @@ def _dress(call, descriptors):
     sys.path[:] = [*first, *named, *(path for path in sys.path if path not in ("", str(ROOT)))]
     sys.argv, sys.orig_argv = ["-m", *call.arguments], call.command
     unbuffered = bool(environment.get("PYTHONUNBUFFERED"))
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "rb", closefd=False)), encoding="utf-8")
     for name, descriptor, errors in (("stdout", 1, "strict"), ("stderr", 2, "backslashreplace")):
-        raw = open(descriptor, "wb", closefd=False)
+        raw = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
         is_terminal = os.isatty(descriptor) or descriptor == 2
         stream = io.TextIOWrapper(
             raw, encoding="utf-8", errors=errors, line_buffering=is_terminal, write_through=unbuffered

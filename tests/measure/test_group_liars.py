@@ -17,6 +17,8 @@ from deepbench.measure.group import link, parent
 from deepbench.measure.heat import Rival, measure_case, measure_heat
 from deepbench.plan.modes import Rules
 
+pytestmark = pytest.mark.programs
+
 CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"
 QUICK = Rules(least_samples=5, least_s=0.0, most_s=0.02, warm_up_s=0.005)
 

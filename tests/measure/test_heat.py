@@ -17,6 +17,8 @@ from deepbench.measure.heat import Rival, measure_heat
 from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
 
+pytestmark = [pytest.mark.programs, pytest.mark.alone]
+
 CASE = "gemm m=33 n=17 k=9 forward f32 {} threads=1"
 
 # A library that writes down when it computes, with a thread that always works: both must rest while a rival runs.

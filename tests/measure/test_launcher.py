@@ -17,6 +17,8 @@ from deepbench.measure.group import launcher
 from deepbench.measure.group.link import RankInfo
 from deepbench.measure.wire import Listener
 
+pytestmark = pytest.mark.process
+
 SECRET = "sixteen or more characters"
 
 

@@ -12,6 +12,8 @@ from deepbench.measure.parent import open_backend
 from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.process
+
 CASE = "gemm m=3 n=4 k=5 forward i8 null threads=1"
 
 

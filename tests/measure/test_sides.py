@@ -10,6 +10,8 @@ from deepbench.plan.suites import read_words
 from deepbench.results.file import ResultFile, read_results
 from tests.help import samples
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.parametrize(
     "text", ["threads", "threads=1", "threads=1,2,3", "threads=2,2", "=1,2", "OMP_NUM_THREADS=1,2"]

@@ -11,6 +11,8 @@ from deepbench.core.op import all_ops
 from tests.conftest import ROOT, lines_of, records_of
 from tests.help import samples
 
+pytestmark = pytest.mark.programs
+
 NULL = ("--backend", "null", "--quick")
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
+pytestmark = pytest.mark.process
+
 STORED = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "--quick", "-o", "out.jsonl")
 READING = (("list", "quick"), ("show", str(STORED)), ("compare", str(STORED), str(STORED)))

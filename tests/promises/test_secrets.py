@@ -17,6 +17,8 @@ from deepbench.results.summary import summarize
 from tests.conftest import run_command
 from tests.help import samples
 
+pytestmark = pytest.mark.programs
+
 SECRET = "nvapi-hunter2"
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"
 

@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import ROOT, records_of
 from tests.help import samples
 
+pytestmark = pytest.mark.process
+
 TEXT = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"
 STEADY = [1.00, 1.01, 0.99, 1.005, 0.995]
 RUN = "run 'gemm m=3 n=4 k=5' --backend null --quick -o out.jsonl"

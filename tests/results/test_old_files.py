@@ -14,6 +14,8 @@ from deepbench.results.summary import baselines, summarize
 from tests.conftest import ROOT
 from tests.help import samples
 
+pytestmark = pytest.mark.programs
+
 GPU_LIBRARY = """
 from deepbench.core.backend import Backend, kernel
 

@@ -18,9 +18,10 @@ check: .venv/test
 
 # All tests except the opt-in ones below, under 5 minutes on 2 cores. The first lane runs tests beside each other, the
 # second one by one: those that assert on times or stop processes.
-LANES := -n $(or $(LANE_PROCESSES),2) --dist worksteal -m 'not alone'
+# `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
+LEFT_OUT :=
 test: .venv/test
-	$(BIN)/python -m pytest $(LANES)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not alone' $(LEFT_OUT)
 	$(BIN)/python -m pytest -m alone
 
 # Everything. `.ci/run` leaves out what takes long and seldom fails: applications and PaddlePaddle.

@@ -3,6 +3,8 @@
 import socket
 from types import SimpleNamespace
 
+import pytest
+
 from deepbench.backends.gloo import Gloo
 
 pytestmark = [pytest.mark.programs, pytest.mark.torch]

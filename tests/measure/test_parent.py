@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from deepbench.core.case import parse_case
 from deepbench.measure.heat import measure_case
 from deepbench.measure.parent import open_backend

@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -58,12 +59,21 @@ def two_files(tmp_path):
         samples.write(tmp_path / f"{name}.jsonl", records, samples.header([TEXT]))
 
 
-@pytest.mark.parametrize("redirection", REDIRECTIONS)
+READING = (
+    *("list", "info --matrix", "--help", "show a.jsonl", "show a.jsonl --csv"),
+    *("compare a.jsonl b.jsonl", "gate a.jsonl b.jsonl", "report a.jsonl"),
+)
+
+
+ALL_WAYS = ("list", "show a.jsonl", "gate a.jsonl b.jsonl")
+
+
+# Every redirection of three commands, and one redirection of each of the others.
 @pytest.mark.parametrize(
-    "line",
+    ("line", "redirection"),
     [
-        *("list", "info --matrix", "--help", "show a.jsonl", "show a.jsonl --csv"),
-        *("compare a.jsonl b.jsonl", "gate a.jsonl b.jsonl", "report a.jsonl"),
+        *itertools.product(ALL_WAYS, REDIRECTIONS),
+        *zip((line for line in READING if line not in ALL_WAYS), itertools.cycle(REDIRECTIONS), strict=False),
     ],
 )
 @pytest.mark.usefixtures("two_files")

@@ -3,23 +3,29 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run check test test-long test-wheel test-hosts test-torch test-applications test-paddle test-browser pictures gpu \
-	clean
+.PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle test-browser \
+	test-browser-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
 
-# Before a commit, a minute and a half: format, lint, strict types, and all tests but those that measure.
-MEASURING := attacks backends cli docs hosts measure native/gpu ops test_python_api.py
+# Before a commit, a minute: format, lint, strict types, the rules of the architecture, and the tests of the core.
 check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest $(MEASURING:%=--ignore=tests/%)
+	$(BIN)/python -m pytest tests/test_architecture.py tests/core
 
-# All tests except the opt-in ones below, 13 minutes on 2 cores.
+# All tests except the opt-in ones below, under 5 minutes on 2 cores. The first lane runs tests beside each other, the
+# second one by one: those that assert on times or stop processes.
+# `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
+LEFT_OUT :=
 test: .venv/test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not alone' $(LEFT_OUT)
+	$(BIN)/python -m pytest -m alone
+
+# Everything. `.ci/run` leaves out what takes long and seldom fails: applications and PaddlePaddle.
+test-all: check test test-long test-wheel test-hosts test-torch test-browser test-paddle test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
@@ -39,9 +45,7 @@ TORCH := 2.13.0
 test-torch: .venv/test
 	$(PIP) 'torch==$(TORCH)'
 	$(PIP) jax onnx onnxruntime mlperf-logging mlcommons-loadgen
-	$(BIN)/python -m pytest tests/backends -k 'torch or gloo'
-	$(BIN)/python -m pytest tests/networks tests/cli/test_trace.py tests/cli/test_predict.py
-	$(BIN)/python -m pytest tests/training tests/applications tests/report/test_training.py
+	$(BIN)/python -m pytest -m torch
 
 # Every application is trained once in its smallest size and judged by its reference, 15 minutes. Downloads 70 MB of data.
 test-applications: .venv/test
@@ -57,12 +61,14 @@ test-paddle: .venv/test
 	$(BIN)/python -m pytest tests/backends -k paddle
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's chromium if it is missing and we are root.
-test-browser: .venv/test
+test-browser: test-browser-setup
+	$(BIN)/python -m pytest -m browser
+
+test-browser-setup: .venv/test
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || test "$$(id -u)" != 0 || { \
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; }
 	$(PIP) --editable '.[browser-test]'
-	$(BIN)/python -m pytest -m browser
 
 # Screenshots of terminals and pages in docs/pictures, from the files in results/. Needs what test-browser sets up.
 pictures: .venv/test

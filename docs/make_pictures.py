@@ -20,7 +20,7 @@ from rich.text import Text
 from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import read_results, title_of
-from tests.terminal import output_of
+from tests.help.terminal import output_of
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"

@@ -1,22 +1,22 @@
-"""Shared by all tests: opt-in markers, the command in a subprocess, and the lines of result files."""
+"""Shared by all tests: lanes and their rules, opt-in markers, the command, and the lines of result files."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import hypothesis
 import pytest
 
-from deepbench.measuring import process as measuring_process
 from tests.help import fork_server
 
 ROOT = Path(__file__).parent.parent
@@ -31,23 +31,124 @@ NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("MK
 hypothesis.settings.register_profile("deepbench", deadline=None)
 hypothesis.settings.load_profile("deepbench")
 
+# What a test may use without the marker `costly`, of this process and its children. CPU seconds, because on a busy
+# machine every test takes long.
+MOST_CPU_S = 1.0
+
+# How long tests took, written by `pytest --keep-durations`. Files that take long start first. Reviews see its growth.
+DURATIONS = Path(__file__).parent / "durations.json"
+LEAST_KEPT_S = 0.2
+
+# A shell may ignore signals, and whatever it starts then does too. Tests send them.
+for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
 # Tests start hundreds of processes. Without byte code each of them would compile the program anew, for 0.2 s.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--keep-durations", action="store_true", help=f"write CPU seconds to {DURATIONS.name}")
+
+
 def pytest_collection_modifyitems(config, items):
-    """Skip opt-in tests that were not requested, and say how to request them."""
+    """Skip opt-in tests that were not requested, and say how to request them. Files that take long come first."""
     requested = set(re.findall(r"\w+", config.option.markexpr))
     for item in items:
         for marker in OPT_IN.keys() - requested:
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"opt-in: {OPT_IN[marker]}, or pytest -m {marker}"))
+        if item.path.parent.name == "backends" and re.search("torch|gloo", item.name):
+            item.add_marker("torch")
+    kept = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    of_file = Counter()
+    for name, cpu_s in kept.items():
+        of_file[name.partition("::")[0]] += cpu_s
+    items.sort(key=lambda item: -of_file[item.nodeid.partition("::")[0]])
+
+
+_started: list[str] = []
+"""Programs that the current test has started in the usual way, without the fork server."""
+
+
+def _watch(event, arguments):
+    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec"):
+        _started.append(f"{event} {arguments[:2]!r:.200}")
+
+
+sys.addaudithook(_watch)
+
+
+def _cpu_s():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """Keep what a test uses together with its fixtures."""
+    before = _cpu_s()
+    yield
+    _durations[item.nodeid] = _cpu_s() - before
+    return True
+
+
+_durations: dict[str, float] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that starts programs or uses much CPU time says so with a marker, or fails."""
+    is_free = any(map(item.get_closest_marker, ("process", "programs", "alone", *OPT_IN)))
+    fork_server.is_on = not item.get_closest_marker("process")
+    _started.clear()
+    before = _cpu_s()
+    try:
+        result = yield
+    finally:
+        fork_server.is_on = True
+    used_s = _cpu_s() - before
+    if _started and not is_free:
+        pytest.fail(f"starts a program without @pytest.mark.programs: {_started[0]}", pytrace=False)
+    if used_s > MOST_CPU_S and not is_free and not item.get_closest_marker("costly"):
+        pytest.fail(f"uses {used_s:.1f} CPU seconds without @pytest.mark.costly", pytrace=False)
+    return result
+
+
+def pytest_sessionfinish(session):
+    """Hand the durations to the process that writes them."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["durations"] = _durations
+    elif config.option.keep_durations:
+        old = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+        kept = {**old, **{name: round(s, 1) for name, s in _durations.items()}}
+        kept = {name: s for name, s in sorted(kept.items()) if s >= LEAST_KEPT_S}
+        DURATIONS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Gather the durations of the workers of pytest-xdist."""
+    _durations.update(getattr(node, "workeroutput", {}).get("durations", {}))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _private_state(tmp_path_factory):
     """Tests neither read nor change what DeepBench remembers about this machine."""
     os.environ["DEEPBENCH_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server(_private_state):
+    """Commands and workers are copies of a process that has imported the package."""
+    fork_server.begin()
+    yield
+    fork_server.end()
 
 
 def run_command(folder, *words, timeout=120, **environment):
@@ -143,3 +244,18 @@ def lines_of(path):
 def records_of(path):
     """Only the records of a result file."""
     return [line for line in lines_of(path) if "case" in line]
+
+
+@pytest.fixture(scope="session")
+def _null_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("null")
+    words = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "--quick", "-o", "out.jsonl")
+    done = run_command(folder, *words)
+    assert 0 == done.returncode, done.stderr
+    return folder / "out.jsonl"
+
+
+@pytest.fixture
+def null_file(_null_file, tmp_path):
+    """`out.jsonl`: two matrix products on `null`, one round. Complete, so that resuming it measures nothing."""
+    return shutil.copy(_null_file, tmp_path / "out.jsonl")

@@ -13,8 +13,10 @@ import pytest
 
 import deepbench
 from deepbench.core.case import parse_case
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
+
+pytestmark = pytest.mark.programs
 
 CASE = "gemm m=5 n=4 k=3 i8 null threads=1"
 

@@ -15,6 +15,8 @@ from deepbench.applications.tasks.go.self_play import at_random  # noqa: E402
 from deepbench.applications.tasks.go.task import OPTIONS  # noqa: E402
 from deepbench.core.errors import Unavailable  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 LIMIT = 45
 
 

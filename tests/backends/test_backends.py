@@ -24,6 +24,8 @@ from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.programs
+
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
 FEW_PRECISIONS = {
     "reference": {"f32", "bf16", "i8", "i8u8", "f8e4m3"},

@@ -3,7 +3,11 @@
 import socket
 from types import SimpleNamespace
 
+import pytest
+
 from deepbench.backends.gloo import Gloo
+
+pytestmark = [pytest.mark.programs, pytest.mark.torch]
 
 
 class Store:

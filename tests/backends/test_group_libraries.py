@@ -9,6 +9,8 @@ from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
 from deepbench.results.summary import summarize
 
+pytestmark = pytest.mark.programs
+
 SHORT = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
 LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and b.is_group]
 

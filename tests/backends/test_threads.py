@@ -14,6 +14,8 @@ from deepbench.core.backend import all_backends
 from deepbench.measuring import launch
 from tests.conftest import records_of
 
+pytestmark = pytest.mark.programs
+
 PLUGIN = '''
 import os
 

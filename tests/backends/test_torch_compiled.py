@@ -19,6 +19,8 @@ from deepbench.plan.modes import Rules
 from deepbench.reporting.notes import notes_of
 from deepbench.results.summary import summarize
 
+pytestmark = pytest.mark.torch
+
 torch = pytest.importorskip("torch")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)

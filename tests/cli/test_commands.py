@@ -11,9 +11,11 @@ import time
 
 import pytest
 
-from tests import samples
 from tests.conftest import NO_LIBRARIES, ROOT, lines_of, records_of
-from tests.terminal import output_of
+from tests.help import samples
+from tests.help.terminal import output_of
+
+pytestmark = pytest.mark.programs
 
 RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "-o", "out.jsonl")
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tests import samples
 from tests.conftest import records_of
+from tests.help import samples
 
 TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"
 STEADY = [1.00, 1.01, 0.99, 1.005, 0.995]

@@ -11,7 +11,7 @@ from deepbench.cli.console import fitted
 from deepbench.core.backend import GroupBackend, all_backends
 from deepbench.core.precision import PRECISIONS
 from tests.conftest import NO_LIBRARIES
-from tests.terminal import output_of
+from tests.help.terminal import output_of
 
 NO_MKL = {"DEEPBENCH_MKL_PATH": "/no/such/libmkl_rt.so"}
 

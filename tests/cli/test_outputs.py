@@ -10,8 +10,10 @@ import time
 
 import pytest
 
-from tests import samples
 from tests.conftest import ROOT, lines_of, records_of
+from tests.help import samples
+
+pytestmark = pytest.mark.process
 
 NULL = ("--backend", "null", "--quick")
 TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"

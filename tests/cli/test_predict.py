@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests import samples
-from tests.predicted import PARAMETERS, kernels, network, step
+from tests.help import samples
+from tests.help.predicted import PARAMETERS, kernels, network, step
 
 
 @pytest.fixture

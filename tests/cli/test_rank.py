@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests import samples
+from tests.help import samples
 
 
 @pytest.fixture

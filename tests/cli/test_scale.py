@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests import samples
-from tests.terminal import output_of
+from tests.help import samples
+from tests.help.terminal import output_of
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import tomllib
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 NETWORK = """
 import torch
 

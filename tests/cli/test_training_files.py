@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.trained import seeds, write
+from tests.help.trained import seeds, write
 
 
 @pytest.fixture

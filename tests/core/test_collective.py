@@ -112,7 +112,7 @@ def test_a_process_learns_its_rank_from_its_launcher(environment, wanted):
 
 def test_an_operation_without_flop_has_no_flop_rate():
     from deepbench.results.summary import summarize
-    from tests import samples
+    from tests.help import samples
 
     (found,) = summarize([samples.measured(text="broadcast n=4000 ranks=2 forward f32 mpich threads=1")])
 
@@ -148,7 +148,7 @@ def test_sizes_of_the_original_are_those_of_its_header():
 
 def test_the_hidden_share_is_computed_within_each_round():
     from deepbench.results.summary import summarize
-    from tests import samples
+    from tests.help import samples
 
     text = "all_reduce n=4000 ranks=2 forward f32 mpich threads=1 overlap=gemm"
     rounds = []
@@ -211,7 +211,7 @@ def test_uneven_ranks_per_host_are_refused():
 def test_a_failed_collective_is_not_in_the_totals_of_an_application():
     from deepbench.reporting import views
     from deepbench.results.summary import summarize
-    from tests import samples
+    from tests.help import samples
 
     text = "all_reduce n=4000 ranks=2 forward f32 mpich threads=1"
     source = {"suite": "deepbench/train", "row": 1, "application": "General", "label": None, "note": None}

@@ -10,8 +10,8 @@ from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, replacing
 from deepbench.core.json_lines import to_line
 from deepbench.core.shell import command
-from deepbench.fleets import file as fleet
-from tests import samples
+from deepbench.results import fleet
+from tests.help import samples
 
 
 def write(path, text="new", **options):

@@ -10,6 +10,8 @@ from deepbench.core.backend import all_backends
 from deepbench.core.op import all_ops
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.programs
+
 DOCS = ROOT / "docs"
 GUIDES = [
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", "results/README.md")),

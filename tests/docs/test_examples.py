@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
+pytestmark = pytest.mark.programs
+
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
 PLUGINS = f"{EXAMPLES}{os.pathsep}{EXAMPLES / 'wrong'}"

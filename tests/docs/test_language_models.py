@@ -8,8 +8,8 @@ import pytest
 
 from deepbench.api import load
 from deepbench.plan.suites import read_suite
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 DECODE = "llm/llama32_1b:phase=decode"
 

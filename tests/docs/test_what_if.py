@@ -8,7 +8,7 @@ from deepbench.networks.what_if import effects
 from deepbench.networks.what_if.hardware import Hardware
 from deepbench.networks.what_if.knobs import Change
 from tests.conftest import ROOT
-from tests.scripts import benchmark
+from tests.help.scripts import benchmark
 
 PAGE = (ROOT / "docs" / "what-if.md").read_text(encoding="utf-8")
 

@@ -30,7 +30,7 @@ def plugins(tmp_path_factory):
     """A folder of plug-ins with one library."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "backends").mkdir()
-    text = "from tests.measure.liars import Honest\nclass Own(Honest):\n    name = title = 'honest'\nBACKEND = Own()\n"
+    text = "from tests.help.liars import Honest\nclass Own(Honest):\n    name = title = 'honest'\nBACKEND = Own()\n"
     (folder / "backends" / "honest.py").write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{text}")
     return folder
 

@@ -9,7 +9,7 @@ from deepbench.core import stats, units
 from deepbench.judge import compare, gate
 from deepbench.reporting import compare as report
 from deepbench.results.file import ResultFile, read_results
-from tests import samples
+from tests.help import samples
 
 
 def with_load(times, cpus):

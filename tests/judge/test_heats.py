@@ -10,7 +10,7 @@ from deepbench.judge.compare import compare_files
 from deepbench.reporting.cases import rankings
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 
 def in_heats(backend, times, ids=None, slices=None):

@@ -7,7 +7,7 @@ import pytest
 from deepbench.judge.compare import compare_files
 from deepbench.reporting import compare as report
 from deepbench.results.file import ResultFile
-from tests import samples
+from tests.help import samples
 
 TIMES = [1.00, 1.01, 0.99, 1.005, 0.995]
 TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 {} threads=2"

@@ -11,7 +11,7 @@ from deepbench.applications.judge.references import ReferenceRuns, references
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.applications.training.application import applications
 from tests.conftest import ROOT
-from tests.trained import seeds, write
+from tests.help.trained import seeds, write
 
 
 def reference(values, runs=None, run_s=60.0):

@@ -9,7 +9,7 @@ from deepbench.reporting import groups
 from deepbench.results import published
 from deepbench.results.schema import schema_error
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 SIZES = [2**k for k in range(10, 27, 2)]
 

@@ -9,6 +9,8 @@ from deepbench.judge import selftest
 from deepbench.machine import remembered
 from deepbench.reporting import selftest as report
 
+pytestmark = pytest.mark.alone
+
 
 def noisy(spread, count=40, seed=1):
     rng = random.Random(seed)

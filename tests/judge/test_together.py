@@ -11,7 +11,7 @@ from deepbench.judge.compare import ComparedCase, Comparison, compare_files
 from deepbench.judge.reasons import Reasons
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 KINDS = [(op, precision) for op in ("gemm", "sparse_gemm") for precision in ("f32", "bf16", "f16")]
 

@@ -7,7 +7,7 @@ import pytest
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.applications.reporting import training
 from deepbench.results.file import read_results
-from tests.trained import GOOD, START, seeds, write
+from tests.help.trained import GOOD, START, seeds, write
 
 
 def one(path, runs):

@@ -7,7 +7,9 @@ import pytest
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.applications.judge.training_pairs import differences, gate, pairs
 from deepbench.judge import gate as gates
-from tests.trained import seeds, write
+from deepbench.judge.trained import runs_of, trained
+from deepbench.judge.training_pairs import differences, gate, pairs
+from tests.help.trained import seeds, write
 
 
 @pytest.fixture

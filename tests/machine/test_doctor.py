@@ -9,6 +9,8 @@ import pytest
 
 from deepbench.machine import describe, doctor
 
+pytestmark = [pytest.mark.programs, pytest.mark.alone]
+
 STAT = "cpu  100 0 0 {idle} 0 0 0 {steal}\n"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, lines_of
-from tests.measure.group_liars import GROUP_LIARS
-from tests.measure.liars import LIARS
+from tests.help.group_liars import GROUP_LIARS
+from tests.help.liars import LIARS
 
 
 @pytest.fixture(scope="session")

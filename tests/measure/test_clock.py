@@ -9,6 +9,8 @@ from deepbench.measuring.clock import Evidence, Sample, SystemClock, measure_ker
 from deepbench.plan.modes import QUICK, Rules
 from deepbench.results import summary
 
+pytestmark = pytest.mark.alone
+
 
 class ScriptedClock:
     """Each call takes the next of `call_times` (the last one repeats); CPU time is wall time."""

@@ -7,6 +7,8 @@ import pytest
 
 from deepbench.fleets import session as fleet
 
+pytestmark = pytest.mark.programs
+
 HEADER_ONLY = json.dumps({"lines": "", "exit_code": 64, "last_output": "deepbench: unknown\x1b suite"})
 
 

@@ -17,6 +17,8 @@ from deepbench.measuring.group import link, parent
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.plan.modes import Rules
 
+pytestmark = pytest.mark.programs
+
 CASE = "all_reduce n=40 ranks={ranks} forward f32 {name} threads=1"
 QUICK = Rules(least_samples=5, least_s=0.0, most_s=0.02, warm_up_s=0.005)
 
@@ -121,10 +123,10 @@ def test_equal_work_has_equal_bits(group_liar):
 
 def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
     """A launcher of another MPI starts so many groups of one rank each."""
-    from tests.measure.group_liars import GroupLiar
+    from tests.help.group_liars import GroupLiar
 
     words = ["env", "PMI_RANK=0", "PMI_SIZE=1"]
-    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    monkeypatch.setattr("tests.help.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     assert GroupLiar.launcher(None, 3, []) == words
     record = group_liar("grouphonest")
 
@@ -134,7 +136,7 @@ def test_a_group_of_another_size_is_refused(group_liar, monkeypatch, tmp_path):
 
 def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
     words = ["sh", "-c", "echo no such host >&2; exit 9"]
-    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    monkeypatch.setattr("tests.help.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     record = group_liar("grouphonest")
 
     assert "crashed" == record["status"]
@@ -253,7 +255,7 @@ def test_strangers_do_not_extend_the_time_out(group_liar, bothered):
 def test_strangers_do_not_hide_that_a_launcher_has_failed(group_liar, bothered, monkeypatch):
     bothered(talker, crowd)
     words = ["sh", "-c", "echo no such host >&2; exit 9"]
-    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    monkeypatch.setattr("tests.help.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     start = time.monotonic()
     record = group_liar("grouphonest", timeout_s=60.0)
 
@@ -290,7 +292,7 @@ def test_a_launchers_variables_around_us_are_not_those_of_our_ranks(group_liar, 
     }.items():
         monkeypatch.setenv(name, value)
     words = ["sh", "-c", 'for r in 0 1 2; do PMI_RANK=$r PMI_SIZE=3 "$@" & done; wait', "sh"]
-    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    monkeypatch.setattr("tests.help.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     record = group_liar("grouphonest")
 
     assert ("ok", None) == (record["status"], record["reason"])
@@ -300,7 +302,7 @@ def test_a_launchers_variables_around_us_are_not_those_of_our_ranks(group_liar, 
 def test_a_rank_that_never_connects_is_not_waited_for_so_long(group_liar, monkeypatch):
     monkeypatch.setattr(link, "CONNECT_S", 1.0)
     words = ["sh", "-c", 'echo no module here >&2; PMI_RANK=0 PMI_SIZE=3 "$@"', "sh"]
-    monkeypatch.setattr("tests.measure.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
+    monkeypatch.setattr("tests.help.group_liars.GroupLiar.launcher", lambda self, ranks, hosts: words)
     start = time.monotonic()
     record = group_liar("grouphonest", timeout_s=60.0)
 

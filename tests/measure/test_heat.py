@@ -17,13 +17,15 @@ from deepbench.measuring.heat import Rival, measure_heat
 from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
 
+pytestmark = [pytest.mark.programs, pytest.mark.alone]
+
 CASE = "gemm m=33 n=17 k=9 forward f32 {} threads=1"
 
 # A library that writes down when it computes, with a thread that always works: both must rest while a rival runs.
 DIARY = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
-from tests.measure.liars import Honest
+from tests.help.liars import Honest
 
 class Diary(Honest):
     name = title = {name!r}

@@ -8,6 +8,8 @@ import pytest
 
 from tests.conftest import ROOT, records_of
 
+pytestmark = pytest.mark.process
+
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "3"}
 
 

@@ -17,6 +17,8 @@ from deepbench.measuring.group import launcher
 from deepbench.measuring.group.link import RankInfo
 from deepbench.measuring.wire import Listener
 
+pytestmark = pytest.mark.process
+
 SECRET = "sixteen or more characters"
 
 

@@ -17,6 +17,8 @@ from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import QUICK
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
+pytestmark = [pytest.mark.process, pytest.mark.alone]
+
 MAPS = """
 import mmap, sys, time
 kept = []

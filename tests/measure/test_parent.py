@@ -6,11 +6,15 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from deepbench.core.case import parse_case
 from deepbench.measuring.heat import measure_case
 from deepbench.measuring.parent import open_backend
 from deepbench.plan.modes import QUICK
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.process
 
 CASE = "gemm m=3 n=4 k=5 forward i8 null threads=1"
 

@@ -15,6 +15,8 @@ from deepbench.measuring.heat import measure_case
 from deepbench.measuring.parent import open_backends
 from deepbench.plan.modes import QUICK
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize(
     ("code", "text"), [(0, "exit code 0"), (7, "exit code 7"), (-9, "killed by SIGKILL"), (-35, "killed by signal 35")]

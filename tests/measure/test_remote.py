@@ -17,6 +17,8 @@ import pytest
 from deepbench.measuring import launch, remote
 from tests.conftest import NO_LIBRARIES, ROOT
 
+pytestmark = [pytest.mark.process, pytest.mark.alone]
+
 SHELL = '#!/bin/sh\nshift; exec sh -c "$*"\n'
 
 

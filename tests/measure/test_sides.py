@@ -8,7 +8,9 @@ from deepbench.plan.cases import Choices, expand
 from deepbench.plan.modes import Rounds
 from deepbench.plan.suites import read_words
 from deepbench.results.file import ResultFile, read_results
-from tests import samples
+from tests.help import samples
+
+pytestmark = pytest.mark.alone
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from deepbench.measuring import wire
 from deepbench.measuring.wire import AuthenticationError, Connection, Listener, connect
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.programs
+
 SECRET = "what the ranks know"
 
 

@@ -17,6 +17,8 @@ from deepbench.machine import describe
 from deepbench.measuring.check import check
 from deepbench.native import callloop, library
 
+pytestmark = pytest.mark.programs
+
 OPERATIONS = {"attention": "attention", "weight_only_gemm": "weight_only"}
 
 

@@ -9,7 +9,7 @@ from deepbench.measuring import probes
 from deepbench.networks.predictions.forecast import capacity, times_of
 from deepbench.networks.predictions.predict import FEW_SAMPLES
 from deepbench.results.file import read_results
-from tests import samples
+from tests.help import samples
 
 MIB = 2**20
 CACHES = [{"level": 1, "bytes": 32 * 2**10}, {"level": 2, "bytes": MIB}, {"level": 3, "bytes": 30 * MIB}]

@@ -17,6 +17,8 @@ from deepbench.networks.traces.from_jax import trace_jax  # noqa: E402
 from deepbench.networks.traces.kernels import flop_of  # noqa: E402
 from deepbench.networks.traces.trace import MOST_CALLS, parse_trace, suite_text  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 PRODUCTS = ("gemm", "batched_gemm", "conv")
 F32, BF16, I32 = jnp.float32, jnp.bfloat16, jnp.int32
 

@@ -18,6 +18,8 @@ from deepbench.networks.traces.from_onnx import trace_onnx  # noqa: E402
 from deepbench.networks.traces.kernels import flop_of  # noqa: E402
 from deepbench.networks.traces.trace import parse_trace, suite_text  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 F32 = TensorProto.FLOAT
 newest = pytest.mark.skipif(onnx.defs.onnx_opset_version() < 23, reason="needs onnx 1.18 for operators of opset 23")
 KINDS = {

@@ -18,6 +18,8 @@ from deepbench.networks.traces.kernels import flop_of  # noqa: E402
 from deepbench.networks.traces.trace import parse_trace, suite_text  # noqa: E402
 from deepbench.plan.suites import SUITES, read_suite  # noqa: E402
 
+pytestmark = [pytest.mark.programs, pytest.mark.torch]
+
 NETWORKS = Path(__file__).parents[2] / "benchmarks" / "networks.py"
 
 # Operations whose FLOP PyTorch counts, too. It has no formula for attention on CPUs.

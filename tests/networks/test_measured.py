@@ -15,6 +15,8 @@ from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
 from deepbench.networks.traces.trace import Call, Trace
 from deepbench.plan.cases import Planned
 
+pytestmark = pytest.mark.programs
+
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 
 

@@ -6,7 +6,7 @@ from deepbench.core.errors import BadInput
 from deepbench.networks.what_if import of_results as applications
 from deepbench.reporting import totals
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 
 def of(records, **options):

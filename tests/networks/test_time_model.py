@@ -20,7 +20,7 @@ from deepbench.networks.what_if.time_model import (
     peak_name,
 )
 from tests.conftest import ROOT
-from tests.scripts import benchmark
+from tests.help.scripts import benchmark
 
 HARDWARE = Hardware.parse("""
 schema = "deepbench-hardware/1"

@@ -9,7 +9,7 @@ from deepbench.plan.cases import Choices, expand
 from deepbench.plan.rounds import next_within_budget
 from deepbench.plan.suites import read_words
 from deepbench.results.record import make_record
-from tests import samples
+from tests.help import samples
 
 CASES = [
     f"{problem} forward f32 {backend} threads=1"

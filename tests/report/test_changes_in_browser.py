@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.reporting.page import report
 from deepbench.results.file import read_results
-from tests import samples
+from tests.help import samples
 from tests.report.conftest import CHROMIUM
 
 pytestmark = pytest.mark.browser

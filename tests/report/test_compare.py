@@ -6,7 +6,7 @@ from deepbench.judge.compare import compare_files
 from deepbench.reporting import compare, export
 from deepbench.results.file import Store, read_results
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 
 def written(path, *seconds):

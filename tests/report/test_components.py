@@ -6,7 +6,7 @@ from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.reporting import components
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 LAYER = "recurrent cell=lstm hidden=8 batch=2 timesteps=3 input_size=5 {direction} f32 {{backend}} threads=1"
 NARROW = "recurrent cell=lstm hidden=8 batch=2 timesteps=3 {direction} f32 {{backend}} threads=1"

@@ -18,7 +18,7 @@ from deepbench.core.version import VERSION
 from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile
-from tests import samples
+from tests.help import samples
 from tests.report.conftest import CHROMIUM, ready
 
 pytestmark = pytest.mark.browser

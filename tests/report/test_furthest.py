@@ -7,7 +7,7 @@ from deepbench.judge.limits import Limits
 from deepbench.reporting import furthest as tables
 from deepbench.reporting.cases import rankings
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 TEXT = "gemm m={} n=64 k=64 forward f32 {} threads=1"
 

@@ -11,7 +11,7 @@ from deepbench.reporting import rank, site, totals
 from deepbench.reporting.page import content
 from deepbench.reporting.page.report import write_report
 from deepbench.results.file import read_results
-from tests import samples
+from tests.help import samples
 from tests.report.conftest import CHROMIUM, ready
 
 pytestmark = pytest.mark.browser

@@ -17,8 +17,8 @@ from deepbench.reporting.sections import sections
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.peaks import Peaks
 from deepbench.results.summary import faster_with_fewer_threads, summarize
-from tests import samples
 from tests.conftest import run_command
+from tests.help import samples
 
 GEMM = "gemm m=64 n=64 k=64 a_t=0 b_t=0 forward f32 mkl threads={}"
 SLOWER = "slower than with 1 thread (17.0×)"

@@ -12,7 +12,7 @@ from deepbench.reporting.page import content, render
 from deepbench.results import published
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
-from tests import predicted, samples
+from tests.help import predicted, samples
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>=cmd"
 

@@ -14,7 +14,7 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
-from tests import predicted, samples
+from tests.help import predicted, samples
 from tests.report.conftest import CHROMIUM, ready
 
 pytestmark = pytest.mark.browser

@@ -11,8 +11,8 @@ from deepbench.judge.limits import Limits
 from deepbench.reporting.sections import sections
 from deepbench.results.record import make_record
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 STORED = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 PUBLISHED = ROOT / "results" / "xeon-amx-2vcpu.jsonl.gz"

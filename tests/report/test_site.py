@@ -12,8 +12,8 @@ from deepbench.core.errors import BadInput
 from deepbench.reporting import plot, site
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT, run_command
+from tests.help import samples
 
 pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"

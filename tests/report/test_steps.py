@@ -6,8 +6,8 @@ from deepbench.core.errors import BadInput
 from deepbench.plan.suites import read_suite
 from deepbench.reporting import groups, on_devices, steps
 from deepbench.results.summary import summarize
-from tests import samples
-from tests.samples import all_reduce
+from tests.help import samples
+from tests.help.samples import all_reduce
 
 MODEL, GRADIENTS = samples.TRAINED, samples.GRADIENTS
 

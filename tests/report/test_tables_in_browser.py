@@ -8,7 +8,7 @@ import pytest
 from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
-from tests import samples
+from tests.help import samples
 from tests.report.conftest import CHROMIUM, ready
 
 pytestmark = pytest.mark.browser

@@ -5,7 +5,7 @@ import pytest
 from deepbench.plan.suites import read_suite
 from deepbench.reporting import totals
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 
 def ocr(seconds=1e-3, rounds=2, precision="i8"):

@@ -13,7 +13,7 @@ from deepbench.applications.judge.training_pairs import pairs
 from deepbench.applications.reporting import curves, mllog, training
 from deepbench.reporting.page.report import write_report
 from deepbench.results.file import read_results
-from tests.trained import GOOD, START, seeds, write
+from tests.help.trained import GOOD, START, seeds, write
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deepbench.reporting.page.report import write_report
-from tests.trained import seeds, write
+from deepbench.report.page.report import write_report
+from tests.help.trained import seeds, write
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,7 @@ from deepbench.reporting.sections import sections
 from deepbench.results.file import ResultFile
 from deepbench.results.record import make_record
 from deepbench.results.summary import baselines, summarize
-from tests import samples
+from tests.help import samples
 
 GEMM = "gemm m=2 n=3 k=4 forward {kind} {backend} threads=1"
 CONV = "conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 {direction} f32 {backend} threads=1"

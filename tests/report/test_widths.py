@@ -5,6 +5,7 @@ import itertools
 import random
 import re
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from rich.console import Console
@@ -23,8 +24,8 @@ from deepbench.reporting.table import Column, Table, number, print_parts
 from deepbench.results import published as results
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 FILE = read_results(ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl")
 SUMMARIES = summarize(FILE.records, FILE.order)
@@ -235,10 +236,16 @@ def printed(table, width):
     return text.getvalue()
 
 
+@pytest.fixture(scope="module")
+def table_of(tmp_path_factory):
+    """A table by its name, built once."""
+    return cache(lambda name: TABLES[name](tmp_path_factory.mktemp("files")))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ALWAYS)
-def test_what_a_table_is_for_is_shown_at_every_width(name, width, tmp_path):
-    table = TABLES[name](tmp_path)
+def test_what_a_table_is_for_is_shown_at_every_width(name, width, table_of):
+    table = table_of(name)
     left_out = printed(table, width).partition("Not shown at this width: ")[2].replace(".", ",").split(", ")
     headings = [column.heading for column in table.columns]
 
@@ -247,8 +254,8 @@ def test_what_a_table_is_for_is_shown_at_every_width(name, width, tmp_path):
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_without_rows_fits(name, width, tmp_path):
-    empty = replace(TABLES[name](tmp_path), rows=[])
+def test_a_table_without_rows_fits(name, width, table_of):
+    empty = replace(table_of(name), rows=[])
 
     assert max(map(len, printed(empty, width).splitlines())) <= width
 
@@ -285,8 +292,8 @@ def test_rates_are_in_a_unit_that_suits_the_largest():
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_fits(name, width, tmp_path):
-    table = TABLES[name](tmp_path)
+def test_a_table_fits(name, width, table_of):
+    table = table_of(name)
     lines = printed(table, width).splitlines()
 
     assert table.rows
@@ -297,8 +304,8 @@ def test_a_table_fits(name, width, tmp_path):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_elsewhere_a_table_has_all_columns(name, tmp_path):
-    table = TABLES[name](tmp_path)
+def test_elsewhere_a_table_has_all_columns(name, table_of):
+    table = table_of(name)
     text = io.StringIO()
     table.print(Console(file=text, width=80, highlight=False))
 

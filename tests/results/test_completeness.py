@@ -5,8 +5,8 @@ import pytest
 from deepbench.results.completeness import lacks_of
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT, run_command
+from tests.help import samples
 
 PUBLISHED = sorted((ROOT / "results").glob("*.jsonl*"))
 GEMM = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward {} openblas threads=1"

@@ -20,8 +20,8 @@ from deepbench.results.consistency import Consistency
 from deepbench.results.file import read_results
 from deepbench.results.record import make_record
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 GEMM = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 {} threads=1"
 

@@ -13,7 +13,7 @@ from deepbench.results import summary
 from deepbench.results.file import ARRAYS, ResultFile, Store, default_path, read_results
 from deepbench.results.record import STATUSES, make_record
 from deepbench.results.schema import schema_error
-from tests import samples
+from tests.help import samples
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from deepbench.core.errors import BadInput
 from deepbench.reporting import published as report
 from deepbench.results import published
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 
 def test_every_row_of_every_workbook_is_present():

@@ -12,7 +12,7 @@ from deepbench.results.fields import Closed, ExactlyOne, Items, Text, Within, Wr
 from deepbench.results.record import LINES, make_record
 from deepbench.results.schema import schema_error
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 INTEGER = {"type": "integer"}
 

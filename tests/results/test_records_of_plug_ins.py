@@ -9,8 +9,10 @@ import pytest
 
 from deepbench.results.file import Store, read_results
 from deepbench.results.summary import baselines, summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
+
+pytestmark = pytest.mark.programs
 
 GPU_LIBRARY = """
 from deepbench.core.backend import Backend, kernel

@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.case import parse_case
 from deepbench.results.record import make_record
 from deepbench.results.work import Work, by_case
-from tests import samples
+from tests.help import samples
 
 GEMM = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32 {} threads={}"
 REDUCE = "all_reduce n=8 ranks=2 forward f32 {} threads=1{}"

@@ -23,7 +23,11 @@ from deepbench.core.errors import Unavailable, Unsupported  # noqa: E402
 from deepbench.results.file import read_results  # noqa: E402
 from tests.applications import small_data  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning"),
+    pytest.mark.programs,
+    pytest.mark.torch,
+]
 
 SIZES = {
     "image": {"widths": (4, 8), "blocks": 1, "rate": 0.1},

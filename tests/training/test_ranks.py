@@ -8,6 +8,8 @@ from deepbench.applications.training import checkpoint
 from deepbench.applications.training.application import Rung, Setup, find_application
 from tests.applications import small_data
 
+pytestmark = [pytest.mark.programs, pytest.mark.torch]
+
 torch = pytest.importorskip("torch")
 
 SIZES = {"model": "transformer", "words": 40, "length": 9, "width": 64, "layers": 1, "rate": 2e-3}

@@ -15,6 +15,8 @@ from deepbench.applications.judge.serving import served
 from deepbench.results.file import lines_of, read_results
 from tests.conftest import ROOT, run_command
 
+pytestmark = [pytest.mark.programs, pytest.mark.torch]
+
 pytest.importorskip("torch")
 
 SHORT = ("--seconds", "0.4")

@@ -4,7 +4,8 @@ import pytest
 
 from deepbench.applications.training.session import TrainingSession
 from deepbench.results.file import Store
-from tests.trained import seeds, write
+from deepbench.training.session import TrainingSession
+from tests.help.trained import seeds, write
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.results.file import read_results
 from tests.conftest import ROOT
 
+pytestmark = [pytest.mark.programs, pytest.mark.torch]
+
 torch = pytest.importorskip("torch")
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of, run_command
 
+pytestmark = [pytest.mark.process, pytest.mark.alone]
+
 # A library that stops at the moment that MOMENT names: it creates the file MARK and then sleeps.
 STOPPING = """
 import os, time

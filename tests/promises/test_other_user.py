@@ -13,7 +13,11 @@ import pytest
 
 from tests.conftest import ROOT, records_of
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+pytestmark = [
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user"),
+    pytest.mark.process,
+    pytest.mark.alone,
+]
 
 NOBODY = 65534
 SECRET = "nvapi-hunter2-of-this-test"

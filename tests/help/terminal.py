@@ -9,7 +9,7 @@ import sys
 import termios
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 ROWS = 50
 

@@ -1,5 +1,6 @@
 """Commands under limits of the system end in a sentence: no traceback, no lost record, no hang."""
 
+import itertools
 import os
 import resource
 import subprocess
@@ -8,6 +9,8 @@ import sys
 import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
+
+pytestmark = pytest.mark.process
 
 STORED = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "--quick", "-o", "out.jsonl")
@@ -45,8 +48,12 @@ def ended_well(done):
     return not started or ("Traceback" not in texts and (done.returncode in (0, 1, 2, 64) or done.returncode < 0))
 
 
-@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
-@pytest.mark.parametrize("name", LIMITS)
+# Every limit with one of them, every one of them with two limits.
+@pytest.mark.parametrize(
+    ("name", "words"),
+    zip(LIMITS, itertools.cycle(READING)),
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
 def test_reading_under_a_limit_ends_in_a_sentence(tmp_path, words, name):
     done = run_limited(tmp_path, words, LIMITS[name])
 
@@ -67,20 +74,23 @@ def test_measuring_under_a_limit_ends_in_a_sentence_and_can_go_on(tmp_path, name
     assert before == [r["case"] for r in records_of(path)][: len(before)]
 
 
+ODD = [
+    {"TMPDIR": "/no/such/folder"},
+    {"HOME": "/no/such/folder", "DEEPBENCH_STATE": "/proc/no/such"},
+    {"DEEPBENCH_STATE": "/dev/null"},
+    {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    {"COLUMNS": "0"},
+    {"COLUMNS": "-3", "LINES": "x", "TERM": "no such terminal"},
+    {"PYTHONOPTIMIZE": "2"},
+]
+
+
+# Each with a run, and with one of the commands that read.
 @pytest.mark.parametrize(
-    "environment",
-    [
-        {"TMPDIR": "/no/such/folder"},
-        {"HOME": "/no/such/folder", "DEEPBENCH_STATE": "/proc/no/such"},
-        {"DEEPBENCH_STATE": "/dev/null"},
-        {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
-        {"COLUMNS": "0"},
-        {"COLUMNS": "-3", "LINES": "x", "TERM": "no such terminal"},
-        {"PYTHONOPTIMIZE": "2"},
-    ],
-    ids=lambda environment: " ".join(environment),
+    ("environment", "words"),
+    [*zip(ODD, itertools.repeat(RUN), strict=False), *zip(ODD, itertools.cycle(READING), strict=False)],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else value[0],
 )
-@pytest.mark.parametrize("words", [RUN, *READING], ids=lambda words: words[0])
 def test_an_odd_environment_changes_no_outcome(tmp_path, words, environment):
     done = run_limited(tmp_path, words, **environment)
 

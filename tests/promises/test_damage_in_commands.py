@@ -5,8 +5,8 @@ import pytest
 from deepbench import load
 from deepbench.fleets import file as fleet
 from deepbench.results.file import Store
-from tests import samples
 from tests.conftest import lines_of, records_of
+from tests.help import samples
 
 TEXTS = [f"gemm m={m} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=1" for m in (2, 3, 4)]
 LEFT_OUT = "left out 1 damaged line (3)"

@@ -20,7 +20,7 @@ from deepbench.reporting.page import content
 from deepbench.reporting.sections import sections
 from deepbench.results import published, summary
 from deepbench.results.file import read_results
-from tests import samples
+from tests.help import samples
 
 strange = st.one_of(
     st.none(),

@@ -14,8 +14,10 @@ from deepbench.reporting.page import content
 from deepbench.results.file import lines_of, read_results
 from deepbench.results.secrets import without_secrets
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import run_command
+from tests.help import samples
+
+pytestmark = pytest.mark.programs
 
 SECRET = "nvapi-hunter2"
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"

@@ -13,8 +13,8 @@ from deepbench.reporting import export
 from deepbench.reporting.page import content
 from deepbench.results.file import Store, damage_text, read_results
 from deepbench.results.summary import summarize
-from tests import samples
 from tests.conftest import ROOT
+from tests.help import samples
 
 REAL = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 TEXTS = [f"gemm m={m} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=1" for m in (2, 3, 4)]

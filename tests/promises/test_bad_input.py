@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from deepbench.core.op import all_ops
-from tests import samples
 from tests.conftest import ROOT, lines_of, records_of
+from tests.help import samples
+
+pytestmark = pytest.mark.programs
 
 NULL = ("--backend", "null", "--quick")
 

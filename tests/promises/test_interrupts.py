@@ -10,6 +10,8 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT
 
+pytestmark = [pytest.mark.process, pytest.mark.alone]
+
 STUCK = """
 import os, time
 from deepbench.core.backend import Backend, kernel

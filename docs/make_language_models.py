@@ -33,7 +33,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench.api import Results, load  # noqa: E402
+from deepbench.api.results import Results, load  # noqa: E402
 from deepbench.core import units  # noqa: E402
 from deepbench.core.errors import BadInput  # noqa: E402
 from deepbench.judge.limits import Limits  # noqa: E402

@@ -21,7 +21,7 @@ PROBLEMS = ("5124 × 700 × 2048 NN", "35 × 700 × 2048 NN", "7680 × 1 × 2560
 
 def sample() -> str:
     """Machine and table, as `deepbench show` prints them in 100 columns."""
-    from deepbench.api import load
+    from deepbench.api.results import load
     from deepbench.reporting.sections import sections
 
     results = load(RESULTS)

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -152,81 +151,16 @@ def _fork_server(_private_state):
 
 
 def run_command(folder, *words, timeout=120, **environment):
-    """Run `deepbench` in `folder`; returns the finished process with text output.
-
-    The fork server runs it, except in tests with the marker `process`.
-    """
+    """Run `deepbench` in `folder`; returns the finished process with text output."""
     env = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "DEEPBENCH_PLUGINS")}
-    env |= {"PYTHONPATH": str(ROOT), **environment}
-    early = {"PYTHONPATH", *fork_server.EARLY_VARIABLES} & set(environment)
-    if server.path is None or server.is_off or early:
-        return subprocess.run(
-            [sys.executable, "-m", "deepbench", *words],
-            cwd=folder,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull) as nothing:
-        descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
-        command = fork_server.Forked(
-            server.path,
-            "deepbench.__main__",
-            list(map(str, words)),
-            folder=folder,
-            environment=env,
-            descriptors=descriptors,
-        )
-        try:
-            code = command.wait(timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(command.pid, signal.SIGKILL)
-            raise
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode("utf-8", "replace"))
-    return subprocess.CompletedProcess(["deepbench", *words], code, *texts)
-
-
-class Server:
-    """The fork server of these tests."""
-
-    path = None
-    is_off = False
-    """Whether the present test needs real processes."""
-
-
-server = Server()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _fork_server(_private_state, tmp_path_factory):
-    """A process that has imported the package, and forks commands and workers."""
-    path = str(tmp_path_factory.mktemp("fork") / "server")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.help.fork_server", path, str(os.getpid())]
-    process = subprocess.Popen(command, cwd=ROOT, env=env)
-    deadline = time.monotonic() + 60
-    while not os.path.exists(path):
-        assert process.poll() is None, "the fork server has ended"
-        assert time.monotonic() < deadline, "the fork server does not start"
-        time.sleep(0.01)
-    server.path = path
-    yield
-    server.path = None
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture(autouse=True)
-def _forked_workers(request, monkeypatch):
-    """Workers that the test itself starts come from the fork server, except with the marker `process`."""
-    server.is_off = request.node.get_closest_marker("process") is not None
-    if not server.is_off:
-        popen = fork_server.forking(server.path)
-        monkeypatch.setattr(measuring_process, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+    return subprocess.run(
+        [sys.executable, "-m", "deepbench", *words],
+        cwd=folder,
+        env=env | {"PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
 
 
 @pytest.fixture

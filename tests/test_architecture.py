@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.programs
-
 PACKAGE = Path(__file__).parents[1] / "deepbench"
 
 # The main house, from the ground up. Each folder may import itself and folders of lower layers, at the top of a file,
@@ -73,16 +71,64 @@ def is_verb(name):
     return "cli" in name.split(".")[:2]
 
 
-def test_imports_point_down():
+def allowed(name):
+    """The folders that a module may import, besides its own."""
+    own = folder_of(name)
+    if own in WINGS:
+        return OF_VERBS if is_verb(name) else {folder for layer in LAYERS for folder in layer} | WINGS[own]
+    if own == "cli":
+        return OF_VERBS
+    lower = {folder for layer in LAYERS[: layer_of(own)] for folder in layer}
+    return lower - NEVER.get(own, set())
+
+
+def inner():
+    """All modules but those at the root, which stand above every folder."""
+    return {
+        name: path
+        for name, path in MODULES.items()
+        if "." in name or folder_of(name) in {*WINGS, *set().union(*LAYERS)}
+    }
+
+
+def test_imports_point_down_and_the_main_house_imports_no_wing():
     wrong = [
         f"{name} must not import {found}"
         for name, path in inner().items()
-        for found in sorted(set(imports(path)))
-        if folder_of(found) not in ("", folder_of(name))
-        and not (layer_of(folder_of(found)) is not None and layer_of(folder_of(found)) < layer_of(folder_of(name)))
+        for found in imports(path)
+        if folder_of(found) not in ("", folder_of(name), *allowed(name))
     ]
 
     assert [] == wrong
+
+
+@pytest.mark.parametrize("folder", ["judge", "report"])
+def test_what_judges_and_reports_measures_nothing(folder):
+    found = {
+        f"{name}: {imported}"
+        for name, path in MODULES.items()
+        for imported in imports(path)
+        if folder_of(name) == folder and folder_of(imported) == "measure"
+    }
+
+    assert set() == found
+
+
+# Modules with which one starts processes, reads clocks, or calls compiled code.
+MEASURES = {"subprocess", "multiprocessing", "time", "timeit", "ctypes", "signal", "os", "threading"}
+
+
+def test_judging_starts_no_process_and_reads_no_clock():
+    found = {
+        f"{path.name}: {name}"
+        for path in (PACKAGE / "judge").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        if name.partition(".")[0] in MEASURES
+    }
+
+    assert set() == found
 
 
 def test_every_folder_has_a_layer():

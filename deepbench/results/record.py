@@ -63,7 +63,7 @@ class Source(TypedDict):
     label: str | None
     """label in DeepBench's workbooks"""
     note: str | None
-    """where sources disagree, what `--fit` made smaller, how a workload of others differs"""
+    """where sources disagree, what `--fit` made smaller"""
     needed: NotRequired[bool]
     """false for a gradient that training does not need: that of a network's input"""
     count: NotRequired[Annotated[int, Within(1, 10**9)]]

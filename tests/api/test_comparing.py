@@ -4,7 +4,7 @@ import pytest
 
 import deepbench
 from deepbench.core.errors import BadInput
-from tests import samples
+from tests.help import samples
 
 
 @pytest.fixture

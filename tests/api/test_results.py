@@ -8,8 +8,8 @@ import deepbench
 from deepbench.api.results import FileResults, Results, kind_of
 from deepbench.core.errors import BadInput
 from deepbench.core.kinds import FLEET, KINDS, kind_of_header
-from tests import samples
-from tests.trained import seeds, write
+from tests.help import samples
+from tests.help.trained import seeds, write
 
 
 def plan(mode, **more):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.judge.fleet import judge
-from deepbench.results import fleet
+from deepbench.fleets import file as fleet
+from deepbench.fleets.judge import judge
 from tests.conftest import lines_of, run_command
 from tests.help import samples
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.networks.hardware import Hardware
-from deepbench.networks.time_model import Constants, demand_of, parts_of
-from deepbench.networks.trace import Call, Trace, suite_text
+from deepbench.networks.traces.trace import Call, Trace, suite_text
+from deepbench.networks.what_if.hardware import Hardware
+from deepbench.networks.what_if.time_model import Constants, demand_of, parts_of
 from tests.help import samples
 from tests.help.terminal import output_of
 from tests.networks.test_hardware import CACHES, LINES, MEASURED

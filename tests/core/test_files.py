@@ -10,7 +10,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, replacing
 from deepbench.core.json_lines import to_line
 from deepbench.core.shell import command
-from deepbench.results import fleet
+from deepbench.fleets import file as fleet
 from tests.help import samples
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from deepbench.api import load
+from deepbench.api.results import load
 from deepbench.plan.suites import read_suite
 from tests.conftest import ROOT
 from tests.help import samples

@@ -42,7 +42,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 # Programs whose processes start none, or none through `subprocess`.
-LEAVES = ("deepbench.measure.worker",)
+LEAVES = ("deepbench.measuring.worker",)
 
 CLONE_PARENT, CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID = 0x8000, 0x1000000, 0x200000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine)
@@ -202,7 +202,10 @@ def main(descriptor):
 def _import_everything():
     import deepbench
 
-    folders = ("api", "cli", "core", "plan", "results", "judge", "report", "machine", "measure", "networks", "formats")
+    folders = (
+        *("api", "cli", "core", "plan", "results", "judge", "reporting", "machine", "measuring", "networks", "formats"),
+        *("fleets", "workloads"),
+    )
     for module in pkgutil.walk_packages(deepbench.__path__, "deepbench."):
         if module.name.split(".")[1] in folders:
             with contextlib.suppress(Exception):  # needs a package that is not installed

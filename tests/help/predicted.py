@@ -1,7 +1,7 @@
 """A traced network and the records of its kernels, as a result file has them."""
 
-from deepbench.networks.predict import needs, yardstick
-from deepbench.networks.trace import Call, Trace
+from deepbench.networks.predictions.predict import needs, yardstick
+from deepbench.networks.traces.trace import Call, Trace
 from tests.help import samples
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"

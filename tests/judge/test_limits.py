@@ -6,7 +6,6 @@ from deepbench.judge import limits
 from deepbench.judge.limits import Limits
 from deepbench.results import summary
 from deepbench.results.file import ResultFile
-from deepbench.results.schema import schema_error
 from tests.help import samples
 
 MACHINE = {

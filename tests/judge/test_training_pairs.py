@@ -7,8 +7,6 @@ import pytest
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.applications.judge.training_pairs import differences, gate, pairs
 from deepbench.judge import gate as gates
-from deepbench.judge.trained import runs_of, trained
-from deepbench.judge.training_pairs import differences, gate, pairs
 from tests.help.trained import seeds, write
 
 

@@ -10,7 +10,7 @@ from deepbench.machine import remembered
 from deepbench.measuring import probes
 from deepbench.measuring.probes import Prober
 from deepbench.results.schema import schema_error
-from tests import samples
+from tests.help import samples
 
 MACHINE = {"cpu": "a CPU"}
 

@@ -51,7 +51,7 @@ def ended_well(done):
 # Every limit with one of them, every one of them with two limits.
 @pytest.mark.parametrize(
     ("name", "words"),
-    zip(LIMITS, itertools.cycle(READING)),
+    [*zip(LIMITS, itertools.cycle(READING), strict=False)],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
 def test_reading_under_a_limit_ends_in_a_sentence(tmp_path, words, name):

@@ -7,7 +7,7 @@ import pytest
 from deepbench.reporting import database
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
-from tests import samples
+from tests.help import samples
 
 openpyxl = pytest.importorskip("openpyxl", reason="a workbook needs openpyxl: pip install openpyxl")
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from deepbench.api import load
+from deepbench.api.results import load
 from deepbench.core.case import parse_case
 from deepbench.judge.limits import Limits
 from deepbench.reporting.sections import sections

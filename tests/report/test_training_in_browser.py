@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.report.page.report import write_report
+from deepbench.reporting.page.report import write_report
 from tests.help.trained import seeds, write
 
 pytestmark = pytest.mark.browser

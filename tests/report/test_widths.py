@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from rich.console import Console
 
-from deepbench.api import plan_cases
+from deepbench.api.filters import plan_cases
 from deepbench.fleets import file as fleet
 from deepbench.fleets import tables as fleets
 from deepbench.fleets.judge import judge

@@ -4,7 +4,6 @@ import pytest
 
 from deepbench.applications.training.session import TrainingSession
 from deepbench.results.file import Store
-from deepbench.training.session import TrainingSession
 from tests.help.trained import seeds, write
 
 

@@ -168,7 +168,8 @@ def test_amds_sensors(gpu, rocm):
 
 
 def test_an_f32_rate_above_the_gpus_peak_is_wrong():
-    from deepbench.judge.limits import Limits, judge_rate
+    from deepbench.judge.limits import Limits
+    from deepbench.measuring.probes import Prober
     from tests.help import samples
 
     record = samples.measured(seconds=1e-3)

@@ -159,6 +159,7 @@ def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]
     """Results, files that exist, and published machines; what was read goes to `read`. `BadInput` if one is twice."""
     from deepbench.reporting import totals
     from deepbench.reporting.rank import Machine
+    from deepbench.results import published
     from deepbench.results.file import GZIP, JSONL, title_of
 
     def is_file(source: Source) -> bool:
@@ -180,20 +181,11 @@ def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]
             sums = totals.of_summaries(results.summaries)
             found.append(Machine(next(labels), "imported" if imported else "measured", sums))
         else:
-            machine = _published(str(source))
-            found.append(Machine(machine, "published", totals.of_published(machine)))
+            machine = published.find(str(source))
+            found.append(Machine(machine, "imported", totals.of_summaries(published.summaries(machine))))
     if len({m.name for m in found}) < len(found):
         raise BadInput(f"a machine is named twice: {', '.join(m.name for m in found)}; name each once")
     return found
-
-
-def _published(name: str) -> str:
-    from deepbench.results import published
-
-    try:
-        return published.find(name)
-    except BadInput as error:
-        raise BadInput(f"{error}; a result file ends in .jsonl or .jsonl.gz") from None
 
 
 def _priced(machines: Sequence[Machine], prices: Mapping[str, float]) -> list[Machine]:

@@ -31,9 +31,10 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
         if key not in fastest or s.time_s < fastest[key].time_s:
             fastest[key] = s
     rows: list[dict[str, Cell]] = []
+    known = published_times()
     for (n, ranks, precision, place), s in sorted(fastest.items()):
-        same = [p for p in published.all_reduces() if precision == "f32" and (p.values.n, p.values.ranks) == (n, ranks)]
-        gpus = sorted((p.time_s, p.machine) for p in same if p.machine != CPU_MACHINE)
+        same = {m: times[n, ranks] for m, times in known.items() if precision == "f32" and (n, ranks) in times}
+        gpus = sorted((time_s, machine) for machine, time_s in same.items() if machine != CPU_MACHINE)
         rows.append(
             {
                 "floats": n,
@@ -46,7 +47,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
                 "bus B/s": s.bus_bytes_per_s,
                 "original B/s": s.original_bytes_per_s,
                 "deterministic": s.group.get("deterministic") if s.group else None,
-                "Xeon Phi 2017": min((p.time_s for p in same if p.machine == CPU_MACHINE), default=None),
+                "Xeon Phi 2017": same.get(CPU_MACHINE),
                 "best GPU 2017": gpus[0][0] if gpus else None,
                 "which": gpus[0][1].removeprefix("NVIDIA ") if gpus else None,
                 "notes": "disturbed" if s.is_disturbed else None,
@@ -182,16 +183,19 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
 
 
 @cache
+def published_times() -> dict[str, dict[tuple[int, int], float]]:
+    """By machine: the published seconds of each all-reduce by its number of elements and ranks."""
+    return {
+        machine: {(int(s.record["problem"]["n"]), int(s.record["problem"]["ranks"])): s.time_s for s in summaries}
+        for machine, summaries in published.all_reduces().items()
+    }
+
+
+@cache
 def published_errors() -> dict[int, list[float]]:
     """The errors of such models on published times: fitted to 2 to 8 ranks, predicting 16 and 32."""
     errors: dict[int, list[float]] = {16: [], 32: []}
-    known = published.all_reduces()
-    for machine in dict.fromkeys(p.machine for p in known):
-        times: dict[tuple[int, int], float] = {}
-        for p in known:
-            if p.machine == machine:
-                size = p.values.n, p.values.ranks
-                times[size] = min(p.time_s, times.get(size, p.time_s))
+    for times in published_times().values():
         points = [scaling.Point(r, 4 * n, t) for (n, r), t in times.items()]
         bound, fits = scaling.fit_by_size([p for p in points if p.ranks <= 8])
         for point in points:

@@ -11,7 +11,6 @@ from deepbench.core.precision import find_precision
 from deepbench.judge import heats
 from deepbench.reporting.table import Cell, Column, Part, Strong, Table, number
 from deepbench.reporting.totals import Total
-from deepbench.results import published
 
 By = Literal["time", "cost"]
 Certainty = Literal["certain", "overlap", "one process", "no interval"]
@@ -40,10 +39,10 @@ MOST_ALWAYS_SHOWN = 2
 
 @dataclass(frozen=True)
 class Machine:
-    """A result file, or a published machine."""
+    """The machine of a result file."""
 
     name: str
-    kind: Literal["measured", "imported", "published"]
+    kind: Literal["measured", "imported"]
     totals: Sequence[Total]
     price_per_h: float | None = None
 
@@ -180,7 +179,7 @@ class Ranking:
 
     @property
     def _more_rounds_help(self) -> bool:
-        """Whether the order is uncertain and can be measured again. A published time stays without an interval."""
+        """Whether the order is uncertain and can be measured again. An imported time stays without an interval."""
         near = [*self.ranked[:2], *(place for place, _ in self.could_be_best)]
         again = all(place.machine.kind == "measured" or place.interval(self.by) for place in near)
         return again and (self.certainty != "certain" or bool(self.could_be_best))
@@ -229,11 +228,11 @@ def competing(words: Sequence[str]) -> Callable[[Total], bool]:
 
     A width stands for its precisions that meet the minimum. `BadInput` for unknown words.
     """
-    wanted = set()
+    wanted = set[str]()
     for word in words:
-        if word not in (*WIDTHS, ALL, *published.PRECISIONS):
+        if word not in (*WIDTHS, ALL):
             find_precision(word)
-        wanted |= {word, *(name for name, ours in published.PRECISIONS.items() if word in ours)}
+        wanted.add(word)
 
     def competes(total: Total) -> bool:
         if ALL in wanted or total.precision in wanted:
@@ -278,7 +277,7 @@ def _standing(total: Total | None) -> tuple[int, float]:
 
 # ---- tables
 
-UNCHECKED = "Published and imported times are unchecked; published ones are means without an interval."
+UNCHECKED = "Published and imported times are unchecked; most are means without an interval."
 ONE_PASS = "each kernel once, or as often as a model calls it, with its fastest library"
 PASS = f"time: {ONE_PASS}. Where a kernel has no time there is no total."
 INTERVALS = "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends."

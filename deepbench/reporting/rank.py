@@ -277,7 +277,7 @@ def _standing(total: Total | None) -> tuple[int, float]:
 
 # ---- tables
 
-UNCHECKED = "Published and imported times are unchecked; most are means without an interval."
+UNCHECKED = "Imported times are unchecked, and mostly means without an interval."
 ONE_PASS = "each kernel once, or as often as a model calls it, with its fastest library"
 PASS = f"time: {ONE_PASS}. Where a kernel has no time there is no total."
 INTERVALS = "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends."

@@ -63,7 +63,7 @@ def test_without_the_price_of_every_ranked_machine_times_decide():
 
 
 def test_a_machine_without_an_interval_leaves_certainty_unknown():
-    ranking = ranked(machine("ours", total(1.0, 0.02)), machine("V100", total(3.0), kind="published"))
+    ranking = ranked(machine("ours", total(1.0, 0.02)), machine("V100", total(3.0), kind="imported"))
 
     assert "V100 has no interval: certainty unknown" in ranking.answer
     assert "no interval" == ranking.certainty
@@ -72,7 +72,7 @@ def test_a_machine_without_an_interval_leaves_certainty_unknown():
 
 def test_only_the_best_two_decide_how_certain_the_order_is():
     best, second = machine("a", total(1.0, 0.01)), machine("b", total(1.1, 0.01))
-    far = machine("far", total(29.0), kind="published")
+    far = machine("far", total(29.0), kind="imported")
     ranking = ranked(best, second, far)
 
     assert ("certain", []) == (ranking.certainty, ranking.could_be_best)
@@ -100,7 +100,7 @@ def test_more_rounds_are_proposed_only_where_they_could_decide():
 
     assert ranked(ours, near).answer.endswith(rank.MORE_ROUNDS)
     assert rank.MORE_ROUNDS not in ranked(ours, machine("b", total(1.5, 0.1))).answer
-    assert rank.MORE_ROUNDS not in ranked(ours, machine("V", total(1.1), kind="published")).answer
+    assert rank.MORE_ROUNDS not in ranked(ours, machine("V", total(1.1), kind="imported")).answer
     assert ranked(ours, machine("once", total(1.1))).answer.endswith(rank.MORE_ROUNDS)
 
 
@@ -193,8 +193,8 @@ def test_each_machine_counts_with_its_best_precision_and_threads_that_compete():
     assert ("f32", 2) == best("32") == best("f32")
     assert ("bf16", 1) == best("16")  # f16f16 adds in 16 bits, below the minimum
     assert ("f16f16", 1) == best("f16f16") == best("all")
-    assert ("float16_mixed", 1) == (
-        ranked(machine("V", total(1.0, precision="float16_mixed")), words=("f16",)).places[0].total.precision, 1,
+    assert ("f16", 1) == (
+        ranked(machine("V", total(1.0, precision="f16")), words=("f16",)).places[0].total.precision, 1,
     )  # fmt: skip
     with pytest.raises(BadInput, match=r"unknown precision 'fp32'.*did you mean f32"):
         rank.competing(["fp32"])

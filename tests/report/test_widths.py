@@ -15,6 +15,7 @@ from deepbench.fleets import tables as fleets
 from deepbench.fleets.judge import judge
 from deepbench.judge import compare, selftest
 from deepbench.judge import limits as judged
+from deepbench.judge.published import match
 from deepbench.plan.cases import Choices
 from deepbench.reporting import cases, furthest, groups, limits, published, rank, totals, views
 from deepbench.reporting import compare as comparisons
@@ -112,7 +113,7 @@ def ranked():
     ours = totals.of_summaries(in_suite())
     machines = [rank.Machine(f"machine {i}", "measured", ours, float(i)) for i in range(1, 6)]
     for name in ("Raspberry Pi 3", "iPhone 6", "iPhone 7"):
-        machines.append(rank.Machine(name, "published", totals.of_published(name), 0.01))
+        machines.append(rank.Machine(name, "imported", totals.of_summaries(results.summaries(name)), 0.01))
     return machines, rank.rankings(machines, rank.competing(("all",)))
 
 
@@ -189,9 +190,8 @@ TABLES = {
     "problems by limit": lambda tmp_path: by_limit(10),
     "backends": lambda tmp_path: views.by_backend(SUMMARIES),
     "published machines": lambda tmp_path: published.machines(),
-    "a published machine": lambda tmp_path: published.of_machine(V100, "gemm"),
-    "with a published machine": lambda tmp_path: published.matched(results.match(SUMMARIES, V100)),
-    "means of a published machine": lambda tmp_path: published.means(results.match(SUMMARIES, V100)),
+    "with a published machine": lambda tmp_path: published.matched(match(SUMMARIES, V100)),
+    "means of a published machine": lambda tmp_path: published.means(match(SUMMARIES, V100)),
     "all published machines": lambda tmp_path: published.among_all(SUMMARIES),
     "two files": lambda tmp_path: comparisons.cases(two_files(tmp_path)),
     "means of two files": lambda tmp_path: comparisons.means(two_files(tmp_path)),
@@ -214,7 +214,6 @@ ALWAYS = {
     "many libraries": ("problem", "type", *(f"Library{i}" for i in range(9))),
     "numbers of threads": ("problem", "threads", "library", "time"),
     "published machines": ("machine", "year", "results"),
-    "a published machine": ("problem", "direction", "type", "time", "TFLOP/s"),
     "with a published machine": ("problem", "type", "library", "time", "published", "published is"),
     "all published machines": ("machine", "cases"),
     "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),

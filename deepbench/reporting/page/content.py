@@ -65,6 +65,7 @@ def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dic
     return {
         "name": printable(name),  # a file name may be any text
         "kind": "imported" if imported else "measured",
+        "source": next((s.imported for s in summaries if s.imported), None),
         "incomplete": incomplete,
         "machine": about,
         "first": {
@@ -202,11 +203,15 @@ def _machine(file: ResultFile, imported: bool) -> dict[str, Any]:
 
 
 def _libraries(file: ResultFile) -> list[dict[str, Any]]:
-    titles = {r["backend"]: r["library_title"] for r in file.records}
+    # An imported file may have several libraries of one backend.
+    versions: dict[str, dict[str, str | None]] = {}
+    for r in file.records:
+        versions.setdefault(r["backend"], {})[r["library_title"]] = r["library"]["version"] if r["library"] else None
     return [
-        {"name": titles[name], "version": answer["library"]["version"], "build": answer["library"].get("build")}
+        {"name": title, "version": version or answer["library"]["version"], "build": answer["library"].get("build")}
         for name, answer in file.header["libraries"].items()
-        if name in titles and "library" in answer
+        if "library" in answer
+        for title, version in versions.get(name, {}).items()
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
+from deepbench.judge import groups as fitted
 from deepbench.networks.predictions.predict import Prediction
 from deepbench.networks.reporting.predictions import without_time
 from deepbench.reporting import groups
@@ -51,7 +52,7 @@ class OnDevices:
 
 def on_devices(found: Sequence[tuple[int, Prediction]], summaries: Sequence[Summary]) -> list[OnDevices]:
     """Steps by the number of devices; `found` has the step of one device for each number."""
-    known = groups.measured(summaries)
+    known = fitted.measured(summaries)
     made = []
     for devices, prediction in found:
         exchange, reason = None, None

@@ -2,7 +2,7 @@
 
 Each of p devices computes the kernels for its part of the batch, batch / p, and the optimizer in full. Then all devices
 add up their gradients in an all-reduce over p ranks. The time of the kernels is the total of the suite
-(`report/totals.py`). The all-reduce was measured, or a model predicts it (`judge/scaling.py`). Both are sums of calls
+(`judge/totals.py`). The all-reduce was measured, or a model predicts it (`judge/scaling.py`). Both are sums of calls
 one after the other: no step was measured as a whole.
 """
 
@@ -17,12 +17,13 @@ from deepbench.core import units
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.times import NOTHING, Time
-from deepbench.judge import scaling
+from deepbench.judge import groups as fitted
+from deepbench.judge import scaling, totals
+from deepbench.judge.totals import Total
 from deepbench.plan import models
 from deepbench.plan.suites import is_fitted, is_suite, is_training, left_out, read_suite, split_name
-from deepbench.reporting import groups, totals
+from deepbench.reporting import groups
 from deepbench.reporting.table import Cell, Column, Table, number
-from deepbench.reporting.totals import Total
 from deepbench.results.summary import Summary
 
 HOW = Literal["measured", "predicted"]
@@ -201,7 +202,7 @@ def _step(total: Total, batch: int, devices: int, summaries: Sequence[Summary]) 
         reasons.append("problems were made smaller to fit, so they are not those of this batch")
     if devices > 1:
         places = {s.record["device"] for s in own if not s.is_group}
-        known = [s for s in groups.measured(summaries) if s.record["device"] in places]
+        known = [s for s in fitted.measured(summaries) if s.record["device"] in places]
         found = _all_reduce(total, devices, known)
         if isinstance(found, str):
             reasons.append(found)
@@ -303,7 +304,7 @@ def _measured(n: int, ranks: int, known: Iterable[Summary]) -> AllReduce | None:
 
 def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None:
     """By the model of the library that is the fastest for this size within the groups that were measured."""
-    fitting = [m for m in groups.models(known) if m.fits]
+    fitting = [m for m in fitted.models(known) if m.fits]
     if not fitting:
         return None
     first = known[0].record
@@ -321,7 +322,7 @@ def _predicted(n: int, ranks: int, known: Sequence[Summary]) -> AllReduce | None
     # An error is the predicted time over the measured one, less 1.
     low, high = 1 / (1 + max(fit.errors)), 1 / (1 + min(fit.errors))
     if ranks > model.most_ranks:
-        shortest, longest = groups.range_of_errors()
+        shortest, longest = fitted.range_of_errors()
         low, high = min(low, shortest), max(high, longest)
     time = Time(time_s, None, None) if is_far else Time(time_s, low * time_s, high * time_s)
     return AllReduce(time, "predicted", first["precision"], about, oversubscribed=oversubscribed)

@@ -3,7 +3,8 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.reporting import applications, totals
+from deepbench.judge import totals
+from deepbench.reporting import applications
 from deepbench.results.summary import summarize
 from tests import samples
 

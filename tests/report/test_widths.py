@@ -13,11 +13,12 @@ from deepbench.api import plan_cases
 from deepbench.fleets import file as fleet
 from deepbench.fleets import tables as fleets
 from deepbench.fleets.judge import judge
-from deepbench.judge import compare, selftest
+from deepbench.judge import compare, selftest, totals
 from deepbench.judge import limits as judged
 from deepbench.judge.published import match
+from deepbench.judge.ranking import Machine, competing, rankings
 from deepbench.plan.cases import Choices
-from deepbench.reporting import cases, furthest, groups, limits, published, rank, totals, views
+from deepbench.reporting import cases, furthest, groups, limits, published, ranking, views
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import selftest as selftests
 from deepbench.reporting.table import Column, Table, number, print_parts
@@ -111,10 +112,10 @@ def by_limit(most):
 def ranked():
     """Eight machines with prices, and their rankings."""
     ours = totals.of_summaries(in_suite())
-    machines = [rank.Machine(f"machine {i}", "measured", ours, float(i)) for i in range(1, 6)]
+    machines = [Machine(f"machine {i}", "measured", ours, float(i)) for i in range(1, 6)]
     for name in ("Raspberry Pi 3", "iPhone 6", "iPhone 7"):
-        machines.append(rank.Machine(name, "imported", totals.of_summaries(results.summaries(name)), 0.01))
-    return machines, rank.rankings(machines, rank.competing(("all",)))
+        machines.append(Machine(name, "imported", totals.of_summaries(results.summaries(name)), 0.01))
+    return machines, rankings(machines, competing(("all",)))
 
 
 LINES = [
@@ -185,8 +186,8 @@ TABLES = {
     "cases by library": lambda tmp_path: cases.library_table(SUMMARIES, limits.Limits(FILE.limits)),
     "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
     "applications": lambda tmp_path: views.by_application(in_suite()),
-    "a ranking of machines": lambda tmp_path: rank.parts(ranked()[1])[1],
-    "applications and machines": lambda tmp_path: rank.matrix(*ranked()),
+    "a ranking of machines": lambda tmp_path: ranking.parts(ranked()[1])[1],
+    "applications and machines": lambda tmp_path: ranking.matrix(*ranked()),
     "problems by limit": lambda tmp_path: by_limit(10),
     "backends": lambda tmp_path: views.by_backend(SUMMARIES),
     "published machines": lambda tmp_path: published.machines(),

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+from deepbench.judge import totals
 from deepbench.judge.published import published_work
-from deepbench.reporting import totals
-from deepbench.reporting.totals import Kernel, Row, Total
+from deepbench.judge.totals import Kernel, Row, Total
 from deepbench.results import published
 from deepbench.results.summary import Summary
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.json_lines import printable
-from deepbench.judge import compare, limits, selftest
+from deepbench.judge import compare, limits, selftest, totals
 from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.judge.published import differences, match
-from deepbench.reporting import answers, export, steps, totals
+from deepbench.reporting import answers, export, steps
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import published as published_tables
 from deepbench.reporting.cases import Ranking, rankings

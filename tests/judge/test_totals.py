@@ -2,8 +2,8 @@
 
 import pytest
 
+from deepbench.judge import totals
 from deepbench.plan.suites import read_suite
-from deepbench.reporting import totals
 from deepbench.results import published
 from deepbench.results.summary import summarize
 from tests import samples

@@ -9,6 +9,7 @@ from deepbench.core import units
 from deepbench.judge import totals
 from deepbench.judge.ranking import Machine, competing, rankings
 from deepbench.plan.suites import read_suite
+from deepbench.reporting import ranking as tables
 from deepbench.reporting import site
 from deepbench.reporting.page import content
 from deepbench.reporting.page.report import write_report

@@ -16,7 +16,6 @@ All published times are those of the list `deepbench/train` in f32: 160 products
 """
 
 import argparse
-import math
 import statistics
 import subprocess
 import sys

@@ -16,7 +16,6 @@ All published times are those of the list `deepbench/train` in f32: 160 products
 """
 
 import argparse
-import math
 import statistics
 import subprocess
 import sys
@@ -30,7 +29,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from deepbench.api import load  # noqa: E402
-from deepbench.core.case import Case  # noqa: E402
+from deepbench.core.case import Case, parse_case  # noqa: E402
 from deepbench.core.files import replacing  # noqa: E402
 from deepbench.core.precision import PRECISIONS  # noqa: E402
 from deepbench.core.units import percent, significant  # noqa: E402
@@ -66,10 +65,11 @@ def sheets() -> list[Hardware]:
 def times_of(machine: str) -> dict[Case, float]:
     """The published times of the products in f32, in seconds. Where a product is listed twice, the shorter one."""
     times: dict[Case, float] = {}
-    for r in published.of_machine(machine):
-        if (r.op, r.suite, r.precision) == ("gemm", "deepbench/train", "float32"):
-            case = Case("gemm", r.values, "forward", PRECISIONS["f32"], "reference", 1)
-            times[case] = min(r.time_s, times.get(case, math.inf))
+    for s in published.summaries(machine):
+        r = s.record
+        if (r["op"], r["notes"]["suite"], r["precision"]) == ("gemm", "deepbench/train", "f32"):
+            case = Case("gemm", parse_case(r["case"]).problem, "forward", PRECISIONS["f32"], "reference", 1)
+            times[case] = s.time_s
     return times
 
 

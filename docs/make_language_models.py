@@ -36,9 +36,9 @@ sys.path.insert(0, str(ROOT))
 from deepbench.api.results import Results, load  # noqa: E402
 from deepbench.core import units  # noqa: E402
 from deepbench.core.errors import BadInput  # noqa: E402
+from deepbench.judge import totals  # noqa: E402
 from deepbench.judge.limits import Limits  # noqa: E402
 from deepbench.plan.suites import Pass, left_out, pass_of, split_name  # noqa: E402
-from deepbench.reporting import totals  # noqa: E402
 from deepbench.reporting.answers import listed  # noqa: E402
 from deepbench.reporting.bars import StackedBar, svg  # noqa: E402
 from deepbench.reporting.cases import Ranking, rankings  # noqa: E402

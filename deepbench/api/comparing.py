@@ -14,8 +14,8 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 
 if TYPE_CHECKING:
+    from deepbench.judge.ranking import Machine, Ranking
     from deepbench.reporting.output import Report
-    from deepbench.reporting.rank import Machine, Ranking
     from deepbench.results.file import ResultFile
 
 Source = FileResults | str | Path
@@ -113,11 +113,11 @@ def rank(
             DeepBench's minimum.
         skip_damaged: leave out damaged lines of files.
     """
-    from deepbench.reporting import rank as tables
+    from deepbench.judge import ranking
 
     files: list[Results] = []
     found = _priced(_machines(machines, skip_damaged, files), prices or {})
-    rankings = tables.rankings(found, tables.competing(tuple(precisions)))
+    rankings = ranking.rankings(found, ranking.competing(tuple(precisions)))
     if not rankings:
         raise BadInput(
             f"{', '.join(shorten(str(m)) for m in machines)}: no case comes from a suite that names applications; "
@@ -141,7 +141,7 @@ class Ranked:
 
     def report(self) -> Report:
         """A table of all applications and machines; of one application, its ranking in sentences and a table."""
-        from deepbench.reporting import rank as tables
+        from deepbench.reporting import ranking as tables
         from deepbench.reporting.output import Report, json_text
 
         if self._is_all:
@@ -157,8 +157,9 @@ class Ranked:
 
 def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]) -> list[Machine]:
     """Results, files that exist, and published machines; what was read goes to `read`. `BadInput` if one is twice."""
-    from deepbench.reporting import totals
-    from deepbench.reporting.rank import Machine
+    from deepbench.judge import totals
+    from deepbench.judge.ranking import Machine
+    from deepbench.results import published
     from deepbench.results.file import GZIP, JSONL, title_of
 
     def is_file(source: Source) -> bool:
@@ -180,20 +181,11 @@ def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]
             sums = totals.of_summaries(results.summaries)
             found.append(Machine(next(labels), "imported" if imported else "measured", sums))
         else:
-            machine = _published(str(source))
-            found.append(Machine(machine, "published", totals.of_published(machine)))
+            machine = published.find(str(source))
+            found.append(Machine(machine, "imported", totals.of_summaries(published.summaries(machine))))
     if len({m.name for m in found}) < len(found):
         raise BadInput(f"a machine is named twice: {', '.join(m.name for m in found)}; name each once")
     return found
-
-
-def _published(name: str) -> str:
-    from deepbench.results import published
-
-    try:
-        return published.find(name)
-    except BadInput as error:
-        raise BadInput(f"{error}; a result file ends in .jsonl or .jsonl.gz") from None
 
 
 def _priced(machines: Sequence[Machine], prices: Mapping[str, float]) -> list[Machine]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 
-from deepbench.api.text import BadInput, printable
+from deepbench.api.text import BadInput
 from deepbench.cli.console import print_text, warn_of_gaps
 from deepbench.cli.options import form_options, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
@@ -61,18 +60,13 @@ def compare(
 
 
 def _compare_published(first: str, second: str | None, among_all: bool, form: str | None, skip_damaged: bool) -> None:
-    from deepbench.api.results import load_kernels as load
-    from deepbench.cli.published import compare_with, compare_with_all
-    from deepbench.results import published
+    from deepbench.api.published import against_published
+    from deepbench.api.results import load_kernels
 
     if (second is None) != among_all:
         raise BadInput("compare wants two files, a file and a published machine, or a file and --all")
     if second is not None and ("/" in second or second.endswith((".jsonl", ".jsonl.gz"))):
         raise BadInput(f"{second} does not exist; wanted a result file, or a machine of deepbench published list")
-    machine = published.find(second) if second is not None else None
-    name, results = printable(Path(first).name), load(first, skip_damaged=skip_damaged)
+    results = load_kernels(first, skip_damaged=skip_damaged)
     warn_of_gaps(results)
-    if machine is None:
-        compare_with_all(name, results.summaries, form)
-    else:
-        compare_with(name, results.summaries, machine, form)
+    print_text(against_published(results, second), form)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from deepbench.cli.console import print_json, print_report, print_table
+from deepbench.cli.console import make_console, print_head, print_table
 from deepbench.cli.options import form_options
 from deepbench.cli.root import HELP, cli
-from deepbench.core.aliases import did_you_mean
-from deepbench.core.errors import BadInput
-
-if TYPE_CHECKING:
-    from deepbench.results.summary import Summary
+from deepbench.cli.streams import print_for_programs
 
 
 @cli.group(context_settings=HELP, short_help="Show what the original DeepBench published.")
@@ -32,55 +26,25 @@ def published() -> None:
 @form_options
 def list_machines(form: str | None) -> None:
     """List the machines, newest first."""
-    from deepbench.reporting import published as tables
+    from deepbench.api.published import published_machines
 
-    print_table(tables.machines(), form)
+    print_table(published_machines(), form)
 
 
 @published.command("show", short_help="Print the results of a machine.", context_settings=HELP)
 @click.argument("machine", metavar="MACHINE")
 @click.option("--op", metavar="OP", help="Only this operation.")
-@click.option("--precision", metavar="WORD", help="Only float32, float16_mixed, float16_storage or int8.")
+@click.option("--precision", metavar="WORD", help="Only this precision: f32, f16 or i8.")
 @form_options
 def show_machine(machine: str, op: str | None, precision: str | None, form: str | None) -> None:
     """Print the results of a machine, with rates computed from the times, and the published rate where it differs."""
-    from deepbench.reporting import published as tables
-    from deepbench.results import published as data
+    from deepbench.api.published import published as results_of
 
-    name = data.find(machine)
-    table = tables.of_machine(name, op, precision)
-    if not table.rows:
-        known = sorted({(r.op, r.precision) for r in data.results() if r.machine == name})
-        has = ", ".join(f"{o} {p}" for o, p in known)
-        raise BadInput(
-            f"{name} has no result of {op or 'any operation'} in {precision or 'any precision'}; it has {has}"
-            + did_you_mean(op or "", {o for o, _ in known})
-        )
-    print_table(table, form)
-
-
-def compare_with(file: str, summaries: list[Summary], machine: str, form: str | None) -> None:
-    """Print the results of a file next to those of a published machine."""
-    from deepbench.reporting import published as tables
-    from deepbench.results import published as data
-
-    matches = data.match(summaries, machine)
-    if not matches:
-        suites = sorted({r.suite for r in data.results() if r.machine == machine})
-        raise BadInput(f"{file} has no measured case that {machine} has; run {' or '.join(suites)} first")
-    if form == "json":
-        print_json(tables.to_json(matches, machine))
+    results = results_of(machine, op=op, precision=precision)
+    report = results.report(full=True)
+    if form is not None:
+        print_for_programs(report.text(form))
     else:
-        print_report(tables.parts(matches, machine, file), form)
-
-
-def compare_with_all(file: str, summaries: list[Summary], form: str | None) -> None:
-    """Print the results of a file next to those of all published machines."""
-    from deepbench.reporting import published as tables
-
-    table = tables.among_all(summaries)
-    if not table.rows:
-        raise BadInput(
-            f"{file} has no measured case that a published machine has; run deepbench/train or deepbench/server"
-        )
-    print_table(table, form)
+        console = make_console()
+        print_head(console, results)
+        report.print(console)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from statistics import median
 
-from deepbench.core import stats, units
+from deepbench.core import units
 from deepbench.judge import scaling
+from deepbench.judge.groups import measured, models, published_errors, published_times
 from deepbench.reporting.notes import MORE_RANKS, disturbed_sentences
 from deepbench.reporting.table import Cell, Column, Table, number
-from deepbench.results import published
 from deepbench.results.summary import Summary
 
 # The only published CPU; the fastest of the other machines share a column.
@@ -31,9 +29,10 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
         if key not in fastest or s.time_s < fastest[key].time_s:
             fastest[key] = s
     rows: list[dict[str, Cell]] = []
+    known = published_times()
     for (n, ranks, precision, place), s in sorted(fastest.items()):
-        same = [p for p in published.all_reduces() if precision == "f32" and (p.values.n, p.values.ranks) == (n, ranks)]
-        gpus = sorted((p.time_s, p.machine) for p in same if p.machine != CPU_MACHINE)
+        same = {m: times[n, ranks] for m, times in known.items() if precision == "f32" and (n, ranks) in times}
+        gpus = sorted((time_s, machine) for machine, time_s in same.items() if machine != CPU_MACHINE)
         rows.append(
             {
                 "floats": n,
@@ -46,7 +45,7 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
                 "bus B/s": s.bus_bytes_per_s,
                 "original B/s": s.original_bytes_per_s,
                 "deterministic": s.group.get("deterministic") if s.group else None,
-                "Xeon Phi 2017": min((p.time_s for p in same if p.machine == CPU_MACHINE), default=None),
+                "Xeon Phi 2017": same.get(CPU_MACHINE),
                 "best GPU 2017": gpus[0][0] if gpus else None,
                 "which": gpus[0][1].removeprefix("NVIDIA ") if gpus else None,
                 "notes": "disturbed" if s.is_disturbed else None,
@@ -78,62 +77,6 @@ def by_ranks(summaries: Sequence[Summary]) -> Table:
         *[MORE_RANKS.footnote] * any(s.group and s.group["oversubscribed"] for s in fastest.values()),
     ]
     return Table(columns, rows, notes)
-
-
-@dataclass(frozen=True)
-class Model:
-    """What was fitted to the all-reduces of a library and algorithm."""
-
-    library: str
-    precision: str
-    place: str
-    points: Sequence[scaling.Point]
-    """Those that no other program disturbed."""
-    bound: int | None
-    """As `scaling.fit_by_size` returns it, and the fits."""
-    fits: Sequence[scaling.Fit]
-    notes: Sequence[str]
-    """What was left out, and why there is no fit."""
-
-    def time_s(self, ranks: int, count: int) -> float:
-        """Predicted seconds for `count` bytes over `ranks` ranks."""
-        return scaling.predicted_s(self.bound, self.fits, ranks, count)
-
-    def fit_of(self, count: int) -> scaling.Fit:
-        """The fit for messages of so many bytes."""
-        return self.fits[-1 if self.bound is None or count >= self.bound else 0]
-
-    @property
-    def most_ranks(self) -> int:
-        """The largest group of the fit."""
-        return max(p.ranks for p in self.points)
-
-
-def models(summaries: Sequence[Summary]) -> list[Model]:
-    """A model for each library and algorithm with an all-reduce that has a time; some have no fit."""
-    groups: dict[tuple[str, str, str], list[Summary]] = {}
-    for s in measured(summaries):
-        key = s.library_title, s.record["precision"], s.record["settings"].get("place", "out")
-        groups.setdefault(key, []).append(s)
-    return [_model(*key, group) for key, group in groups.items()]
-
-
-def _model(library: str, precision: str, place: str, group: Sequence[Summary]) -> Model:
-    points = [
-        scaling.Point(int(s.record["problem"]["ranks"]), s.record["traffic_bytes"], s.time_s)
-        for s in group
-        if not s.is_disturbed
-    ]
-    bound, fits, notes = None, list[scaling.Fit](), list[str]()
-    if disturbed := len(group) - len(points):
-        notes.append(f"{library}, {precision}: {disturbed} disturbed times are left out of the model.")
-    if len({p.ranks for p in points}) < 2:
-        notes.append(f"{library}, {precision}: measured with one number of ranks; a model needs two or more.")
-    else:
-        bound, fits = scaling.fit_by_size(points)
-        if not fits:
-            notes.append(f"{library}, {precision}: measured with too few sizes for a model.")
-    return Model(library, precision, place, points, bound, fits, notes)
 
 
 def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -> Table:
@@ -181,32 +124,6 @@ def scaled(summaries: Sequence[Summary], ranks: Sequence[int] = DEFAULT_RANKS) -
     return Table(columns, rows, notes)
 
 
-@cache
-def published_errors() -> dict[int, list[float]]:
-    """The errors of such models on published times: fitted to 2 to 8 ranks, predicting 16 and 32."""
-    errors: dict[int, list[float]] = {16: [], 32: []}
-    known = published.all_reduces()
-    for machine in dict.fromkeys(p.machine for p in known):
-        times: dict[tuple[int, int], float] = {}
-        for p in known:
-            if p.machine == machine:
-                size = p.values.n, p.values.ranks
-                times[size] = min(p.time_s, times.get(size, p.time_s))
-        points = [scaling.Point(r, 4 * n, t) for (n, r), t in times.items()]
-        bound, fits = scaling.fit_by_size([p for p in points if p.ranks <= 8])
-        for point in points:
-            if point.ranks in errors and fits:
-                predicted = scaling.predicted_s(bound, fits, point.ranks, point.bytes)
-                errors[point.ranks].append(predicted / point.time_s - 1)
-    return errors
-
-
-def range_of_errors() -> tuple[float, float]:
-    """Between which 95 % of the published times lie, over what a model of smaller groups predicts for them."""
-    ratios = [1 / (1 + error) for values in published_errors().values() for error in values]
-    return stats.quantile(ratios, 0.025), stats.quantile(ratios, 0.975)
-
-
 def check_on_published() -> str:
     """How far such models are from published times, as a sentence."""
     parts = [
@@ -228,17 +145,6 @@ def _range(bound: int | None, i: int, count: int) -> str:
     if bound is None or count == 1:
         return ""
     return f", {'from' if i else 'below'} {units.data_bytes(bound)}"
-
-
-def measured(summaries: Sequence[Summary]) -> list[Summary]:
-    """The all-reduces with a time. A file from elsewhere may have some without a size or ranks: they are left out."""
-    ranked = [s for s in summaries if s.record["op"] == "all_reduce" and s.hidden is None and s.is_ranked]
-    return [s for s in ranked if _size(s, "n") >= 1 and _size(s, "ranks") >= 2 and s.record["traffic_bytes"] >= 1]
-
-
-def _size(s: Summary, name: str) -> int:
-    value = s.record["problem"].get(name)
-    return value if isinstance(value, int) else 0
 
 
 def _bus_bytes_per_s(ranks: int, count: int, time_s: float) -> float:

@@ -50,6 +50,7 @@ def machine_texts(machine: Mapping[str, Any]) -> tuple[str, str]:
     cores, hypervisor = machine.get("cores_allowed"), machine.get("hypervisor")
     instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
     parts = [
+        machine.get("name"),
         machine.get("cpu"),
         microarchitecture.of_machine(machine),
         {True: "virtual machine", False: "not virtual"}.get(hypervisor) if isinstance(hypervisor, bool) else None,
@@ -79,10 +80,11 @@ def threading_text(library: Mapping[str, Any]) -> str | None:
 
 def card_text(card: Mapping[str, Any]) -> str:
     """Name, size and driver of a GPU."""
+    processors, memory, driver = (card.get(name) for name in ("processors", "memory_bytes", "driver"))
     parts = [
         f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
-        f"{card.get('processors')} multiprocessors",
-        units.data_bytes(card.get("memory_bytes")),
-        f"driver {card.get('driver')}",
+        f"{processors} multiprocessors" if processors is not None else None,
+        units.data_bytes(memory) if memory is not None else None,
+        f"driver {driver}" if driver is not None else None,
     ]
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))

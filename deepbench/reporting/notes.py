@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deepbench.core import units
 from deepbench.core.precision import MINIMUM, PRECISIONS
+from deepbench.judge.published import sheet_rate
 from deepbench.plan.suites import is_fitted, is_training
 from deepbench.reporting.table import Note
 from deepbench.results.summary import Baseline, FewerThreads, Summary
@@ -214,4 +215,13 @@ def _source_notes(s: Summary) -> list[Note]:
     if s.imported:
         unchecked = ", unchecked" if s.status == "unchecked" else ""
         notes.append(Note("imported", f"from {s.imported}{unchecked}"))
+        notes += _published_notes(s)
     return notes
+
+
+def _published_notes(s: Summary) -> list[Note]:
+    """What is special or doubtful about a result that the original published."""
+    stated, remark = sheet_rate(s), s.record["notes"].get("remark")
+    notes = [Note("padded", "padded")] * (s.record["notes"].get("padded") is True)
+    notes += [Note("sheet_rate", f"{units.flop_per_s(stated)} TFLOP/s in the sheet")] if stated else []
+    return notes + ([Note("remark", remark)] if isinstance(remark, str) else [])

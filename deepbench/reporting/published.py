@@ -1,4 +1,4 @@
-"""Published results for people: the machines, the results of each, and how they compare with the results of a file."""
+"""Published results for people: the machines, and how they compare with the results of a file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.op import find_op
+from deepbench.judge.published import Match, best_matches, differences, geometric_mean, match, sheet_rate
 from deepbench.reporting.cases import differing_places, place_cells, place_columns
 from deepbench.reporting.compare import ratio_cells, ratio_columns, ratio_line
 from deepbench.reporting.notes import disturbed_sentences
 from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Part, Table, flop_rates, number
 from deepbench.results import published
-from deepbench.results.published import Match, Result
 from deepbench.results.summary import Summary
 
 PUBLISHED_OVER_OURS = "published_over_ours"
@@ -32,22 +31,22 @@ def machines() -> Table:
     """One row per machine."""
     rows: list[dict[str, Cell]] = []
     for name in published.machines():
-        sheets = [s for s in published.sheets() if s.machine == name]
-        results = [r for r in published.results() if r.machine == name]
+        books, records = published.workbooks(name), [s.record for s in published.summaries(name)]
         rows.append(
             {
                 "machine": name,
-                "year": max(s.year for s in sheets),
-                "suites": ", ".join(s.suite.removeprefix("deepbench/") for s in sheets),
-                "results": len(results),
-                "precisions": ", ".join(sorted({r.precision for r in results})),
-                "ops": ", ".join(dict.fromkeys(r.op for r in results)),
-                "software": "; ".join(dict.fromkeys(s.software for s in sheets)),
+                "year": published.year_of(name),
+                "suites": ", ".join(book["suite"].removeprefix("deepbench/") for book in books),
+                "results": published.numbers_of(name),
+                "precisions": ", ".join(sorted({r["notes"]["their_precision"] for r in records})),
+                "ops": ", ".join(dict.fromkeys(r["op"] for r in records)),
+                "software": "; ".join(dict.fromkeys(book["software"] for book in books)),
             }
         )
     notes = [
-        f"{len(published.results())} numbers from {len(published.sheets())} workbooks that Baidu's DeepBench published "
-        "from 2016 to 2019.",
+        f"{sum(int(str(row['results'])) for row in rows)} numbers from "
+        f"{sum(len(published.workbooks(name)) for name in published.machines())} workbooks that Baidu's DeepBench "
+        "published from 2016 to 2019.",
         "To list one machine: deepbench published show V100. To compare a file with it: deepbench compare FILE V100.",
     ]
     columns = [
@@ -57,48 +56,6 @@ def machines() -> Table:
     return Table(columns, rows, notes)
 
 
-def notes_of(r: Result) -> str | None:
-    """What is known to be special or doubtful about a published result."""
-    return ", ".join(filter(None, ["padded" if r.padded else "", r.note])) or None
-
-
-def of_machine(machine: str, op: str | None = None, precision: str | None = None) -> Table:
-    """One row per result of a machine."""
-    known = (r for r in published.results() if r.machine == machine)
-    results = [r for r in known if op in (None, r.op) and precision in (None, r.precision)]
-    rows: list[dict[str, Cell]] = [
-        {
-            "suite": f"{r.suite}:{r.row}",
-            "op": r.op,
-            "problem": find_op(r.op).title(r.values),
-            "direction": r.direction,
-            "precision": r.precision,
-            "time": r.time_s,
-            "TFLOP/s": r.flop_per_s,
-            "published": r.published_flop_per_s if r.wrong_rate else None,
-            "GB/s published": r.published_bytes_per_s,
-            "how": r.how or None,
-            "notes": notes_of(r),
-        }
-        for r in results
-    ]
-    unit = units.flop_unit(r.flop_per_s for r in results)
-    columns = [
-        *(Column("suite", narrow=1), Column("op", title="operation", narrow=2)),
-        *(Column("problem", least=LEAST_PROBLEM), Column("direction"), Column("precision", title="type")),
-        *(number("time", units.seconds), flop_rates("TFLOP/s", unit)),
-        flop_rates("published", unit, SHEET_RATE, narrow=6),
-        number("GB/s published", units.bytes_per_s, "GB/s in the sheet", narrow=5),
-        *(Column("how", title="algorithm", narrow=3), Column("notes", narrow=4)),
-    ]
-    sheets = [s for s in published.sheets() if s.machine == machine]
-    notes = [f"{s.suite}: {s.software}, {s.year}, {s.facts['source_file']}" for s in sheets]
-    if wrong := sum(r.wrong_rate for r in results):
-        notes.append(f"{SHEET_RATE.format(unit[0])}: shown where it does not follow from the time ({wrong} rows).")
-    notes.append("Times are means of back-to-back calls; no answer was checked.")
-    return Table(columns, rows, notes).without_empty_columns()
-
-
 def matched(matches: Sequence[Match]) -> Table:
     """One row per case of the file that the machine has too."""
     differing = differing_places([m.ours for m in matches])
@@ -106,19 +63,19 @@ def matched(matches: Sequence[Match]) -> Table:
     for m in matches:
         disturbed = m.ours.is_disturbed
         ratio, interval = (None, None) if disturbed else (m.ratio, m.interval)
-        notes = [m.theirs.note, "no ratio: our time is disturbed" if disturbed else None]
+        notes = [m.theirs.record["notes"].get("remark"), "no ratio: our time is disturbed" if disturbed else None]
         rows.append(
             {
                 "op": m.ours.record["op"],
                 "problem": m.ours.problem_title,
-                "precision": f"{m.ours.record['precision']}, {m.theirs.precision}",
+                "precision": f"{m.ours.record['precision']}, {m.theirs.record['notes']['their_precision']}",
                 **place_cells(m.ours, differing),
                 "library": m.ours.library_title,
                 "ours": m.ours.time_s,
                 "TFLOP/s": m.ours.flop_per_s,
                 "theirs": m.theirs.time_s,
                 "their TFLOP/s": m.theirs.flop_per_s,
-                "published": m.theirs.published_flop_per_s if m.theirs.wrong_rate else None,
+                "published": sheet_rate(m.theirs),
                 **ratio_cells(PUBLISHED_OVER_OURS, ratio, interval),
                 "notes": ", ".join(filter(None, notes)) or None,
             }
@@ -140,7 +97,7 @@ def matched(matches: Sequence[Match]) -> Table:
 
 def means(matches: Sequence[Match]) -> Table:
     """Geometric means of the ratio, by operation and precision."""
-    groups = {("all", "all"): published.best_matches(matches)}
+    groups = {("all", "all"): best_matches(matches)}
     for m in matches:
         groups.setdefault((m.ours.record["op"], m.ours.record["precision"]), []).append(m)
     rows: list[dict[str, Cell]] = [
@@ -149,7 +106,7 @@ def means(matches: Sequence[Match]) -> Table:
             "precision": precision,
             "cases": len(group),
             "disturbed": sum(m.ours.is_disturbed for m in group),
-            PUBLISHED_OVER_OURS: published.geometric_mean(group),
+            PUBLISHED_OVER_OURS: geometric_mean(group),
         }
         for (op, precision), group in groups.items()
     ]
@@ -161,9 +118,9 @@ def means(matches: Sequence[Match]) -> Table:
 
 def headline(matches: Sequence[Match], file: str, machine: str) -> str:
     """The mean over all problems, or why there is none."""
-    best = published.best_matches(matches)
+    best = best_matches(matches)
     counted = [m for m in best if not m.ours.is_disturbed]
-    ratio = published.geometric_mean(counted)
+    ratio = geometric_mean(counted)
     if ratio is None or 2 * len(counted) < len(best):
         return f"{len(best) - len(counted)} of {len(best)} times of {file} are disturbed; no overall ratio"
     left_out = f"; {len(best) - len(counted)} with a disturbed time left out" if len(counted) < len(best) else ""
@@ -176,15 +133,14 @@ def among_all(summaries: Sequence[Summary]) -> Table:
     rows: list[dict[str, Cell]] = []
     ops = list(dict.fromkeys(s.record["op"] for s in summaries))
     for machine in published.machines():
-        matches = published.best_matches(published.match(summaries, machine))
+        matches = best_matches(match(summaries, machine))
         if not matches:
             continue
-        year = max(s.year for s in published.sheets() if s.machine == machine)
         counted = [m for m in matches if not m.ours.is_disturbed]
-        row: dict[str, Cell] = {"machine": machine, "year": year, "cases": len(counted)}
-        row[PUBLISHED_OVER_OURS] = published.geometric_mean(counted)
+        row: dict[str, Cell] = {"machine": machine, "year": published.year_of(machine), "cases": len(counted)}
+        row[PUBLISHED_OVER_OURS] = geometric_mean(counted)
         for op in ops:
-            row[f"{op}_{PUBLISHED_OVER_OURS}"] = published.geometric_mean([m for m in counted if m.theirs.op == op])
+            row[f"{op}_{PUBLISHED_OVER_OURS}"] = geometric_mean([m for m in counted if m.theirs.record["op"] == op])
         rows.append(row)
     rows.sort(key=lambda row: -float(row[PUBLISHED_OVER_OURS] or 0.0))
     words = units.faster_or_slower
@@ -204,9 +160,9 @@ def among_all(summaries: Sequence[Summary]) -> Table:
 
 def parts(matches: Sequence[Match], machine: str, file: str) -> list[Part]:
     """The results of a file and of a published machine, for people: what differs, means, cases."""
-    differences = [f"differs: {text}" for text in published.differences(matches, machine)]
+    differing = [f"differs: {text}" for text in differences(matches, machine)]
     return [
-        [headline(matches, file, machine), ratio_line(file, machine), *differences],
+        [headline(matches, file, machine), ratio_line(file, machine), *differing],
         means(matches),
         matched(matches),
     ]
@@ -217,7 +173,7 @@ def to_json(matches: Sequence[Match], machine: str) -> dict[str, Any]:
     rows = matched(matches).rows
     return {
         "machine": machine,
-        "differs": published.differences(matches, machine),
+        "differs": differences(matches, machine),
         "means": means(matches).rows,
         "cases": [{**row, "case": m.ours.record["case"]} for row, m in zip(rows, matches, strict=True)],
     }

@@ -34,7 +34,6 @@ SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "figures.
 KINDS = {
     "measured": "measured with deepbench",
     "imported": "imported from other programs",
-    "published": "published by Baidu's DeepBench from 2016 to 2019",
 }
 
 # What the page that compares knows about a case.
@@ -128,15 +127,16 @@ def _build(
     cached = {path.stem: path for path in (out / STATE).glob("*.json")}
     found = (path for end in (JSONL, JSONL + GZIP) for path in folder.rglob(f"*{end}"))
     files = sorted(path for path in found if out not in path.parents)
-    machines = published.machines() if with_published else []
-    total, built = len(files) + len(machines), Built()
+    named = [(path, name, title_of(path.relative_to(folder))) for path, name in _names(folder, files).items()]
+    if with_published:
+        named += [(published.path_of(machine), _slug(machine), machine) for machine in published.machines()]
+    total, built = len(named), Built()
     digests: dict[str, dict[str, Any]] = {}
-    for path, name in _names(folder, files).items():
+    for path, name, title in named:
         try:
             stamp = f"{version} {path.stat().st_size} {path.stat().st_mtime_ns}"
             digest = _unchanged(cached.get(name), stamp)
             if digest is None:
-                title = title_of(path.relative_to(folder))
                 file = read_results(path, skip_damaged)
                 if file.damaged:
                     built.damaged.append(f"{path}: left out {damage_text(file.damaged)}")
@@ -160,20 +160,13 @@ def _build(
             continue
         digests[name] = digest
         step(name, total)
-    for machine in machines:
-        name = _slug(machine)
-        digest = _unchanged(cached.get(name), version)
-        if digest is None:
-            digest = _write_machine(out, name, content.of_machine(machine), version, None)
-            built.fresh.append(name)
-        digests[name] = digest
-        step(name, total)
     built.removed = sorted(set(cached) - set(digests))
     changed: set[str] = set()
     for name in [*built.fresh, *built.removed]:  # the families of a machine now, and those before
         for digest in (digests.get(name), _digest(cached.get(name))):
             changed |= set(digest["families"]) if digest else set()
-    ordered = sorted(digests.values(), key=lambda d: (d["kind"] == "published", d["index"]["title"]))
+    last = set(map(_slug, published.machines()))
+    ordered = sorted(digests.values(), key=lambda d: (d["name"] in last, d["index"]["title"]))
     built.families, built.written = _write_families(out, ordered, changed)
     built.machines = len(ordered)
     _write_index(out, ordered)
@@ -257,7 +250,7 @@ def _unchanged(path: Path | None, stamp: str) -> dict[str, Any] | None:
     return digest if digest is not None and digest.get("stamp") == stamp else None
 
 
-def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, download: str | None) -> dict[str, Any]:
+def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, download: str) -> dict[str, Any]:
     """Write the page of a machine and its data for comparisons; returns what other pages need to know."""
     one_file = {"files": [data], "pairs": []}
     page = render.filled(
@@ -276,7 +269,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
     count = len(columns["case"]) if columns else 0
     keys = [key for key in (*ROW, "status", "position", "sweep_field") if key in columns]
     rows = [{key: columns[key][i] for key in keys} for i in range(count)]
-    timed = [r for r in rows if r["time_s"] is not None and r["status"] in ("ok", "published", "imported")]
+    timed = [r for r in rows if r["time_s"] is not None and r["status"] in ("ok", "imported")]
     hardware = data["machine"]["card"] or data["machine"]["cpu"]
     libraries = ", ".join(" ".join(str(x[n]) for n in ("name", "version") if x[n]) for x in data["libraries"])
     compared = {
@@ -426,9 +419,10 @@ def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
     _write_page(out / "compare.html", data, "Compare two machines", "Common problems", lines, "")
     entries = []
     for m in machines:
-        download = None if m["kind"] == "published" else f"data/{m['file']}.jsonl"
         totals = [dict(zip(TOTAL, total, strict=True)) for total in m["applications"]]
-        entries.append({**m, "applications": totals, "page": f"machines/{m['file']}.html", "data": download})
+        entries.append(
+            {**m, "applications": totals, "page": f"machines/{m['file']}.html", "data": f"data/{m['file']}.jsonl"}
+        )
     index = {"schema": "deepbench-site/1", "tool": f"deepbench {VERSION}", "machines": entries}
     _write(out / INDEX, to_bytes(index))
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from deepbench.core import units
-from deepbench.reporting import totals
+from deepbench.judge import totals
+from deepbench.judge.totals import Total
 from deepbench.reporting.cases import differing_places, place_cells, place_columns, rankings
 from deepbench.reporting.notes import disturbed_sentences
 from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Table, number
-from deepbench.reporting.totals import Total
 from deepbench.results.summary import Summary
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.what_if import of_results as applications
-from deepbench.reporting import totals
+from deepbench.judge import totals
+from deepbench.reporting import applications
 from deepbench.results.summary import summarize
 from tests.help import samples
 

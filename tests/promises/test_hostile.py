@@ -12,13 +12,14 @@ from rich.console import Console
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.judge import limits
+from deepbench.judge.published import match
 from deepbench.plan.cases import Planned
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.plan.rounds import queue
 from deepbench.reporting import cases, export
 from deepbench.reporting.page import content
 from deepbench.reporting.sections import sections
-from deepbench.results import published, summary
+from deepbench.results import summary
 from deepbench.results.file import read_results
 from tests.help import samples
 
@@ -106,7 +107,7 @@ def check(path, changes):
     json.loads(export.to_json(found, summaries))
     export.to_markdown(found, summaries)
     json.dumps(content.of_file(found, "mine"), allow_nan=False)
-    published.match(summaries, "NVIDIA Tesla V100")
+    match(summaries, "NVIDIA Tesla V100")
     try:
         planned = [Planned(parse_case(p["case"]), p["sources"]) for p in found.header["plan"]["cases"]]
         Rules(**found.header["plan"]["rules"])

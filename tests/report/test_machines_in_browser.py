@@ -6,10 +6,14 @@ Wants Chromium, and playwright and axe from PyPI: make test-browser.
 import pytest
 
 from deepbench.core import units
+from deepbench.judge import totals
+from deepbench.judge.ranking import Machine, competing, rankings
 from deepbench.plan.suites import read_suite
-from deepbench.reporting import rank, site, totals
+from deepbench.reporting import ranking as tables
+from deepbench.reporting import site
 from deepbench.reporting.page import content
 from deepbench.reporting.page.report import write_report
+from deepbench.results import published
 from deepbench.results.file import read_results
 from tests.help import samples
 from tests.report.conftest import CHROMIUM, ready
@@ -20,6 +24,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe i
 if CHROMIUM is None:
     pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
 
+T4 = "NVIDIA T4"
 TABLE = ".answer + div table"
 HOSTILE = "<img src=x onerror=alert(1)>.jsonl"
 PRICES = {"fast.jsonl": 5.0, "near.jsonl": 2.0, "slow.jsonl": 1.99}
@@ -85,7 +90,7 @@ def answer(page):
 def machines_of(files, prices):
     sums = [totals.of_summaries(content.summarize(f.records, f.order)) for f in files]
     return [
-        rank.Machine(f.path.name, "measured", of_file, prices.get(f.path.name))
+        Machine(f.path.name, "measured", of_file, prices.get(f.path.name))
         for f, of_file in zip(files, sums, strict=True)
     ]
 
@@ -93,15 +98,15 @@ def machines_of(files, prices):
 def test_which_of_three_machines_is_the_cheapest_is_one_choice_and_three_prices_away(visit, three, files):
     page = visit(three)
     choose(page, "Application", "OCR (server)")
-    (by_time,) = rank.rankings(machines_of(files, {}), rank.competing(()))
-    assert by_time.answer == answer(page)
+    (by_time,) = rankings(machines_of(files, {}), competing(()))
+    assert tables.answer(by_time) == answer(page)
     assert "fast.jsonl is 2.00× faster than near.jsonl; the intervals do not overlap: certain at 95 %." in answer(page)
     for name, value in PRICES.items():
         price(page, name).press_sequentially(str(value))
 
     assert "cost" == select(page, "Rank by").input_value()
-    (by_cost,) = rank.rankings(machines_of(files, PRICES), rank.competing(()))
-    assert by_cost.answer == answer(page)
+    (by_cost,) = rankings(machines_of(files, PRICES), competing(()))
+    assert tables.answer(by_cost) == answer(page)
     assert "overlap: the order is uncertain" in answer(page)
     expected = [(p.machine.name, units.significant(p.cost)) for p in by_cost.places]
     assert expected == [(row["Machine"], row["Cost of a million passes"]) for row in cells(page)]
@@ -120,13 +125,13 @@ def test_the_page_says_what_the_command_says(visit, three, files, prices):
         choose(page, "Rank by", "time")
     machines = machines_of(files, prices)
     page.get_by_label("NVIDIA T4 (2019)", exact=True).check()
-    machines.append(rank.Machine("NVIDIA T4", "published", totals.of_published("NVIDIA T4"), 0.5 if prices else None))
+    machines.append(Machine(T4, "imported", totals.of_summaries(published.summaries(T4)), 0.5 if prices else None))
     if prices:
         price(page, "NVIDIA T4").fill("0.5")
-    (ranking,) = [r for r in rank.rankings(machines, rank.competing(())) if r.title == "OCR (server)"]
+    (ranking,) = [r for r in rankings(machines, competing(())) if r.title == "OCR (server)"]
 
-    assert ranking.answer == answer(page)
-    rows = {row["machine"]: row for row in rank.rows_of(ranking)}
+    assert tables.answer(ranking) == answer(page)
+    rows = {row["machine"]: row for row in tables.rows_of(ranking)}
     for shown in cells(page):
         row = rows[shown["Machine"]]
         assert units.seconds(row["time"]) == shown["Total time"]
@@ -186,9 +191,9 @@ def test_a_machine_without_an_interval_changes_the_certainty_only_of_the_best_tw
     write_report(files, [], tmp_path / "five.html", None)
     page = visit(tmp_path / "five.html")
     choose(page, "Application", "OCR (server)")
-    (ranking,) = rank.rankings(machines_of(files, {}), rank.competing(()))
+    (ranking,) = rankings(machines_of(files, {}), competing(()))
 
-    assert ranking.answer == answer(page)
+    assert tables.answer(ranking) == answer(page)
     assert "certain at 95 %. Could also be the best: wide.jsonl (intervals overlap). More rounds" in answer(page)
     page.get_by_role("checkbox", name="wide.jsonl").uncheck()
     assert answer(page).endswith("certain at 95 %.")

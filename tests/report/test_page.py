@@ -52,7 +52,7 @@ def test_fields_of_other_operations_are_missing():
 
 
 def test_published_machines_have_fields_too():
-    fields = content.of_machine("NVIDIA T4")["fields"]
+    fields = of_machine("NVIDIA T4")["fields"]
 
     assert [5124, 700, 2048] == [fields[name][0] for name in "mnk"]
 
@@ -266,10 +266,19 @@ def cells(records, machine=SERVER):
     return next((m["common"] for m in first(records)["machines"] if m["name"] == machine), None)
 
 
+def of_machine(name):
+    return content.of_file(published.load(name), name)
+
+
 def published_times():
     rows = {r["sources"][0]["row"] for r in samples.ocr()}
-    results = [r for r in published.of_machine(SERVER) if r.op == "conv" and r.suite == "deepbench/server"]
-    found = {r.row: r.time_s for r in results if r.row in rows}
+    results = [r for s in published.summaries(SERVER) for r in [s.record] if r["op"] == "conv"]
+    found = {
+        source["row"]: r["measurement"]["samples_s"][0]
+        for r in results
+        for source in r["sources"]
+        if source["suite"] == "deepbench/server" and source["row"] in rows and r["precision"] == "i8"
+    }
     return [found[row] for row in sorted(rows)]
 
 
@@ -298,19 +307,19 @@ def test_there_is_no_ratio_of_other_precisions_sizes_or_settings_or_of_mostly_di
 
 
 def test_totals_of_published_machines_count_what_the_suite_lists():
-    totals = content.of_machine("NVIDIA Tesla V100")["applications"]
+    totals = of_machine("NVIDIA Tesla V100")["applications"]
     whole = {(t["suite"], t["application"], t["precision"]) for t in totals if t["measured"] == t["kernels"]}
 
-    assert ("deepbench/train", "OCR", "float32") in whole
+    assert ("deepbench/train", "OCR", "f32") in whole
     assert all(0 < t["measured"] <= t["kernels"] for t in totals)
     # AMD published no gradients of weights of recurrent layers, so such a total is not whole.
-    of_amd = content.of_machine("AMD MI25")["applications"]
-    (translation,) = [t for t in of_amd if (t["application"], t["precision"]) == ("Machine Translation", "float32")]
+    of_amd = of_machine("AMD MI25")["applications"]
+    (translation,) = [t for t in of_amd if (t["application"], t["precision"]) == ("Machine Translation", "f32")]
     assert 2 * translation["measured"] == translation["kernels"]
 
 
 def test_published_machines_have_a_first_screen_and_are_compared_with_each_other():
-    data = content.of_machine("NVIDIA Tesla V100")
+    data = of_machine("NVIDIA Tesla V100")
     screen = data["first"]
 
     assert ["Unchecked"] == titles(screen)

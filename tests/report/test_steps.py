@@ -3,8 +3,9 @@
 import pytest
 
 from deepbench.core.errors import BadInput
+from deepbench.judge import groups as fitted
 from deepbench.plan.suites import read_suite
-from deepbench.reporting import groups, on_devices, steps
+from deepbench.reporting import steps
 from deepbench.results.summary import summarize
 from tests.help import samples
 from tests.help.samples import all_reduce
@@ -88,7 +89,7 @@ def test_a_larger_all_reduce_is_predicted_and_labelled_with_the_errors_of_publis
 
     assert ["measured", "predicted"] == [s.all_reduce.how for s in (four, eight)]
     assert eight.all_reduce.time.seconds == pytest.approx(points(8, GRADIENTS), rel=0.02)
-    low, high = groups.range_of_errors()
+    low, high = fitted.range_of_errors()
     time = eight.all_reduce.time
     assert 0.9 < low < 1.1 < 2 < high < 5  # these models are too optimistic
     assert (time.low_s, time.high_s) == pytest.approx((low * time.seconds, high * time.seconds), rel=0.01)

@@ -14,10 +14,12 @@ from deepbench.api.filters import plan_cases
 from deepbench.fleets import file as fleet
 from deepbench.fleets import tables as fleets
 from deepbench.fleets.judge import judge
-from deepbench.judge import compare, selftest
+from deepbench.judge import compare, selftest, totals
 from deepbench.judge import limits as judged
+from deepbench.judge.published import match
+from deepbench.judge.ranking import Machine, competing, rankings
 from deepbench.plan.cases import Choices
-from deepbench.reporting import cases, furthest, groups, limits, published, rank, totals, views
+from deepbench.reporting import cases, furthest, groups, limits, published, ranking, views
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import selftest as selftests
 from deepbench.reporting.table import Column, Table, number, print_parts
@@ -111,10 +113,10 @@ def by_limit(most):
 def ranked():
     """Eight machines with prices, and their rankings."""
     ours = totals.of_summaries(in_suite())
-    machines = [rank.Machine(f"machine {i}", "measured", ours, float(i)) for i in range(1, 6)]
+    machines = [Machine(f"machine {i}", "measured", ours, float(i)) for i in range(1, 6)]
     for name in ("Raspberry Pi 3", "iPhone 6", "iPhone 7"):
-        machines.append(rank.Machine(name, "published", totals.of_published(name), 0.01))
-    return machines, rank.rankings(machines, rank.competing(("all",)))
+        machines.append(Machine(name, "imported", totals.of_summaries(results.summaries(name)), 0.01))
+    return machines, rankings(machines, competing(("all",)))
 
 
 LINES = [
@@ -185,14 +187,13 @@ TABLES = {
     "cases by library": lambda tmp_path: cases.library_table(SUMMARIES, limits.Limits(FILE.limits)),
     "ranking": lambda tmp_path: cases.ranking_table(SUMMARIES),
     "applications": lambda tmp_path: views.by_application(in_suite()),
-    "a ranking of machines": lambda tmp_path: rank.parts(ranked()[1])[1],
-    "applications and machines": lambda tmp_path: rank.matrix(*ranked()),
+    "a ranking of machines": lambda tmp_path: ranking.parts(ranked()[1])[1],
+    "applications and machines": lambda tmp_path: ranking.matrix(*ranked()),
     "problems by limit": lambda tmp_path: by_limit(10),
     "backends": lambda tmp_path: views.by_backend(SUMMARIES),
     "published machines": lambda tmp_path: published.machines(),
-    "a published machine": lambda tmp_path: published.of_machine(V100, "gemm"),
-    "with a published machine": lambda tmp_path: published.matched(results.match(SUMMARIES, V100)),
-    "means of a published machine": lambda tmp_path: published.means(results.match(SUMMARIES, V100)),
+    "with a published machine": lambda tmp_path: published.matched(match(SUMMARIES, V100)),
+    "means of a published machine": lambda tmp_path: published.means(match(SUMMARIES, V100)),
     "all published machines": lambda tmp_path: published.among_all(SUMMARIES),
     "two files": lambda tmp_path: comparisons.cases(two_files(tmp_path)),
     "means of two files": lambda tmp_path: comparisons.means(two_files(tmp_path)),
@@ -215,7 +216,6 @@ ALWAYS = {
     "many libraries": ("problem", "type", *(f"Library{i}" for i in range(9))),
     "numbers of threads": ("problem", "threads", "library", "time"),
     "published machines": ("machine", "year", "results"),
-    "a published machine": ("problem", "direction", "type", "time", "TFLOP/s"),
     "with a published machine": ("problem", "type", "library", "time", "published", "published is"),
     "all published machines": ("machine", "cases"),
     "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),

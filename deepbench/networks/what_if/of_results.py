@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput, shorten
+from deepbench.judge import totals
+from deepbench.judge.totals import Kernel
 from deepbench.networks.what_if.terms import Application, Term
 from deepbench.plan.suites import is_fitted
-from deepbench.reporting import totals
-from deepbench.reporting.totals import Kernel
 from deepbench.results.summary import Summary
 
 # What the kernels of a file are called that belong to no application.

@@ -42,11 +42,6 @@ const LIBRARIES = new Map(
     Gloo: [3, 4],
     "Intel MPI": [4, 0],
     "our ring": [6, 2],
-    /* Vendors of published results. */
-    NVIDIA: [2, 4],
-    Intel: [0, 4],
-    AMD: [5, 1],
-    ARM: [1, 4],
   }),
 );
 const pairsInUse = new Set([...LIBRARIES.values()].map(String));
@@ -90,7 +85,7 @@ const CONFIG = {
 };
 
 /* Statuses with a time that counts. */
-const MEASURED = ["ok", "published", "imported"];
+const MEASURED = ["ok", "imported"];
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

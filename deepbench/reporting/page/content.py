@@ -13,16 +13,15 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.json_lines import printable
-from deepbench.core.op import find_op
-from deepbench.judge import compare, limits, selftest
+from deepbench.judge import compare, limits, selftest, totals
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.reporting import answers, export, on_devices, totals
+from deepbench.judge.published import differences, match
+from deepbench.reporting import answers, export, steps
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import published as published_tables
 from deepbench.reporting.cases import Ranking, rankings
 from deepbench.reporting.notes import disturbed_sentences
 from deepbench.reporting.page import applications, first_screen
-from deepbench.results import published
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads, summarize
 
@@ -66,11 +65,12 @@ def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dic
     return {
         "name": printable(name),  # a file name may be any text
         "kind": "imported" if imported else "measured",
+        "source": next((s.imported for s in summaries if s.imported), None),
         "incomplete": incomplete,
         "machine": about,
         "first": {
             **first_screen.of_file(file, incomplete, about, summaries, every, nearest, known, places),
-            "machines": applications.of_file(summaries, sums),
+            "machines": applications.of_file(summaries, sums, name),
         },
         "libraries": _libraries(file),
         "variables": [f"{name}={value}" for name, value in file.chosen_variables.items()],
@@ -93,7 +93,7 @@ def _rows(
     summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
 ) -> Iterator[dict[str, Any]]:
     positions: dict[str, str | None] = {s.record["case"]: "tie" for group in groups for s in group.ties}
-    positions |= {g.ranked[0].record["case"]: _position(True, len(g.ranked)) for g in groups if g.ranked}
+    positions |= {g.ranked[0].record["case"]: _position(len(g.ranked)) for g in groups if g.ranked}
     compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
     for s, limit in zip(summaries, nearest, strict=True):
         text = s.record["case"]
@@ -117,6 +117,11 @@ def _rows(
             "notes": exported["notes"],
             "implementation": _implementation(s),
         }
+
+
+def _position(count: int) -> str:
+    """Where no other library has a time, the word fastest would claim a comparison."""
+    return "fastest" if count > 1 else "only"
 
 
 def _implementation(s: Summary) -> str | None:
@@ -181,6 +186,8 @@ def _machine(file: ResultFile, imported: bool) -> dict[str, Any]:
     machine = file.header["machine"]
     cards = [a["library"].get("card") for a in file.header["libraries"].values() if "library" in a]
     card = next((c for c in cards if isinstance(c, dict)), None)
+    years = machine.get("published_in")
+    years = years if isinstance(years, str) else None
     return {
         "host": machine.get("host"),
         "cpu": machine.get("cpu"),
@@ -188,19 +195,23 @@ def _machine(file: ResultFile, imported: bool) -> dict[str, Any]:
         "memory": units.data_bytes(machine.get("memory_bytes")),
         "system": machine.get("system"),
         "card": f"{card.get('vendor')} {card.get('name')}" if card else None,
-        # The header of an imported file has the date of the import.
-        "started": "unknown" if imported else file.header["started"],
-        "date": None if imported else file.header["started"][:10],
+        # The header of an imported file has the date of the import, and may state when the times were published.
+        "started": (years or "unknown") if imported else file.header["started"],
+        "date": years if imported else file.header["started"][:10],
         "mode": None if imported else file.header["plan"]["mode"],
     }
 
 
 def _libraries(file: ResultFile) -> list[dict[str, Any]]:
-    titles = {r["backend"]: r["library_title"] for r in file.records}
+    # An imported file may have several libraries of one backend.
+    versions: dict[str, dict[str, str | None]] = {}
+    for r in file.records:
+        versions.setdefault(r["backend"], {})[r["library_title"]] = r["library"]["version"] if r["library"] else None
     return [
-        {"name": titles[name], "version": answer["library"]["version"], "build": answer["library"].get("build")}
+        {"name": title, "version": version or answer["library"]["version"], "build": answer["library"].get("build")}
         for name, answer in file.header["libraries"].items()
-        if name in titles and "library" in answer
+        if "library" in answer
+        for title, version in versions.get(name, {}).items()
     ]
 
 
@@ -262,7 +273,7 @@ def _with_ratio(row: Mapping[str, Any], name: str) -> dict[str, Any]:
 def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
     """The comparison of a file with a published machine."""
     names = printable(name), machine
-    matches = published.match(summarize(file.records, file.order), machine)
+    matches = match(summarize(file.records, file.order), machine)
     if not matches:
         return _no_pair(names, [], published=True)
     rows = zip(published_tables.matched(matches).rows, matches, strict=True)
@@ -274,7 +285,7 @@ def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
         "heading": [
             published_tables.headline(matches, *names),
             comparisons.ratio_line(*names),
-            *(f"differs: {text}" for text in published.differences(matches, machine)),
+            *(f"differs: {text}" for text in differences(matches, machine)),
         ],
         "means": [
             {"geometric mean": " ".join(dict.fromkeys((str(row["op"]), str(row["precision"]))))}
@@ -288,92 +299,3 @@ def of_published(file: ResultFile, name: str, machine: str) -> dict[str, Any]:
         ],
         "sentences": [],
     }
-
-
-# ---- a published machine
-
-
-def of_machine(machine: str) -> dict[str, Any]:
-    """The data of a published machine. It has no samples and no limits, and nobody checked its answers."""
-    sheets = [s for s in published.sheets() if s.machine == machine]
-    results = [r for r in published.of_machine(machine) if r.direction != published.TOTAL]
-    fastest: dict[tuple[str, str], float] = {}
-    for r in results:
-        fastest[_work_of(r)] = min(r.time_s, fastest.get(_work_of(r), r.time_s))
-    counts = Counter(map(_work_of, results))
-    years = ", ".join(sorted({s.year for s in sheets}))
-    facts = sheets[0].facts
-    about = {
-        **dict.fromkeys(("cores", "memory", "mode", "host")),
-        **{"date": years, "started": years, "system": facts.get("os")},
-        **{"cpu": facts.get("cpu"), "card": facts.get("gpu")},
-    }
-    software = list(dict.fromkeys(s.software for s in sheets))
-    return {
-        "name": machine,
-        "kind": "published",
-        "incomplete": None,
-        "machine": about,
-        "first": {**first_screen.of_machine(about, software, results), "machines": applications.of_machine(machine)},
-        "libraries": [{"name": text, "version": None, "build": None} for text in software],
-        "variables": [],
-        "sentences": _published_sentences(machine, results),
-        "columns": _by_column(
-            _published_row(r, sheets[0].vendor, _position(r.time_s == fastest[_work_of(r)], counts[_work_of(r)]))
-            for r in results
-        ),
-        **_fields([(r.op, r.values.values) for r in results]),
-        "samples": [[] for _ in results],
-        "limits": [],
-        "applications": [total.values() for total in totals.of_published(machine)],
-    }
-
-
-def _work_of(r: published.Result) -> tuple[str, str]:
-    return " ".join([r.op, r.problem, *r.words]), r.precision
-
-
-def _position(is_fastest: bool, count: int) -> str | None:
-    """Where no other library has a time, the word fastest would claim a comparison."""
-    return ("fastest" if count > 1 else "only") if is_fastest else None
-
-
-def _published_row(r: published.Result, vendor: str, position: str | None) -> dict[str, Any]:
-    field, flop_per_s = find_op(r.op).sweep_field, r.flop_per_s
-    fixed = [word for word in r.values.text.split() if not word.startswith(f"{field}=")]
-    settings = [f"{name}={value}" for name, value in r.settings.items()]
-    return {
-        "case": " ".join([r.op, r.problem, r.direction, r.precision, *settings]),
-        "op": r.op,
-        "direction": r.direction,
-        "precision": r.precision,
-        "status": "published",
-        "time_s": r.time_s,
-        "flop": flop_per_s * r.time_s if flop_per_s else None,
-        "flop_per_s": flop_per_s,
-        "title": r.title,
-        "library": " ".join(filter(None, [vendor, r.how])),
-        "position": position,
-        "family": " ".join([r.op, *fixed, *r.words]),
-        "size": r.values.values.get(field) if field else None,
-        "sweep_field": field,
-        "ranks": r.values.values.get("ranks"),
-        "bytes": 4 * r.values.n if r.op == "all_reduce" else None,
-        "bus_bytes_per_s": r.bus_bytes_per_s,
-        "notes": published_tables.notes_of(r),
-    }
-
-
-def _published_sentences(machine: str, results: Sequence[published.Result]) -> list[str]:
-    products = [r for r in results if r.op == "gemm"]  # as in `answers.py`
-    best = {p: max(r.flop_per_s or 0.0 for r in products if r.precision == p) for p in {r.precision for r in products}}
-    rates = [f"{answers.rate_text(rate)} in {p}" for p, rate in sorted(best.items(), key=lambda item: -item[1]) if rate]
-    count = sum(r.machine == machine and r.direction != published.TOTAL for r in published.results())
-    sums = f", and {len(results) - count} sums of the two gradients of a layer" if len(results) > count else ""
-    wrong = sum(r.wrong_rate for r in results)
-    rates_differ = f"; {wrong} rates in the sheets do not follow from the times" if wrong else ""
-    return [
-        f"Highest rate of matrix products: {answers.listed(rates)}.",
-        "Published by Baidu's DeepBench: means of back-to-back calls, mostly in whole microseconds, unchecked.",
-        f"{count} times{sums}{rates_differ}.",
-    ]

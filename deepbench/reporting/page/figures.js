@@ -95,7 +95,7 @@
   const version = () => document.querySelector('meta[name="generator"]')?.content || "deepbench";
 
   /* Where and when the times of a file were measured, and with what. Of several files each has its name. */
-  function factsOfSource({ kind, machine, name, libraries = [], about, incomplete }, length, drawn) {
+  function factsOfSource({ kind, source, machine, name, libraries = [], about, incomplete }, length, drawn) {
     if (!machine) return [sentence(about ? `${name}: ${about}` : name)];
     const place = listed([
       machine.card,
@@ -106,11 +106,9 @@
     ]);
     const when = {
       measured: machine.date && `measured on ${machine.date}${machine.mode ? `, ${machine.mode} mode` : ""}`,
-      imported: "times imported from another program",
-      published: `times published by Baidu's DeepBench${machine.date ? `, ${machine.date}` : ""}`,
+      imported: `times of ${source ?? "another program"}${machine.date ? `, ${machine.date}` : ""}, imported`,
     }[kind];
-    /* Published results name the software of a machine, and charts its vendor. */
-    const isDrawn = (l) => kind === "published" || !drawn.length || drawn.some((title) => isOf(title, l.name));
+    const isDrawn = (l) => !drawn.length || drawn.some((title) => isOf(title, l.name));
     const versions = listed(libraries.filter(isDrawn).map((l) => [l.name, l.version].filter(Boolean).join(" ")));
     const whole = [place || name, when].filter(Boolean).join("; ");
     return [

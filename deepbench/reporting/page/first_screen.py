@@ -17,21 +17,19 @@ from deepbench.judge.levels import MEMORY
 from deepbench.judge.limits import Limits, NearestLimit, is_crowded
 from deepbench.machine import microarchitecture
 from deepbench.reporting.cases import Ranking
-from deepbench.reporting.furthest import why
-from deepbench.results import published
 from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, intervals_text, lacks_of
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary
 
 # Precisions that multiply as many bits: the name of a column of the site, the title of a tile, and the precisions.
 BY_BITS = {
-    "f32": ("f32", ("f32", "float32")),
-    "bits16": ("16 bits", ("bf16", "f16", "f16f16", "float16_mixed", "float16_storage")),
-    "bits8": ("8 bits", ("i8", "i8u8", "f8e4m3", "f8e5m2", "int8")),
+    "f32": ("f32", ("f32",)),
+    "bits16": ("16 bits", ("bf16", "f16", "f16f16")),
+    "bits8": ("8 bits", ("i8", "i8u8", "f8e4m3", "f8e5m2")),
 }
 
 # Their products are integers, so their rate is in operations, not in floating-point operations.
-INTEGERS = ("i8", "i8u8", "int8")
+INTEGERS = ("i8", "i8u8")
 
 # Above these shares of the times, a banner says so.
 MANY_SINGLE, MANY_CROWDED = 0.5, 0.1
@@ -64,27 +62,6 @@ def of_file(
         "tiles": _tiles(summaries, known, places[0]) if places else [],
         "winners": _winners(groups),
         "furthest": _furthest(summaries, groups, nearest),
-    }
-
-
-def of_machine(
-    about: Mapping[str, Any], software: Iterable[str], results: Sequence[published.Result]
-) -> dict[str, Any]:
-    """The first screen of a published machine, from facts about it, its software and its results."""
-    unchecked = "Baidu's DeepBench published these times. Nobody checked the answers, and there are no intervals."
-    return {
-        "facts": [
-            ("Processor", about["cpu"]),
-            *([("GPU", about["card"])] if about["card"] else []),
-            ("System", about["system"]),
-            ("Measured", about["date"]),
-            ("Software", "; ".join(software)),
-        ],
-        "banners": [{"title": "Unchecked", "text": unchecked}],
-        "publishable": None,
-        "tiles": _published_tiles(results),
-        "winners": [],
-        "furthest": [],
     }
 
 
@@ -234,21 +211,6 @@ def _tiles(summaries: Sequence[Summary], known: Limits, place: Mapping[str, Any]
     mark = "probe disturbed" if _is_disturbed(known, bandwidth) else None
     how = "reading" if device == "cpu" else "copying"
     return [*tiles, _tile("Memory bandwidth", f"{units.bytes_per_s(bandwidth)} GB/s", f"{how}, {where}", mark)]
-
-
-def _published_tiles(results: Sequence[published.Result]) -> list[dict[str, str | None]]:
-    rates: dict[str, float] = {}
-    for r in results:
-        if r.op == "gemm" and r.flop_per_s:
-            rates[r.precision] = max(r.flop_per_s, rates.get(r.precision, 0.0))
-    tiles = []
-    for title, precisions in BY_BITS.values():
-        name = _best({p: rates[p] for p in precisions if p in rates})
-        if name:
-            tiles.append(_tile(f"Highest rate, {name}", _rate(rates[name], name), "highest of a product, published"))
-        else:
-            tiles.append(_tile(f"Highest rate, {title}", note="not published"))
-    return [*tiles, _tile("Memory bandwidth", note="not published")]
 
 
 def _tile(

@@ -86,7 +86,7 @@ const bestText = (ranking) => (couldBeBest(ranking).length ? "best?" : "best");
 const WHY_NEAR = { overlap: "intervals overlap", "one process": "one process, near", "no interval": "no interval, near" };
 const MORE_ROUNDS = "More rounds may decide: deepbench run --rounds N, or --resume of a run with --budget.";
 
-/* Whether the order is uncertain and can be measured again. Published times and energies stay without an interval. */
+/* Whether the order is uncertain and can be measured again. Imported times and energies stay without an interval. */
 function moreRoundsHelp(ranking) {
   const near = couldBeBest(ranking),
     again = [...ranking.ranked.slice(0, 2), ...near].every((p) => p.interval || p.machine.kind === "measured");
@@ -289,7 +289,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
       place.textContent.includes("best?") &&
         `best?: the ${VALUES[by].title} is the lowest, but another machine could be the best, too.`,
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
-      shown.some((m) => m.kind !== "measured") && "Published and imported times are unchecked; published ones have no interval.",
+      shown.some((m) => m.kind !== "measured") && "Imported times are unchecked, and mostly without an interval.",
       "Prices are neither stored nor sent.",
     ]
       .filter(Boolean)

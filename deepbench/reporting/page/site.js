@@ -200,16 +200,12 @@ function addFamilyChart(rows) {
 /* Two machines. Their data are scripts next to the page, so that it also works from a folder without a server. */
 const BITS = new Map([
   ["f32", 32],
-  ["float32", 32],
   ["tf32", 19],
   ["bf16", 16],
   ["f16", 16],
   ["f16f16", 16],
-  ["float16_mixed", 16],
-  ["float16_storage", 16],
   ["i8", 8],
   ["i8u8", 8],
-  ["int8", 8],
 ]);
 /* Maps, because a file may have the name of a property that every object has, such as constructor. */
 window.deepbench ??= new Map();
@@ -318,7 +314,7 @@ async function comparePage() {
         `${b.name}: ${b.about}`,
         a.kind === "measured" && b.kind === "measured"
           ? "For confidence intervals and verdicts, run deepbench compare with both files."
-          : "Published and imported times are mostly means without an interval, and nobody checked the answers.",
+          : "Imported times are mostly means without an interval, and nobody checked the answers.",
       ].map((text) => element("li", {}, text)),
     ),
   );

@@ -1,26 +1,15 @@
-"""Machines ranked by application: by time, or by cost where prices are known, and how certain the order is."""
+"""Rankings of machines in sentences and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from deepbench.core import units
-from deepbench.core.precision import find_precision
-from deepbench.judge import heats
+from deepbench.judge.ranking import By, Machine, Place, Ranking
+from deepbench.judge.totals import Total
 from deepbench.reporting.table import Cell, Column, Part, Strong, Table, number
-from deepbench.reporting.totals import Total
-from deepbench.results import published
-
-By = Literal["time", "cost"]
-Certainty = Literal["certain", "overlap", "one process", "no interval"]
-
-ALL = "all"
-WIDTHS = ("8", "16", "19", "32")
-
-# A pass calls each kernel of an application once, or as often as a model does. Costs are of so many passes.
-PASSES = 1e6
 
 # A sentence names so many machines at most.
 MOST_NAMES = 4
@@ -38,162 +27,52 @@ MORE_ROUNDS = "More rounds may decide: deepbench run --rounds N, or --resume of 
 MOST_ALWAYS_SHOWN = 2
 
 
-@dataclass(frozen=True)
-class Machine:
-    """A result file, or a published machine."""
-
-    name: str
-    kind: Literal["measured", "imported", "published"]
-    totals: Sequence[Total]
-    price_per_h: float | None = None
+# ---- sentences
 
 
-@dataclass(frozen=True)
-class Place:
-    """A machine in the ranking of an application."""
-
-    machine: Machine
-    total: Total | None
-    """Its best precision and number of threads; None where it has no kernel in a precision that competes."""
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether it has a total that is trusted."""
-        return self.total is not None and self.total.is_ranked
-
-    @property
-    def time_s(self) -> float | None:
-        """The total."""
-        return self.total.time_s if self.total else None
-
-    @property
-    def cost(self) -> float | None:
-        """What a million passes cost, in the currency of the price."""
-        price = self.machine.price_per_h
-        return None if self.time_s is None or price is None else PASSES * self.time_s / 3600 * price
-
-    def value(self, by: By) -> float | None:
-        """What it is ranked by."""
-        return self.time_s if by == "time" else self.cost
-
-    def interval(self, by: By) -> tuple[float, float] | None:
-        """At least a 95 % interval of the value; prices are exact."""
-        value, total = self.value(by), self.total
-        if value is None or total is None or total.time_s is None or total.low_s is None or total.high_s is None:
-            return None
-        return value * total.low_s / total.time_s, value * total.high_s / total.time_s
+def answer(ranking: Ranking) -> str:
+    """Which machine is the best, how certain that is, and which machines are not ranked."""
+    ranked = ranking.ranked
+    more = []
+    if len(ranked) > 1:
+        order = order_sentence(ranked[0].machine.name, ranked[1].machine.name, ranking.over_best(ranked[1]), ranking.by)
+        text = f"{order}; {_certainty_text(ranking)}"
+        near = [f"{p.machine.name} ({WHY_NEAR[why]})" for p, why in ranking.could_be_best if p is not ranked[1]]
+        if near:
+            more.append(f"Could also be the best: {_listed(near)}.")
+        if ranking.more_rounds_help:
+            more.append(MORE_ROUNDS)
+    elif ranked:
+        text = f"only {ranked[0].machine.name} can be ranked, so there is no order"
+    else:
+        text = "no machine can be ranked"
+    left = [f"{p.machine.name} ({_why(p.total)})" for p in ranking.places if p.total and not p.is_ranked]
+    if left:
+        more.append(f"Not ranked: {_listed(left)}.")
+    return " ".join([f"{ranking.title}: {text}.", *more])
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """The machines by one application of a suite."""
+def _certainty_text(ranking: Ranking) -> str:
+    pair = ranking.ranked[:2]
+    both = _listed([p.machine.name for p in pair])
+    if ranking.certainty == "overlap":
+        return f"the intervals of {both} overlap: the order is uncertain"
+    if ranking.certainty == "one process":
+        return f"the times of {both} come from one process and differ by less than 10 %: the order is uncertain"
+    if ranking.certainty == "no interval":
+        without = [p.machine.name for p in pair if p.interval(ranking.by) is None]
+        return f"{_listed(without)} {'has' if len(without) == 1 else 'have'} no interval: certainty unknown"
+    return "the intervals do not overlap: certain at 95 %"
 
-    suite: str
-    application: str
-    places: Sequence[Place]
-    """The ranked ones, the best first; then those with disturbed times; then those without a total."""
-    by: By
 
-    @property
-    def title(self) -> str:
-        """`Speech Recognition (server)`."""
-        return f"{self.application} ({self.suite.removeprefix('deepbench/')})"
-
-    @property
-    def ranked(self) -> list[Place]:
-        """The machines with a total that is trusted, the best first."""
-        return [place for place in self.places if place.is_ranked]
-
-    def over_best(self, place: Place) -> float | None:
-        """The value of a ranked machine over that of the best; None for the best."""
-        ranked = self.ranked
-        value, best = place.value(self.by), ranked[0].value(self.by) if ranked else None
-        return value / best if value and best and place.is_ranked and place is not ranked[0] else None
-
-    def interval_over_best(self, place: Place) -> tuple[float, float] | None:
-        """An interval of the same ratio: it contains every ratio of values within both intervals."""
-        ends = place.interval(self.by), self.ranked[0].interval(self.by) if self.ranked else None
-        if self.over_best(place) is None or ends[0] is None or ends[1] is None:
-            return None
-        return ends[0][0] / ends[1][1], ends[0][1] / ends[1][0]
-
-    @property
-    def certainty(self) -> Certainty | None:
-        """How certain it is that the first one is better than the second; None where there are not two to compare."""
-        return self._compared(self.ranked[1]) if len(self.ranked) > 1 else None
-
-    @property
-    def could_be_best(self) -> list[tuple[Place, Certainty]]:
-        """Machines after the first that could be the best, too, and why that is not excluded."""
-        kinds = [(place, self._compared(place)) for place in self.ranked[1:]]
-        return [(place, kind) for place, kind in kinds if kind != "certain" and self._is_near(place)]
-
-    def _compared(self, other: Place) -> Certainty:
-        best = self.ranked[0]
-        one, two = best.interval(self.by), other.interval(self.by)
-        if one is None or two is None:
-            return "no interval"
-        if two[0] <= one[1]:
-            return "overlap"
-        single = any(place.total is not None and place.total.single_process for place in (best, other))
-        return "one process" if single and not heats.is_order(self.over_best(other) or 1.0) else "certain"
-
-    def _is_near(self, other: Place) -> bool:
-        """Whether a machine could be the best. Without an interval that is so within 10 %, as with one process."""
-        one, two = self.ranked[0].interval(self.by), other.interval(self.by)
-        high, low = one[1] if one else self.ranked[0].value(self.by), two[0] if two else other.value(self.by)
-        return high is not None and low is not None and low <= high * (1 + heats.ONE_PROCESS)
-
-    @property
-    def answer(self) -> str:
-        """Which machine is the best, how certain that is, and which machines are not ranked."""
-        ranked = self.ranked
-        more = []
-        if len(ranked) > 1:
-            order = order_sentence(ranked[0].machine.name, ranked[1].machine.name, self.over_best(ranked[1]), self.by)
-            text = f"{order}; {self._certainty_text()}"
-            near = [f"{p.machine.name} ({WHY_NEAR[why]})" for p, why in self.could_be_best if p is not ranked[1]]
-            if near:
-                more.append(f"Could also be the best: {_listed(near)}.")
-            if self._more_rounds_help:
-                more.append(MORE_ROUNDS)
-        elif ranked:
-            text = f"only {ranked[0].machine.name} can be ranked, so there is no order"
-        else:
-            text = "no machine can be ranked"
-        left = [f"{p.machine.name} ({_why(p.total)})" for p in self.places if p.total and not p.is_ranked]
-        if left:
-            more.append(f"Not ranked: {_listed(left)}.")
-        return " ".join([f"{self.title}: {text}.", *more])
-
-    def _certainty_text(self) -> str:
-        pair = self.ranked[:2]
-        both = _listed([p.machine.name for p in pair])
-        if self.certainty == "overlap":
-            return f"the intervals of {both} overlap: the order is uncertain"
-        if self.certainty == "one process":
-            return f"the times of {both} come from one process and differ by less than 10 %: the order is uncertain"
-        if self.certainty == "no interval":
-            without = [p.machine.name for p in pair if p.interval(self.by) is None]
-            return f"{_listed(without)} {'has' if len(without) == 1 else 'have'} no interval: certainty unknown"
-        return "the intervals do not overlap: certain at 95 %"
-
-    @property
-    def _more_rounds_help(self) -> bool:
-        """Whether the order is uncertain and can be measured again. A published time stays without an interval."""
-        near = [*self.ranked[:2], *(place for place, _ in self.could_be_best)]
-        again = all(place.machine.kind == "measured" or place.interval(self.by) for place in near)
-        return again and (self.certainty != "certain" or bool(self.could_be_best))
-
-    @property
-    def composition(self) -> str | None:
-        """`alder: sparse_gemm 94 %, gemm 6 % of the time.`: what the total of the best machine consists of."""
-        total = self.ranked[0].total if self.ranked else None
-        if total is None or not total.time_s:
-            return None
-        shares = {op: units.percent(s / total.time_s) for op, s in sorted(total.by_op_s.items(), key=lambda o: -o[1])}
-        listed = ", ".join(f"{op} {share}" for op, share in shares.items() if share != "0 %")
-        return f"{self.ranked[0].machine.name}: {listed} of the time." if listed else None
+def composition(ranking: Ranking) -> str | None:
+    """`alder: sparse_gemm 94 %, gemm 6 % of the time.`: what the total of the best machine consists of."""
+    total = ranking.ranked[0].total if ranking.ranked else None
+    if total is None or not total.time_s:
+        return None
+    shares = {op: units.percent(s / total.time_s) for op, s in sorted(total.by_op_s.items(), key=lambda o: -o[1])}
+    listed = ", ".join(f"{op} {share}" for op, share in shares.items() if share != "0 %")
+    return f"{ranking.ranked[0].machine.name}: {listed} of the time." if listed else None
 
 
 def _why(total: Total) -> str:
@@ -221,64 +100,9 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-# ---- which precisions compete
-
-
-def competing(words: Sequence[str]) -> Callable[[Total], bool]:
-    """Whether a total competes: in a precision or width that is named, or else in one that meets DeepBench's minimum.
-
-    A width stands for its precisions that meet the minimum. `BadInput` for unknown words.
-    """
-    wanted = set()
-    for word in words:
-        if word not in (*WIDTHS, ALL, *published.PRECISIONS):
-            find_precision(word)
-        wanted |= {word, *(name for name, ours in published.PRECISIONS.items() if word in ours)}
-
-    def competes(total: Total) -> bool:
-        if ALL in wanted or total.precision in wanted:
-            return True
-        return not total.below_minimum and (not wanted or str(total.bits) in wanted)
-
-    return competes
-
-
-# ---- ranking
-
-
-def rankings(machines: Sequence[Machine], competes: Callable[[Total], bool]) -> list[Ranking]:
-    """A ranking for each application of a suite of which any machine has a time."""
-    keys = {(t.suite, t.application): None for m in machines for t in m.totals if t.measured}
-    return [_ranking(machines, suite, application, competes) for suite, application in sorted(keys)]
-
-
-def _ranking(machines: Sequence[Machine], suite: str, application: str, competes: Callable[[Total], bool]) -> Ranking:
-    places = []
-    for machine in machines:
-        of_kind = [t for t in machine.totals if (t.suite, t.application) == (suite, application) and competes(t)]
-        places.append(Place(machine, min(of_kind, key=_standing, default=None)))
-    ranked = [p for p in places if p.is_ranked]
-    by: By = "cost" if ranked and all(p.cost is not None for p in ranked) else "time"
-
-    def order(place: Place) -> tuple[int, float]:
-        standing = _standing(place.total)
-        return standing[0], (place.value(by) or 0.0) if place.is_ranked else standing[1]
-
-    return Ranking(suite, application, sorted(places, key=order), by)
-
-
-def _standing(total: Total | None) -> tuple[int, float]:
-    """Totals that are trusted come first, then disturbed ones, then sums over some kernels: the most kernels first."""
-    if total is None:
-        return 3, 0.0
-    if total.time_s is None:
-        return 2, -total.measured / total.kernels
-    return (1 if total.disturbed else 0), total.time_s
-
-
 # ---- tables
 
-UNCHECKED = "Published and imported times are unchecked; published ones are means without an interval."
+UNCHECKED = "Imported times are unchecked, and mostly means without an interval."
 ONE_PASS = "each kernel once, or as often as a model calls it, with its fastest library"
 PASS = f"time: {ONE_PASS}. Where a kernel has no time there is no total."
 INTERVALS = "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends."
@@ -344,7 +168,7 @@ def to_json(found: Iterable[Ranking]) -> list[dict[str, Any]]:
             "best": r.ranked[0].machine.name if r.ranked else None,
             "certainty": r.certainty,
             "could_be_best": [place.machine.name for place, _ in r.could_be_best],
-            "answer": r.answer,
+            "answer": answer(r),
             "machines": [{name: row[name] for name in FOR_PROGRAMS[2:]} for row in rows_of(r)],
         }
         for r in found
@@ -355,7 +179,7 @@ def parts(found: Sequence[Ranking]) -> list[Part]:
     """A table for each ranking; then what the best total consists of, and which machine is the best."""
     made: list[Part] = []
     for ranking in found:
-        made += [[ranking.title], _table(ranking), [*filter(None, (ranking.composition, ranking.answer))]]
+        made += [[ranking.title], _table(ranking), [*filter(None, (composition(ranking), answer(ranking)))]]
     return made
 
 

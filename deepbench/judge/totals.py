@@ -1,7 +1,7 @@
 """Totals by application: all kernels that a suite lists for it, on one machine, in one precision.
 
 A kernel is a row of a suite in one direction. Each counts with its fastest library, and in a suite of a model as often
-as one pass calls it. Totals are computed from summaries alone, or from the results of a published machine.
+as one pass calls it. Totals are computed from summaries alone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
 from deepbench.plan.suites import is_suite, is_training, read_suite
-from deepbench.results import published
-from deepbench.results.published import Result
 from deepbench.results.summary import Summary
 
 Row = tuple[str, str, int, str]
 """Suite, operation, row of the suite and direction."""
 
 Kind = tuple[str, str, str, int | None]
-"""Suite, application, precision and number of threads; published results state no number."""
+"""Suite, application, precision and number of threads."""
 
 
 @dataclass(frozen=True)
@@ -87,26 +85,18 @@ class Total:
     @property
     def bits(self) -> int | None:
         """How many bits are multiplied; None for a precision of another program that is unknown here."""
-        precision = PRECISIONS.get(_ours(self.precision))
+        precision = PRECISIONS.get(self.precision)
         return precision.multiplied_bits if precision else None
 
     @property
     def below_minimum(self) -> str | None:
         """Why the precision does not meet DeepBench's minimum for the suite; None if it does, or if it is unknown."""
-        precision = PRECISIONS.get(_ours(self.precision))
+        precision = PRECISIONS.get(self.precision)
         return precision.below_minimum(is_training(self.suite)) if precision else None
 
     def values(self) -> dict[str, Any]:
         """All of it as plain values, for pages and programs."""
         return {**asdict(self), "bits": self.bits, "below_minimum": self.below_minimum}
-
-
-def _ours(precision: str) -> str:
-    """Our precision that multiplies and accumulates as many bits as a published one."""
-    return published.PRECISIONS.get(precision, (precision,))[0]
-
-
-# ---- of a file
 
 
 @dataclass(frozen=True)
@@ -233,14 +223,19 @@ def kernels_of(suite: str) -> dict[tuple[str, int, str], str]:
 
 
 def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
-    """The fastest case of each kernel over libraries and settings; None if no library has a time."""
+    """The fastest case of each kernel that counts, over libraries and settings; None if no library has a time."""
+    return _gradients_once(fastest_times(summaries))
+
+
+def fastest_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
+    """The same with both gradients in one call, and also separately, where a file has both."""
     fastest: dict[Kernel, Summary | None] = {}
     for s in summaries:
         timed = s if s.is_ranked else None
         for kernel in kernels_served(s):
             known = fastest.get(kernel)
             fastest[kernel] = timed if known is None or (timed and timed.time_s < known.time_s) else known
-    return _gradients_once(fastest)
+    return fastest
 
 
 def kernels_served(s: Summary) -> Iterator[Kernel]:
@@ -276,63 +271,3 @@ def _gradients_once(fastest: dict[Kernel, Summary | None]) -> dict[Kernel, Summa
             for dropped in [kernel] if separate else parts:
                 del counted[dropped]
     return counted
-
-
-# ---- of a published machine
-
-
-@cache
-def of_published(machine: str) -> tuple[Total, ...]:
-    """The totals of a published machine, without intervals.
-
-    Gradients of a recurrent layer count as one kernel, and only where both were published.
-    """
-    found = []
-    for (suite, application, precision, threads), results in published_kernels(machine).items():
-        count = Counter(kernels_of(suite).values())[application]
-        sum_s = sum(r.time_s for r in results.values())
-        by_op: dict[str, float] = {}
-        for r in results.values():
-            by_op[r.op] = by_op.get(r.op, 0.0) + r.time_s
-        found.append(
-            Total(
-                application,
-                suite,
-                precision,
-                threads,
-                kernels=count,
-                measured=len(results),
-                disturbed=0,
-                single_process=0,
-                sum_s=sum_s,
-                time_s=sum_s if len(results) == count else None,
-                low_s=None,
-                high_s=None,
-                joules=None,
-                by_op_s=by_op,
-            )
-        )
-    return tuple(sorted(found, key=lambda t: (t.suite, t.precision, -(t.sum_s or 0.0))))
-
-
-@cache
-def published_kernels(machine: str) -> dict[Kind, dict[Row, Result]]:
-    """The results of a published machine that belong to an application."""
-    kernels: dict[Kind, dict[Row, Result]] = {}
-    for (row, precision), result in published_results(machine).items():
-        suite, op, number, direction = row
-        application = kernels_of(suite).get((op, number, direction))
-        if application:
-            kernels.setdefault((suite, application, precision, None), {})[row] = result
-    return kernels
-
-
-@cache
-def published_results(machine: str) -> dict[tuple[Row, str], Result]:
-    """The fastest result of a published machine for each row of a suite and precision."""
-    results: dict[tuple[Row, str], Result] = {}
-    for r in published.of_machine(machine):
-        key = (r.suite, r.op, r.row, r.direction), r.precision
-        if r.direction != published.TOTAL and (key not in results or r.time_s < results[key].time_s):
-            results[key] = r
-    return results

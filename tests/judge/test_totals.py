@@ -2,8 +2,9 @@
 
 import pytest
 
+from deepbench.judge import totals
 from deepbench.plan.suites import read_suite
-from deepbench.reporting import totals
+from deepbench.results import published
 from deepbench.results.summary import summarize
 from tests.help import samples
 
@@ -130,9 +131,9 @@ def test_training_of_a_model_needs_16_bits():
 
 
 def test_published_totals_have_no_interval_and_only_whole_ones_have_a_time():
-    found = {(t.suite, t.application, t.precision): t for t in totals.of_published("AMD MI25")}
-    whole = found["deepbench/train", "OCR", "float32"]
-    part = found["deepbench/train", "Machine Translation", "float32"]
+    found = {(t.suite, t.application, t.precision): t for t in totals.of_summaries(published.summaries("AMD MI25"))}
+    whole = found["deepbench/train", "OCR", "f32"]
+    part = found["deepbench/train", "Machine Translation", "f32"]
 
     assert (11, 11) == (whole.kernels, whole.measured)
     assert whole.time_s == whole.sum_s == pytest.approx(1.643e-3)
@@ -145,9 +146,8 @@ def test_published_totals_have_no_interval_and_only_whole_ones_have_a_time():
     [
         ("deepbench/server", "i8", 8, False),
         ("deepbench/train", "i8", 8, True),
-        ("deepbench/train", "int8", 8, True),
         ("deepbench/server", "f16f16", 16, True),
-        ("deepbench/train", "float16_mixed", 16, False),
+        ("deepbench/train", "f16", 16, False),
         ("deepbench/train", "tf32", 19, False),
         ("deepbench/server", "fp4 of another program", None, False),
     ],

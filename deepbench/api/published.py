@@ -1,0 +1,76 @@
+"""Results that the original DeepBench published from 2016 to 2019, and how a file compares with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from deepbench.api.results import Results
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.errors import BadInput
+from deepbench.core.json_lines import printable
+from deepbench.reporting.output import Report
+from deepbench.reporting.table import Table
+
+
+def published_machines() -> Table:
+    """One row per machine, the newest first: year, suites, software, and how many times it has."""
+    from deepbench.reporting import published as tables
+
+    return tables.machines()
+
+
+def published(machine: str, *, op: str | None = None, precision: str | None = None) -> Results:
+    """The results of a published machine, as those of any imported file.
+
+    Args:
+        machine: its name, or a part of it such as `V100`.
+        op: only this operation.
+        precision: only this precision, by our name or that of the sheets: `f16` or `float16_mixed`.
+    """
+    from deepbench.results import published as data
+
+    name = data.find(machine)
+    file = data.load(name)
+    records = [
+        r
+        for r in file.records
+        if op in (None, r["op"]) and precision in (None, r["precision"], r["notes"]["their_precision"])
+    ]
+    if not records:
+        known = sorted({(r["op"], r["precision"]) for r in file.records})
+        raise BadInput(
+            f"{name} has no result of {op or 'any operation'} in {precision or 'any precision'}; it has "
+            + ", ".join(f"{o} {p}" for o, p in known)
+            + (did_you_mean(op or "", {o for o, _ in known}) or did_you_mean(precision or "", {p for _, p in known}))
+        )
+    kept = {r["case"] for r in records}
+    plan = file.header["plan"]
+    plan = {**plan, "cases": [planned for planned in plan["cases"] if planned["case"] in kept]}
+    return Results(replace(file, header={**file.header, "plan": plan}, records=records))
+
+
+def against_published(results: Results, machine: str | None) -> Report:
+    """The cases of a file next to the same work of a published machine; None: a row per published machine."""
+    from deepbench.judge.published import match
+    from deepbench.reporting import published as tables
+    from deepbench.results import published as data
+
+    file = printable(results.path.name)
+    if machine is None:
+        table = tables.among_all(results.summaries)
+        if not table.rows:
+            raise BadInput(
+                f"{file} has no measured case that a published machine has; run deepbench/train or deepbench/server"
+            )
+        return Report.of_table(table)
+    name = data.find(machine)
+    matches = match(results.summaries, name)
+    if not matches:
+        suites = sorted({book["suite"] for book in data.workbooks(name)})
+        raise BadInput(f"{file} has no measured case that {name} has; run {' or '.join(suites)} first")
+
+    def values() -> Any:
+        return tables.to_json(matches, name)
+
+    return Report.of_parts(tables.parts(matches, name, file), values)

@@ -35,8 +35,8 @@ from deepbench.core.precision import PRECISIONS  # noqa: E402
 from deepbench.core.units import percent, significant  # noqa: E402
 from deepbench.judge.demand import demand_of  # noqa: E402
 from deepbench.networks.what_if import effects as what_if  # noqa: E402
-from deepbench.networks.what_if import time_model  # noqa: E402
 from deepbench.networks.what_if import of_results as applications  # noqa: E402
+from deepbench.networks.what_if import time_model  # noqa: E402
 from deepbench.networks.what_if.hardware import Hardware  # noqa: E402
 from deepbench.networks.what_if.knobs import Change  # noqa: E402
 from deepbench.networks.what_if.terms import Application, Term  # noqa: E402

@@ -247,9 +247,9 @@ class Results(FileResults):
     @cached_property
     def training_steps(self) -> list[DeviceScaling]:
         """Training steps of models on the numbers of devices that the suites name (`devices=1,2,4`)."""
-        from deepbench.reporting import on_devices
+        from deepbench.judge import suite_devices
 
-        return on_devices.of_summaries(self.summaries)
+        return suite_devices.of_summaries(self.summaries)
 
     @property
     def records(self) -> list[Record]:

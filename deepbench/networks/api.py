@@ -288,12 +288,13 @@ def scale(results: Source, *, ranks: Sequence[int] = (), model: str | None = Non
 
     Raises `BadInput` where the results give no model.
     """
-    from deepbench.reporting import groups, on_devices, steps
+    from deepbench.judge import suite_devices
+    from deepbench.reporting import groups, steps
 
     if model is not None:
         if ranks:
             raise BadInput("--model takes the numbers of devices from the file; leave out --ranks")
-        found = on_devices.chosen(_kernels(results).training_steps, model)
+        found = suite_devices.chosen(_kernels(results).training_steps, model)
         return Scaled(steps.table(found), found)
     wanted = ranks or groups.DEFAULT_RANKS
     if not all(2 <= n <= 10**6 for n in wanted):

@@ -3,7 +3,7 @@
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.judge import groups as fitted
+from deepbench.judge import groups, suite_devices
 from deepbench.plan.suites import read_suite
 from deepbench.reporting import steps
 from deepbench.results.summary import summarize
@@ -19,7 +19,7 @@ def calls():
 
 
 def scaling_of(*records):
-    (found,) = on_devices.of_summaries(summarize([r for some in records for r in some]))
+    (found,) = suite_devices.of_summaries(summarize([r for some in records for r in some]))
     return found
 
 
@@ -89,7 +89,7 @@ def test_a_larger_all_reduce_is_predicted_and_labelled_with_the_errors_of_publis
 
     assert ["measured", "predicted"] == [s.all_reduce.how for s in (four, eight)]
     assert eight.all_reduce.time.seconds == pytest.approx(points(8, GRADIENTS), rel=0.02)
-    low, high = fitted.range_of_errors()
+    low, high = groups.range_of_errors()
     time = eight.all_reduce.time
     assert 0.9 < low < 1.1 < 2 < high < 5  # these models are too optimistic
     assert (time.low_s, time.high_s) == pytest.approx((low * time.seconds, high * time.seconds), rel=0.01)
@@ -158,17 +158,17 @@ def test_the_table_has_one_row_per_number_of_devices_and_every_value():
 
 
 def test_a_model_is_chosen_by_a_part_of_its_name():
-    every = on_devices.of_summaries(summarize([*samples.kernels_of_steps(1, 2), *all_reduce(2, 2e-3)]))
+    every = suite_devices.of_summaries(summarize([*samples.kernels_of_steps(1, 2), *all_reduce(2, 2e-3)]))
 
-    assert every == on_devices.chosen(every, "sentiment") == on_devices.chosen(every, MODEL)
+    assert every == suite_devices.chosen(every, "sentiment") == suite_devices.chosen(every, MODEL)
     with pytest.raises(BadInput, match="names no model of the file; it has mlperf/sentiment_conv"):
-        on_devices.chosen(every, "resnet")
+        suite_devices.chosen(every, "resnet")
     with pytest.raises(BadInput, match="no training step on stated devices; measure one: deepbench run resnet"):
-        on_devices.chosen([], "resnet")
+        suite_devices.chosen([], "resnet")
 
 
 def test_a_file_without_devices_has_no_steps():
-    assert [] == on_devices.of_summaries(summarize(samples.ocr()))
+    assert [] == suite_devices.of_summaries(summarize(samples.ocr()))
 
 
 def test_an_all_reduce_of_another_device_is_not_that_of_the_kernels():
@@ -193,7 +193,7 @@ def test_other_names_of_suites_in_a_file_are_no_steps(devices):
         for r in samples.ocr()
     ]
 
-    assert [] == on_devices.of_summaries(summarize(records))
+    assert [] == suite_devices.of_summaries(summarize(records))
 
 
 def test_the_all_reduce_of_a_users_own_model_is_that_of_the_file():

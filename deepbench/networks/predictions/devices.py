@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deepbench.judge import groups
 from deepbench.judge.devices import DeviceScaling, DeviceStep
+from deepbench.judge.suite_devices import F32, all_reduce_of, no_all_reduce
 from deepbench.networks.predictions.predict import Prediction
 from deepbench.networks.reporting.predictions import without_time
-from deepbench.reporting import groups
-from deepbench.reporting.on_devices import F32, all_reduce_of, no_all_reduce
 from deepbench.results.summary import Summary
 
 

@@ -13,8 +13,8 @@ from deepbench.judge.limits import Limits
 from deepbench.networks.predictions import forecast
 from deepbench.networks.traces.trace import Trace
 from deepbench.networks.what_if import effects
-from deepbench.networks.what_if.effects import ChangeEffects, Effect, Elsewhere, Outcome, Range, Sensitivity
 from deepbench.networks.what_if import of_results as applications
+from deepbench.networks.what_if.effects import ChangeEffects, Effect, Elsewhere, Outcome, Range, Sensitivity
 from deepbench.networks.what_if.hardware import ALL, MAIN, Hardware
 from deepbench.networks.what_if.knobs import Change, Knob
 from deepbench.networks.what_if.step_terms import application_of, with_overhead

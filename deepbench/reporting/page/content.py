@@ -13,10 +13,10 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.json_lines import printable
-from deepbench.judge import compare, limits, selftest, totals
+from deepbench.judge import compare, limits, selftest, suite_devices, totals
 from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.judge.published import differences, match
-from deepbench.reporting import answers, export, steps
+from deepbench.reporting import answers, export
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import published as published_tables
 from deepbench.reporting.cases import Ranking, rankings
@@ -84,7 +84,7 @@ def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dic
         "samples": [[_thinned(m["samples_s"], most) for r in s.rounds if (m := r["measurement"])] for s in summaries],
         "limits": places,
         "applications": [total.values() for total in sums],
-        "steps": [{"title": s.title, "steps": s.values()} for s in on_devices.of_summaries(summaries)],
+        "steps": [{"title": s.title, "steps": s.values()} for s in suite_devices.of_summaries(summaries)],
         "networks": steps_of(file) if steps_of is not None else [],
     }
 

@@ -17,6 +17,7 @@ from deepbench.judge.levels import MEMORY
 from deepbench.judge.limits import Limits, NearestLimit, is_crowded
 from deepbench.machine import microarchitecture
 from deepbench.reporting.cases import Ranking
+from deepbench.reporting.furthest import why
 from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, intervals_text, lacks_of
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.summary import Summary

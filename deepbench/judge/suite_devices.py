@@ -9,40 +9,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from deepbench.core import units
-from deepbench.core.times import Time
-from deepbench.judge import groups as fitted
-from deepbench.networks.predictions.predict import Prediction
-from deepbench.networks.reporting.predictions import without_time
-from deepbench.reporting import groups
-from deepbench.reporting.steps import AllReduce, all_reduce_of
-from deepbench.reporting.table import Cell, Column, Table, number
+from deepbench.core import units, words
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.op import find_op
+from deepbench.core.times import NOTHING, Time
+from deepbench.judge import groups, scaling, totals
+from deepbench.judge.devices import AllReduce, DeviceScaling, DeviceStep
+from deepbench.judge.totals import Total
+from deepbench.plan import models
+from deepbench.plan.suites import is_fitted, is_suite, is_training, read_suite, split_name
 from deepbench.results.summary import Summary
 
 # Gradients are often added in f32 where the library has no all-reduce in the precision of the kernels.
 F32 = "f32"
 
 
-def on_devices(found: Sequence[tuple[int, Prediction]], summaries: Sequence[Summary]) -> list[OnDevices]:
-    """Steps by the number of devices; `found` has the step of one device for each number."""
-    known = fitted.measured(summaries)
-    made = []
-    for devices, prediction in found:
-        exchange, reason = None, None
-        if prediction.time is None:
-            reason = without_time(len(prediction.missing))
-        elif devices > 1:
-            if prediction.trace.parameters is None:
-                reason = "the network does not say how many parameters it has"
-            else:
-                exchange = all_reduce_of(prediction.trace.parameters, devices, known)
-                if exchange is None:
-                    reason = (
-                        f"no all-reduce over {devices} ranks; measure several sizes over two or more groups: "
-                        "deepbench run all_reduce"
-                    )
-        made.append(OnDevices(devices, prediction, exchange, reason))
-    return made
+def of_summaries(summaries: Sequence[Summary]) -> list[DeviceScaling]:
+    """Every model, batch, precision and number of threads of which a file has training steps on stated devices."""
+    named = {source["suite"] for s in summaries for source in s.record["sources"]}
+    if not any(f"{models.DEVICES}=" in name for name in named):
+        return []
+    found: dict[tuple[object, ...], list[DeviceStep]] = {}
+    for total in totals.of_summaries(summaries):
+        base, parameters = split_name(total.suite)
+        devices, batch = _number(parameters.pop(models.DEVICES, "")), _number(parameters.get(models.BATCH, ""))
+        if is_training(total.suite) and devices and batch:
+            key = base, *parameters.items(), total.precision, total.threads
+            found.setdefault(key, []).append(_step(total, batch, devices, summaries))
+    return [DeviceScaling(_title(steps[0]), sorted(steps, key=lambda step: step.devices)) for steps in found.values()]
 
 
 def _number(text: str) -> int | None:

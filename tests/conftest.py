@@ -30,13 +30,14 @@ NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("MK
 hypothesis.settings.register_profile("deepbench", deadline=None)
 hypothesis.settings.load_profile("deepbench")
 
-# What a test may use without the marker `costly`, of this process and its children. CPU seconds, because on a busy
-# machine every test takes long.
+# What a test may use without the marker `costly`, of this process and its children, or twice what is kept of it. CPU
+# seconds, because on a busy machine every test takes long.
 MOST_CPU_S = 1.0
 
 # How long tests took, written by `pytest --keep-durations`. Files that take long start first. Reviews see its growth.
 DURATIONS = Path(__file__).parent / "durations.json"
 LEAST_KEPT_S = 0.2
+_kept: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
 
 # A shell may ignore signals, and whatever it starts then does too. Tests send them.
 for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
@@ -63,9 +64,8 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason=f"opt-in: {OPT_IN[marker]}, or pytest -m {marker}"))
         if item.path.parent.name == "backends" and re.search("torch|gloo", item.name):
             item.add_marker("torch")
-    kept = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     of_file = Counter()
-    for name, cpu_s in kept.items():
+    for name, cpu_s in _kept.items():
         of_file[name.partition("::")[0]] += cpu_s
     items.sort(key=lambda item: -of_file[item.nodeid.partition("::")[0]])
 
@@ -75,7 +75,8 @@ _started: list[str] = []
 
 
 def _watch(event, arguments):
-    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec"):
+    # (`ctypes.util.find_library` of Python starts ldconfig.)
+    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec") and "ldconfig" not in str(arguments[0]):
         _started.append(f"{event} {arguments[:2]!r:.200}")
 
 
@@ -113,7 +114,8 @@ def pytest_runtest_call(item):
     used_s = _cpu_s() - before
     if _started and not is_free:
         pytest.fail(f"starts a program without @pytest.mark.programs: {_started[0]}", pytrace=False)
-    if used_s > MOST_CPU_S and not is_free and not item.get_closest_marker("costly"):
+    most_s = max(MOST_CPU_S, 2 * _kept.get(item.nodeid, 0.0))
+    if _kept and used_s > most_s and not is_free and not item.get_closest_marker("costly"):
         pytest.fail(f"uses {used_s:.1f} CPU seconds without @pytest.mark.costly", pytrace=False)
     return result
 
@@ -124,8 +126,7 @@ def pytest_sessionfinish(session):
     if hasattr(config, "workeroutput"):
         config.workeroutput["durations"] = _durations
     elif config.option.keep_durations:
-        old = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
-        kept = {**old, **{name: round(s, 1) for name, s in _durations.items()}}
+        kept = {**_kept, **{name: round(s, 1) for name, s in _durations.items()}}
         kept = {name: s for name, s in sorted(kept.items()) if s >= LEAST_KEPT_S}
         DURATIONS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 

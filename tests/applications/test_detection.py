@@ -69,6 +69,7 @@ PICTURE = st.tuples(st.lists(ROW, max_size=8), st.lists(st.tuples(st.integers(0,
 
 @settings(max_examples=300, deadline=None)
 @given(pictures=st.lists(PICTURE, min_size=1, max_size=4), threshold=st.sampled_from([0.3, 0.5, 0.75]))
+@pytest.mark.costly
 def test_the_metric_is_that_of_a_slow_and_obvious_one(pictures, threshold):
     found = [rows for rows, _ in pictures]
     boxes = [[box for _, box in truths] for _, truths in pictures]

@@ -75,6 +75,8 @@ class _Call:
     blocked: list[int]
     limits: list[tuple[int, int]]
     cpus: set[int]
+    ready: int = -1
+    """The end of a pipe that the copy closes when it may get signals."""
 
     @classmethod
     def of(cls, wanted):
@@ -157,7 +159,8 @@ def _ask(call, descriptors):
         try:
             socket.send_fds(_server, [struct.pack("I", len(body))], descriptors)
             _server.sendall(body)
-            return struct.unpack("i", _server.recv(4, socket.MSG_WAITALL))[0]
+            pid = struct.unpack("i", _server.recv(4, socket.MSG_WAITALL))[0]
+            return pid if pid > 0 else None  # where the system starts no process, the usual way says why
         except (OSError, struct.error):  # a test has ended the server
             return None
 
@@ -249,12 +252,16 @@ def _serve(connection):
             call = pickle.loads(connection.recv(length, socket.MSG_WAITALL))
         except ConnectionError:
             os._exit(0)
+        ready, call.ready = os.pipe()
         pid = _copy()
         if pid == 0:
             connection.close()
+            os.close(ready)
             return call, descriptors
-        for descriptor in descriptors:
+        for descriptor in (*descriptors, call.ready):
             os.close(descriptor)
+        os.read(ready, 1)  # until the copy has its own group and its own signals: others may now send some to it
+        os.close(ready)
         connection.sendall(struct.pack("i", pid))
 
 
@@ -294,16 +301,17 @@ def _dress(call, descriptors):
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in call.ignored else usual)
     signal.pthread_sigmask(signal.SIG_SETMASK, call.blocked)
+    if call.new_session:
+        os.setsid()
+    elif call.process_group != -1:
+        os.setpgid(0, call.process_group)
+    os.close(call.ready)
     # First out of the way of the targets, then to them.
     above = max(*call.targets, *descriptors, 100) + 1
     moved = [_duplicate(descriptor, above + i) for i, descriptor in enumerate(descriptors)]
     for source, target in zip(moved, call.targets, strict=True):
         os.dup2(source, target, inheritable=True)
     _close_others(set(call.targets))
-    if call.new_session:
-        os.setsid()
-    elif call.process_group != -1:
-        os.setpgid(0, call.process_group)
     os.sched_setaffinity(0, call.cpus)
     os.chdir(call.folder)
     environment = call.environment

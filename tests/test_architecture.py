@@ -147,6 +147,7 @@ def test_no_module_imports_itself_by_way_of_others():
         pytest.fail(" → ".join(error.args[1]))
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["run", "--help"]])
 def test_start_up_imports_nothing_heavy(words):
     code = (

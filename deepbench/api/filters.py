@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
@@ -17,6 +19,7 @@ from deepbench.plan.fit import for_mode
 if TYPE_CHECKING:
     from deepbench.core.backend import Backend
     from deepbench.core.op import Op
+    from deepbench.reporting.output import Report
 
 __all__ = [
     "Choice",
@@ -27,6 +30,7 @@ __all__ = [
     "What",
     "backends",
     "cases",
+    "coverage_report",
     "device_of",
     "make_choices",
     "needs_groups",
@@ -183,6 +187,22 @@ def needs_groups(planned: Iterable[Planned]) -> bool:
     from deepbench.core.op import find_op
 
     return any(find_op(p.case.op).is_group for p in planned)
+
+
+def coverage_report(name: str) -> Report:
+    """The definitions of a folder or file of workloads of others: their operation, or why there is none.
+
+    As JSON, one object per line.
+    """
+    from deepbench.core.json_lines import sanitized
+    from deepbench.plan.suites import coverage
+    from deepbench.reporting.output import Report
+    from deepbench.reporting.workloads import coverage_rows, coverage_table
+
+    found = coverage(name)
+    report = Report.of_table(coverage_table(found))
+    lines = (json.dumps(sanitized(row), ensure_ascii=False) + "\n" for row in coverage_rows(found))
+    return replace(report, forms={**report.forms, "json": lambda: "".join(lines)})
 
 
 def words_of(what: What | Iterable[What]) -> list[str]:

@@ -77,13 +77,11 @@ def _print_suites() -> None:
 
 def _print_coverage(name: str, as_json: bool) -> None:
     """One line per definition: how many workloads it has, and which operation computes it or why none does."""
+    from deepbench.api.filters import coverage_report
     from deepbench.cli.console import make_console
-    from deepbench.plan.suites import coverage
-    from deepbench.reporting.workloads import coverage_rows, coverage_table
 
-    kernels = coverage(name)
+    report = coverage_report(name)
     if as_json:
-        for row in coverage_rows(kernels):
-            print_for_programs(json.dumps(sanitized(row), ensure_ascii=False) + "\n")
+        print_for_programs(report.text("json"))
     else:
-        coverage_table(kernels).print(make_console())
+        report.print(make_console())

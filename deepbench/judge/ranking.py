@@ -12,6 +12,7 @@ from typing import Literal
 from deepbench.core.precision import find_precision
 from deepbench.judge import heats
 from deepbench.judge.totals import Total
+from deepbench.results import published
 
 By = Literal["time", "cost"]
 Certainty = Literal["certain", "overlap", "one process", "no interval"]
@@ -141,19 +142,26 @@ class Ranking:
 # ---- which precisions compete
 
 
-def competing(words: Sequence[str]) -> Callable[[Total], bool]:
+Competes = Callable[["Machine", Total], bool]
+
+
+def competing(words: Sequence[str]) -> Competes:
     """Whether a total competes: in a precision or width that is named, or else in one that meets DeepBench's minimum.
 
-    A width stands for its precisions that meet the minimum. `BadInput` for unknown words.
+    A width stands for its precisions that meet the minimum. An imported total competes in every precision that
+    multiplies as many bits: other programs do not say more. `BadInput` for unknown words.
     """
     wanted = set[str]()
     for word in words:
-        if word not in (*WIDTHS, ALL):
-            find_precision(word)
-        wanted.add(word)
+        name = published.THEIRS.get(word, word)
+        if name not in (*WIDTHS, ALL):
+            find_precision(name)
+        wanted.add(name)
 
-    def competes(total: Total) -> bool:
+    def competes(machine: Machine, total: Total) -> bool:
         if ALL in wanted or total.precision in wanted:
+            return True
+        if machine.kind == "imported" and wanted & {*published.PRECISIONS.get(total.precision, ())}:
             return True
         return not total.below_minimum and (not wanted or str(total.bits) in wanted)
 
@@ -163,16 +171,18 @@ def competing(words: Sequence[str]) -> Callable[[Total], bool]:
 # ---- ranking
 
 
-def rankings(machines: Sequence[Machine], competes: Callable[[Total], bool]) -> list[Ranking]:
+def rankings(machines: Sequence[Machine], competes: Competes) -> list[Ranking]:
     """A ranking for each application of a suite of which any machine has a time."""
     keys = {(t.suite, t.application): None for m in machines for t in m.totals if t.measured}
     return [_ranking(machines, suite, application, competes) for suite, application in sorted(keys)]
 
 
-def _ranking(machines: Sequence[Machine], suite: str, application: str, competes: Callable[[Total], bool]) -> Ranking:
+def _ranking(machines: Sequence[Machine], suite: str, application: str, competes: Competes) -> Ranking:
     places = []
     for machine in machines:
-        of_kind = [t for t in machine.totals if (t.suite, t.application) == (suite, application) and competes(t)]
+        of_kind = [
+            t for t in machine.totals if (t.suite, t.application) == (suite, application) and competes(machine, t)
+        ]
         places.append(Place(machine, min(of_kind, key=_standing, default=None)))
     ranked = [p for p in places if p.is_ranked]
     by: By = "cost" if ranked and all(p.cost is not None for p in ranked) else "time"

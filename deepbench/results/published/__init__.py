@@ -25,6 +25,9 @@ SUM = "sum of both gradients"
 PRECISIONS = {"f16": ("f16", "bf16", "f16f16"), "i8": ("i8", "i8u8")}
 """Published precisions, and those of ours that multiply as many bits. Others are their own only."""
 
+THEIRS = {"float32": "f32", "float16_mixed": "f16", "float16_storage": "f16", "int8": "i8"}
+"""The words of the workbooks for our precisions."""
+
 
 @cache
 def headers() -> dict[str, dict[str, Any]]:

@@ -231,7 +231,7 @@ def test_a_page_says_whether_its_file_is_good_enough_to_publish():
     assert publishable["title"].startswith("Not good enough to publish: ")
     assert " reason" in publishable["title"]
     assert any("fewer than 3 rounds" in text for text in publishable["texts"])
-    assert content.of_machine("NVIDIA Tesla V100")["first"]["publishable"] is None
+    assert of_machine("NVIDIA Tesla V100")["first"]["publishable"] is None
 
 
 def test_problems_won_undecided_and_disturbed_are_counted_apart():

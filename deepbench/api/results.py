@@ -454,9 +454,11 @@ class Results(FileResults):
     ) -> None:
         """Write a page about files of kernels; the first is compared with each of the others."""
         from deepbench.reporting.page import report as page
+        from deepbench.results import published
 
+        machines = [published.find(name) for name in against]
         steps = wing("networks").steps_of(networks) if networks else None
-        page.write_report([r.file for r in results], against, output, title, steps)
+        page.write_report([r.file for r in results], machines, output, title, steps)
 
     def __repr__(self) -> str:
         return f"{self._heading}\n{self.table()}" if self.summaries else self._heading

@@ -459,8 +459,8 @@ class Results(FileResults):
         from deepbench.reporting.page import report as page
         from deepbench.results import published
 
-        steps = wing("networks").steps_of(networks) if networks else None
         machines = [published.find(name) for name in against]
+        steps = wing("networks").steps_of(networks) if networks else None
         page.write_report([r.file for r in results], machines, output, title, steps)
 
     def __repr__(self) -> str:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import deepbench
 from deepbench.core import units
+from deepbench.core.errors import BadInput
 from deepbench.judge import compare
 from deepbench.reporting.page import content, render
 from deepbench.results import published
@@ -231,7 +233,7 @@ def test_a_page_says_whether_its_file_is_good_enough_to_publish():
     assert publishable["title"].startswith("Not good enough to publish: ")
     assert " reason" in publishable["title"]
     assert any("fewer than 3 rounds" in text for text in publishable["texts"])
-    assert content.of_machine("NVIDIA Tesla V100")["first"]["publishable"] is None
+    assert of_machine("NVIDIA Tesla V100")["first"]["publishable"] is None
 
 
 def test_problems_won_undecided_and_disturbed_are_counted_apart():
@@ -385,3 +387,13 @@ def test_files_without_kernels_of_a_network_have_no_step_of_it(tmp_path):
     samples.write(tmp_path / "k.jsonl", [samples.measured()])
 
     assert [] == content.of_file(read_results(tmp_path / "k.jsonl"), "k", [predicted.network()])["networks"]
+
+
+def test_a_page_compares_with_a_published_machine_by_a_part_of_its_name(tmp_path):
+    """In the sentence above the ratios, the machine has its whole name."""
+    mine = samples.write(tmp_path / "mine.jsonl", samples.ocr())
+    deepbench.report(mine, tmp_path / "page.html", against=["1080"])
+
+    assert "time of NVIDIA GTX 1080 Ti compared with time of mine.jsonl" in (tmp_path / "page.html").read_text()
+    with pytest.raises(BadInput, match="is not a published machine"):
+        deepbench.report(mine, tmp_path / "page.html", against=["abacus"])

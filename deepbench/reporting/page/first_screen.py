@@ -59,7 +59,8 @@ def of_file(
     return {
         "facts": _facts(file, about),
         "banners": _banners(file, incomplete, summaries),
-        "publishable": _publishable(file, summaries),
+        # Results of other programs are labelled as such.
+        "publishable": _publishable(file, summaries) if about["mode"] else None,
         "tiles": _tiles(summaries, known, places[0]) if places else [],
         "winners": _winners(groups),
         "furthest": _furthest(summaries, groups, nearest),

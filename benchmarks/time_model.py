@@ -28,7 +28,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from deepbench.api import load  # noqa: E402
+from deepbench.api.results import load  # noqa: E402
 from deepbench.core.case import Case, parse_case  # noqa: E402
 from deepbench.core.files import replacing  # noqa: E402
 from deepbench.core.precision import PRECISIONS  # noqa: E402

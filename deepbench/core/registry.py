@@ -121,12 +121,12 @@ def _object_of(kind: str, module: ModuleType) -> Any:
 
 def names(kind: str) -> Sequence[str]:
     """The names of all operations (`ops`) or libraries (`backends`). Nothing is loaded where there is no plug-in."""
-    return list(registered(kind)) if os.environ.get(PLUGINS) else _own_names(kind)
+    return list(registered(kind)) if os.environ.get(PLUGINS) or kind not in BASES else _own_names(kind)
 
 
 def get(kind: str, name: str) -> Any:
     """The operation or library with this name, or None. Others are loaded only where there are plug-ins."""
-    if os.environ.get(PLUGINS):
+    if os.environ.get(PLUGINS) or kind not in BASES:  # others need not have the name of their file
         return registered(kind).get(name)
     return _own(kind, name) if name in _own_names(kind) else None
 

@@ -368,8 +368,13 @@ def on_other_hardware(answer: Answer, hardware: str | Path) -> Report:
 
 def steps_of(networks: Sequence[str | Path]) -> Callable[[ResultFile], list[dict[str, Any]]]:
     """What a page draws of these suites: the steps that the kernels of a file predict."""
-    from deepbench.networks.reporting import page
     from deepbench.networks.traces.read import read_suite_trace
 
-    traces = [read_suite_trace(Path(name)) for name in networks]
+    return steps_of_traces([read_suite_trace(Path(name)) for name in networks])
+
+
+def steps_of_traces(traces: Sequence[Trace]) -> Callable[[ResultFile], list[dict[str, Any]]]:
+    """What a page draws of these traces: the steps that the kernels of a file predict."""
+    from deepbench.networks.reporting import page
+
     return lambda file: page.of_file(file, traces)

@@ -41,7 +41,7 @@ def table(found: Sequence[LimitedKernel], order: str, most: int) -> Table:
             "time": k.summary.time_s,
             "share": k.limit.share,
             "excess": k.excess_s,
-            "limit": k.limit.name,
+            "limited_by": k.limit.name,
             "why": short_why(k),
             "evidence": why(k),
         }

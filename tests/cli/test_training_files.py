@@ -58,10 +58,10 @@ def test_pages_and_sites_are_written(deepbench, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("show", "a.jsonl", "--plot"), "a.jsonl has trained applications; they have a table only"),
+        (("show", "a.jsonl", "--plot"), "a.jsonl has trained applications; a roofline is drawn of kernels"),
         (("gate", "a.jsonl", "b.jsonl", "--rerun"), "train again"),
         (("compare", "a.jsonl", "kernels.jsonl"), "compare two files of one kind"),
-        (("report", "a.jsonl", "kernels.jsonl", "-o", "x.html"), "trained applications have a page of their own"),
+        (("report", "a.jsonl", "kernels.jsonl", "-o", "x.html"), "write a page about files of one kind"),
         (("show", "kernels.jsonl", "--mllog", "logs"), "--mllog is for files of deepbench train"),
         (("run", "--resume", "-o", "a.jsonl"), "deepbench train --resume -o a.jsonl"),
     ],

@@ -89,6 +89,7 @@ def test_operations_and_libraries_have_the_names_of_their_files(kind):
     assert registry.get(kind, "../" + kind) is None
 
 
+@pytest.mark.programs
 def test_a_name_loads_no_other_library():
     code = (
         "import sys; from deepbench.core.backend import find_backend; find_backend('null');"

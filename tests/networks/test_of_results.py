@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.judge import totals
-from deepbench.reporting import applications
+from deepbench.networks.what_if import of_results as applications
 from deepbench.results.summary import summarize
 from tests.help import samples
 

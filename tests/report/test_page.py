@@ -10,6 +10,7 @@ import deepbench
 from deepbench.core import units
 from deepbench.core.errors import BadInput
 from deepbench.judge import compare
+from deepbench.networks import api as networks
 from deepbench.reporting.page import content, render
 from deepbench.results import published
 from deepbench.results.file import ResultFile, read_results
@@ -354,7 +355,9 @@ def test_a_page_has_the_training_steps_of_a_file_by_devices():
 def step_of(tmp_path, *records):
     """The step of the network as a page draws it: its bars by name, and its sentences."""
     samples.write(tmp_path / "k.jsonl", records)
-    (found,) = content.of_file(read_results(tmp_path / "k.jsonl"), "k", [predicted.network()])["networks"]
+    (found,) = content.of_file(
+        read_results(tmp_path / "k.jsonl"), "k", networks.steps_of_traces([predicted.network()])
+    )["networks"]
     return {bar["name"]: bar for bar in found["bars"]}, " ".join(found["remarks"])
 
 
@@ -386,7 +389,12 @@ def test_a_step_without_all_kernels_has_no_predicted_bar(tmp_path):
 def test_files_without_kernels_of_a_network_have_no_step_of_it(tmp_path):
     samples.write(tmp_path / "k.jsonl", [samples.measured()])
 
-    assert [] == content.of_file(read_results(tmp_path / "k.jsonl"), "k", [predicted.network()])["networks"]
+    assert (
+        []
+        == content.of_file(read_results(tmp_path / "k.jsonl"), "k", networks.steps_of_traces([predicted.network()]))[
+            "networks"
+        ]
+    )
 
 
 def test_a_page_compares_with_a_published_machine_by_a_part_of_its_name(tmp_path):

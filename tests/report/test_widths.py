@@ -15,6 +15,7 @@ from deepbench.fleets import file as fleet
 from deepbench.fleets import tables as fleets
 from deepbench.fleets.judge import judge
 from deepbench.judge import compare, selftest, totals
+from deepbench.judge import furthest as judged_furthest
 from deepbench.judge import limits as judged
 from deepbench.judge.published import match
 from deepbench.judge.ranking import Machine, competing, rankings
@@ -107,7 +108,8 @@ def in_suite():
 def by_limit(most):
     known = judged.of_file(FILE, SUMMARIES)
     nearest = [known.nearest(s) for s in SUMMARIES]
-    return furthest.table(furthest.kernels(SUMMARIES, cases.rankings(SUMMARIES), nearest), "limit", most)
+    fastest = [r.ranked[0] for r in cases.rankings(SUMMARIES) if r.ranked]
+    return furthest.table(judged_furthest.kernels(SUMMARIES, fastest, nearest), "limit", most)
 
 
 def ranked():

@@ -109,7 +109,7 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
 
 
 def _is_trained(file: ResultFile) -> bool:
-    return kind_of_header(file.header) is TRAINING
+    return kind_of_header(file.header).name == TRAINING.name
 
 
 def _key(one: Trained) -> tuple[str, str]:

@@ -92,7 +92,7 @@ def test_a_status_for_not_supported_is_not_a_crash(gpu):
 
 
 def test_a_probe_that_a_library_refuses_does_not_end_the_search_for_the_peak():
-    from deepbench.judge.limits import compute_probe
+    from deepbench.measuring.probes import compute_probe
     from tests.help import samples
 
     def measure(case):

@@ -6,6 +6,8 @@ from deepbench.core.backend import find_backend
 from tests.backends.test_backends import pairs, smoke_results
 
 
+@pytest.mark.programs
+@pytest.mark.costly
 @pytest.mark.parametrize(("name", "op"), [p for p in pairs() if find_backend(p[0]).device != "cpu"])
 def test_a_gpu_library_gives_the_right_answer_through_the_fake(gpu, monkeypatch, name, op):
     monkeypatch.setenv("FAKE_GPU_EVEN", "1")

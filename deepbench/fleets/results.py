@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -35,6 +36,10 @@ class FleetResults(FileResults):
         from deepbench.fleets.judge import judge
 
         return judge(self.file)
+
+    def heading(self, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+        """None: every host has a machine and libraries of its own."""
+        return []
 
     @property
     def hosts(self) -> list[str]:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.programs
         (["fleet", "--hostfile", "hosts", "--runs", "0"], "--runs must be from 1 to 1000"),
         (["fleet", "--hostfile", "two", "--links", "nonsense"], "'nonsense' is not a direction"),
         (["fleet", "--scheduler", "tcp://127.0.0.1:1"], "No such option '--scheduler'"),
-        (["show", "hosts", "--host", "a"], "--host is for files of a fleet"),
+        (["show", "hosts", "--host", "a"], "hosts, line 1: not JSON"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(deepbench, tmp_path, words, expected):

@@ -143,6 +143,7 @@ def test_a_launcher_that_fails_is_told(group_liar, monkeypatch):
     assert "the launcher ended, exit code 9, last output: no such host" == record["reason"]
 
 
+@pytest.mark.process
 def test_ranks_end_when_the_parent_is_killed(plugins, deepbench, tmp_path):
     import signal
     import subprocess
@@ -340,6 +341,7 @@ def test_groups_take_turns_in_a_heat_and_one_that_fails_leaves_it(group_liar):
     assert [] == ranks_left()
 
 
+@pytest.mark.process
 def test_ranks_that_wait_for_their_turn_sleep(group_liar, monkeypatch):
     """They wait for longer than the time-out of the case, and use no CPU meanwhile."""
     used_s, real = [], parent.Coordinator.ask

@@ -42,7 +42,7 @@ def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     old = file_of(folder / "old.jsonl", "3.5", lambda i: 1.0, "brg:avx512_core_amx")
     new = file_of(folder / "new.jsonl", "3.6", factor, HOSTILE)
-    report.write_report([old, new], ["V100"], folder / "two.html", None)
+    report.write_report([old, new], ["NVIDIA Tesla V100"], folder / "two.html", None)
     return folder / "two.html"
 
 

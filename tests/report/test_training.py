@@ -11,7 +11,7 @@ from rich.console import Console
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.applications.judge.training_pairs import pairs
 from deepbench.applications.reporting import curves, mllog, training
-from deepbench.reporting.page.report import write_report
+from deepbench.applications.reporting.page import write_page
 from deepbench.results.file import read_results
 from tests.help.trained import GOOD, START, seeds, write
 
@@ -188,7 +188,7 @@ def test_a_page_has_a_picture_per_application_and_compares_files(file, tmp_path)
         file([run for name in names for run in seeds(3, application=name, chunk_s=s)], f"<{s}>.jsonl")
         for s in (10.0, 12.0)
     ]
-    write_report(files, (), tmp_path / "page.html", None)
+    write_page(files, tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
 
     assert 3 == page.count("<svg")
@@ -202,7 +202,7 @@ def test_pictures_of_batches_join_only_what_differs_in_the_batch(file, tmp_path)
     pytest.importorskip("jinja2")
 
     def drawn(*files):
-        write_report(files, (), tmp_path / "page.html", None)
+        write_page(files, tmp_path / "page.html", None)
         page = (tmp_path / "page.html").read_text()
         (tmp_path / "page.html").unlink()
         return re.findall(r"<text[^>]*>(image[^<]*: samples/s)</text>", page)
@@ -223,7 +223,7 @@ def test_a_page_names_variables_and_escapes_them(tmp_path):
     path = tmp_path / "a.jsonl"
     write(path, seeds(1))
     path.write_text(path.read_text().replace('"passive"', '"<b>1</b>"'))
-    write_report([read_results(path)], (), tmp_path / "page.html", None)
+    write_page([read_results(path)], tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
 
     assert "OMP_WAIT_POLICY=&lt;b&gt;1&lt;/b&gt;: set by the user" in page
@@ -232,6 +232,6 @@ def test_a_page_names_variables_and_escapes_them(tmp_path):
 
 def test_a_page_withholds_times_of_missed_targets(file, tmp_path):
     pytest.importorskip("jinja2")
-    write_report([file(seeds(3, shift=-0.3))], (), tmp_path / "page.html", None)
+    write_page([file(seeds(3, shift=-0.3))], tmp_path / "page.html", None)
 
     assert "withheld: not every seed reached the target" in (tmp_path / "page.html").read_text()

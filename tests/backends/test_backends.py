@@ -40,8 +40,8 @@ def uses_fake_gpu(name):
 
 
 def is_slow(name):
-    """Whether a case takes seconds: on the fake GPU, or because it is compiled."""
-    return uses_fake_gpu(name) or name == "torch_compiled"
+    """Whether a case takes long: on the fake GPU, because it is compiled, or in float64. `null` ignores settings."""
+    return uses_fake_gpu(name) or name in ("torch_compiled", "reference", "null")
 
 
 def combinations(name, op):

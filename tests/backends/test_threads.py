@@ -12,7 +12,7 @@ import pytest
 from deepbench.core import variables
 from deepbench.core.backend import all_backends
 from deepbench.measuring import launch
-from tests.conftest import records_of
+from tests.conftest import NO_LIBRARIES, records_of
 
 pytestmark = pytest.mark.programs
 
@@ -56,6 +56,7 @@ def test_one_file_is_enough_for_a_library_with_its_own_thread_variable(deepbench
     (tmp_path / "backends" / "threaded.py").write_text(PLUGIN)
     done = deepbench(
         *("run", "gemm m=8 n=8 k=8 f32 threaded", "--threads", "2", "--quick", "-o", "out.jsonl"),
+        **NO_LIBRARIES,
         DEEPBENCH_PLUGINS=str(tmp_path),
         THREADED_NUM_THREADS="1",
         THREADED_AFFINITY="0",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
-pytestmark = pytest.mark.programs
+pytestmark = pytest.mark.process  # plug-ins change what is cached
 
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"

@@ -96,7 +96,9 @@ GROUP = ("run", "all_reduce n=40 ranks=2 f32 groupstopper", "--rounds", "1")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize(("words", "module"), [(FLEET, b"deepbench.measuring.worker"), (GROUP, b"measure.group.rank")])
+@pytest.mark.parametrize(
+    ("words", "module"), [(FLEET, b"deepbench.measuring.worker"), (GROUP, b"measuring.group.rank")]
+)
 def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how):
     """Also stopped processes, and those that a library has started."""
     command = start(*words)
@@ -126,7 +128,7 @@ def test_nobody_can_read_the_variables_of_ranks_on_hosts(start):
     start(*GROUP)
 
     def ranks():
-        found = [pid for pid, line in processes_with(start.mark).items() if b"measure.group.rank" in line]
+        found = [pid for pid, line in processes_with(start.mark).items() if b"measuring.group.rank" in line]
         return found if len(found) >= 2 else None
 
     environment = Path(f"/proc/{eventually(ranks)[0]}/environ").read_bytes().split(b"\0")

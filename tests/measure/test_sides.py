@@ -134,10 +134,7 @@ def test_the_variables_of_a_file_need_no_trust_but_load_nothing():
 
 
 def test_the_gate_measures_again_with_a_named_library_only_if_trusted(tmp_path, monkeypatch):
-    from deepbench.cli import gate
-    from deepbench.measuring import session
-
-    monkeypatch.setattr(session, "require_same_machine", lambda *_: None)
+    monkeypatch.setattr(sides, "require_same_machine", lambda *_: None)
     library = tmp_path / "libmkl_rt.so"
     library.touch()
     paths = []
@@ -145,4 +142,4 @@ def test_the_gate_measures_again_with_a_named_library_only_if_trusted(tmp_path, 
         file = named(path)
         paths.append(samples.write(tmp_path / name, file.records, file.header))
     with pytest.raises(BadInput, match=f"DEEPBENCH_MKL_PATH={library}.*add --trust {paths[0]}"):
-        gate._measure_again(*map(read_results, paths), [TEXT], 0.02, False, False)
+        sides.measure_again(*map(read_results, paths), [TEXT], trusted=False, on_load=print)

@@ -16,7 +16,7 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_architecture.py tests/core
 
-# All tests except the opt-in ones below, under 5 minutes on 2 cores. The first lane runs tests beside each other, the
+# All tests except the opt-in ones below, about 10 minutes on 2 cores. The first lane runs tests beside each other, the
 # second one by one: those that assert on times or stop processes.
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=

@@ -76,7 +76,7 @@ _started: list[str] = []
 
 def _watch(event, arguments):
     # (`ctypes.util.find_library` of Python starts ldconfig.)
-    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec") and "ldconfig" not in str(arguments[0]):
+    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec") and "ldconfig" not in str(arguments[:1]):
         _started.append(f"{event} {arguments[:2]!r:.200}")
 
 

@@ -20,6 +20,7 @@ def test_the_record_has_gpu_algorithm_and_clock(gpu, backend):
     assert [None] == list(set(record["measurement"]["cpu_s"]))
 
 
+@pytest.mark.alone  # the order of the fake's times needs a core of its own
 @pytest.mark.parametrize("backend", ["cublaslt", "hipblaslt"])
 def test_every_algorithm_is_timed_and_the_fastest_is_measured(gpu, backend):
     notes = gpu(f"{GEMM} forward f16 {backend} threads=1")["notes"]

@@ -17,11 +17,12 @@ check: .venv/test
 	$(BIN)/python -m pytest tests/test_architecture.py tests/core
 
 # All tests except the opt-in ones below, about 10 minutes on 2 cores. The first lane runs tests beside each other, the
-# second one by one: those that assert on times or stop processes.
+# second one by one: those that assert on times or stop processes. What fails beside others is run again, alone.
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=
 test: .venv/test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not alone' $(LEFT_OUT)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not alone' $(LEFT_OUT) || \
+	$(BIN)/python -m pytest -m 'not alone' --last-failed --last-failed-no-failures none $(LEFT_OUT)
 	$(BIN)/python -m pytest -m alone
 
 # Everything. `.ci/run` leaves out what takes long and seldom fails: applications and PaddlePaddle.

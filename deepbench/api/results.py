@@ -7,7 +7,7 @@ roofline of trained applications, raises `BadInput` in one sentence: `FileResult
 from __future__ import annotations
 
 import html
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,7 +93,7 @@ def kind_of(path: str | Path) -> Kind:
     return kind_of_header(first_line(Path(path)))
 
 
-class FileResults:
+class FileResults(ABC):
     """What all kinds of result files have: a path, damaged lines, a table, and what verbs do with them."""
 
     kind: Kind
@@ -146,12 +146,11 @@ class FileResults:
     @abstractmethod
     def report(self, full: bool = False) -> Report:
         """What `deepbench show` prints, and the same for programs."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def size_text(self) -> tuple[str, str]:
         """A label and how much the file has, for the heading of tables."""
-        raise NotImplementedError
 
     def refuse(self, instead: str) -> NoReturn:
         """Say what the file has, and what would be wanted."""

@@ -42,6 +42,11 @@ class FleetResults(FileResults):
         return []
 
     @property
+    def size_text(self) -> tuple[str, str]:
+        """`hosts`, and how many there are."""
+        return "hosts", f"{len(self)}"
+
+    @property
     def hosts(self) -> list[str]:
         """The names of the hosts."""
         return self.file.hosts

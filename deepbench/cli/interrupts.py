@@ -48,6 +48,8 @@ def handled() -> Iterator[None]:
     try:
         yield
     finally:  # while Python ends, no handler of Python may run
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        sys.unraisablehook = lambda _: None
         signal.signal(signal.SIGINT, signal.SIG_IGN if is_ignored or _first_s else signal.SIG_DFL)
 
 

@@ -583,7 +583,7 @@ int LT(Matmul)(void *h, struct description *d, const void *alpha, const void *a,
         (long long)m, (long long)n, (long long)k, (long long)al->ld, al->type, bl->type, cl->type, d->compute, d->scale,
         algorithm->algorithm.id);
     struct gemm g = {d->a_t, d->b_t, al->type, bl->type, cl->type, d->compute, m, n, k, al->ld, bl->ld, cl->ld,
-        scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == 1 ? 2e-4 : 0, a, b, out};
+        scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == 1 ? 3e-3 : 0, a, b, out};
     submit(gemm, &g, sizeof g);
     return 0;
 }

@@ -41,6 +41,19 @@ def test_importing_costs_next_to_nothing():
     assert ["[]", "True"] == done.stdout.splitlines()
 
 
+def test_showing_a_file_loads_only_the_operations_and_libraries_that_it_names():
+    code = (
+        "import sys\nfrom deepbench.cli import root\n"
+        "sys.argv = ['deepbench', 'show', 'tests/data/quick-epyc-2cores.jsonl']\nroot._run()\n"
+        "loaded = [name.split('.')[1:3] for name in sys.modules if name.count('.') > 1]\n"
+        "print(sorted({tuple(n) for n in loaded if n[0] in ('ops', 'backends')}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    named = [("backends", "mkl"), ("backends", "onednn"), ("backends", "openblas"), ("ops", "gemm")]
+    assert str(named) == done.stderr.strip()
+
+
 def test_a_measured_case_is_a_result_with_samples_in_a_file(results):
     (summary,) = results
 

@@ -1,17 +1,23 @@
 """Environment variables that change how libraries run, and what a result file may keep of them.
 
-Those of shared runtimes are listed here; each backend declares those of its own library. Nothing else of the
-environment is stored: an environment also holds passwords, and result files are published.
+Those of shared runtimes are listed here; each backend declares those of its own library. `variables.json` repeats what
+backends declare, so that reading a result file loads none of them: `python -m deepbench.core.variables` writes it, and a
+test compares. A backend that is not in it, such as a new one, is loaded. Nothing else of the environment is stored: an
+environment also holds passwords, and result files are published.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
 from itertools import chain
+from pathlib import Path
+from typing import TypedDict, cast
 
-from deepbench.core.backend import all_backends
+from deepbench.core import registry
 from deepbench.core.errors import shorten
 
 # OpenMP.
@@ -82,24 +88,56 @@ MOST_CHARACTERS = 200
 """Of a value that is kept; a longer one is cut."""
 
 
+DECLARATIONS = Path(__file__).with_suffix(".json")
+
+
+class Declaration(TypedDict, total=False):
+    """What a backend declares, as attributes of the same names. Empty ones are left out."""
+
+    thread_variables: list[str]
+    override_variables: list[str]
+    fixed_variables: dict[str, str]
+    tuning_variables: list[str]
+    path_variable: str
+
+
+def declared(name: str) -> Declaration:
+    """What the backend of this name declares, from the backend itself."""
+    backend = registry.find("backends", name)
+    values = {attribute: getattr(backend, attribute) for attribute in Declaration.__annotations__}
+    plain = {attribute: list(v) if isinstance(v, tuple) else v for attribute, v in values.items() if v}
+    return cast(Declaration, plain)
+
+
+@cache
+def _declarations(plugins: str | None) -> dict[str, Declaration]:
+    """Of each backend. Where there are plug-ins, any backend may be theirs."""
+    known = {} if plugins else json.loads(DECLARATIONS.read_text(encoding="utf-8"))
+    return {name: known[name] if name in known else declared(name) for name in registry.names("backends")}
+
+
+def _of_backends() -> list[Declaration]:
+    return list(_declarations(os.environ.get(registry.PLUGINS)).values())
+
+
 def thread_variables() -> tuple[str, ...]:
     """Variables that workers find set to the number of threads of the case."""
-    return _declared(THREADS, "thread_variables")
+    return _distinct(THREADS, *(d.get("thread_variables", ()) for d in _of_backends()))
 
 
 def override_variables() -> tuple[str, ...]:
     """Variables that are removed from the environment of workers."""
-    return _declared(OVERRIDES, "override_variables")
+    return _distinct(OVERRIDES, *(d.get("override_variables", ()) for d in _of_backends()))
 
 
 def fixed_variables() -> dict[str, str]:
     """Variables that have the same value in all workers."""
-    return dict(chain(FIXED.items(), *(b.fixed_variables.items() for b in all_backends().values())))
+    return dict(chain(FIXED.items(), *(d.get("fixed_variables", {}).items() for d in _of_backends())))
 
 
 def path_variables() -> set[str]:
     """Variables that name a library to load."""
-    return {b.path_variable for b in all_backends().values() if b.path_variable is not None}
+    return {d["path_variable"] for d in _of_backends() if "path_variable" in d}
 
 
 def is_secret(name: str) -> bool:
@@ -110,7 +148,8 @@ def is_secret(name: str) -> bool:
 @lru_cache(maxsize=2**12)
 def is_tuning(name: str) -> bool:
     """Whether a variable of this name may change the speed of a library and holds no secret."""
-    listed = (*_declared(TUNING, "tuning_variables"), *thread_variables(), *override_variables(), *fixed_variables())
+    of_libraries = chain(*(d.get("tuning_variables", ()) for d in _of_backends()))
+    listed = (*TUNING, *of_libraries, *thread_variables(), *override_variables(), *fixed_variables())
     beginnings = tuple(entry[:-1] for entry in listed if entry.endswith("*"))
     return (name in listed or name.startswith(beginnings)) and not is_secret(name)
 
@@ -136,6 +175,15 @@ def is_whole(value: str) -> bool:
     return value != HIDDEN and len(value) < MOST_CHARACTERS
 
 
-def _declared(shared: tuple[str, ...], attribute: str) -> tuple[str, ...]:
-    declared: list[tuple[str, ...]] = [getattr(backend, attribute) for backend in all_backends().values()]
-    return tuple(dict.fromkeys(chain(shared, *declared)))
+def _distinct(*names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain(*names)))
+
+
+def write_declarations() -> None:
+    """Write `variables.json`, with one line per backend."""
+    lines = [f"{json.dumps(name)}: {json.dumps(declared(name))}" for name in registry.names("backends")]
+    DECLARATIONS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_declarations()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 
 from deepbench.core import stats, units
@@ -61,7 +62,7 @@ class Summary:
         """Whether several ranks solve the problem together."""
         return self.record["is_group"]
 
-    @property
+    @cached_property
     def work(self) -> Work:
         """Cases with equal work compete."""
         return Work.of(self.record)

@@ -32,7 +32,8 @@ class Work:
     @classmethod
     def of(cls, record: Record) -> Work:
         """The work that libraries compete for. Variants such as the algorithm are each library's own choice."""
-        return cls.on_library(record).without("backend", *record["variants"])
+        work = cls.on_library(record)
+        return work.without("backend", *record["variants"]) if record["variants"] else replace(work, backend=None)
 
     @classmethod
     def on_library(cls, record: Record) -> Work:

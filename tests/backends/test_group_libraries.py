@@ -50,24 +50,20 @@ def test_the_sum_is_right_and_deterministic(measured, name, text):
     assert "yes" == record["group"]["deterministic"]
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
-@pytest.mark.parametrize("op", ["reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_receive"])
-def test_other_collectives(measured, name, op):
-    if not find_backend(name).supports(op, "f32", "forward"):
-        pytest.skip(f"{name} has no {op}")
-    record = measured(name, f"{op} {find_op(op).smoke[-1].text} forward f32 {{}}")
-
-    assert ("ok", None) == (record["status"], record["reason"])
-
-
 def offered():
-    """Every library with every operation and precision that `info --matrix` offers."""
-    return [
-        (name, mark.op, precision)
-        for name in LIBRARIES
-        for mark in find_backend(name).marks()
-        for precision in mark.precisions
-    ]
+    """Every library with every operation and precision that `info --matrix` offers.
+
+    Each needs a group of processes, and libraries combine their functions and data types freely: `make test` runs each
+    operation in its first precision and the first operation in each precision.
+    """
+    found = []
+    for name in LIBRARIES:
+        marks = find_backend(name).marks()
+        for mark in marks:
+            for precision in mark.precisions:
+                is_enough = mark == marks[0] or precision == mark.precisions[0]
+                found.append(pytest.param(name, mark.op, precision, marks=[] if is_enough else pytest.mark.long))
+    return found
 
 
 @pytest.mark.parametrize(("name", "op", "precision"), offered())
@@ -85,6 +81,7 @@ def test_sums_of_bf16_are_offered_or_refused_with_a_reason(measured, name):
     assert ("ok" if offered else "unsupported") == record["status"], record["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_every_declared_algorithm(measured, name):
     known = find_backend(name).algorithms.get("all_reduce", {})

@@ -3,14 +3,16 @@
 import itertools
 import json
 import re
+from functools import cache
 
 import pytest
 
-from deepbench.api.machine import MissingLibraries, missing_groups, one_remedy, short_reason
+from deepbench.api.machine import MissingLibraries, libraries, missing_groups, one_remedy, short_reason
 from deepbench.cli.console import fitted
 from deepbench.core.backend import GroupBackend, all_backends
 from deepbench.core.precision import PRECISIONS
 from tests.conftest import NO_LIBRARIES
+from tests.help.command import run_here
 from tests.help.terminal import output_of
 
 NO_MKL = {"DEEPBENCH_MKL_PATH": "/no/such/libmkl_rt.so"}
@@ -48,24 +50,40 @@ def test_details_have_the_path_or_the_reason_and_remedy_of_every_library(deepben
         assert 1 == done.stdout.count(f"\n  {name} "), name
 
 
+@pytest.fixture
+def info(monkeypatch):
+    """`deepbench info` in this process, with so many columns: its lines. Libraries are opened once."""
+    monkeypatch.setattr("deepbench.api.machine.libraries", _opened)
+
+    def run(columns, *words):
+        monkeypatch.setenv("COLUMNS", columns)
+        return run_here(["info", *words]).output.splitlines()
+
+    return run
+
+
+@cache
+def _opened():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*next(iter(NO_MKL.items())))
+        return libraries()
+
+
 @pytest.mark.parametrize("words", [(), ("--verbose",), ("--doctor",)])
 @pytest.mark.parametrize("columns", [60, 80])
-def test_every_line_fits_and_no_word_is_cut(deepbench, words, columns):
-    wide = deepbench("info", *words, COLUMNS="120", **NO_MKL).stdout
-    lines = deepbench("info", *words, COLUMNS=str(columns), **NO_MKL).stdout.splitlines()
+def test_every_line_fits_and_no_word_is_cut(info, words, columns):
+    wide, lines = info("120", *words), info(str(columns), *words)
 
     # A word that is too long, such as a path, stays whole on a line of its own.
     assert [] == [line for line in lines if len(line) > columns and len(line.split()) > 2]
     if "--doctor" not in words:  # whose findings may change from second to second
-        assert joined(wide) == joined("\n".join(lines))
+        assert joined("\n".join(wide)) == joined("\n".join(lines))
     if not words:
         assert max(map(len, lines)) <= columns
 
 
-def test_without_a_terminal_lines_have_80_columns(deepbench):
-    done = deepbench("info", COLUMNS="")
-
-    assert 40 < max(map(len, done.stdout.splitlines())) <= 80
+def test_without_a_terminal_lines_have_80_columns(info):
+    assert 40 < max(map(len, info(""))) <= 80
 
 
 def test_continuation_lines_are_indented_and_words_stay_whole():

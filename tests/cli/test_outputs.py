@@ -12,8 +12,9 @@ import pytest
 
 from tests.conftest import ROOT, lines_of, records_of
 from tests.help import samples
+from tests.help.command import run_here
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.programs
 
 NULL = ("--backend", "null", "--quick")
 TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=2"
@@ -150,7 +151,7 @@ def test_the_command_that_a_run_suggests_can_be_pasted(deepbench, tmp_path, name
     assert "3 × 4 × 5" in pasted.stdout
 
 
-def test_control_characters_in_names_do_not_reach_the_terminal(deepbench, result_file, tmp_path):
+def test_control_characters_in_names_do_not_reach_the_terminal(deepbench, result_file, tmp_path, monkeypatch):
     evil = "\x1b]0;owned\x07\x9b31m"
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").rename(tmp_path / f"{name}{evil}.jsonl")
@@ -158,10 +159,12 @@ def test_control_characters_in_names_do_not_reach_the_terminal(deepbench, result
     cut = tmp_path / f"cut{evil}.jsonl"
     cut.write_bytes((tmp_path / a).read_bytes()[:-300])
     (tmp_path / "few.jsonl").write_bytes(b"".join((tmp_path / a).read_bytes().splitlines(True)[:3]))
-    commands = [
+    runs = [
         ("run", "gemm m=3 n=4 k=5", *NULL, "-o", f"out{evil}.jsonl"),
         ("run", "gemm m=3 n=4 k=5", *NULL, "-o", f"out{evil}.jsonl"),
         ("run", "--resume", "-o", f"out{evil}.jsonl"),
+    ]
+    commands = [
         *(("show", a), ("show", a, "--json"), ("show", a, "--markdown"), ("show", cut.name), ("show", f"no{evil}")),
         *(("compare", a, b), ("compare", a, b, "--markdown"), ("compare", a, b, "--json")),
         *(("compare", a, "few.jsonl", "--json"), ("compare", "few.jsonl", a, "--markdown")),
@@ -170,10 +173,12 @@ def test_control_characters_in_names_do_not_reach_the_terminal(deepbench, result
         *(("show", a, "--by", f"x{evil}"), ("run", evil), ("run", "gemm m=1 n=1 k=1", "--backend", evil)),
     ]
 
-    for words in commands:
-        done = deepbench(*words)
-        assert done.returncode in (0, 1, 2, 64), done.stderr
-        assert not {"\x1b", "\x07", "\x9b"} & set(done.stdout + done.stderr), words
+    monkeypatch.chdir(tmp_path)
+    printed = [(words, done.returncode, done.stdout + done.stderr) for words in runs for done in [deepbench(*words)]]
+    printed += [(words, done.code, done.output + done.errors) for words in commands for done in [run_here(words)]]
+    for words, code, text in printed:
+        assert code in (0, 1, 2, 64), text
+        assert not {"\x1b", "\x07", "\x9b"} & set(text), words
     assert not {"\x1b", "\x07", "\x9b"} & set((tmp_path / "gate.md").read_text())
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from deepbench.core import variables
 from deepbench.core.backend import GroupBackend, all_backends
 from deepbench.core.variables import fixed_variables, is_secret, is_tuning, override_variables, thread_variables, tuning
 from deepbench.measuring import launch
@@ -50,6 +51,25 @@ def test_variables_that_deepbench_sets_itself_are_recorded():
 
     assert len(chosen) > 4
     assert set() == {name for name in names if not is_tuning(name)}
+
+
+def test_the_file_of_declarations_is_what_backends_declare():
+    written = json.loads(variables.DECLARATIONS.read_text())
+
+    found = {name: json.loads(json.dumps(variables.declared(name))) for name in all_backends()}
+    assert found == written, "run python -m deepbench.core.variables"
+
+
+def test_a_backend_that_the_file_does_not_know_is_asked(monkeypatch, tmp_path):
+    before = thread_variables()
+    known = json.loads(variables.DECLARATIONS.read_text())
+    del known["mkl"]
+    (tmp_path / "few.json").write_text(json.dumps(known))
+    monkeypatch.setattr(variables, "DECLARATIONS", tmp_path / "few.json")
+    variables._declarations.cache_clear()
+
+    assert "MKL_NUM_THREADS" in before
+    assert before == thread_variables()
 
 
 def test_a_long_value_is_cut_and_a_path_is_hidden():

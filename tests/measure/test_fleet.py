@@ -79,9 +79,9 @@ def test_a_host_that_falls_silent_is_lost(ask, monkeypatch):
 
 @pytest.mark.parametrize("script", ["exec yes", "exec cat /dev/zero", f"{START} exec yes"])
 def test_a_host_that_sends_without_end_is_cut_off(ask, monkeypatch, script):
-    monkeypatch.setattr(fleet, "LARGEST_FILE_BYTES", 2**22)
+    monkeypatch.setattr(fleet, "LARGEST_FILE_BYTES", 2**19)
 
-    assert [("a", "failed", "it sent more than 4194304 bytes")] == ask(script)
+    assert [("a", "failed", "it sent more than 524288 bytes")] == ask(script)
 
 
 def test_a_remote_shell_that_is_missing_is_reported(tmp_path, monkeypatch):

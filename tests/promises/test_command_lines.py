@@ -1,18 +1,15 @@
 """Any command line ends with a documented exit code and without a traceback. Nothing here measures."""
 
-import contextlib
-import io
 import os
 import shutil
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepbench.cli import root
 from deepbench.cli.root import EXIT_BAD_INPUT, cli
 from tests.conftest import ROOT
+from tests.help.command import run_here
 
 STORED = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 
@@ -73,33 +70,20 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run_here(arguments):
-    """Run the command in this process: its exit code, and what it printed on standard error."""
-    before, output, errors = sys.argv, io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
-    sys.argv = ["deepbench", *arguments]
-    try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            code = root._run()
-    finally:
-        sys.argv = before
-    errors.flush()
-    return code, errors.buffer.getvalue().decode(errors="replace")
-
-
 def check(folder, arguments):
     before = os.getcwd()
     os.chdir(folder)
     try:
-        code, errors = run_here(arguments)
+        done = run_here(arguments)
     finally:
         os.chdir(before)
 
-    assert code in (0, 1, 2, EXIT_BAD_INPUT), (code, errors)
-    assert "Traceback" not in errors
-    if code == EXIT_BAD_INPUT:
-        assert errors.startswith("deepbench: ")
-        assert 1 == errors.count("\n"), errors  # one sentence
-        assert errors.strip().isprintable(), errors
+    assert done.code in (0, 1, 2, EXIT_BAD_INPUT), done
+    assert "Traceback" not in done.errors
+    if done.code == EXIT_BAD_INPUT:
+        assert done.errors.startswith("deepbench: ")
+        assert 1 == done.errors.count("\n"), done.errors  # one sentence
+        assert done.errors.strip().isprintable(), done.errors
 
 
 command_lines = st.tuples(st.sampled_from(READING), st.lists(st.one_of(words, options), max_size=6))
@@ -128,7 +112,7 @@ def test_any_text_ends_in_one_sentence(folder, command, texts):
 
 @pytest.mark.parametrize("command", sorted(cli.commands))
 def test_each_command_refuses_an_unknown_option(folder, command):
-    code, errors = run_here([command, "--no-such-option"])
+    done = run_here([command, "--no-such-option"])
 
-    assert EXIT_BAD_INPUT == code
-    assert "--no-such-option" in errors
+    assert EXIT_BAD_INPUT == done.code
+    assert "--no-such-option" in done.errors

@@ -19,6 +19,9 @@ from deepbench.results.summary import Summary
 _Pair = tuple[Summary, Summary]
 """A kernel here, and on a published machine."""
 
+_Place = tuple[Row, str]
+"""The row of a suite that a kernel is, and the published precision with as many bits."""
+
 _Cell = tuple[float | None, int, int]
 """Ratio of the time there to the time here, kernels compared, and kernels left out."""
 
@@ -37,17 +40,19 @@ def of_file(summaries: Sequence[Summary], here: Sequence[Total], name: str) -> l
         return []
     machines = [machine for machine in published.machines() if machine != name]
     theirs = {machine: _published(machine) for machine in machines}
-    compared = [s for s in summaries if _work_of(s) in _published_works()]
-    ours: dict[totals.Kind, list[tuple[Kernel, Summary]]] = {}
+    works = {id(s): _work_of(s) for s in summaries}
+    compared = [s for s in summaries if works[id(s)] in _published_works()]
+    ours: dict[totals.Kind, list[tuple[_Place, str, Summary]]] = {}
     for kernel, s in totals.kernel_times(compared).items():
         if s is not None:
-            ours.setdefault(kernel.kind, []).append((kernel, s))
+            place = _row(kernel), published_work(s.work).precision
+            ours.setdefault(kernel.kind, []).append((place, works[id(s)], s))
     found = []
     for machine, (sums, kernels) in theirs.items():
         there = [t for t in sums if (t.suite, t.application) in applications]
         if there:
             pairs = {
-                kind: [(s, other) for kernel, s in listed if (other := _same(kernels, kernel, s))]
+                kind: [(s, other) for place, work, s in listed if (other := kernels.get((place, work)))]
                 for kind, listed in ours.items()
             }
             common = [_cell(pairs.get(total.kind, ())) for total in here]
@@ -57,10 +62,11 @@ def of_file(summaries: Sequence[Summary], here: Sequence[Total], name: str) -> l
 
 
 @cache
-def _published(machine: str) -> tuple[list[Total], dict[tuple[Row, str], Summary]]:
-    """The totals of a published machine, and its times by row of a suite and precision."""
+def _published(machine: str) -> tuple[list[Total], dict[tuple[_Place, str], Summary]]:
+    """The totals of a published machine, and its times by place and work."""
     summaries = published.summaries(machine)
-    times = {(_row(k), k.precision): s for k, s in totals.fastest_times(summaries).items() if s is not None}
+    fastest = totals.fastest_times(summaries).items()
+    times = {((_row(k), k.precision), _work_of(s)): s for k, s in fastest if s is not None}
     return totals.of_summaries(summaries), times
 
 
@@ -68,12 +74,6 @@ def _published(machine: str) -> tuple[list[Total], dict[tuple[Row, str], Summary
 def _published_works() -> frozenset[str]:
     """What any published machine computed."""
     return frozenset(_work_of(s) for machine in published.machines() for s in published.summaries(machine))
-
-
-def _same(kernels: dict[tuple[Row, str], Summary], kernel: Kernel, s: Summary) -> Summary | None:
-    """The published time of a kernel: the same row, sizes, direction and settings, and as many bits."""
-    found = kernels.get((_row(kernel), published_work(s.work).precision))
-    return found if found is not None and _work_of(found) == _work_of(s) else None
 
 
 def _row(kernel: Kernel) -> Row:

@@ -6,12 +6,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from unittest import mock
 
 import numpy as np
 
+from deepbench.core import parts
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.measuring.check import check
+
+# Less than in a run, so that problems of which the check takes a sample are small here.
+FULL_CHECK_WORK = 2**24
 
 
 @dataclass(frozen=True)
@@ -44,12 +49,17 @@ class Kernel:
         arrays = {name: array.copy() for name, array in arrays.items()}
         for name, values in self.outputs(case, arrays).items():
             arrays[name][...] = values
-        return check(op, case, arrays)
+        return checked(op, case, arrays)
 
     def error(self):
         """The error of the outputs in tolerances, before they are stored in the type of the case."""
         op, case, arrays = operands(self.text)
-        return check(op, case, {**arrays, **self.outputs(case, arrays)}).error
+        return checked(op, case, {**arrays, **self.outputs(case, arrays)}).error
+
+
+def checked(op, case, arrays):
+    with mock.patch.object(parts, "FULL_CHECK_WORK", min(FULL_CHECK_WORK, parts.FULL_CHECK_WORK)):
+        return check(op, case, arrays)
 
 
 def every(op, sizes, ways, evaluate, mistakes=(None,), exact=False):

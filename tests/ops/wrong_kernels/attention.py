@@ -20,7 +20,7 @@ PAGED = "attention batch=3 heads=4 kv_heads=2 queries=1 keys=70 head_size=16 mas
 # As large as in a model: only a sample is checked.
 LARGE = "attention batch=4 heads=32 kv_heads=8 queries=1 keys=2048 head_size=128 mask=causal"
 
-LARGE_PREFILL = "attention batch=1 heads=4 kv_heads=2 queries=1024 keys=1024 head_size=64 mask=causal"
+LARGE_PREFILL = "attention batch=1 heads=4 kv_heads=2 queries=640 keys=640 head_size=64 mask=causal"
 
 MISTAKES = {
     "no scale": (PREFILL, DECODE, CROSS, LARGE),

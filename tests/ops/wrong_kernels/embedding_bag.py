@@ -5,7 +5,7 @@ import numpy as np
 from deepbench.core.op import find_op
 from tests.ops.wrong_kernels import Kernel, of_problem
 
-REALISTIC = "rows=200000 dim=64 bags=4000 bag=20"
+REALISTIC = "rows=20000 dim=64 bags=400 bag=20"
 
 
 def forward(problem, arrays, bag=None, shift=0):

@@ -7,7 +7,7 @@ from tests.ops.wrong_kernels import Kernel, of_problem
 
 SMALL = "tokens=37 experts=8 active=2 hidden=33"
 
-LARGE = "tokens=3000 experts=64 active=8 hidden=512"
+LARGE = "tokens=700 experts=64 active=8 hidden=512"
 
 SIZES = [SMALL, LARGE]
 

@@ -7,7 +7,7 @@ from tests.ops.wrong_kernels import Kernel, of_problem
 
 SMALL = "n=2 c=5 h=7 w=9"
 
-LARGE = "n=2 c=64 h=80 w=84"
+LARGE = "n=2 c=16 h=80 w=84"
 
 TRIPLE = "n=1 c=3 h=4 w=5 scale=3"
 

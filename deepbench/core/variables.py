@@ -1,8 +1,8 @@
 """Environment variables that change how libraries run, and what a result file may keep of them.
 
 Those of shared runtimes are listed here; each backend declares those of its own library. `variables.json` repeats what
-backends declare, so that reading a result file loads none of them: `python -m deepbench.core.variables` writes it, and a
-test compares. A backend that is not in it, such as a new one, is loaded. Nothing else of the environment is stored: an
+backends declare, so that reading a result file loads none: `python -m deepbench.core.variables` writes it, and a test
+compares. A backend that is not in it, such as a new one, is loaded. Nothing else of the environment is stored: an
 environment also holds passwords, and result files are published.
 """
 

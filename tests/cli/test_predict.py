@@ -127,10 +127,22 @@ def test_a_sweep_of_a_model_of_the_package(deepbench, tmp_path):
     again = done.stdout.splitlines()[-1].split()
     assert ["deepbench", "predict", "tiny.toml"] == again[:3]
     assert [
-        row
-        for row in deepbench(*again[1:], **without).stdout.splitlines()
-        if row.split()[:1] in (["1"], ["2"], ["4"])
+        row for row in deepbench(*again[1:], **without).stdout.splitlines() if row.split()[:1] in (["1"], ["2"], ["4"])
     ] == [row for row in done.stdout.splitlines() if row.split()[:1] in (["1"], ["2"], ["4"])]
+
+
+def test_where_no_kernel_can_be_measured_no_file_is_said_to_have_them(deepbench, tmp_path):
+    (tmp_path / "tiny.toml").write_text(
+        'title = "Tiny"\n[sizes]\nparameters = 64\n[phases.inference]\nbatch = 2\n[kernels]\nall = """\n'
+        'softmax rows=4 columns=8 count=3 # first\n"""\n'
+    )
+    done = deepbench("predict", "tiny.toml", "--backend", "openblas", "--measure", "-o", "k.jsonl", **NO_LIBRARIES)
+
+    assert 0 == done.returncode, done.stderr
+    assert "has the kernels" not in done.stdout
+    assert "predicted  withheld: 1 kernel has no time" in done.stdout
+    assert "0 ns" not in done.stdout
+    assert (tmp_path / "k.jsonl").exists() == ("k.jsonl" in done.stdout)
 
 
 def test_a_report_draws_the_step(deepbench, suite, tmp_path):

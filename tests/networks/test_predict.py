@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepbench.core.times import NOTHING, Time
+from deepbench.core.times import Time
 from deepbench.networks.predictions import predict as module
 from deepbench.networks.predictions.predict import cold_share, needs, predict, yardstick
 from deepbench.networks.traces.trace import Call, Trace
@@ -139,5 +139,5 @@ def test_without_additions_other_operators_have_no_price():
         def of(self, case):
             return None
 
-    assert module._Price(Nothing({}), "torch", 1).of(1000, 0.5) == NOTHING
+    assert module._Price(Nothing({}), "torch", 1).of(1000, 0.5) is None
     assert {state for state, _ in yardstick("torch", 1)} == {"hot", "cold"}

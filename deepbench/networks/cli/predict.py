@@ -73,7 +73,10 @@ def predict(network: str, by: str, show_all: bool, form: str | None, **words: An
     print_text(found.report(by, show_all), form)
     if found.forecast.file is not None and form is None:
         path = found.forecast.file
-        print(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
+        if found.forecast.has_times:
+            print(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
+        else:
+            print(f"\n{path} says why no kernel has a time:\n  {command('show', path)}")
 
 
 def _predicted(network: str, words: dict[str, Any]) -> Predicted:

@@ -30,7 +30,8 @@ def groups(prediction: Prediction) -> dict[str, float]:
             name = GROUPS.get(part.need.kernel.split()[0], REST)
             found[name] = found.get(name, 0.0) + part.time.seconds
     ordered = dict(sorted(found.items(), key=lambda item: -item[1]))
-    ordered[OTHERS] = prediction.others.seconds
+    if prediction.others is not None:
+        ordered[OTHERS] = prediction.others.seconds
     if prediction.overhead is not None:
         ordered[OVERHEAD] = prediction.overhead.seconds
     return ordered

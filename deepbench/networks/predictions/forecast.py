@@ -31,9 +31,14 @@ class Forecast:
     measured: Time | None
     """Of the only step, where a file has it."""
     file: Path | None
-    """Where the kernels are that were measured."""
+    """The result file of what was measured; None if the files had everything."""
     alternatives: tuple[Prediction, ...] = ()
     """The first step with the kernels of every other library that has times in the files."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether any kernel of the network has a time."""
+        return any(part.time is not None for step in self.predictions for part in step.parts)
 
 
 def capacity(files: Iterable[ResultFile] = ()) -> int:
@@ -76,6 +81,7 @@ def forecast(
     asks = output is not None or any(line["network"] == OVERHEAD for file in known for _, line in file.steps)
     probes = overhead_traces(traces) if library == "torch" and asks else {}
     size = capacity(known)
+    written = None
     if output is not None:
         wanted = [need for trace in (*traces, *probes.values()) for need in needs(trace, library, threads, size)]
         missing = lacking(wanted, times_of(known, traces), library, threads)
@@ -89,6 +95,7 @@ def forecast(
             cases = missing or planned([], library, threads)
             overheads = dict.fromkeys(lacks_overhead, threads)
             known.append(measure(output, cases, options or Options("steps"), progress, real, overheads))
+            written = output
     times = times_of(known, traces)
     overheads_s = {t: overhead_of(known, probe, times, library, threads, size) for t, probe in probes.items()}
     found = tuple(predict(t, times, library, threads, size, overheads_s.get(t.is_training)) for t in traces)
@@ -96,7 +103,7 @@ def forecast(
     others = sorted({s.record["backend"] for s in summaries if s.record["threads"] == threads} - {library})
     alternatives = tuple(predict(traces[0], times, other, threads, size, None) for other in others)
     steps = next((steps for file in known if (steps := _steps(file, traces))), None)
-    return Forecast(found, steps.time if steps else None, output, alternatives)
+    return Forecast(found, steps.time if steps else None, written, alternatives)
 
 
 def _steps(file: ResultFile, traces: Sequence[Trace]) -> StepTimes | None:

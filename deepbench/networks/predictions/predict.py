@@ -107,8 +107,8 @@ class Prediction:
     threads: int
     parts: tuple[Part, ...]
     """The longest first."""
-    others: Time
-    """Operators that are no operation of ours."""
+    others: Time | None
+    """Operators that are no operation of ours; None if their bytes say nothing, because no addition has a time."""
     overhead: Time | None
     """Of the framework; None if it is unknown."""
 
@@ -123,10 +123,10 @@ class Prediction:
 
         The interval includes what the method itself may be off by.
         """
-        total = self.others if self.overhead is None else self.others.plus(self.overhead)
-        for part in self.parts:
-            if part.time is not None:
-                total = total.plus(part.time)
+        total = NOTHING
+        for time in (self.others, self.overhead, *(part.time for part in self.parts)):
+            if time is not None:
+                total = total.plus(time)
         return total.widened(MODEL_ERROR)
 
     @property
@@ -242,10 +242,11 @@ def predict(
     """The time of a step; `overhead_s` is what each operator costs besides its kernel."""
     price = _Price(times, library, threads)
     parts = [_part(need, times, price, library) for need in needs(trace, library, threads, capacity)]
-    others = NOTHING
+    others: Time | None = NOTHING
     for call, distances in zip(trace.calls, trace.reuse_distances, strict=True):
-        if call.kernel is None:
-            others = others.plus(price.of(call.bytes, cold_share(call, distances, trace.buffers, capacity)))
+        if call.kernel is None and others is not None:
+            each = price.of(call.bytes, cold_share(call, distances, trace.buffers, capacity))
+            others = None if each is None else others.plus(each)
     overhead = None if overhead_s is None else overhead_s.times(trace.operators)
     ordered = sorted(parts, key=lambda part: -(part.time.seconds if part.time else math.inf))
     return Prediction(trace, library, threads, tuple(ordered), others, overhead)
@@ -254,8 +255,8 @@ def predict(
 def _part(need: Need, times: Times, price: _Price, library: str) -> Part:
     flop = find_op(need.hot.op).flop(need.hot) * need.count if need.hot else 0
     if need.is_chain:
-        each = price.of(need.bytes // need.operators, need.cold_share)
-        return Part(need, each.times(need.operators * need.count), "a chain of operators, from its bytes", False, flop)
+        how = "a chain of operators, from its bytes"
+        return _from_bytes(need, price.of(need.bytes // need.operators, need.cold_share), need.operators, how, flop)
     hot, cold = times.of(need.hot), times.of(need.cold)
     if not need.cases or any(times.of(case) is None for case in need.cases):
         op = need.kernel.split()[0]
@@ -263,8 +264,7 @@ def _part(need: Need, times: Times, price: _Price, library: str) -> Part:
         if known := hot or cold:
             return Part(need, known[0].times(need.count), "in one state of caches", known[1], flop)
         if op not in DOMINANT:
-            time = price.of(need.bytes, need.cold_share).times(need.count)
-            return Part(need, time, "from its bytes", False, flop)
+            return _from_bytes(need, price.of(need.bytes, need.cold_share), 1, "from its bytes", flop)
         return Part(need, None, times.reason(need.hot, library), False, flop)
     total, disturbed = NOTHING, False
     for measured, calls in ((hot, need.count - need.cold_calls), (cold, need.cold_calls)):
@@ -273,6 +273,13 @@ def _part(need: Need, times: Times, price: _Price, library: str) -> Part:
             share = calls if hot is not None and cold is not None else need.count
             total, disturbed = total.plus(measured[0].times(share)), disturbed or measured[1]
     return Part(need, total, "measured", disturbed, flop)
+
+
+def _from_bytes(need: Need, each: Time | None, operators: int, how: str, flop: int) -> Part:
+    """A kernel of which each of so many operators takes this time; without it, nothing is known."""
+    if each is None:
+        return Part(need, None, "only its bytes are known, and no addition has a time", False, flop)
+    return Part(need, each.times(operators * need.count), how, False, flop)
 
 
 class _Price:
@@ -284,11 +291,11 @@ class _Price:
             if (known := times.of(case)) is not None:
                 self._points[state].append((size, known[0]))
 
-    def of(self, size: int, share: float) -> Time:
-        """The time for so many bytes, of which a share comes from memory; nothing without additions."""
+    def of(self, size: int, share: float) -> Time | None:
+        """The time for so many bytes, of which a share comes from memory; None without additions."""
         hot, cold = (self._at(state, size) for state in ("hot", "cold"))
         if hot is None or cold is None:
-            return hot or cold or NOTHING
+            return hot or cold
         return hot.times(1 - share).plus(cold.times(share))
 
     def _at(self, state: str, size: int) -> Time | None:

@@ -72,6 +72,8 @@ def _remarks(made: Forecast) -> list[str]:
         remarks.append(f"{gain}.")
     if p.time is not None:
         remarks.append(f"{units.percent(p.measured_share)} of the predicted time is measured kernels of {p.library}.")
+        if p.others is None:
+            remarks.append("The time of other operators is unknown, and not in the sum.")
         if p.overhead is None:
             remarks.append("The overhead of the framework is unknown, and not in the sum.")
         if p.disturbed:

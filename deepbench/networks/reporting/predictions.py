@@ -61,7 +61,8 @@ def summary(
         reasons = ", ".join(dict.fromkeys(part.how for part in p.missing))
         calls = f"{count} call{'s' * (count != 1)}"
         text = f"withheld: {without_time(len(p.missing))} in {calls} ({reasons})"
-        lines.append(("predicted", f"{text}; the others take {units.seconds(p.known.seconds)}"))
+        known_s = p.known.seconds
+        lines.append(("predicted", f"{text}; the others take {units.seconds(known_s)}" if known_s else text))
     known = p.known.seconds
     if known:
         shares = [f"{name} {units.percent(s / known)}" for name, s in groups(p).items() if s / known >= 0.005]
@@ -71,6 +72,8 @@ def summary(
         share, count = units.percent(p.disturbed_share), len(p.disturbed)
         text = f"{count} kernel{'s' * (count != 1)}, {share} of the time: other programs interfered; measure again"
         lines.append(("disturbed", text))
+    if p.others is None:
+        lines.append(("others", "unknown: no addition has a time, so other operators are not in the sum"))
     if p.overhead is None:
         lines.append(("overhead", "unknown: what the framework needs for each operator is not in the sum"))
     if measured is not None:
@@ -129,7 +132,7 @@ def layer_rows(prediction: Prediction) -> list[dict[str, Cell]]:
     layers: dict[str, dict[str, list[float]]] = {}
     for call in trace.calls:
         if call.kernel is None:
-            seconds = p.others.seconds * call.bytes / other_bytes
+            seconds = p.others.seconds * call.bytes / other_bytes if p.others else 0.0
         else:
             seconds = of_kernel.get(call.kernel, 0.0)
         seconds += overhead * call.operators / operators
@@ -209,7 +212,7 @@ def rows(prediction: Prediction) -> list[dict[str, Cell]]:
         (f"{OVERHEAD} per operator", prediction.overhead, prediction.trace.operators),
     ]
     for name, time, count in rest:
-        if time is not None:
+        if time is not None and count:
             share = time.seconds / known if known else None
             found.append({"kernel": name, "calls": count, "time": time.seconds, "share": share, "memory": None})
     return found

@@ -19,7 +19,7 @@ def application_of(prediction: Prediction) -> Application:
     terms = [_term(part) for part in trusted]
     trace = prediction.trace
     others = len(trace.others)
-    if others and prediction.others.seconds:
+    if others and prediction.others is not None and prediction.others.seconds:
         size = sum(call.bytes for call in trace.others) // others
         one = prediction.others.times(1 / others)
         terms.append(Term(None, OTHERS, others, one.seconds, one.low_s, one.high_s, 0, max(1, size)))

@@ -115,13 +115,6 @@ def print_text(report: Report, form: str | None) -> None:
         report.print(make_console())
 
 
-def print_report(parts: Sequence[Part], form: str | None) -> None:
-    """Sentences and tables for people or as Markdown; CSV has the last table."""
-    from deepbench.api.results import Report
-
-    print_text(Report.of_parts(parts, list), form)
-
-
 def print_lines_and_tables(parts: Sequence[Part], console: Console) -> None:
     """Sentences and tables with blank lines between."""
     from deepbench.api.results import print_parts

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.api.results import load
 from deepbench.core.errors import BadInput
 from deepbench.core.files import open_regular, read_regular
-from deepbench.fleets.file import is_fleet
 from deepbench.formats import ImportOptions, import_file
 from deepbench.machine import remembered
 from deepbench.plan.suites import read_suite
@@ -71,8 +71,9 @@ def test_no_reader_waits_for_a_fifo(fifo, tmp_path):
     for read in readers:
         with pytest.raises(BadInput, match="is not a regular file"):
             read()
-    assert not is_fleet(fifo)
-    assert not is_fleet(Path("/dev/zero"))
+    for path in (fifo, Path("/dev/zero")):
+        with pytest.raises(BadInput, match="is not a regular file"):
+            load(path)
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -137,9 +137,14 @@ def test_every_folder_has_a_layer():
     assert set().union(*LAYERS) | set(WINGS) == folders
 
 
+# A case knows its operation and its library, whose functions take cases: two classes may name each other's types.
+TYPES_OF = {"core.case": {"core.op", "core.backend"}}
+
+
 def test_no_module_imports_itself_by_way_of_others():
     graph = {
-        name: {found for found in imports(path) if found in MODULES and found != name} for name, path in MODULES.items()
+        name: {found for found in imports(path) if found in MODULES and found != name} - TYPES_OF.get(name, set())
+        for name, path in MODULES.items()
     }
     try:
         TopologicalSorter(graph).prepare()

@@ -184,9 +184,8 @@ def _several(values: T | Iterable[T] | None) -> tuple[T, ...]:
 
 def needs_groups(planned: Iterable[Planned]) -> bool:
     """Whether some case is measured by several processes together."""
-    from deepbench.core.op import find_op
 
-    return any(find_op(p.case.op).is_group for p in planned)
+    return any(p.case.operation.is_group for p in planned)
 
 
 def coverage_report(name: str) -> Report:

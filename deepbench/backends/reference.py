@@ -7,7 +7,7 @@ from typing import Any
 from deepbench.core.backend import Backend, Mark, marks_of_every_op
 from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 
 
 class Reference(Backend):
@@ -24,7 +24,7 @@ class Reference(Backend):
         return marks_of_every_op()
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
-        op = find_op(case.op)
+        op = case.operation
 
         def run() -> None:
             for name, values in op.reference(case, arrays).items():

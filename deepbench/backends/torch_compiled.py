@@ -24,7 +24,7 @@ from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
 from deepbench.core.errors import DeepBenchError, Unavailable, Unsupported, shorten
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 from deepbench.core.rows import EPSILON
 
 Function = Callable[[], Any]
@@ -164,7 +164,7 @@ class TorchCompiled(Backend):
 
 def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
     """The steps of `torch.optim`, operator by operator. The compiler fuses these, but not eager's fused step."""
-    p, g, v, of = t["p"], t["g"], t["v"], find_op(case.op).facts(case)
+    p, g, v, of = t["p"], t["g"], t["v"], case.operation.facts(case)
     rate = of["rate"]
     if case.problem.kind == "lamb":
         return memory_bound.optimizer(torch, case, t)  # eager has no fused step of it either

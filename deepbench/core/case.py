@@ -12,13 +12,17 @@ import itertools
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepbench.core import registry
 from deepbench.core.aliases import did_you_mean, meant
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS, Precision, find_precision
 from deepbench.core.problem import fields_of, make_problem
+
+if TYPE_CHECKING:
+    from deepbench.core.backend import Backend
+    from deepbench.core.op import Op
 
 # `backward` computes both gradients in one call, for libraries that do not separate them.
 DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
@@ -41,6 +45,18 @@ class Case:
     threads: int
     overrides: tuple[tuple[str, str], ...] = ()
     """Settings that differ from their default, sorted by name."""
+
+    @property
+    def operation(self) -> Op:
+        """The operation; `BadInput` if there is none of this name."""
+        found: Op = registry.find("ops", self.op)
+        return found
+
+    @property
+    def library(self) -> Backend:
+        """What calls the library; `BadInput` if there is none of this name."""
+        found: Backend = registry.find("backends", self.backend)
+        return found
 
     @property
     def settings(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from deepbench.core.op import AnswerComparison, Op, find_op
+from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.parts import TensorsOp, finite
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.traffic import product_bytes
@@ -169,7 +169,7 @@ class ProductsOp(ProductOp, TensorsOp):
 
 def products_of(case: Case, arrays: Arrays) -> list[Product]:
     """The products of a case, for libraries that make a call for each."""
-    op = find_op(case.op)
+    op = case.operation
     assert isinstance(op, ProductsOp), "only libraries that serve products ask"
     return op.products(case, arrays)
 

@@ -21,7 +21,6 @@ from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import sanitized
-from deepbench.core.op import find_op
 from deepbench.core.version import VERSION
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_suite
@@ -215,7 +214,7 @@ class _Sources:
 
     def of(self, entry: ImportedCase, case: Case) -> list[Source]:
         """Rows with the same problem, direction and settings."""
-        unused = find_op(case.op).unused_settings(case.problem, case.direction, case.precision)
+        unused = case.operation.unused_settings(case.problem, case.direction, case.precision)
         sources = []
         for settings, source in self._rows.get((case.op, case.problem, case.direction), []):
             fits = all(n in unused or case.settings.get(n) == v for n, v in settings.items())
@@ -247,7 +246,7 @@ def _record(
         }
         record["process"] = {"duration_s": 0.0}
         record["notes"] = {**entry.notes, "imported_from": program}
-        op = find_op(case.op)
+        op = case.operation
         if op.is_group:
             record["notes"]["bus_factor"] = op.facts(case)["bus_factor"]
     record["library"] = library

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
-from deepbench.core.op import find_op
 from deepbench.results.summary import Summary
 
 
@@ -26,7 +25,7 @@ class Component:
     @property
     def title(self) -> str:
         """`2 × gemm 4096 × 50 × 1024`."""
-        problem = find_op(self.case.op).title(self.case.problem)
+        problem = self.case.operation.title(self.case.problem)
         direction = "" if self.case.direction == "forward" else f" {self.case.direction}"
         return f"{f'{self.count} × ' if self.count > 1 else ''}{self.case.op} {problem}{direction}"
 
@@ -105,6 +104,6 @@ def _components(s: Summary) -> Mapping[Case, int]:
     """The parts of a case; none of an operation that this version does not have."""
     try:
         case = parse_case(s.record["case"])
-        return find_op(case.op).components(case)
+        return case.operation.components(case)
     except BadInput:
         return {}

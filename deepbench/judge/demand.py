@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from deepbench.core.backend import find_backend
 from deepbench.core.case import RUN_SETTINGS, Case
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
@@ -46,7 +45,7 @@ def demand_of(case: Case, inside: tuple[float, ...], algorithm: str | None = Non
     `algorithm` is what the library says it used, or an empty text: operations that it avoids do not count. None: all
     operations count that the problem has.
     """
-    op = find_op(case.op)
+    op = case.operation
     every, operands = op.traffic_bytes(case), op.operand_bytes(case)
     crossing = [
         0 if operands <= held else op.traffic_bytes(case, int(held)) if held else every  # no level inside
@@ -74,7 +73,7 @@ def call_case(case: Case) -> Case | None:
 
     It has the smallest problem of the same kind, in f32 if the library has that, and the same settings.
     """
-    op, backend = find_op(case.op), find_backend(case.backend)
+    op, backend = case.operation, case.library
     if op.is_group or not backend.computes or not op.flop(case):
         return None
     precision = PRECISIONS[F32] if backend.supports(case.op, F32, case.direction) else case.precision

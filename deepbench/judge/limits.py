@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 from deepbench.core import units
-from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.judge.demand import Demand, demand_of, demand_of_bytes
@@ -249,7 +248,7 @@ class Limits:
         for text, seconds in self._calls.items():
             with contextlib.suppress(BadInput):  # of a later version, or not ours
                 case = parse_case(text)
-                if case.threads == threads and find_backend(case.backend).device == device:
+                if case.threads == threads and case.library.device == device:
                     found.append(seconds)
         return found
 

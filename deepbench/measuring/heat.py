@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 
 from deepbench.core.case import Case
 from deepbench.core.errors import DeepBenchError
-from deepbench.core.op import find_op
 from deepbench.machine import describe
 from deepbench.measuring import launch, process
 from deepbench.measuring.group.parent import Coordinator, start_group
@@ -89,7 +88,7 @@ def measure_heat(
 
 
 def _slice_s(case: Case) -> float:
-    return GROUP_SLICE_S if find_op(case.op).is_group else SLICE_S
+    return GROUP_SLICE_S if case.operation.is_group else SLICE_S
 
 
 def _parts(rivals: Sequence[Rival]) -> Iterator[Sequence[Rival]]:

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deepbench.core.backend import Backend, find_backend
+from deepbench.core.backend import Backend
 from deepbench.core.case import Case, parse_case
-from deepbench.core.op import Op, find_op
+from deepbench.core.op import Op
 from deepbench.core.variables import fixed_variables, is_tuning, override_variables, thread_variables
 from deepbench.plan.modes import Rules
 
@@ -66,12 +66,12 @@ class Request:
     @property
     def op(self) -> Op:
         """The operation that the case names."""
-        return find_op(self.case.op)
+        return self.case.operation
 
     @property
     def backend(self) -> Backend:
         """The library that the case names."""
-        return find_backend(self.case.backend)
+        return self.case.library
 
     @property
     def sampling_rules(self) -> Rules:

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
-from deepbench.core.op import all_ops, find_op
+from deepbench.core.op import all_ops
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.progress import Activity, Progress
 from deepbench.judge.demand import call_case
@@ -175,12 +175,12 @@ def probes_for(cases: Iterable[Case], libraries: Sequence[str], sizes: Sequence[
     calls: dict[Case, None] = {}
     gathering: dict[int, None] = {}
     for case in cases:
-        backend = find_backend(case.backend)
-        if backend.computes and not find_op(case.op).is_group:
+        backend = case.library
+        if backend.computes and not case.operation.is_group:
             peaks.add((case.precision.name, backend.device, case.threads))
             if backend.name in libraries and (smallest := call_case(case)):
                 calls[smallest] = None
-            if backend.device == "cpu" and find_op(case.op).gathers(case):
+            if backend.device == "cpu" and case.operation.gathers(case):
                 gathering[case.threads] = None
     with_f32 = [(name, device, n) for precision, device, n in sorted(peaks) for name in (F32, precision)]
     reading = dict.fromkeys(n for _, device, n in sorted(peaks) if device == "cpu")

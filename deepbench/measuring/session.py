@@ -296,7 +296,7 @@ class Session:
         """Seconds that a round of a case takes, roughly."""
         if case.backend in self._unavailable:
             return 0.0
-        peak = self._prober.limits.peak(case.precision.name, find_backend(case.backend).device, case.threads)
+        peak = self._prober.limits.peak(case.precision.name, case.library.device, case.threads)
         return estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
@@ -390,7 +390,7 @@ def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
     if here:
         return f"; libraries that are here and serve {work}: {', '.join(here)}"
     if words := with_reference(case):
-        device = find_backend(case.backend).device
+        device = case.library.device
         return f"; no default library for {device} that is here serves {work}, the float64 reference does: {words}"
     return ""
 

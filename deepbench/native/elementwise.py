@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
-from deepbench.core.op import find_op
 from deepbench.native import library
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def prepare(case: Case, arrays: Arrays) -> Kernel:
 
 def _elementwise(loops: Any, case: Case, arrays: Arrays) -> Kernel:
     """`elementwise.c` has functions of three vectors: those that are missing are the first one again."""
-    outputs = find_op(case.op).outputs
+    outputs = case.operation.outputs
     read, written = ([a for n, a in arrays.items() if (n in outputs) == kind] for kind in (False, True))
     name = f"deepbench_{case.problem.kind}" + "_backward" * (case.direction == "backward")
     inputs = [*read, read[0], read[0]][:3]
@@ -72,7 +71,7 @@ def floats_of_copied_row(numbers: int, only_copies: bool) -> int:
 def _optimizer(loops: Any, case: Case, arrays: Arrays) -> Kernel:
     from deepbench.core.operands import full
 
-    kind, n, of = case.problem.kind, case.problem.n, find_op(case.op).facts(case)
+    kind, n, of = case.problem.kind, case.problem.n, case.operation.facts(case)
     factors: tuple[float, ...]
     rest: list[Any] = []
     if kind in ("sgd", "adagrad"):

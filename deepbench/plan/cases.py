@@ -91,7 +91,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
             # A case typed in full is that case alone.
             for baseline in _baselines(case, choices) if entry.pattern.backend is None else ():
                 planned.setdefault(baseline.text, Planned(baseline, []))
-            for part in find_op(case.op).components(case) if choices.with_parts else ():
+            for part in case.operation.components(case) if choices.with_parts else ():
                 if find_backend(part.backend).supports(part.op, part.precision.name, part.direction):
                     planned.setdefault(part.text, Planned(part, []))
     return list(planned.values())
@@ -108,9 +108,9 @@ def _stating_precision(entry: Entry, case: Case) -> Source | None:
 def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     """What the case is compared with, on every library that a run would take, whatever op was asked for."""
     unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
-    for text in find_op(case.op).baselines(case):
+    for text in case.operation.baselines(case):
         pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_settings_text(case)}")
-        yield from _cases(pattern, dataclasses.replace(unbound, device=find_backend(case.backend).device), case.threads)
+        yield from _cases(pattern, dataclasses.replace(unbound, device=case.library.device), case.threads)
 
 
 def _chosen(entries: Iterable[Entry], choices: Choices, default_threads: int) -> Iterator[Entry]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from deepbench.core.backend import find_backend
 from deepbench.core.case import Case
-from deepbench.core.op import find_op
 from deepbench.plan.modes import Rules
 
 # What a round of one case costs beside its calls: a fresh Python with NumPy and the library.
@@ -28,10 +26,10 @@ DEVICE_S = 3.0
 
 def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> float:
     """Seconds that one round of a case will take, roughly: for the time left, not for any result."""
-    op = find_op(case.op)
+    op = case.operation
     call = op.expected_s(case, SHARE_OF_ROOF * (roof_flop_per_s or GUESSED_FLOP_PER_S), GUESSED_BYTES_PER_S)
     sampling = max(call, min(rules.most_s, max(rules.least_s, 30 * call)))
-    backend, touching = find_backend(case.backend), op.operand_bytes(case) / TOUCH_BYTES_PER_S
+    backend, touching = case.library, op.operand_bytes(case) / TOUCH_BYTES_PER_S
     if backend.loads_at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
     more = (0.0 if backend.device == "cpu" else DEVICE_S) + (FRAMEWORK_S if backend.framework else 0.0)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from deepbench.core.case import Case
-from deepbench.core.op import find_op
 from deepbench.plan.cases import Planned
 from deepbench.plan.cost import PROCESS_S
 from deepbench.plan.modes import Rounds
@@ -21,7 +20,7 @@ from deepbench.results.work import Work, by_case
 
 def rivals_of(case: Case) -> Work:
     """The work that a case does: cases with equal work are rivals, and are measured in the same heat."""
-    return Work.of_case(case).without("backend", *find_op(case.op).variants)
+    return Work.of_case(case).without("backend", *case.operation.variants)
 
 
 def queue(

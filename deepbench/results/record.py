@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
 
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case, run_settings_text
-from deepbench.core.op import Op, find_op
+from deepbench.core.op import Op
 from deepbench.results.fields import Closed, ExactlyOne, Items, Text, Within, Written
 
 SCHEMA: Literal["deepbench/1"] = "deepbench/1"
@@ -901,7 +901,7 @@ LINES: dict[str, Any] = {
 
 def make_record(case: Case, round_number: int, status: Status, reason: str | None = None) -> Record:
     """The record of a case before it is measured: what it is, and how much work it does."""
-    op = find_op(case.op)
+    op = case.operation
     return {
         "case": case.text,
         "round": round_number,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from deepbench.core.backend import find_backend
 from deepbench.core.case import Case
 from deepbench.results.record import Record
 
@@ -58,7 +57,7 @@ class Work:
             tuple(case.problem.text.split()),
             case.direction,
             case.precision.name,
-            find_backend(case.backend).device,
+            case.library.device,
             case.threads,
             tuple(f"{name}={value}" for name, value in case.overrides),
             case.backend,

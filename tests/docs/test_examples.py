@@ -65,13 +65,11 @@ def test_the_example_operation_accepts_right_kernels_and_rejects_the_wrong_one(r
 def test_the_example_operation_accepts_rounded_results_and_single_columns(precision, columns):
     code = """
 import sys
-from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
-from deepbench.core.op import find_op
 from deepbench.measuring.check import check
 
 case = parse_case(sys.argv[1])
-op, backend = find_op(case.op), find_backend(case.backend)
+op, backend = case.operation, case.library
 backend.open()
 arrays = op.operands(case)
 backend.prepare(case, arrays).run()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.programs
 
 STORED = ROOT / "tests" / "data" / "quick-epyc-2cores.jsonl"
 RUN = ("run", "gemm m=3 n=4 k=5", "gemm m=6 n=7 k=8", "--backend", "null", "--quick", "-o", "out.jsonl")

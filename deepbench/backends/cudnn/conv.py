@@ -6,7 +6,7 @@ from functools import partial
 
 from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn, layouts, timing
 from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.runtime import Runtime
@@ -73,7 +73,7 @@ def operation_graph(gpu: Runtime, case: Case, arrays: Arrays) -> cudnn.Descripto
         sizes, strides = layouts.sizes_and_strides(case, arrays[name])
         tensor = cudnn.tensor(gpu, number, type_name(arrays[name].dtype), sizes, strides)
         operation.set(attribute, cudnn.DESCRIPTOR, tensor)
-    scale = find_op(case.op).facts(case).get("scale", 1.0)
+    scale = case.operation.facts(case).get("scale", 1.0)
     operation.set(alpha, cudnn.FLOAT, scale).set(beta, cudnn.FLOAT, 0.0).finish()
     return cudnn.Descriptor(gpu, cudnn.OPERATION_GRAPH).set(cudnn.GRAPH_OPERATIONS, cudnn.DESCRIPTOR, operation)
 

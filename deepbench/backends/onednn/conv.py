@@ -9,7 +9,7 @@ import numpy as np
 
 from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 from deepbench.core.operands import full
 from deepbench.core.precision import type_name
 from deepbench.native import onednn as c
@@ -51,7 +51,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
             conversions.add(argument, name, views[name], output=name in OUTPUTS)
     if scaled:
         # oneDNN divides by the scale of a destination.
-        scale = full((1,), "f32", 1 / find_op(case.op).facts(case)["scale"])
+        scale = full((1,), "f32", 1 / case.operation.facts(case)["scale"])
         conversions.arguments[c.ARG_SCALES + c.ARG_DST] = dnn.memory(dnn.desc_of(scale), scale)
         conversions.keep.append(scale)
     algorithm = dnn.query(primitive_desc, c.QUERY_ALGORITHM, ctypes.c_int())

@@ -10,7 +10,7 @@ import numpy as np
 from deepbench.core.case import Case
 from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 from deepbench.core.rows import EPSILON
 from deepbench.native import onednn as c
 
@@ -70,7 +70,7 @@ def _kernel(dnn: c.OneDNN, case: Case, views: dict[str, Any], family: str, flags
         gradients = (descs["dx"], descs["dy"], x)
         primitive_desc = dnn.create(name.format("backward"), dnn.engine, c.BACKWARD, *gradients, *last, hint, None)
     conversions = c.Conversions(dnn, primitive_desc)
-    outputs = find_op(case.op).outputs
+    outputs = case.operation.outputs
     for array, view in views.items():
         conversions.add(ARGUMENTS[array], array, view, output=array in outputs)
     if "dshift" in views and family == "layer":

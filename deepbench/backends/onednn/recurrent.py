@@ -8,7 +8,7 @@ from typing import Any
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 from deepbench.core.operands import empty
 from deepbench.core.precision import type_name
 from deepbench.native import onednn as c
@@ -198,7 +198,7 @@ def _quantization(dnn: c.OneDNN, case: Case) -> c.Handle | None:
     """The attribute with the scales of 8-bit numbers; None for floats."""
     if case.precision.roundoff:
         return None
-    facts = find_op(case.op).facts(case)
+    facts = case.operation.facts(case)
     attribute = dnn.create("dnnl_primitive_attr_create")
     shift = ctypes.c_float(facts["state_shift"])
     dnn.call("dnnl_primitive_attr_set_rnn_data_qparams", attribute, ctypes.c_float(facts["state_scale"]), shift)

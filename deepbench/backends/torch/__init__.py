@@ -15,7 +15,7 @@ from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
 from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 
 
 def import_torch() -> Any:
@@ -131,7 +131,7 @@ class Torch(Backend):
         packed = getattr(operators, f"{name}_prepack")(w, None, *shape)
         seconds = perf_counter() - start
         x = torch._make_per_tensor_quantized_tensor(data, 1.0, 0)
-        function, scale = getattr(operators, name), 1 / find_op(case.op).facts(case)["scale"]
+        function, scale = getattr(operators, name), 1 / case.operation.facts(case)["scale"]
         y, result = self._tensor(arrays["y"]), list[Any]()
 
         def run() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.core.op import find_op
 from deepbench.ops.loss import ALPHA
 
 # Numbers that a norm adds in one go.
@@ -147,7 +146,7 @@ def optimizer(torch: Any, case: Case, t: Tensors) -> Prepared:
 
     In 16 bits the fused step of SGD stores a wrong v (PyTorch 2.13), so there it is the two steps of `torch.optim.SGD`.
     """
-    p, g, v, of = [t["p"]], [t["g"]], [t["v"]], find_op(case.op).facts(case)
+    p, g, v, of = [t["p"]], [t["g"]], [t["v"]], case.operation.facts(case)
     if case.problem.kind == "sgd":
         rate, momentum = of["rate"], of["momentum"]
         if case.precision.name != "f32":
@@ -185,7 +184,7 @@ def _lamb(torch: Any, case: Case, t: Tensors) -> Callable[[], Any]:
         raise Unsupported(
             "PyTorch has no LAMB, and a chain of its operators would round each step to 16 bits; choose f32"
         )
-    p, g, m, v, of = t["p"], t["g"], t["m"], t["v"], find_op(case.op).facts(case)
+    p, g, m, v, of = t["p"], t["g"], t["m"], t["v"], case.operation.facts(case)
     whole = case.problem.n // ROW * ROW
     beta1, beta2, step = of["beta1"], of["beta2"], of["step"]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from deepbench.core.backend import GroupBackend, find_backend
+from deepbench.core.backend import GroupBackend
 from deepbench.core.errors import DeepBenchError, Unsupported
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
@@ -46,7 +46,7 @@ def start_group(request: launch.Request, hosts: Sequence[str], inherited: Mappin
     A `DeepBenchError` where the library or the system cannot start them.
     """
     case, cores = request.case, describe.cores()
-    backend = cast(GroupBackend, find_backend(case.backend))
+    backend = cast(GroupBackend, case.library)
     if case.settings["pin"] == "cores":
         if hosts:
             raise Unsupported("pin=cores works for ranks on this machine only; launchers pin ranks on other hosts")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from deepbench.core.backend import Backend
 from deepbench.core.case import Case
 from deepbench.core.kernel import Call, Kernel
-from deepbench.core.op import Arrays, find_op
+from deepbench.core.op import Arrays
 from deepbench.core.precision import dtype
 from deepbench.native.gpu.runtime import DeviceBuffers
 from deepbench.native.gpu.vendor import CUDA, Cuda
@@ -83,7 +83,7 @@ class GpuBackend(Backend):
         views: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> DeviceBuffers:
         """The arrays of a case on the GPU; see `DeviceBuffers`."""
-        return DeviceBuffers(self.gpu, arrays, find_op(case.op).outputs, leading, views)
+        return DeviceBuffers(self.gpu, arrays, case.operation.outputs, leading, views)
 
     def prepare_call(self, function: str, *arguments: Any) -> Call:
         """A call that enqueues work and returns a status."""

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from deepbench.core.case import Case, parse_pattern
-from deepbench.core.op import find_op
 from deepbench.core.times import NOTHING, Time
 from deepbench.networks.traces.trace import Call, Trace
 from deepbench.plan.cases import Choices, expand
@@ -253,7 +252,7 @@ def predict(
 
 
 def _part(need: Need, times: Times, price: _Price, library: str) -> Part:
-    flop = find_op(need.hot.op).flop(need.hot) * need.count if need.hot else 0
+    flop = need.hot.operation.flop(need.hot) * need.count if need.hot else 0
     if need.is_chain:
         how = "a chain of operators, from its bytes"
         return _from_bytes(need, price.of(need.bytes // need.operators, need.cold_share), need.operators, how, flop)

@@ -40,10 +40,10 @@ def case_of(kernel: str) -> Case:
 def flop_of(kernel: str) -> int:
     """FLOP of one call."""
     case = case_of(kernel)
-    return find_op(case.op).flop(case)
+    return case.operation.flop(case)
 
 
 def bytes_of(kernel: str) -> int:
     """Bytes that one call reads and writes, each array once."""
     case = case_of(kernel)
-    return find_op(case.op).traffic_bytes(case)
+    return case.operation.traffic_bytes(case)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deepbench.core.case import Case
-from deepbench.core.op import find_op
 from deepbench.networks.predictions.predict import Part, Prediction
 from deepbench.networks.what_if.hardware import Hardware
 from deepbench.networks.what_if.terms import Application, Term
@@ -42,14 +41,14 @@ def _term(part: Part) -> Term:
     case = need.cold if need.cold_share >= 0.5 else need.hot
     # A chain of operators is limited by its bytes, whatever the kernel is that it stands for.
     case = None if need.is_chain else case
-    flop = find_op(case.op).flop(case) if case is not None else 0
+    flop = case.operation.flop(case) if case is not None else 0
     return Term(case, _label(case, need.kernel), need.count, one.seconds, one.low_s, one.high_s, flop, need.bytes)
 
 
 def _label(case: Case | None, kernel: str) -> str:
     if case is None:
         return kernel
-    words = [case.op, find_op(case.op).title(case.problem), *[case.direction] * (case.direction != "forward")]
+    words = [case.op, case.operation.title(case.problem), *[case.direction] * (case.direction != "forward")]
     return " ".join(words)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import UserFolder
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.applications.datasets import Divided, UserFolder, needed, photograph
+from deepbench.core.errors import BadInput
 from deepbench.core.files import read_regular
 
 ANNOTATIONS = "annotations"
@@ -53,22 +53,11 @@ class CocoPhotographs:
             number: of the photograph.
             region: left, top, right, bottom as shares of its width and height.
         """
-        image = _pillow()
-        path = self._folder / self._names[number]
-        try:
-            with image.open(path) as file:
-                box = tuple(share * size for share, size in zip(region, file.size * 2, strict=True))
-                small = file.convert("RGB").resize((SIDE, SIDE), image.Resampling.BILINEAR, box)
-        except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-            raise BadInput(f"the photograph {path} of the data set coco cannot be read: {error}") from None
-        return np.ascontiguousarray(np.asarray(small, np.uint8).transpose(2, 0, 1))
 
+        def part(width: int, height: int) -> tuple[float, ...]:
+            return tuple(share * size for share, size in zip(region, (width, height) * 2, strict=True))
 
-class Coco(NamedTuple):
-    """What is trained with, and what is tested with."""
-
-    train: CocoPhotographs
-    test: CocoPhotographs
+        return np.ascontiguousarray(photograph("coco", self._folder / self._names[number], SIDE, part))
 
 
 class CocoFolder(UserFolder):
@@ -83,19 +72,11 @@ class CocoFolder(UserFolder):
     variable = "DEEPBENCH_COCO"
     wanted = f"{files[0]}, {files[1]} and the photographs in {TRAIN} and {TEST}"
 
-    def load(self, folder: Path) -> Coco:
-        """All annotations. CocoPhotographs for training without a box are left out."""
-        _pillow()
+    def load(self, folder: Path) -> Divided[CocoPhotographs]:
+        """All annotations. Photographs for training without a box are left out."""
+        needed("coco", "PIL.Image", "Pillow")
         train, test = (_photographs(folder, name) for name in (TRAIN, TEST))
-        return Coco(train.with_boxes(), test)
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise Unavailable("the data set coco needs the Python package Pillow", "pip install Pillow") from None
-    return Image
+        return Divided(train.with_boxes(), test)
 
 
 def _photographs(folder: Path, name: str) -> CocoPhotographs:

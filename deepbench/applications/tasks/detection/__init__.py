@@ -4,16 +4,16 @@ Liu and others, 2016).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets.coco import Coco
+from deepbench.applications.datasets import Divided, divided
+from deepbench.applications.datasets.coco import CocoPhotographs
 from deepbench.applications.datasets.pages import Pages
 from deepbench.applications.tasks.detection.boxes import (
     Boxes,
@@ -66,20 +66,8 @@ PHOTOGRAPHS = {
 }
 
 
-class DetectionExamples(Protocol):
-    """Pictures with boxes."""
-
-    boxes: list[NDArray[np.float32]]
-    classes: list[NDArray[np.int64]]
-
-    def __len__(self) -> int: ...
-
-    def picture(self, number: int) -> NDArray[np.uint8]:
-        """Channels × height × width."""
-
-
 class PageExamples:
-    """Some of the pages."""
+    """Some of the pages, in the form of `CocoPhotographs`."""
 
     def __init__(self, pages: Pages, chosen: Sequence[int]) -> None:
         self._pictures = pages.pictures[chosen]
@@ -219,20 +207,12 @@ class Detection(Application):
         )  # fmt: skip
 
 
-def parts(data: Pages | Coco) -> tuple[DetectionExamples, DetectionExamples]:
+def parts(data: Pages | Divided[CocoPhotographs]) -> Divided[Any]:
     """For training and for testing. A document is in one of both as a whole, as the checksum of its path says."""
-    if isinstance(data, Coco):
-        return data.train, data.test
-    tested = [_is_tested(document) for document in data.documents]
-    numbers = range(len(tested))
-    return (
-        PageExamples(data, [n for n in numbers if not tested[n]]),
-        PageExamples(data, [n for n in numbers if tested[n]]),
-    )
-
-
-def _is_tested(document: str) -> bool:
-    return int(hashlib.sha256(document.encode()).hexdigest()[:8], 16) % TESTED == 0
+    if isinstance(data, Divided):
+        return data
+    numbers = range(len(data.documents))
+    return Divided(*(PageExamples(data, part) for part in divided(numbers, lambda n: data.documents[n], TESTED)))
 
 
 def trained_to(example: Example) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

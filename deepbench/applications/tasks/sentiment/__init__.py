@@ -4,7 +4,6 @@ convolutions over words (Johnson and Zhang, 2015) as MLPerf had it in 2018, or w
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import imdb
-from deepbench.applications.datasets.imdb import Reviews
+from deepbench.applications.datasets import Divided, divided, imdb
 from deepbench.applications.datasets.tweets import LABELS, Tweet
 from deepbench.applications.training.application import Application, Metric, Rung, Setup
 
@@ -107,8 +105,8 @@ class Sentiment(Application):
         from deepbench.applications.training.torch_task import TorchTask
 
         sizes = rung.settings
-        is_reviews = isinstance(data[0], Reviews)
-        trained, tested = data[0] if is_reviews else _split(data[0])
+        is_reviews = isinstance(data[0], Divided)
+        trained, tested = data[0] if is_reviews else divided(data[0], _repeated_text, TESTED)
         labels_of = imdb.LABELS if is_reviews else LABELS
         known = _vocabulary(trained, sizes["words"])
         texts, labels = (torch.from_numpy(part).to(setup.device) for part in _numbers(trained, known, sizes["length"]))
@@ -135,17 +133,9 @@ class Sentiment(Application):
         )  # fmt: skip
 
 
-def _split(tweets: Sequence[Tweet]) -> tuple[list[Tweet], list[Tweet]]:
-    """Texts for training and for testing; which is which follows from what they say.
-
-    Tweets are repeated with other names, numbers and addresses in them.
-    """
-    keys = (" ".join(re.findall("[a-z]+", REPEATED.sub(" ", t.text.lower()))) for t in tweets)
-    tested = [int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % TESTED == 0 for key in keys]
-    return (
-        [t for t, is_tested in zip(tweets, tested, strict=True) if not is_tested],
-        [t for t, is_tested in zip(tweets, tested, strict=True) if is_tested],
-    )
+def _repeated_text(tweet: Tweet) -> str:
+    """What a tweet and its repetitions have in common: these have other names, numbers and addresses."""
+    return " ".join(re.findall("[a-z]+", REPEATED.sub(" ", tweet.text.lower())))
 
 
 def _vocabulary(tweets: Sequence[Tweet], size: int) -> dict[str, int]:

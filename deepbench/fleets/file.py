@@ -6,17 +6,15 @@ result file, and one line per timed link between two hosts, with its record.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from deepbench.core.errors import BadInput
-from deepbench.core.files import open_regular
 from deepbench.core.json_lines import from_line, printable, sanitized, without_checksum
 from deepbench.results.consistency import Consistency
-from deepbench.results.file import LARGEST_FILE_BYTES, WANTED, ResultFile, file_lines, refused
+from deepbench.results.file import ResultFile, file_lines, refused
 from deepbench.results.record import Limit, Record
 from deepbench.results.schema import schema_error
 from deepbench.results.secrets import without_secrets
@@ -82,16 +80,6 @@ class FleetFile:
             merged.limits += run.limits
             merged.records += [record | {"round": run.run} for record in run.records]
         return merged
-
-
-def is_fleet(path: Path) -> bool:
-    """Whether the first line of a file is the header of a fleet file."""
-    try:
-        with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
-            value = json.loads(file.readline(1 << 20))
-    except (BadInput, OSError, ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and value.get("schema") == SCHEMA
 
 
 def read_fleet(path: Path, skip_damaged: bool = False) -> FleetFile:

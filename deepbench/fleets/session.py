@@ -36,6 +36,9 @@ from deepbench.results.consistency import Consistency
 from deepbench.results.file import LARGEST_FILE_BYTES, Store
 from deepbench.results.record import Record
 
+# How long a host may take to answer.
+WAIT_S = 60.0
+
 # Runs of every host, and the most there are while one of them could still be slow.
 LEAST_RUNS, MOST_RUNS = 5, 30
 
@@ -61,19 +64,26 @@ class FleetSession:
     def __init__(
         self,
         path: Path,
-        *,
-        addresses: dict[str, str],
+        addresses: Mapping[str, str],
         words: Sequence[str],
-        library: str | None,
-        one_by_one: bool,
-        wait_s: float,
+        *,
+        quick: bool = False,
+        one_by_one: bool = False,
+        links: str | None = None,
+        wait_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Create the file; `BadInput` if it exists.
+        """Create the file; `BadInput` if it exists, or without a second host.
 
-        `addresses` has the address of each host by its name, and `words` the arguments of `deepbench run` there.
-        `library` times the links. With `one_by_one` only one host measures at a time. A host that does not answer
-        within `wait_s` is missing, and is not asked again.
+        `addresses` has the address of each host by its name, and `words` the arguments of `deepbench run` there: what
+        to measure. A host that does not answer within `wait_s` is missing, and is not asked again. The other arguments
+        are those of `deepbench.fleet`.
         """
+        if len(addresses) < 2:
+            raise BadInput(f"a fleet needs two or more hosts, found only {next(iter(addresses), 'none')}")
+        words = [*words, "--rounds", "1", *(["--quick"] if quick else [])]
+        words += [] if timeout_s is None else ["--timeout", f"{timeout_s:g}"]
+        library = link_library(links)
         header = sanitized(
             {
                 "schema": SCHEMA,
@@ -81,12 +91,13 @@ class FleetSession:
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "command": sys.argv[1:],
                 "expected": list(addresses),
-                "words": list(words),
+                "words": words,
                 "links": library,
                 "one_by_one": one_by_one,
             }
         )
-        self._addresses, self._words, self._one_by_one, self._wait_s = addresses, words, one_by_one, wait_s
+        self._addresses, self._words, self._one_by_one = addresses, words, one_by_one
+        self._wait_s = wait_s or WAIT_S
         self._missing: dict[str, str] = {}
         """Why hosts are not asked again."""
         self._link_case = parse_case(LINK_CASE.format(library=library)) if library else None
@@ -254,7 +265,7 @@ class _Asked:
 
 
 def time_links(
-    hosts: Sequence[str], addresses: dict[str, str], case: Case, run: int, one_by_one: bool
+    hosts: Sequence[str], addresses: Mapping[str, str], case: Case, run: int, one_by_one: bool
 ) -> Iterator[tuple[Pair, Record]]:
     """Time messages between pairs of hosts, disjoint pairs at the same time unless `one_by_one`."""
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.api.results import kind_of
 from deepbench.core.errors import BadInput
 from deepbench.core.files import open_regular, read_regular
-from deepbench.fleets.file import is_fleet
+from deepbench.core.kinds import KERNELS
 from deepbench.formats import ImportOptions, import_file
 from deepbench.machine import remembered
 from deepbench.plan.suites import read_suite
@@ -71,8 +72,7 @@ def test_no_reader_waits_for_a_fifo(fifo, tmp_path):
     for read in readers:
         with pytest.raises(BadInput, match="is not a regular file"):
             read()
-    assert not is_fleet(fifo)
-    assert not is_fleet(Path("/dev/zero"))
+    assert KERNELS is kind_of(fifo) is kind_of("/dev/zero")
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -13,6 +13,7 @@ from deepbench.applications.judge.serving import batch_rate, served
 from deepbench.applications.judge.trained import Trained, runs_of, trained
 from deepbench.applications.judge.training_pairs import differences, pairs
 from deepbench.applications.reporting import curves, serving, training
+from deepbench.applications.training.application import quality_text
 from deepbench.core import units
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
@@ -142,7 +143,7 @@ def _picture(group: Sequence[DrawnSide]) -> str:
     show: Callable[[float], str] = units.significant
     if setup["is_share"]:
         show = lambda value: f"{100 * value:.3g} %"  # noqa: E731
-    target = training.quality_text(setup, setup["target"])
+    target = quality_text(setup["target"], setup["is_share"])
     rules = [curves.Rule(f"target {target}", setup["target"], setup["higher_is_better"])]
     title = f"{setup['application']}, {setup['rung']}"
     return (

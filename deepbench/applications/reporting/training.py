@@ -8,6 +8,7 @@ from deepbench.applications.judge.convergence import Spread
 from deepbench.applications.judge.references import reference_of
 from deepbench.applications.judge.trained import CHOSEN, Trained
 from deepbench.applications.judge.training_pairs import TrainingPair
+from deepbench.applications.training.application import quality_text
 from deepbench.core import units
 from deepbench.reporting.table import Cell, Column, Table, number
 from deepbench.results.record import TrainingSetup
@@ -29,13 +30,6 @@ ABOUT = (
     "Quality: the mean over the seeds at the end. Time to target: samples to target divided by samples/s; excludes "
     "loading, initialisation, compilation and evaluation. ±: half-width of the 95 % confidence interval over the seeds."
 )
-
-
-def quality_text(setup: TrainingSetup, value: float | None) -> str:
-    """A value of the metric for people: `89.1 %`, or `58.2`."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.1f} %" if setup["is_share"] else units.significant(value)
 
 
 def differing(found: Sequence[Trained]) -> list[str]:
@@ -131,9 +125,9 @@ def _row(trained: Trained) -> dict[str, Cell]:
         **_settings(setup),
         "metric": setup["metric"],
         "quality": last.mean if last else None,
-        "quality shown": quality_text(setup, last.mean if last else None),
+        "quality shown": quality_text(last.mean if last else None, setup["is_share"]),
         "target": setup["target"],
-        "target shown": quality_text(setup, setup["target"]),
+        "target shown": quality_text(setup["target"], setup["is_share"]),
         "mean reaches target": trained.is_certain,
         "reached": trained.reached,
         "runs": len(trained.runs),
@@ -238,7 +232,7 @@ def pairs_table(pairs: Sequence[TrainingPair]) -> Table:
         rows.append(row)
         if pair.quality_differs:
             ends = [side.quality.mean if side.quality else None for side in (pair.first, pair.second)]
-            texts = [quality_text(pair.first.setup, end) for end in ends]
+            texts = [quality_text(end, pair.first.setup["is_share"]) for end in ends]
             title_text = title(pair.first, [])
             metric = pair.first.setup["metric"]
             notes.append(f"{title_text}: the {metric} at the end differs with 95 % certainty: {' → '.join(texts)}.")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from deepbench.core import registry
+from deepbench.core import registry, units
 from deepbench.core.errors import Unsupported
 
 Framework = Literal["torch", "jax"]
@@ -27,6 +27,11 @@ class Metric:
     higher_is_better: bool = True
     is_share: bool = True
     """Whether it is shown in percent."""
+
+
+def quality_text(value: float | None, is_share: bool) -> str:
+    """A value of a metric for people: `89.1 %`, or `58.2`."""
+    return units.percent(value, 1) if is_share or value is None else units.significant(value)
 
 
 @dataclass(frozen=True)

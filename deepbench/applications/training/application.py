@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 from deepbench.core import registry, units
@@ -74,11 +75,6 @@ class Setup:
     samples: int | None = None
     """In place of those of the rung."""
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
-
 
 class Task(ABC):
     """A training run in progress, in one framework. The engine calls `step` and `evaluate` in turn."""
@@ -126,7 +122,11 @@ class Task(ABC):
 
 
 class Application(ABC):
-    """One application. Subclass it, and end the file with `APPLICATION = MyApplication()`."""
+    """One application. Subclass it, and end the file with `APPLICATION = MyApplication()`.
+
+    In a folder, the function `task` of `torch_version.py` or of `jax_version.py` makes a run in this framework, unless
+    the class has a method for it.
+    """
 
     name: str
     title: str
@@ -145,13 +145,17 @@ class Application(ABC):
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)
 
-    @abstractmethod
     def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
         """A run in PyTorch; `data` has what each data set loads."""
+        found: Task = import_module(f"{type(self).__module__}.torch_version").task(setup, rung, data)
+        return found
 
     def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
         """A run in JAX."""
-        raise Unsupported(f"{self.name} has no version in JAX")
+        if "jax" not in self.frameworks:
+            raise Unsupported(f"{self.name} has no version in JAX")
+        found: Task = import_module(f"{type(self).__module__}.jax_version").task(setup, rung, data)
+        return found
 
 
 def applications() -> Mapping[str, Application]:

@@ -204,12 +204,10 @@ def make_task(
         return application.torch_task(setup, rung, data), {"torch": torch.__version__}, rank
     if setup.ranks > 1:
         raise Unsupported(f"training with several ranks is implemented for PyTorch only, not for {setup.framework}")
-    if setup.framework == "jax":
-        jax = import_jax(setup.threads)
-        import jaxlib
+    jax = import_jax(setup.threads)
+    import jaxlib
 
-        return application.jax_task(setup, rung, data), {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, 0
-    raise Unavailable(f"no framework is called {setup.framework}", "choose torch or jax")
+    return application.jax_task(setup, rung, data), {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, 0
 
 
 if __name__ == "__main__":

@@ -4,9 +4,7 @@ others, 2015).
 
 from __future__ import annotations
 
-from typing import Any
-
-from deepbench.applications.training.application import Application, Metric, Rung, Setup, Task
+from deepbench.applications.training.application import Application, Metric, Rung
 
 
 class Image(Application):
@@ -58,17 +56,6 @@ class Image(Application):
             datasets=("imagenet",),
         ),
     }
-
-    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.image import resnet50
-        from deepbench.applications.tasks.image.torch_version import task
-
-        return resnet50.task(setup, rung, data) if "model" in rung.settings else task(setup, rung, data)
-
-    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.image.jax_version import task
-
-        return task(setup, rung, data)
 
 
 APPLICATION = Image()

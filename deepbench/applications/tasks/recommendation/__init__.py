@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from deepbench.applications.training.application import Application, Metric, Rung, Setup, Task
+from deepbench.applications.training.application import Application, Metric, Rung
 
 
 class Recommendation(Application):
@@ -56,16 +54,6 @@ class Recommendation(Application):
             datasets=("ml-20m",),
         ),
     }
-
-    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.recommendation.torch_version import task
-
-        return task(setup, rung, data)
-
-    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.recommendation.jax_version import task
-
-        return task(setup, rung, data)
 
 
 APPLICATION = Recommendation()

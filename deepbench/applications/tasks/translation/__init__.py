@@ -4,9 +4,7 @@ others, 2017), or with LSTM layers and attention as in GNMT (Wu and others, 2016
 
 from __future__ import annotations
 
-from typing import Any
-
-from deepbench.applications.training.application import Application, Metric, Rung, Setup, Task
+from deepbench.applications.training.application import Application, Metric, Rung
 
 # Both languages have one table of words, of the published size.
 GNMT = {
@@ -90,16 +88,6 @@ class Translation(Application):
             datasets=("wmt",),
         ),
     }
-
-    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.translation.torch_version import task
-
-        return task(setup, rung, data)
-
-    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.translation.jax_version import task
-
-        return task(setup, rung, data)
 
 
 APPLICATION = Translation()

@@ -344,7 +344,7 @@ def data(
         is_wanted = dataset.name in names or (ALL in names and not isinstance(dataset, datasets.UserFolder))
         here = None
         try:
-            here = _found(dataset, is_wanted, progress)
+            here = datasets.installed(dataset, progress) if is_wanted else datasets.find(dataset)
             folders.append(here.folder)
         except datasets.MissingData as error:
             if is_wanted:
@@ -357,15 +357,6 @@ def data(
     places = dict.fromkeys(folder.parent if folder.parent == datasets.own_folder() else folder for folder in folders)
     found.notes.extend([f"The data is in {place}." for place in places] + notes)
     return found
-
-
-def _found(dataset: datasets.Dataset, is_wanted: bool, progress: Callable[[str], object]) -> datasets.FoundData:
-    try:
-        return datasets.find(dataset)
-    except datasets.MissingData:
-        if not is_wanted:
-            raise
-        return datasets.install(dataset, progress)
 
 
 def _row(dataset: datasets.Dataset, found: datasets.FoundData | None) -> dict[str, Any]:

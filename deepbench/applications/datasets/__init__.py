@@ -254,6 +254,14 @@ def _python_folders() -> Iterator[Path]:
 # ---- install
 
 
+def installed(dataset: Dataset, progress: Progress) -> FoundData:
+    """The data set where it is, or else after `install`."""
+    try:
+        return find(dataset)
+    except MissingData:
+        return install(dataset, progress)
+
+
 def install(dataset: Dataset, progress: Progress) -> FoundData:
     """Download the packages of a data set into our own folder; `MissingData` where that fails."""
     if isinstance(dataset, UserFolder):

@@ -128,21 +128,11 @@ def _variants(name: str, seed: int, setting: Setting) -> Iterator[Setup]:
     sweep = setting.get("sweep") or {}
     if len(sweep) > 1 or not set(sweep) <= set(SWEPT) or not all(sweep.values()):
         raise BadInput(f"a sweep has one of {', '.join(SWEPT)} and its values, found {', '.join(sweep)!r:.60}")
-    (swept, values), *_ = [*sweep.items(), ("", [None])]
-    for value in values:
-        given = cast(Setting, {**setting, swept: value} if swept else setting)
-        ranks = given.get("ranks", 1)
-        yield Setup(
-            name,
-            given.get("rung", "mini"),
-            cast(Any, given.get("framework", "torch")),
-            cast(Any, given.get("device", "cpu")),
-            cast(Any, given.get("precision", "f32")),
-            ranks,
-            given.get("threads") or max(1, describe.default_threads() // ranks),
-            seed,
-            given.get("batch"),
-        )
+    chosen = {key: value for key, value in setting.items() if key not in ("seeds", "sweep")}
+    for swept in [{key: value} for key, values in sweep.items() for value in values] or [{}]:
+        given: dict[str, Any] = {"rung": "mini", **chosen, **swept}
+        threads = given.pop("threads", None) or max(1, describe.default_threads() // given.get("ranks", 1))
+        yield Setup(name, threads=threads, seed=seed, **given)
 
 
 def known_applications() -> list[str]:

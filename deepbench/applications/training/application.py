@@ -48,8 +48,6 @@ class Rung:
     """Samples between two evaluations."""
     target: float
     """What the metric has to reach."""
-    trivial: float | None
-    """What `Application.trivial_model` reaches; None where nobody has measured it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sizes of the model, and constants of the optimizer."""
     datasets: tuple[str, ...] | None = None
@@ -133,8 +131,6 @@ class Application(ABC):
     metric: Metric
     answer_metric: Metric | None = None
     """What `Task.grade` gives, where it is not the metric: perplexity needs probabilities, a translation has none."""
-    trivial_model: str
-    """A model that learns next to nothing, in words, such as `the most frequent class`."""
     has_equal_samples: bool = False
     """Whether every test example takes the same work: then one that repeats must not be faster."""
     outside_steps: str | None = None

@@ -103,7 +103,6 @@ class Detection(Application):
     name = "detection"
     title = "Object detection"
     metric = Metric("mean average precision")
-    trivial_model = "bands of ink, called all four classes"
     datasets = ("pages",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -112,7 +111,6 @@ class Detection(Application):
             samples=16 * 280,
             every=16 * 40,
             target=0.58,
-            trivial=0.09,
             settings={**PAGES, "model": "pages", "widths": (16, 24, 32), "outputs": 5, "rate": 4e-3},
         ),
         "small": Rung(
@@ -121,7 +119,6 @@ class Detection(Application):
             samples=16 * 480,
             every=16 * 60,
             target=0.68,
-            trivial=0.09,
             settings={**PAGES, "model": "pages", "widths": (24, 32, 64), "outputs": 5, "rate": 3e-3},
         ),
         "full": Rung(
@@ -130,7 +127,6 @@ class Detection(Application):
             samples=32 * 1100,
             every=32 * 110,
             target=0.58,
-            trivial=0.09,
             settings={**PAGES, "model": "ssd", "outputs": 81, "rate": 2.5e-3},
         ),
         "full-coco": Rung(
@@ -139,7 +135,6 @@ class Detection(Application):
             samples=32 * 220_000,
             every=32 * 11_000,
             target=0.212,
-            trivial=None,
             settings={**PHOTOGRAPHS, "model": "ssd", "outputs": 81, "rate": 2.5e-3},
             datasets=("coco",),
         ),

@@ -11,7 +11,6 @@ class Recommendation(Application):
     name = "recommendation"
     title = "Recommendation"
     metric = Metric("hit rate at 10")
-    trivial_model = "the most popular films"
     has_equal_samples = True
     datasets = ("movielens",)
     frameworks = ("torch", "jax")
@@ -22,7 +21,6 @@ class Recommendation(Application):
             samples=1024 * 2300,
             every=1024 * 115,
             target=0.58,
-            trivial=0.306,
             settings={"factors": 16, "layers": (64, 32, 16), "rate": 5e-3},
         ),
         "small": Rung(
@@ -31,7 +29,6 @@ class Recommendation(Application):
             samples=1024 * 3000,
             every=1024 * 200,
             target=0.56,
-            trivial=0.306,
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3},
         ),
         "full": Rung(
@@ -40,7 +37,6 @@ class Recommendation(Application):
             samples=2048 * 1500,
             every=2048 * 100,
             target=0.56,
-            trivial=0.306,
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3},
         ),
         "full-ml-20m": Rung(
@@ -49,7 +45,6 @@ class Recommendation(Application):
             samples=2048 * 9700 * 10,
             every=2048 * 9700,
             target=0.635,
-            trivial=None,
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3, "others": 999},
             datasets=("ml-20m",),
         ),

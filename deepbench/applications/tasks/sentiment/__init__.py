@@ -43,7 +43,6 @@ class Sentiment(Application):
     name = "sentiment"
     title = "Sentiment analysis"
     metric = Metric("accuracy")
-    trivial_model = "the most frequent class"
     has_equal_samples = True
     datasets = ("tweets",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
@@ -53,7 +52,6 @@ class Sentiment(Application):
             samples=128 * 1000,
             every=128 * 50,
             target=0.69,
-            trivial=0.442,
             settings={"model": "conv", "words": 12_000, "length": 32, "width": 64, "channels": 64, "rate": 2e-3},
         ),
         "small": Rung(
@@ -62,7 +60,6 @@ class Sentiment(Application):
             samples=128 * 2000,
             every=128 * 100,
             target=0.72,
-            trivial=0.442,
             settings={"model": "lstm", "words": 12_000, "length": 32, "width": 128, "channels": 128, "rate": 2e-3},
         ),
         "full": Rung(
@@ -71,7 +68,6 @@ class Sentiment(Application):
             samples=128 * 2000,
             every=128 * 100,
             target=0.72,
-            trivial=0.442,
             settings={**CONVOLUTIONS, "length": 32},
         ),
         "full-lstm": Rung(
@@ -80,7 +76,6 @@ class Sentiment(Application):
             samples=128 * 2000,
             every=128 * 100,
             target=0.72,
-            trivial=0.442,
             settings={**LSTM, "length": 32},
         ),
         "full-imdb": Rung(
@@ -89,7 +84,6 @@ class Sentiment(Application):
             samples=128 * 196 * 10,
             every=128 * 98,
             target=0.906,
-            trivial=0.5,
             settings={**CONVOLUTIONS, "length": 512},
             datasets=("imdb",),
         ),

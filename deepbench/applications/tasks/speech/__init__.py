@@ -49,7 +49,6 @@ class Speech(Application):
     name = "speech"
     title = "Speech recognition"
     metric = Metric("character error rate", higher_is_better=False)
-    trivial_model = "the training text that is nearest to all tests"
     datasets = ("prompts",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -58,7 +57,6 @@ class Speech(Application):
             samples=16 * 600,
             every=16 * 50,
             target=0.42,
-            trivial=0.907,
             settings={"longest_s": 6.0, "channels": 32, "hidden": 128, "layers": 2, "rate": 3e-3},
         ),
         "small": Rung(
@@ -67,7 +65,6 @@ class Speech(Application):
             samples=16 * 750,
             every=16 * 50,
             target=0.32,
-            trivial=0.912,
             settings={"longest_s": 12.0, "channels": 32, "hidden": 256, "layers": 3, "rate": 2e-3},
         ),
         "full": Rung(
@@ -76,7 +73,6 @@ class Speech(Application):
             samples=24_000,
             every=1_200,
             target=0.32,
-            trivial=0.912,
             settings={"longest_s": 12.0, **DEEP_SPEECH_2},
         ),
         "full-librispeech": Rung(
@@ -85,7 +81,6 @@ class Speech(Application):
             samples=2_812_400,
             every=281_240,
             target=0.25,
-            trivial=None,
             settings=DEEP_SPEECH_2,
             datasets=("librispeech",),
         ),

@@ -39,13 +39,6 @@ class CocoPhotographs:
     def __len__(self) -> int:
         return len(self._names)
 
-    def with_boxes(self) -> CocoPhotographs:
-        """Those that have a box."""
-        chosen = [number for number, boxes in enumerate(self.boxes) if len(boxes)]
-        names = [self._names[number] for number in chosen]
-        boxes = [self.boxes[number] for number in chosen]
-        return CocoPhotographs(self._folder, names, boxes, [self.classes[number] for number in chosen])
-
     def picture(self, number: int, region: Sequence[float] = (0.0, 0.0, 1.0, 1.0)) -> NDArray[np.uint8]:
         """A region of a photograph, 3 × `SIDE` × `SIDE`; `BadInput` where it is damaged.
 
@@ -75,21 +68,20 @@ class CocoFolder(UserFolder):
     def load(self, folder: Path) -> Divided[CocoPhotographs]:
         """All annotations. Photographs for training without a box are left out."""
         needed("coco", "PIL.Image", "Pillow")
-        train, test = (_photographs(folder, name) for name in (TRAIN, TEST))
-        return Divided(train.with_boxes(), test)
+        return Divided(_photographs(folder, TRAIN), _photographs(folder, TEST))
 
 
 def _photographs(folder: Path, name: str) -> CocoPhotographs:
     path = folder / ANNOTATIONS / f"instances_{name}.json"
     content = read_regular(path, MOST_BYTES, "annotations of COCO")
     try:
-        return _of_annotations(folder / name, orjson.loads(content))
+        return _of_annotations(folder / name, orjson.loads(content), needs_box=name == TRAIN)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise BadInput(f"{path} is damaged or no file with annotations of COCO: {reason}") from None
 
 
-def _of_annotations(folder: Path, content: Any) -> CocoPhotographs:
+def _of_annotations(folder: Path, content: Any, needs_box: bool) -> CocoPhotographs:
     """The photographs of a file in their order. Boxes of crowds and those without an area are left out."""
     places = {number: place for place, number in enumerate(sorted(c["id"] for c in content["categories"]))}
     images = {image["id"]: image for image in content["images"]}
@@ -105,6 +97,8 @@ def _of_annotations(folder: Path, content: Any) -> CocoPhotographs:
         sizes = np.array([image["width"], image["height"]] * 2, np.float32)
         if not (sizes > 0).all():
             raise ValueError(f"{image['file_name']!r:.80} has no size")
+        if needs_box and not rows[number]:
+            continue
         table = np.array(rows[number], np.float32).reshape(-1, 5)
         names.append(image["file_name"])
         boxes.append((table[:, 1:] / sizes).clip(0.0, 1.0))

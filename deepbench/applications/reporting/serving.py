@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from deepbench.applications.judge.serving import (
     BOUND_FACTOR,
@@ -66,13 +67,8 @@ def _row(served: Served) -> dict[str, Cell]:
     is_share = line["start"]["is_share"] if "start" in line else False
     grade = answers["grade"] if answers and served.is_ok else None
     return {
-        "application": setup["application"],
-        "rung": setup["rung"],
-        "framework": setup["framework"],
-        "device": line["device"],
-        "precision": line["precision"],
-        "threads": line["threads"],
-        "scenario": line["scenario"],
+        **{name: cast(Any, setup)[name] for name in ("application", "rung", "framework")},
+        **{name: cast(Any, line)[name] for name in ("device", "precision", "threads", "scenario")},
         "batch": line.get("batch"),
         "latency_s": served.latency_s,
         "samples_per_s": mean.value if mean else served.kept_rate,

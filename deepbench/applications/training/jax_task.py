@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deepbench.applications.training.application import Rung, Setup, Task
 from deepbench.applications.training.jax_network import Arrays, Initial, JaxNetwork
-from deepbench.applications.training.jax_optimizers import SGD, JaxOptimizer, Kept, shortened
+from deepbench.applications.training.jax_optimizers import SGD, Adam, Kept, shortened
 from deepbench.applications.training.schedule import Order, random_seed, rate_factor
 from deepbench.core.errors import Unavailable, Unsupported
 
@@ -46,7 +46,7 @@ class JaxTask(Task):
         setup: Setup,
         rung: Rung,
         initial: Initial,
-        optimizer: JaxOptimizer,
+        optimizer: SGD | Adam,
         data: Mapping[str, NDArray[Any]],
         loss: Function,
         examples: int,

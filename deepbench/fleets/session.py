@@ -140,7 +140,7 @@ class FleetSession:
     def _measure_hosts(self, hosts: Sequence[str], run: int) -> Iterator[HostRun]:
         """One run on every host, all at the same time unless one by one; yields each when it ends."""
         for host in self._missing:
-            yield HostRun(host, run, "missing", self._missing[host], [])
+            yield HostRun(host, run, "missing", self._missing[host])
         asked = {host: self._addresses[host] for host in hosts if host not in self._missing}
         for group in [{host: asked[host]} for host in asked] if self._one_by_one else [asked]:
             for result in run_once(group, run, self._words, self._wait_s):
@@ -179,7 +179,7 @@ def run_once(addresses: Mapping[str, str], run: int, words: Sequence[str], wait_
                 try:
                     child = process.start(shell, environment, subprocess.PIPE, request=request)
                 except Unavailable as error:
-                    yield HostRun(host, run, "missing", str(error), [])
+                    yield HostRun(host, run, "missing", str(error))
                     continue
                 asked.append(_Asked(host, child, time.monotonic() + wait_s))
                 selector.register(asked[-1].output, selectors.EVENT_READ, asked[-1])
@@ -249,19 +249,14 @@ class _Asked:
         if self.answer is not None:
             return _host_run(self.host, run, self.answer)
         if self._received_bytes > LARGEST_FILE_BYTES:
-            return HostRun(self.host, run, "failed", f"it sent more than {LARGEST_FILE_BYTES} bytes", [])
+            return HostRun(self.host, run, "failed", f"it sent more than {LARGEST_FILE_BYTES} bytes")
         if self.has_ended:
             reason = f"the connection ended without a result, {process.exit_status(self.child.returncode)}"
         else:
             reason = f"no sign of life for {LOST_S if self.has_begun else wait_s:g} s"
         quote = printable(self.last_line.decode(errors="replace"))
-        return HostRun(
-            self.host,
-            run,
-            "failed" if self.has_begun else "missing",
-            reason + (f", last output: {quote}" if quote else ""),
-            [],
-        )
+        reason += f", last output: {quote}" if quote else ""
+        return HostRun(self.host, run, "failed" if self.has_begun else "missing", reason)
 
 
 def time_links(
@@ -286,7 +281,7 @@ def _host_run(host: str, run: int, answer: Mapping[str, Any]) -> HostRun:
         lines = lines_of("".join(f"{line}\n" for line in complete))
     except (ValueError, RecursionError) as error:
         reason = printable(str(error).strip().partition("\n")[0][:200])
-        return HostRun(host, run, "failed", f"it returned no result file: {reason}", [])
+        return HostRun(host, run, "failed", f"it returned no result file: {reason}")
     code, last_line = answer.get("exit_code"), answer.get("last_output")
     if not lines or code not in (0, 1):
         reason = printable(str(last_line)[: process.LONGEST_QUOTE]) if last_line else f"exit code {str(code)[:20]}"

@@ -49,7 +49,7 @@ def image() -> float:
 
 def of_sentiment() -> float:
     """Accuracy of the most frequent class of the training texts."""
-    trained, tested = sentiment._split(_load("tweets"))
+    trained, tested = datasets.divided(_load("tweets"), sentiment._repeated_text, sentiment.TESTED)
     (most, _), *_ = Counter(t.label for t in trained).most_common(1)
     return sum(t.label == most for t in tested) / len(tested)
 
@@ -73,10 +73,8 @@ def of_translation(rung: str = "mini") -> float:
 
 def of_speech(rung: str = "mini") -> float:
     """Character error rate of the training text that has the least, said for every test."""
-    longest = speech.APPLICATION.rungs[rung].settings["longest_s"] * speech.RATE
-    usable = [p for p in _load("prompts") if speech._letters(p.text) and len(p.sound) <= longest]
-    tests = [speech._letters(p.text) for p in usable if speech._is_tested(p)]
-    texts = {speech._letters(p.text) for p in usable if not speech._is_tested(p)}
+    trained, tested = speech.parts(_load("prompts"), speech.APPLICATION.rungs[rung].settings)
+    texts, tests = {speech._letters(p.text) for p in trained}, [speech._letters(p.text) for p in tested]
     return min(sum(speech.edits(text, t) for t in tests) / sum(map(len, tests)) for text in texts)
 
 

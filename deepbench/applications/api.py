@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from deepbench.api.measuring import shown, temporary_path
 from deepbench.applications import datasets
 from deepbench.applications.results import ServingResults, TrainingResults
-from deepbench.applications.training import inference
 from deepbench.applications.training.application import Setup, applications, find_application
+from deepbench.applications.training.inference import InferenceSession
+from deepbench.applications.training.scenarios import ServingOptions
 from deepbench.applications.training.session import TrainingSession, resolved
 from deepbench.core import units
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.core.progress import Activity
 from deepbench.machine import describe
 from deepbench.results.record import SCENARIOS, Scenario, TrainingSetup
 
@@ -35,7 +35,6 @@ __all__ = [
     "data",
     "explain_step",
     "known_applications",
-    "new_of",
     "plan_training",
     "resume_training",
     "run_serving",
@@ -129,21 +128,11 @@ def _variants(name: str, seed: int, setting: Setting) -> Iterator[Setup]:
     sweep = setting.get("sweep") or {}
     if len(sweep) > 1 or not set(sweep) <= set(SWEPT) or not all(sweep.values()):
         raise BadInput(f"a sweep has one of {', '.join(SWEPT)} and its values, found {', '.join(sweep)!r:.60}")
-    (swept, values), *_ = [*sweep.items(), ("", [None])]
-    for value in values:
-        given = cast(Setting, {**setting, swept: value} if swept else setting)
-        ranks = given.get("ranks", 1)
-        yield Setup(
-            name,
-            given.get("rung", "mini"),
-            cast(Any, given.get("framework", "torch")),
-            cast(Any, given.get("device", "cpu")),
-            cast(Any, given.get("precision", "f32")),
-            ranks,
-            given.get("threads") or max(1, describe.default_threads() // ranks),
-            seed,
-            given.get("batch"),
-        )
+    chosen = {key: value for key, value in setting.items() if key not in ("seeds", "sweep")}
+    for swept in [{key: value} for key, values in sweep.items() for value in values] or [{}]:
+        given: dict[str, Any] = {"rung": "mini", **chosen, **swept}
+        threads = given.pop("threads", None) or max(1, describe.default_threads() // given.get("ranks", 1))
+        yield Setup(name, threads=threads, seed=seed, **given)
 
 
 def known_applications() -> list[str]:
@@ -153,18 +142,8 @@ def known_applications() -> list[str]:
 
 def run_training(session: TrainingSession, progress: bool | Progress) -> TrainingResults:
     """Train everything a session plans."""
-    from deepbench.applications.reporting.training import quality_text
-
     with shown(progress) as show:
-
-        def tell(at: Any) -> None:
-            share = units.percent(at.samples / at.setup["samples"])
-            words = [f"{at.setup['application']}, seed {at.setup['seed']}", share]
-            if at.quality is not None:  # the value first: 80 columns cut off the name of the metric
-                words.append(f"{quality_text(at.setup, at.quality)} {at.setup['metric']}")
-            show(Activity(", ".join(words), at.run, at.runs, at.left_s))
-
-        session.run(tell)
+        session.run(show)
     return TrainingResults(session.file)
 
 
@@ -228,97 +207,68 @@ def explain_step(setup: TrainingSetup, output: str | Path, progress: bool | Prog
 # ---- models that answer queries
 
 
+class ServingSetting(TypedDict, total=False):
+    """How models are asked: the keyword arguments of `serve`. None is the same as leaving one out."""
+
+    scenario: str
+    """`single`, `multi`, `server`, `offline` or `all` (the default)."""
+    batch: int | None
+    """The largest batch in samples; by default 128."""
+    seconds: float | None
+    """Of each scenario; by default 5."""
+    latency_s: float | None
+    """Bound of the 99th percentile of `server`, in seconds; by default from the latency of one sample."""
+    driver: str
+    """`deepbench` (the default), or `loadgen`: also run MLPerf's LoadGen."""
+    threads: int | None
+    """Of the model; by default as in training."""
+    device: str | None
+    """`cpu` or `cuda`; by default as in training."""
+    timeout_s: float | None
+    """Stop a model that reports nothing for so many seconds; by default 300."""
+
+
 def serve(
     source: TrainingResults | str | Path,
     *,
-    scenario: str = ALL,
-    batch: int | None = None,
-    seconds: float | None = None,
-    latency_s: float | None = None,
-    driver: str = "deepbench",
-    threads: int | None = None,
-    device: str | None = None,
-    timeout_s: float | None = None,
     output: str | Path | None = None,
     progress: bool | Progress = False,
+    **setting: Unpack[ServingSetting],
 ) -> ServingResults:
     """Let the models of a file answer queries: latency, throughput and quality of the answers.
 
     Args:
         source: the results of `train`, or their file.
-        scenario: `single`, `multi`, `server`, `offline` or `all`.
-        batch: the largest batch in samples; None: 128.
-        seconds: of each scenario; None: 5.
-        latency_s: bound of the 99th percentile of `server`, in seconds; None: from the latency of one sample.
-        driver: `deepbench`, or `loadgen`: also run MLPerf's LoadGen.
-        threads: of the model; None: as in training.
-        device: `cpu` or `cuda`; None: as in training.
-        timeout_s: stop a model that reports nothing for so many seconds; None: 300.
         output: write to this result file; None: append to the file of `source`.
         progress: True shows a progress bar; a function is called with an `Activity` before each scenario.
+        setting: how; see `ServingSetting`.
 
     Returns what this call measured. Raises `BadInput` for words that cannot be used and where there is no model.
     """
     path = source.path if isinstance(source, TrainingResults) else Path(source)
-    with serving_session(
-        path,
-        scenario=scenario,
-        batch=batch,
-        seconds=seconds,
-        latency_s=latency_s,
-        driver=driver,
-        threads=threads,
-        device=device,
-        timeout_s=timeout_s,
-        output=output,
-    ) as session:
-        before = len(session.file.serving)
+    with serving_session(path, output, **setting) as session:
         run_serving(session, progress)
-        return new_of(session, before)
+        return ServingResults(session.added)
 
 
 def serving_session(
-    path: str | Path,
-    *,
-    scenario: str,
-    batch: int | None,
-    seconds: float | None,
-    latency_s: float | None,
-    driver: str,
-    threads: int | None,
-    device: str | None,
-    timeout_s: float | None,
-    output: str | Path | None,
-) -> inference.InferenceSession:
+    path: str | Path, output: str | Path | None = None, **setting: Unpack[ServingSetting]
+) -> InferenceSession:
     """A session of `serve` to be run step by step; the arguments are those of `serve`."""
-    if driver not in ("deepbench", "loadgen"):
+    given: dict[str, Any] = {name: value for name, value in setting.items() if value not in (None, 0)}
+    if (driver := given.get("driver", "deepbench")) not in ("deepbench", "loadgen"):
         raise BadInput(f"--driver is deepbench or loadgen, found {driver!r:.40}")
-    options = inference.ServingOptions(
-        _scenarios(scenario),
-        batch or inference.BATCH,
-        seconds or inference.SECONDS,
-        latency_s,
-        "loadgen" if driver == "loadgen" else "deepbench",
-        threads,
-        device,
-        timeout_s or inference.TIMEOUT_S,
-    )
+    options = ServingOptions(_scenarios(given.pop("scenario", ALL)), **given)
     try:
-        return inference.InferenceSession.open(Path(path), options, Path(output) if output else None)
+        return InferenceSession.open(Path(path), options, Path(output) if output else None)
     except Unavailable as error:
         raise BadInput(str(error)) from None
 
 
-def run_serving(session: inference.InferenceSession, progress: bool | Progress) -> None:
+def run_serving(session: InferenceSession, progress: bool | Progress) -> None:
     """Let every model answer in every scenario."""
     with shown(progress) as show:
-        session.run(lambda at: show(Activity(f"{at.setup['application']}, {at.scenario}", at.done, at.total)))
-
-
-def new_of(session: inference.InferenceSession, before: int) -> ServingResults:
-    """What a session has added to a file that had `before` scenarios."""
-    session.file.serving = session.file.serving[before:]
-    return ServingResults(session.file)
+        session.run(show)
 
 
 def _scenarios(name: str) -> tuple[Scenario, ...]:
@@ -384,7 +334,7 @@ def data(
         is_wanted = dataset.name in names or (ALL in names and not isinstance(dataset, datasets.UserFolder))
         here = None
         try:
-            here = _found(dataset, is_wanted, progress)
+            here = datasets.installed(dataset, progress) if is_wanted else datasets.find(dataset)
             folders.append(here.folder)
         except datasets.MissingData as error:
             if is_wanted:
@@ -397,15 +347,6 @@ def data(
     places = dict.fromkeys(folder.parent if folder.parent == datasets.own_folder() else folder for folder in folders)
     found.notes.extend([f"The data is in {place}." for place in places] + notes)
     return found
-
-
-def _found(dataset: datasets.Dataset, is_wanted: bool, progress: Callable[[str], object]) -> datasets.FoundData:
-    try:
-        return datasets.find(dataset)
-    except datasets.MissingData:
-        if not is_wanted:
-            raise
-        return datasets.install(dataset, progress)
 
 
 def _row(dataset: datasets.Dataset, found: datasets.FoundData | None) -> dict[str, Any]:

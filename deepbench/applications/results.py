@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from deepbench.results.file import ResultFile
     from deepbench.results.record import Header
 
-# Rates and times that differ by less do not matter.
-MARGIN = 0.02
-
 
 class ApplicationResults(FileResults):
     """What files of training and of serving have in common."""
@@ -128,13 +125,14 @@ class TrainingResults(ApplicationResults):
 
     def compare(self, other: Any, margin: float | None = None, unchecked: bool = False) -> list[TrainingPair]:
         """The applications and rungs that both files have."""
-        return self._pairs(other, MARGIN if margin is None else margin)[0]
+        return self._pairs(other, margin)[0]
 
-    def _pairs(self, other: TrainingResults, margin: float) -> tuple[list[TrainingPair], list[str]]:
-        from deepbench.applications.judge.training_pairs import pairs
+    def _pairs(self, other: TrainingResults, margin: float | None) -> tuple[list[TrainingPair], list[str]]:
+        from deepbench.applications.judge.training_pairs import MARGIN, pairs
         from deepbench.judge import selftest
 
-        found, left = pairs(self.trained, other.trained, margin, drift=selftest.between_files(self.file, other.file))
+        drift = selftest.between_files(self.file, other.file)
+        found, left = pairs(self.trained, other.trained, MARGIN if margin is None else margin, drift=drift)
         if not found:
             raise BadInput(f"{self.path} and {other.path} have no application and rung in common")
         return found, left

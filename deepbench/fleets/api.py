@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.measuring import shown, temporary_path
-from deepbench.core.errors import BadInput
 from deepbench.fleets.results import FleetResults
-from deepbench.fleets.session import FleetSession, link_library
+from deepbench.fleets.session import FleetSession
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress
 
-__all__ = ["WAIT_S", "FleetSession", "fleet", "fleet_session", "link_library", "run_fleet"]
-
-WAIT_S = 60.0
-"""How long a host may take to answer, in seconds."""
-
-_OPTIONS = {
-    "ops": "op",
-    "backends": "backend",
-    "precisions": "precision",
-    "directions": "direction",
-    "applications": "application",
-    "threads": "threads",
-    "ranks": "ranks",
-    "device": "device",
-    "fit": "fit",
-}
-"""The options of the command by filter. The hosts run the command."""
+__all__ = ["FleetSession", "fleet", "option_words", "run_fleet"]
 
 
 def fleet(
@@ -42,7 +25,7 @@ def fleet(
     runs: int | None = None,
     one_by_one: bool = False,
     links: str | None = None,
-    wait_s: float = WAIT_S,
+    wait_s: float | None = None,
     timeout_s: float | None = None,
     output: str | Path | None = None,
     progress: bool | Progress = False,
@@ -57,7 +40,7 @@ def fleet(
         runs: exactly so many runs; None: 5, and up to 30 while a host is undecided.
         one_by_one: one host after the other, for hosts that share hardware.
         links: the library that times the links between hosts, or `none`; None: mpich, else gloo.
-        wait_s: seconds to wait for the answer of a host.
+        wait_s: seconds to wait for the answer of a host; None: 60.
         timeout_s: seconds without a sign of life that end a case; None: 600.
         output: the fleet file, which must not exist; by default a file in the folder for temporary files.
         progress: True shows a progress bar; a function is called with an `Activity` after each measurement.
@@ -67,49 +50,20 @@ def fleet(
     not answer raises nothing: the results say so.
     """
     plan_cases(what, make_choices(**filters))  # reports bad words before any host is asked
-    words = [*words_of(what), *_options(filters)]
-    path = Path(output) if output is not None else temporary_path()
-    session = fleet_session(
-        path,
+    session = FleetSession(
+        Path(output) if output is not None else temporary_path(),
         hosts if isinstance(hosts, Mapping) else {host: host for host in hosts},
-        words,
+        [*words_of(what), *option_words(_options(filters))],
         quick=quick,
         one_by_one=one_by_one,
         links=links,
         wait_s=wait_s,
-        timeout=None if timeout_s is None else str(timeout_s),
+        timeout_s=timeout_s,
     )
     try:
         return run_fleet(session, runs, progress)
     finally:
         session.close()
-
-
-def fleet_session(
-    path: Path,
-    addresses: Mapping[str, str],
-    words: Sequence[str],
-    *,
-    quick: bool,
-    one_by_one: bool,
-    links: str | None,
-    wait_s: float,
-    timeout: str | None,
-) -> FleetSession:
-    """A session to be run step by step; `words` are arguments of `deepbench run`, the others as in `fleet`."""
-    if len(addresses) < 2:
-        raise BadInput(f"a fleet needs two or more hosts, found only {next(iter(addresses), 'none')}")
-    payload = [*words, "--rounds", "1", *(["--quick"] if quick else [])]
-    if timeout is not None:
-        payload += ["--timeout", timeout]
-    return FleetSession(
-        path,
-        addresses=dict(addresses),
-        words=payload,
-        library=link_library(links),
-        one_by_one=one_by_one,
-        wait_s=wait_s,
-    )
 
 
 def run_fleet(session: FleetSession, runs: int | None, progress: bool | Progress) -> FleetResults:
@@ -120,14 +74,20 @@ def run_fleet(session: FleetSession, runs: int | None, progress: bool | Progress
     return FleetResults(session.file)
 
 
-def _options(filters: Filters) -> list[str]:
-    """Filters as options of the command."""
-    found = [
-        f"--{_OPTIONS[name]}={one}"
-        for name, values in filters.items()
-        if name in _OPTIONS and values is not None
-        for one in ([values] if isinstance(values, str | int) else list(values))  # type: ignore[call-overload]
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """The options of cases by their names in Python, as words for the hosts: these run the command."""
+    return [
+        f"--{name.replace('_', '-')}" + (f"={one}" if one is not True else "")
+        for name, values in options.items()
+        if values
+        for one in ([values] if isinstance(values, str | int) else values)
     ]
-    for name, values in (filters.get("settings") or {}).items():
-        found += [f"--set={name}={one}" for one in ([values] if isinstance(values, str) else values or ())]
-    return [*found, "--with-parts"] if filters.get("with_parts") else found
+
+
+def _options(filters: Filters) -> dict[str, Any]:
+    """Filters by the names of the options of the command."""
+    names = ("ops", "backends", "precisions", "directions", "applications")
+    found: dict[str, Any] = {n.removesuffix("s") if n in names else n: v for n, v in filters.items() if n != "settings"}
+    settings = (filters.get("settings") or {}).items()
+    pairs = [(name, one) for name, v in settings for one in ([v] if isinstance(v, str) else v or ())]
+    return {**found, "set": [f"{name}={one}" for name, one in pairs]}

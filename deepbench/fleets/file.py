@@ -33,7 +33,7 @@ class HostRun:
     status: Literal["ok", "failed", "missing"]
     """`ok`: it returned a complete file; `missing`: it has not joined."""
     reason: str | None
-    lines: list[Any]
+    lines: list[Any] = field(default_factory=list)
     """The header, limits and records of its result file."""
 
     @property

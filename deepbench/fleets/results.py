@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from deepbench.api.results import FileResults, Results
 from deepbench.core.errors import BadInput
@@ -65,13 +65,19 @@ class FleetResults(FileResults):
         """The verdict, then hosts, kernels and links; CSV and Markdown have the hosts."""
         from deepbench.fleets import tables
         from deepbench.reporting.output import Report, json_text
+        from deepbench.reporting.table import print_parts
 
         if full:
             self.refuse_view("--full")
         table = self.table()
         forms = {"csv": table.csv, "markdown": table.markdown}
         forms["json"] = lambda: json_text(tables.to_json(self.file, self.judgement))
-        return Report(lambda console: tables.print_fleet(console, self.file, self.judgement), forms)
+
+        def show(console: Any) -> None:
+            console.print()
+            print_parts(tables.parts(self.file, self.judgement), console)
+
+        return Report(show, forms)
 
     def refuse_view(self, option: str) -> None:
         """Say that a view is of one host."""

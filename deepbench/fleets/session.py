@@ -36,6 +36,9 @@ from deepbench.results.consistency import Consistency
 from deepbench.results.file import LARGEST_FILE_BYTES, Store
 from deepbench.results.record import Record
 
+# How long a host may take to answer.
+WAIT_S = 60.0
+
 # Runs of every host, and the most there are while one of them could still be slow.
 LEAST_RUNS, MOST_RUNS = 5, 30
 
@@ -61,19 +64,26 @@ class FleetSession:
     def __init__(
         self,
         path: Path,
-        *,
-        addresses: dict[str, str],
+        addresses: Mapping[str, str],
         words: Sequence[str],
-        library: str | None,
-        one_by_one: bool,
-        wait_s: float,
+        *,
+        quick: bool = False,
+        one_by_one: bool = False,
+        links: str | None = None,
+        wait_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        """Create the file; `BadInput` if it exists.
+        """Create the file; `BadInput` if it exists, or without a second host.
 
-        `addresses` has the address of each host by its name, and `words` the arguments of `deepbench run` there.
-        `library` times the links. With `one_by_one` only one host measures at a time. A host that does not answer
-        within `wait_s` is missing, and is not asked again.
+        `addresses` has the address of each host by its name, and `words` the arguments of `deepbench run` there: what
+        to measure. A host that does not answer within `wait_s` is missing, and is not asked again. The other arguments
+        are those of `deepbench.fleet`.
         """
+        if len(addresses) < 2:
+            raise BadInput(f"a fleet needs two or more hosts, found only {next(iter(addresses), 'none')}")
+        words = [*words, "--rounds", "1", *(["--quick"] if quick else [])]
+        words += [] if timeout_s is None else ["--timeout", f"{timeout_s:g}"]
+        library = link_library(links)
         header = sanitized(
             {
                 "schema": SCHEMA,
@@ -81,12 +91,13 @@ class FleetSession:
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "command": sys.argv[1:],
                 "expected": list(addresses),
-                "words": list(words),
+                "words": words,
                 "links": library,
                 "one_by_one": one_by_one,
             }
         )
-        self._addresses, self._words, self._one_by_one, self._wait_s = addresses, words, one_by_one, wait_s
+        self._addresses, self._words, self._one_by_one = addresses, words, one_by_one
+        self._wait_s = wait_s or WAIT_S
         self._missing: dict[str, str] = {}
         """Why hosts are not asked again."""
         self._link_case = parse_case(LINK_CASE.format(library=library)) if library else None
@@ -129,7 +140,7 @@ class FleetSession:
     def _measure_hosts(self, hosts: Sequence[str], run: int) -> Iterator[HostRun]:
         """One run on every host, all at the same time unless one by one; yields each when it ends."""
         for host in self._missing:
-            yield HostRun(host, run, "missing", self._missing[host], [])
+            yield HostRun(host, run, "missing", self._missing[host])
         asked = {host: self._addresses[host] for host in hosts if host not in self._missing}
         for group in [{host: asked[host]} for host in asked] if self._one_by_one else [asked]:
             for result in run_once(group, run, self._words, self._wait_s):
@@ -168,7 +179,7 @@ def run_once(addresses: Mapping[str, str], run: int, words: Sequence[str], wait_
                 try:
                     child = process.start(shell, environment, subprocess.PIPE, request=request)
                 except Unavailable as error:
-                    yield HostRun(host, run, "missing", str(error), [])
+                    yield HostRun(host, run, "missing", str(error))
                     continue
                 asked.append(_Asked(host, child, time.monotonic() + wait_s))
                 selector.register(asked[-1].output, selectors.EVENT_READ, asked[-1])
@@ -238,23 +249,18 @@ class _Asked:
         if self.answer is not None:
             return _host_run(self.host, run, self.answer)
         if self._received_bytes > LARGEST_FILE_BYTES:
-            return HostRun(self.host, run, "failed", f"it sent more than {LARGEST_FILE_BYTES} bytes", [])
+            return HostRun(self.host, run, "failed", f"it sent more than {LARGEST_FILE_BYTES} bytes")
         if self.has_ended:
             reason = f"the connection ended without a result, {process.exit_status(self.child.returncode)}"
         else:
             reason = f"no sign of life for {LOST_S if self.has_begun else wait_s:g} s"
         quote = printable(self.last_line.decode(errors="replace"))
-        return HostRun(
-            self.host,
-            run,
-            "failed" if self.has_begun else "missing",
-            reason + (f", last output: {quote}" if quote else ""),
-            [],
-        )
+        reason += f", last output: {quote}" if quote else ""
+        return HostRun(self.host, run, "failed" if self.has_begun else "missing", reason)
 
 
 def time_links(
-    hosts: Sequence[str], addresses: dict[str, str], case: Case, run: int, one_by_one: bool
+    hosts: Sequence[str], addresses: Mapping[str, str], case: Case, run: int, one_by_one: bool
 ) -> Iterator[tuple[Pair, Record]]:
     """Time messages between pairs of hosts, disjoint pairs at the same time unless `one_by_one`."""
 
@@ -275,7 +281,7 @@ def _host_run(host: str, run: int, answer: Mapping[str, Any]) -> HostRun:
         lines = lines_of("".join(f"{line}\n" for line in complete))
     except (ValueError, RecursionError) as error:
         reason = printable(str(error).strip().partition("\n")[0][:200])
-        return HostRun(host, run, "failed", f"it returned no result file: {reason}", [])
+        return HostRun(host, run, "failed", f"it returned no result file: {reason}")
     code, last_line = answer.get("exit_code"), answer.get("last_output")
     if not lines or code not in (0, 1):
         reason = printable(str(last_line)[: process.LONGEST_QUOTE]) if last_line else f"exit code {str(code)[:20]}"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.core import units
 from deepbench.core.stats import lower_quartile
 from deepbench.fleets.file import FleetFile
 from deepbench.fleets.judge import HostVerdict, Judgement, differences, times
 from deepbench.judge.outliers import Deviation
-from deepbench.reporting.table import Cell, Column, Table, number, print_lines
+from deepbench.reporting.table import Cell, Column, Part, Table, number
 from deepbench.results.file import damage_text
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 # Slow kernels and failed cases named for one host; the tables have all of them.
 MOST_NAMED = 3
@@ -26,14 +23,10 @@ MOST_LINKS = 20
 MOST_CHARACTERS = 80
 
 
-def print_fleet(console: Console, file: FleetFile, judged: Judgement) -> None:
+def parts(file: FleetFile, judged: Judgement) -> list[Part]:
     """The verdict, then hosts, kernels and links."""
-    console.print()
-    print_lines([f"• {sentence}" for sentence in sentences(file, judged)], console)
-    for table in (by_host(file, judged), by_kernel(file), by_link(judged)):
-        if table.rows:
-            console.print()
-            table.print(console)
+    verdict = [f"• {sentence}" for sentence in sentences(file, judged)]
+    return [verdict, by_host(file, judged), by_kernel(file), by_link(judged)]
 
 
 def sentences(file: FleetFile, judged: Judgement) -> list[str]:

@@ -6,14 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepbench.applications.datasets import find, find_dataset
+from deepbench.applications.datasets import Divided, find, find_dataset
 from deepbench.applications.datasets.fashion_mnist import Pictures
-from deepbench.applications.datasets.imdb import Reviews
-from deepbench.applications.datasets.librispeech import LibriSpeech, Utterance
+from deepbench.applications.datasets.librispeech import Utterance
 from deepbench.applications.datasets.movielens import Ratings
 from deepbench.applications.datasets.prompts import Prompt
 from deepbench.applications.datasets.tweets import Tweet
-from deepbench.applications.datasets.wmt import Sentences
 from deepbench.applications.training.application import Setup, find_application
 from deepbench.core.errors import BadInput, Unsupported
 
@@ -209,13 +207,13 @@ def test_both_languages_share_a_vocabulary():
     from deepbench.applications.tasks.translation.common import UNKNOWN, examples
 
     rung = find_application("translation").rungs["full-wmt"]
-    found = examples(Sentences([("a b c", "b c")], [("a d", "c a")]), rung)
+    found = examples(Divided([("a b c", "b c")], [("a d", "c a")]), rung)
 
     assert found.source[0, 2] == found.target[0, 1]
     assert UNKNOWN == found.test_source[0, 2]
     assert {"a", "b", "c"} == set(found.words.values())
     with pytest.raises(BadInput, match="no sentences of at most 50 words"):
-        examples(Sentences([("a " * 51, "b")], [("a", "a")]), rung)
+        examples(Divided([("a " * 51, "b")], [("a", "a")]), rung)
 
 
 # ---- speech
@@ -256,10 +254,10 @@ def test_results_of_deep_speech_2_do_not_depend_on_longer_sounds(listener):
 
 
 def test_results_of_the_small_network_do_not_depend_on_longer_sounds():
-    from deepbench.applications.tasks.speech.networks import Network
+    from deepbench.applications.tasks.speech.networks import SpeechNetwork
 
     torch.manual_seed(0)
-    listener = Network({"channels": 2, "hidden": 8, "layers": 2}, 40, 29).eval()
+    listener = SpeechNetwork({"channels": 2, "hidden": 8, "layers": 2}, 40, 29).eval()
     for norm in (listener.norm, listener.second_norm):
         torch.nn.init.constant_(norm.bias, 0.5)
     for count in (61, 62, 63, 64):
@@ -287,7 +285,7 @@ def sounds():
 
 
 def test_prompts_are_trained_on(sounds, monkeypatch):
-    monkeypatch.setattr("deepbench.applications.tasks.speech._is_tested", lambda prompt: prompt.name > "6")
+    monkeypatch.setattr("deepbench.applications.tasks.speech.divided", lambda data, *_: Divided(data[:7], data[7:]))
     run = small_speech("full", [Prompt(str(n), "ab", sound) for n, sound in enumerate(sounds)])
 
     run.step()
@@ -309,7 +307,7 @@ def test_librispeech_is_trained_on(sounds, monkeypatch):
     monkeypatch.setattr(Utterance, "sound", property(sound))
     texts = ["MISTER QUILTER", "IS", "12", "THE"]
     train, test = ([Utterance(str(n), texts[n], Path()) for n in numbers] for numbers in (range(4), (0, 1)))
-    run = small_speech("full-librispeech", LibriSpeech(train, test))
+    run = small_speech("full-librispeech", Divided(train, test))
     assert [] == read
 
     run.step()
@@ -367,7 +365,7 @@ def test_reviews_are_trained_on():
     rung = replace(rung, settings={**rung.settings, "width": 8, "channels": 8, "words": 30, "together": 2})
     reviews = [Tweet("good " * 600, 1), Tweet("bad film", 0), Tweet("...", 0)]
 
-    run = application.torch_task(Setup("sentiment", "full-imdb", batch=3), rung, [Reviews(reviews, reviews)])
+    run = application.torch_task(Setup("sentiment", "full-imdb", batch=3), rung, [Divided(reviews, reviews)])
     run.step()
 
     assert np.isfinite(run.loss())

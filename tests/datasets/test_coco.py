@@ -131,7 +131,7 @@ def test_a_damaged_photograph_is_a_sentence(folder, content):
 
 
 def test_without_pillow_the_error_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
 
     with pytest.raises(Unavailable, match="pip install Pillow"):
         find(DATASET).load()

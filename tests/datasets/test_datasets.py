@@ -25,7 +25,7 @@ class Letters(Dataset):
     title = "Letters"
     about = "a file"
     licence = "public domain"
-    packages = (Package("debian", "letters", "1.0", 100, "pool/letters.deb"),)
+    packages = (Package("debian", "letters", "1.0", 100),)
     files = ("usr/share/letters/*.txt",)
     digest = digest()
 

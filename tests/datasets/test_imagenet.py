@@ -94,7 +94,7 @@ def test_what_is_missing_or_damaged_is_a_sentence(folder, monkeypatch, tmp_path)
 
 
 def test_without_pillow_the_error_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
 
     with pytest.raises(Unavailable, match="pip install Pillow"):
         find(DATASET).load()

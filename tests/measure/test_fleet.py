@@ -109,9 +109,9 @@ def test_a_missing_host_is_asked_once_and_reported_in_every_run(tmp_path, monkey
     monkeypatch.setattr(fleet, "judge", lambda file: None)
     session = fleet.FleetSession(
         tmp_path / "fleet.jsonl",
-        addresses={"a": "10.0.0.1", "b": "10.0.0.2"},
-        words=["words"],
-        library=None,
+        {"a": "10.0.0.1", "b": "10.0.0.2"},
+        ["words"],
+        links="none",
         one_by_one=True,
         wait_s=20.0,
     )

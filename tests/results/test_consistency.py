@@ -323,7 +323,7 @@ def test_a_fleet_file_keeps_what_a_host_returned(tmp_path, monkeypatch):
     file = tmp_path / "fleet.jsonl"
     answer = {"lines": path.read_text(), "exit_code": 0, "last_output": ""}
     monkeypatch.setattr(measuring, "run_once", lambda *_: [measuring._host_run("a", 1, answer)])
-    session = measuring.FleetSession(file, addresses={"a": "a"}, words=[], library=None, one_by_one=True, wait_s=1.0)
+    session = measuring.FleetSession(file, {"a": "a", "b": "b"}, [], one_by_one=True, links="none", wait_s=1.0)
     list(session.measure(1))
     session.close()
 

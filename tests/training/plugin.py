@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deepbench.applications.training.application import Application, Metric, Rung
 
-RUNG = Rung("16 numbers", batch=8, samples=8 * 40, every=8 * 10, target=0.05, trivial=1.0, settings={"fails": ""})
+RUNG = Rung("16 numbers", batch=8, samples=8 * 40, every=8 * 10, target=0.05, settings={"fails": ""})
 FAILURES = ("diverges", "crashes", "memory", "raises", "missing", "slow")
 IN_ANSWERS = ("wrong-by-8", "dies-by-8", "hangs-by-8", "keeps-answers")
 
@@ -16,14 +16,13 @@ class Line(Application):
     name = "line"
     title = "A line"
     metric = Metric("error", higher_is_better=False, is_share=False)
-    trivial_model = "the number 0"
     has_equal_samples = True
     outside_steps = "drawing the line"
     datasets = ()
     rungs = {
         "mini": RUNG,
-        **{name: Rung("fails", 8, 8 * 40, 8 * 10, 0.05, 1.0, {"fails": name}) for name in FAILURES + IN_ANSWERS},
-        "unknown-data": Rung("lacks its data", 8, 320, 80, 0.05, 1.0, {"fails": ""}, ("nothing",)),
+        **{name: Rung("fails", 8, 8 * 40, 8 * 10, 0.05, {"fails": name}) for name in FAILURES + IN_ANSWERS},
+        "unknown-data": Rung("lacks its data", 8, 320, 80, 0.05, {"fails": ""}, ("nothing",)),
     }
 
     def torch_task(self, setup, rung, data):

@@ -9,7 +9,7 @@ class Curve(Application):
     metric = Metric("error", higher_is_better=False, is_share=False)
     datasets = ()
     frameworks = ("jax",)
-    rungs = {"mini": Rung("16 numbers", 8, 8 * 40, 8 * 10, 0.05, 1.0)}
+    rungs = {"mini": Rung("16 numbers", 8, 8 * 40, 8 * 10, 0.05)}
 
     def torch_task(self, setup, rung, data):
         raise NotImplementedError

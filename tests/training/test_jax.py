@@ -38,7 +38,7 @@ BATCH = 16
 
 
 def rung_of(name):
-    return Rung("small", BATCH, BATCH * 8, BATCH * 4, 0.5, 0.1, SIZES[name])
+    return Rung("small", BATCH, BATCH * 8, BATCH * 4, 0.5, SIZES[name])
 
 
 DATA = {"image": small_data.pictures, "recommendation": small_data.ratings, "translation": small_data.verses}
@@ -196,7 +196,7 @@ def test_what_is_not_there_is_a_sentence():
     data = [small_data.verses()]
     with pytest.raises(Unsupported, match="no version in JAX; choose torch, or the rung mini"):
         find_application("translation").jax_task(
-            Setup("translation", "small", "jax"), Rung("", 1, 1, 1, 0, 0, {"model": "lstm"}), data
+            Setup("translation", "small", "jax"), Rung("", 1, 1, 1, 0, {"model": "lstm"}), data
         )
     with pytest.raises(Unsupported, match="choose f32 or bf16"):
         tasks_of("image", precision="f16")

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.torch]
 torch = pytest.importorskip("torch")
 
 SIZES = {"model": "transformer", "words": 40, "length": 9, "width": 64, "layers": 1, "rate": 2e-3}
-RUNG = Rung("small", 16, 16 * 8, 16 * 4, 0.5, 0.1, SIZES)
+RUNG = Rung("small", 16, 16 * 8, 16 * 4, 0.5, SIZES)
 
 
 def gradients(ranks):

@@ -81,7 +81,7 @@ def serve(
         output=output,
     )
     with session:
-        path, before, console, code = session.file.path, len(session.file.serving), make_console(), 0
+        path, console, code = session.file.path, make_console(), 0
         go_on_without_output(f"all results still go to {path}")
         print_head(console, ServingResults(session.file), os.environ)
         try:
@@ -89,7 +89,7 @@ def serve(
                 api.run_serving(session, bar)
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED
-        found = api.new_of(session, before)
+        found = ServingResults(session.added)
         found.report().print(console)
     states = [one.line["status"] for one in found.served]
     if code:

@@ -22,13 +22,19 @@ import tempfile
 import urllib.request
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from deepbench.core import registry
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import BadInput, Unavailable
+
+T = TypeVar("T")
 
 FOLDER = "DEEPBENCH_DATA"
 
@@ -53,8 +59,16 @@ class Package:
     version: str
     bytes: int
     """Of the download."""
-    place: str = ""
-    """Of a Debian package: its path below a mirror."""
+    source: str = ""
+    """Of a Debian package: the name of its source package, where it is another one."""
+    processor: str = "all"
+    """Of a Debian package: for which it is."""
+
+    @property
+    def place(self) -> str:
+        """Of a Debian package: its path below a mirror."""
+        source, version = self.source or self.name, self.version.rpartition(":")[2]
+        return f"pool/main/{source[0]}/{source}/{self.name}_{version}_{self.processor}.deb"
 
     @property
     def title(self) -> str:
@@ -132,6 +146,48 @@ class MissingData(Unavailable):
     """A data set is not on this machine, or has other bytes than expected."""
 
 
+class Divided(NamedTuple, Generic[T]):
+    """Examples that are divided into those for training and those for testing."""
+
+    train: T
+    test: T
+
+
+def divided(examples: Iterable[T], text: Callable[[T], str], tested: int) -> Divided[list[T]]:
+    """Divide examples: one text in `tested` is for testing, as its checksum says, so no text is on both sides."""
+    parts: tuple[list[T], list[T]] = [], []
+    for example in examples:
+        is_tested = int(hashlib.sha256(text(example).encode()).hexdigest()[:8], 16) % tested == 0
+        parts[is_tested].append(example)
+    return Divided(*parts)
+
+
+def needed(dataset: str, module: str, package: str = "") -> Any:
+    """A module that a data set needs; `Unavailable` names the Python package, where that has another name."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = package or module
+        reason = f"the data set {dataset} needs the Python package {package}"
+        raise Unavailable(reason, f"pip install {package}") from None
+
+
+def photograph(
+    dataset: str, path: str | Path, side: int, part: Callable[[int, int], tuple[float, ...]]
+) -> NDArray[np.uint8]:
+    """A part of a photograph, stretched to 3 × `side` × `side`; `BadInput` where it is damaged.
+
+    `part` gives left, top, right and bottom of the part from the width and the height, all in pixels.
+    """
+    image = needed(dataset, "PIL.Image", "Pillow")
+    try:
+        with image.open(path) as file:
+            small = file.convert("RGB").resize((side, side), image.Resampling.BILINEAR, part(*file.size))
+    except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
+        raise BadInput(f"the photograph {path} of the data set {dataset} cannot be read: {error}") from None
+    return np.asarray(small, np.uint8).transpose(2, 0, 1)
+
+
 def datasets() -> Mapping[str, Dataset]:
     """All data sets by name."""
     return registry.registered("datasets")
@@ -196,6 +252,14 @@ def _python_folders() -> Iterator[Path]:
 
 
 # ---- install
+
+
+def installed(dataset: Dataset, progress: Progress) -> FoundData:
+    """The data set where it is, or else after `install`."""
+    try:
+        return find(dataset)
+    except MissingData:
+        return install(dataset, progress)
 
 
 def install(dataset: Dataset, progress: Progress) -> FoundData:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import UserFolder
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.applications.datasets import Divided, UserFolder, needed, photograph
+from deepbench.core.errors import BadInput
 from deepbench.core.files import read_regular
 
 ANNOTATIONS = "annotations"
@@ -39,13 +39,6 @@ class CocoPhotographs:
     def __len__(self) -> int:
         return len(self._names)
 
-    def with_boxes(self) -> CocoPhotographs:
-        """Those that have a box."""
-        chosen = [number for number, boxes in enumerate(self.boxes) if len(boxes)]
-        names = [self._names[number] for number in chosen]
-        boxes = [self.boxes[number] for number in chosen]
-        return CocoPhotographs(self._folder, names, boxes, [self.classes[number] for number in chosen])
-
     def picture(self, number: int, region: Sequence[float] = (0.0, 0.0, 1.0, 1.0)) -> NDArray[np.uint8]:
         """A region of a photograph, 3 × `SIDE` × `SIDE`; `BadInput` where it is damaged.
 
@@ -53,22 +46,11 @@ class CocoPhotographs:
             number: of the photograph.
             region: left, top, right, bottom as shares of its width and height.
         """
-        image = _pillow()
-        path = self._folder / self._names[number]
-        try:
-            with image.open(path) as file:
-                box = tuple(share * size for share, size in zip(region, file.size * 2, strict=True))
-                small = file.convert("RGB").resize((SIDE, SIDE), image.Resampling.BILINEAR, box)
-        except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-            raise BadInput(f"the photograph {path} of the data set coco cannot be read: {error}") from None
-        return np.ascontiguousarray(np.asarray(small, np.uint8).transpose(2, 0, 1))
 
+        def part(width: int, height: int) -> tuple[float, ...]:
+            return tuple(share * size for share, size in zip(region, (width, height) * 2, strict=True))
 
-class Coco(NamedTuple):
-    """What is trained with, and what is tested with."""
-
-    train: CocoPhotographs
-    test: CocoPhotographs
+        return np.ascontiguousarray(photograph("coco", self._folder / self._names[number], SIDE, part))
 
 
 class CocoFolder(UserFolder):
@@ -83,32 +65,23 @@ class CocoFolder(UserFolder):
     variable = "DEEPBENCH_COCO"
     wanted = f"{files[0]}, {files[1]} and the photographs in {TRAIN} and {TEST}"
 
-    def load(self, folder: Path) -> Coco:
-        """All annotations. CocoPhotographs for training without a box are left out."""
-        _pillow()
-        train, test = (_photographs(folder, name) for name in (TRAIN, TEST))
-        return Coco(train.with_boxes(), test)
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise Unavailable("the data set coco needs the Python package Pillow", "pip install Pillow") from None
-    return Image
+    def load(self, folder: Path) -> Divided[CocoPhotographs]:
+        """All annotations. Photographs for training without a box are left out."""
+        needed("coco", "PIL.Image", "Pillow")
+        return Divided(_photographs(folder, TRAIN), _photographs(folder, TEST))
 
 
 def _photographs(folder: Path, name: str) -> CocoPhotographs:
     path = folder / ANNOTATIONS / f"instances_{name}.json"
     content = read_regular(path, MOST_BYTES, "annotations of COCO")
     try:
-        return _of_annotations(folder / name, orjson.loads(content))
+        return _of_annotations(folder / name, orjson.loads(content), needs_box=name == TRAIN)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else error
         raise BadInput(f"{path} is damaged or no file with annotations of COCO: {reason}") from None
 
 
-def _of_annotations(folder: Path, content: Any) -> CocoPhotographs:
+def _of_annotations(folder: Path, content: Any, needs_box: bool) -> CocoPhotographs:
     """The photographs of a file in their order. Boxes of crowds and those without an area are left out."""
     places = {number: place for place, number in enumerate(sorted(c["id"] for c in content["categories"]))}
     images = {image["id"]: image for image in content["images"]}
@@ -124,6 +97,8 @@ def _of_annotations(folder: Path, content: Any) -> CocoPhotographs:
         sizes = np.array([image["width"], image["height"]] * 2, np.float32)
         if not (sizes > 0).all():
             raise ValueError(f"{image['file_name']!r:.80} has no size")
+        if needs_box and not rows[number]:
+            continue
         table = np.array(rows[number], np.float32).reshape(-1, 5)
         names.append(image["file_name"])
         boxes.append((table[:, 1:] / sizes).clip(0.0, 1.0))

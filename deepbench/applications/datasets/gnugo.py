@@ -17,7 +17,7 @@ class GnuGoFiles(Dataset):
     title = "GNU Go"
     about = "a program that plays Go; for x86-64"
     licence = "GPL-3+, Free Software Foundation"
-    packages = (Package("debian", "gnugo", "3.8-11", 1_467_724, "pool/main/g/gnugo/gnugo_3.8-11_amd64.deb"),)
+    packages = (Package("debian", "gnugo", "3.8-11", 1_467_724, processor="amd64"),)
     files = (FILE,)
     digest = "365c5afc2480d7e7c4d928b77a241aa1940633192bb336ee034a5b39b00d9ebe"
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import UserFolder
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.applications.datasets import Divided, UserFolder, needed, photograph
+from deepbench.core.errors import BadInput
 
 TRAIN, TEST = "train", "val"
 SUFFIX = ".JPEG"
@@ -39,16 +38,11 @@ class ImageNetPhotographs:
             number: of the photograph.
             chances: for training, see `random_part`, and a fifth number: less than 0.5 mirrors. None: the middle.
         """
-        image = _pillow()
-        path = self._paths[number]
-        try:
-            with image.open(path) as file:
-                width, height = file.size
-                part = middle(width, height) if chances is None else random_part(width, height, chances)
-                small = file.convert("RGB").resize((SIDE, SIDE), image.Resampling.BILINEAR, part)
-        except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-            raise BadInput(f"the photograph {path} of the data set imagenet cannot be read: {error}") from None
-        rows = np.asarray(small, np.uint8).transpose(2, 0, 1)
+
+        def part(width: int, height: int) -> tuple[float, ...]:
+            return middle(width, height) if chances is None else random_part(width, height, chances)
+
+        rows = photograph("imagenet", self._paths[number], SIDE, part)
         return np.ascontiguousarray(rows if chances is None or chances[4] >= 0.5 else rows[:, :, ::-1])
 
 
@@ -74,13 +68,6 @@ def random_part(width: int, height: int, chances: NDArray[np.float64]) -> tuple[
     return left, top, left + wide, top + high
 
 
-class ImageNet(NamedTuple):
-    """What is trained with, and what is tested with."""
-
-    train: ImageNetPhotographs
-    test: ImageNetPhotographs
-
-
 class ImageNetFolder(UserFolder):
     """A folder for each class, as most programs want it."""
 
@@ -93,9 +80,9 @@ class ImageNetFolder(UserFolder):
     variable = "DEEPBENCH_IMAGENET"
     wanted = f"{TRAIN}/<class>/*{SUFFIX} and {TEST}/<class>/*{SUFFIX}"
 
-    def load(self, folder: Path) -> ImageNet:
+    def load(self, folder: Path) -> Divided[ImageNetPhotographs]:
         """The names of all photographs. A class is the place of its folder among those for training."""
-        _pillow()
+        needed("imagenet", "PIL.Image", "Pillow")
         try:
             names = sorted(entry.name for entry in os.scandir(folder / TRAIN) if entry.is_dir())
             train, test = (_photographs(folder / part, names) for part in (TRAIN, TEST))
@@ -106,7 +93,7 @@ class ImageNetFolder(UserFolder):
             raise BadInput(f"{TRAIN} and {TEST} in {folder} have different classes")
         if not len(train):
             raise BadInput(f"{folder / TRAIN} has no photographs *{SUFFIX}")
-        return ImageNet(train, test)
+        return Divided(train, test)
 
 
 def _photographs(folder: Path, names: list[str]) -> ImageNetPhotographs:
@@ -117,14 +104,6 @@ def _photographs(folder: Path, names: list[str]) -> ImageNetPhotographs:
             paths += found
             classes += [number] * len(found)
     return ImageNetPhotographs(paths, np.array(classes, np.int64))
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise Unavailable("the data set imagenet needs the Python package Pillow", "pip install Pillow") from None
-    return Image
 
 
 DATASET = ImageNetFolder()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
-from deepbench.applications.datasets import UserFolder
+from deepbench.applications.datasets import Divided, UserFolder
 from deepbench.applications.datasets.tweets import Tweet
 from deepbench.core.files import read_regular
 
@@ -13,13 +12,6 @@ LABELS = ("negative", "positive")
 
 # A review has some kilobytes.
 MOST_BYTES = 2**20
-
-
-class Reviews(NamedTuple):
-    """Texts with the index of their label in `LABELS`: what is trained with, and what is tested with."""
-
-    train: list[Tweet]
-    test: list[Tweet]
 
 
 class Imdb(UserFolder):
@@ -34,9 +26,9 @@ class Imdb(UserFolder):
     variable = "DEEPBENCH_IMDB"
     wanted = ", ".join(files)
 
-    def load(self, folder: Path) -> Reviews:
-        """All reviews, by label and name."""
-        return Reviews(*(_reviews(folder / part) for part in ("train", "test")))
+    def load(self, folder: Path) -> Divided[list[Tweet]]:
+        """All reviews with the index of their label in `LABELS`, by label and name."""
+        return Divided(*(_reviews(folder / part) for part in ("train", "test")))
 
 
 def _reviews(folder: Path) -> list[Tweet]:

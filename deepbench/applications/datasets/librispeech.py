@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import UserFolder
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.applications.datasets import Divided, UserFolder, needed
+from deepbench.core.errors import BadInput
 from deepbench.core.files import read_regular
 
 TRAIN, TEST = "train-*", "test-clean"
@@ -33,7 +32,7 @@ class Utterance:
     @property
     def sound(self) -> NDArray[np.float32]:
         """From −1 to 1, `RATE` samples per second, read when it is asked for; `BadInput` where it is damaged."""
-        library = _soundfile()
+        library = needed("librispeech", "soundfile")
         try:
             samples, rate = library.read(self.path, dtype="float32")
         except (OSError, RuntimeError) as error:
@@ -41,13 +40,6 @@ class Utterance:
         if rate != RATE or samples.ndim != 1:
             raise BadInput(f"the sound {self.path} has {rate} samples per second, or more than one channel")
         return np.asarray(samples, np.float32)
-
-
-class LibriSpeech(NamedTuple):
-    """What is trained with, and what is tested with."""
-
-    train: list[Utterance]
-    test: list[Utterance]
 
 
 class LibriSpeechFolder(UserFolder):
@@ -61,10 +53,10 @@ class LibriSpeechFolder(UserFolder):
     variable = "DEEPBENCH_LIBRISPEECH"
     wanted = f"{' and '.join(f'{part}/<reader>/<chapter>/*.trans.txt' for part in (TRAIN, TEST))}, with .flac files"
 
-    def load(self, folder: Path) -> LibriSpeech:
+    def load(self, folder: Path) -> Divided[list[Utterance]]:
         """All sentences, by path; sounds are read later."""
-        _soundfile()
-        return LibriSpeech(*(_utterances(folder, part) for part in (TRAIN, TEST)))
+        needed("librispeech", "soundfile")
+        return Divided(*(_utterances(folder, part) for part in (TRAIN, TEST)))
 
 
 def _utterances(folder: Path, part: str) -> list[Utterance]:
@@ -77,16 +69,6 @@ def _utterances(folder: Path, part: str) -> list[Utterance]:
                 raise BadInput(f"{path} has the line {line!r:.80}, and not a name and a text")
             found.append(Utterance(name, text, path.with_name(f"{name}.flac")))
     return found
-
-
-def _soundfile() -> Any:
-    try:
-        import soundfile
-    except ImportError:
-        raise Unavailable(
-            "the data set librispeech needs the Python package soundfile", "pip install soundfile"
-        ) from None
-    return soundfile
 
 
 DATASET = LibriSpeechFolder()

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import Dataset, Package, digest_of, members, own_folder
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.applications.datasets import Dataset, Package, digest_of, members, needed, own_folder
+from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, replacing
 
 R_LIBRARY = "usr/lib/R/site-library"
@@ -103,33 +103,13 @@ class PagesOfDocuments(Dataset):
     about = "869 pages of manuals and articles with the boxes of text, headings, code and figures"
     licence = "GPL-2 (R packages), GPL-3 (asymptote), BSD (reportlab)"
     packages = (
-        Package(
-            "debian", "r-cran-hsaur3", "1.0-13-1", 3_167_284, "pool/main/r/r-cran-hsaur3/r-cran-hsaur3_1.0-13-1_all.deb"
-        ),
-        Package(
-            "debian",
-            "r-cran-flexmix",
-            "2.3-18-1",
-            1_678_588,
-            "pool/main/r/r-cran-flexmix/r-cran-flexmix_2.3-18-1_all.deb",
-        ),
-        Package(
-            "debian", "r-cran-multcomp", "1.4-22-1", 707_672, "pool/main/m/multcomp/r-cran-multcomp_1.4-22-1_all.deb"
-        ),
-        Package(
-            "debian", "r-cran-sandwich", "3.0-2-1", 1_437_668, "pool/main/s/sandwich/r-cran-sandwich_3.0-2-1_all.deb"
-        ),
-        Package("debian", "r-cran-vcd", "1:1.4-11-1", 1_251_456, "pool/main/r/r-cran-vcd/r-cran-vcd_1.4-11-1_all.deb"),
-        Package(
-            "debian", "asymptote-doc", "2.85+ds-1", 3_322_716, "pool/main/a/asymptote/asymptote-doc_2.85+ds-1_all.deb"
-        ),
-        Package(
-            "debian",
-            "python-reportlab-doc",
-            "3.6.12-1+deb12u1",
-            708_312,
-            "pool/main/p/python-reportlab/python-reportlab-doc_3.6.12-1+deb12u1_all.deb",
-        ),
+        Package("debian", "r-cran-hsaur3", "1.0-13-1", 3_167_284),
+        Package("debian", "r-cran-flexmix", "2.3-18-1", 1_678_588),
+        Package("debian", "r-cran-multcomp", "1.4-22-1", 707_672, "multcomp"),
+        Package("debian", "r-cran-sandwich", "3.0-2-1", 1_437_668, "sandwich"),
+        Package("debian", "r-cran-vcd", "1:1.4-11-1", 1_251_456),
+        Package("debian", "asymptote-doc", "2.85+ds-1", 3_322_716, "asymptote"),
+        Package("debian", "python-reportlab-doc", "3.6.12-1+deb12u1", 708_312, "python-reportlab"),
     )
     files = (
         *(f"{R_LIBRARY}/{name}/doc/*.pdf" for name in ("HSAUR3", "flexmix", "multcomp", "sandwich", "vcd")),
@@ -148,7 +128,7 @@ class PagesOfDocuments(Dataset):
 
 def _kept_or_made(folder: Path, paths: list[Path]) -> Pages:
     """The pages of documents, from the file that an earlier call has left, if there is one."""
-    pdfium = _pdfium()
+    pdfium = needed("pages", "pypdfium2")
     key = f"{digest_of(folder, paths)[0]} {pdfium.version.PYPDFIUM_INFO} {pdfium.version.PDFIUM_INFO} {VERSION}"
     kept = own_folder() / "made" / f"pages-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     if (pages := _read(kept)) is not None:
@@ -198,20 +178,12 @@ def _made(folder: Path, paths: Sequence[Path]) -> Pages:
 # ---- from a PDF file to pictures and boxes
 
 
-def _pdfium() -> Any:
-    try:
-        import pypdfium2
-    except ImportError:
-        raise Unavailable("the data set pages needs the Python package pypdfium2", "pip install pypdfium2") from None
-    return pypdfium2
-
-
 def pages_of(content: bytes, name: str) -> Iterator[tuple[NDArray[np.uint8], Boxes, NDArray[np.int64]]]:
     """The picture, the boxes and their classes of each page of a PDF file. Pages without a box are left out.
 
     `BadInput` for what is no PDF file; `name` is what the message calls it.
     """
-    pdfium = _pdfium()
+    pdfium = needed("pages", "pypdfium2")
     raw = pdfium.raw
     no_fonts = raw.FPDF_SYSFONTINFO(version=1)
     raw.FPDF_SetSystemFontInfo(no_fonts)  # fonts that a file lacks come from PDFium itself, not from the machine

@@ -36,20 +36,8 @@ class Prompts(Dataset):
     about = "550 telephone prompts of one voice with their texts, 24 minutes"
     licence = "CC-BY-SA-3.0, Allison Smith and Digium"
     packages = (
-        Package(
-            "debian",
-            "asterisk-core-sounds-en-wav",
-            "1.6.1-1",
-            18_272_864,
-            "pool/main/a/asterisk-core-sounds/asterisk-core-sounds-en-wav_1.6.1-1_all.deb",
-        ),
-        Package(
-            "debian",
-            "asterisk-core-sounds-en",
-            "1.6.1-1",
-            22_844,
-            "pool/main/a/asterisk-core-sounds/asterisk-core-sounds-en_1.6.1-1_all.deb",
-        ),
+        Package("debian", "asterisk-core-sounds-en-wav", "1.6.1-1", 18_272_864, "asterisk-core-sounds"),
+        Package("debian", "asterisk-core-sounds-en", "1.6.1-1", 22_844, "asterisk-core-sounds"),
     )
     files = (f"{SOUNDS}/*.wav", f"{SOUNDS}/*/*.wav", TEXTS)
     digest = "e9b8447a17d11e0b05e2ef186a93f04231e590f7d8b7dab8f1b33736738cd9f7"

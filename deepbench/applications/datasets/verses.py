@@ -31,16 +31,8 @@ class Verses(Dataset):
     licence = "public domain"
     terms = "In the United Kingdom the King James version is under letters patent of the Crown."
     packages = (
-        Package(
-            "debian",
-            "sword-text-sparv",
-            "2.60-1",
-            2_722_332,
-            "pool/main/s/sword-text-sparv/sword-text-sparv_2.60-1_all.deb",
-        ),
-        Package(
-            "debian", "sword-text-kjv", "14.3-1", 2_800_476, "pool/main/s/sword-text-kjv/sword-text-kjv_14.3-1_all.deb"
-        ),
+        Package("debian", "sword-text-sparv", "2.60-1", 2_722_332),
+        Package("debian", "sword-text-kjv", "14.3-1", 2_800_476),
     )
     files = tuple(f"{TEXTS}/{module}/*t.bz*" for module in (SPANISH, ENGLISH))
     digest = "3a3ec1e9b2a3fd8550286521ff00f8cfb2b06a65df5258eebd39d17e751319d3"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
-from deepbench.applications.datasets import UserFolder
+from deepbench.applications.datasets import Divided, UserFolder
 from deepbench.core.errors import BadInput
 from deepbench.core.files import read_regular
 
@@ -19,13 +18,6 @@ Pair = tuple[str, str]
 """A sentence, and its translation."""
 
 
-class Sentences(NamedTuple):
-    """What is trained with, and what is tested with."""
-
-    train: list[Pair]
-    test: list[Pair]
-
-
 class Wmt(UserFolder):
     """Two files for training and two for testing; equal lines are translations of each other."""
 
@@ -37,9 +29,9 @@ class Wmt(UserFolder):
     variable = "DEEPBENCH_WMT"
     wanted = f"{', '.join(files)}: text in UTF-8, a sentence per line"
 
-    def load(self, folder: Path) -> Sentences:
+    def load(self, folder: Path) -> Divided[list[Pair]]:
         """All pairs of which no half is empty, in the order of the files."""
-        return Sentences(*(_pairs(folder, part) for part in (TRAIN, TEST)))
+        return Divided(*(_pairs(folder, part) for part in (TRAIN, TEST)))
 
 
 def _pairs(folder: Path, part: str) -> list[Pair]:

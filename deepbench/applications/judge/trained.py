@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from deepbench.applications.judge.convergence import (
     CurvePoint,
@@ -26,6 +26,9 @@ INCONSISTENT = "inconsistent"
 
 # With a larger share of disturbed time the rate of a run says too little about the machine.
 MOST_DISTURBED = 0.1
+
+# What may differ between setups that train the same.
+SETTINGS = ("framework", "device", "precision", "ranks", "threads", "batch")
 
 # Statuses that may depend on the seed: the mean of the other runs would be better than that of all.
 CHOSEN = ("diverged", "crashed", "out_of_memory", "timeout", INCONSISTENT)
@@ -165,6 +168,10 @@ class Trained:
     setup: TrainingSetup
     """That of the first run; the seeds differ."""
     runs: tuple[Run, ...]
+
+    def setting(self, name: str) -> Any:
+        """A value of its setup."""
+        return cast(Any, self.setup)[name]
 
     @cached_property
     def whole(self) -> tuple[Run, ...]:

@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from deepbench.applications.judge.convergence import Spread
-from deepbench.applications.judge.trained import CHOSEN, Trained, runs_of
+from deepbench.applications.judge.trained import CHOSEN, SETTINGS, Trained, runs_of
 from deepbench.core import stats
 from deepbench.judge.gate import CANNOT_TELL, PASSED, REGRESSION, CaseOutcome, Outcome
 from deepbench.results.file import ResultFile
+
+# Rates and times that differ by less do not matter.
+MARGIN = 0.02
 
 # The share of gates of equal machines that report a regression, and of comparisons that find a difference.
 FALSE_ALARMS = 0.05
@@ -34,7 +37,6 @@ Verdict = Literal["faster", "slower", "same", "undecided", "failed"]
 
 # Both sides train the same task; what else differs is what the comparison is about.
 SAME_TASK = ("application", "rung", "target", "metric", "samples", "every", "settings")
-PREFERRED = ("framework", "device", "precision", "ranks", "threads", "batch")
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def _over(first: Sequence[float], second: Sequence[float], level: float) -> Spre
 def pairs(
     first: Sequence[Trained],
     second: Sequence[Trained],
-    margin: float,
+    margin: float = MARGIN,
     *,
     drift: float = 0.0,
     alarms: float = FALSE_ALARMS,
@@ -164,14 +166,14 @@ def pairs(
     `alarms` of all comparisons of equal machines some pair is called different: pairs share it (Bonferroni).
     """
     alike = [
-        (sum(_value(a, name) == _value(b, name) for name in PREFERRED), i, j)
+        (sum(a.setting(name) == b.setting(name) for name in SETTINGS), i, j)
         for i, a in enumerate(first)
         for j, b in enumerate(second)
-        if all(_value(a, name) == _value(b, name) for name in SAME_TASK)
+        if all(a.setting(name) == b.setting(name) for name in SAME_TASK)
     ]
     partner: dict[int, int] = {}
     for equal, i, j in sorted(alike, key=lambda entry: (-entry[0], entry[1:])):
-        if i not in partner and j not in partner.values() and (equal == len(PREFERRED) or not only_equal):
+        if i not in partner and j not in partner.values() and (equal == len(SETTINGS) or not only_equal):
             partner[i] = j
     level = 1.0 - alarms / max(1, len(partner))
     found = [TrainingPair(first[i], second[j], margin, level, drift) for i, j in sorted(partner.items())]
@@ -183,10 +185,10 @@ def pairs(
 def _title(trained: Trained, others: Sequence[Trained]) -> str:
     """`image, rung mini, target 0.9`: a setup, with what differs from the setups of the same rung on the other side."""
     of_rung = [
-        other for other in others if all(_value(other, n) == _value(trained, n) for n in ("application", "rung"))
+        other for other in others if all(other.setting(n) == trained.setting(n) for n in ("application", "rung"))
     ]
-    names = [n for n in (*SAME_TASK, *PREFERRED) if any(_value(other, n) != _value(trained, n) for other in of_rung)]
-    words = ["other settings" if name == "settings" else f"{name} {_value(trained, name)}" for name in names]
+    names = [n for n in (*SAME_TASK, *SETTINGS) if any(other.setting(n) != trained.setting(n) for other in of_rung)]
+    words = ["other settings" if name == "settings" else f"{name} {trained.setting(name)}" for name in names]
     return ", ".join([str(trained.setup["application"]), f"rung {trained.setup['rung']}", *words])
 
 
@@ -215,10 +217,6 @@ def _conditions(file: ResultFile) -> dict[str, str]:
     }
     found = {name: ", ".join(dict.fromkeys(values)) for name, values in several.items() if values}
     return found | dict(sorted(file.chosen_variables.items()))
-
-
-def _value(trained: Trained, name: str) -> object:
-    return trained.setup[name]  # type: ignore[literal-required]
 
 
 def gate(first: Sequence[Trained], second: Sequence[Trained], margin: float, drift: float = 0.0) -> Outcome:

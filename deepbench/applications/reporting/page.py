@@ -13,6 +13,7 @@ from deepbench.applications.judge.serving import batch_rate, served
 from deepbench.applications.judge.trained import Trained, runs_of, trained
 from deepbench.applications.judge.training_pairs import differences, pairs
 from deepbench.applications.reporting import curves, serving, training
+from deepbench.applications.training.application import quality_text
 from deepbench.core import units
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
@@ -20,9 +21,6 @@ from deepbench.core.kinds import TRAINING, kind_of_header
 from deepbench.judge import selftest
 from deepbench.reporting.page import render
 from deepbench.results.file import ResultFile
-
-# A smaller difference between two files is called the same.
-MARGIN = 0.02
 
 # Parts of the time to the target, with their colours.
 PARTS = {
@@ -72,7 +70,7 @@ def content(files: Sequence[tuple[ResultFile, str]]) -> dict[str, Any]:
     grouped = [[s for s in sides if _key(s.trained) == key] for key in applications]
     compared = []
     for (label, found), (file, _) in zip(of_file[1:], files[1:], strict=True):
-        both, left = pairs(of_file[0][1], found, MARGIN, drift=selftest.between_files(files[0][0], file))
+        both, left = pairs(of_file[0][1], found, drift=selftest.between_files(files[0][0], file))
         left += differences(files[0][0], file)
         table = training.pairs_table(both)
         compared.append({"first": of_file[0][0], "second": label, "table": table._repr_html_(), "left": left})
@@ -123,7 +121,7 @@ def _sides(of_file: Sequence[tuple[str, Sequence[Trained]]]) -> Iterable[DrawnSi
         shown = [name for name in training.differing(found) if name != "rung"]
         for one in found:
             words = [label] if len(of_file) > 1 else []
-            words += [f"{name} {training.SETTINGS[name](one.setup)}" for name in shown]
+            words += [f"{name} {one.setting(name)}" for name in shown]
             text = ", ".join(words) or "mean of the seeds"
             where = ", ".join(word for word in words if not word.startswith("batch "))
             yield DrawnSide(text, one, colors.setdefault(text, len(colors)), where)
@@ -142,7 +140,7 @@ def _picture(group: Sequence[DrawnSide]) -> str:
     show: Callable[[float], str] = units.significant
     if setup["is_share"]:
         show = lambda value: f"{100 * value:.3g} %"  # noqa: E731
-    target = training.quality_text(setup, setup["target"])
+    target = quality_text(setup["target"], setup["is_share"])
     rules = [curves.Rule(f"target {target}", setup["target"], setup["higher_is_better"])]
     title = f"{setup['application']}, {setup['rung']}"
     return (

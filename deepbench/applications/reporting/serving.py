@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from deepbench.applications.judge.serving import (
     BOUND_FACTOR,
@@ -16,6 +17,7 @@ from deepbench.applications.judge.serving import (
     batch_rate,
     least_saturated,
 )
+from deepbench.applications.training.application import quality_text
 from deepbench.core import units
 from deepbench.reporting.table import Cell, Column, Table, number
 
@@ -65,33 +67,21 @@ def _row(served: Served) -> dict[str, Cell]:
     is_share = line["start"]["is_share"] if "start" in line else False
     grade = answers["grade"] if answers and served.is_ok else None
     return {
-        "application": setup["application"],
-        "rung": setup["rung"],
-        "framework": setup["framework"],
-        "device": line["device"],
-        "precision": line["precision"],
-        "threads": line["threads"],
-        "scenario": line["scenario"],
+        **{name: cast(Any, setup)[name] for name in ("application", "rung", "framework")},
+        **{name: cast(Any, line)[name] for name in ("device", "precision", "threads", "scenario")},
         "batch": line.get("batch"),
         "latency_s": served.latency_s,
         "samples_per_s": mean.value if mean else served.kept_rate,
         "rate_low": mean.low if mean else served.kept_rate,
         "rate_high": mean.high if mean else served.missed_rate,
         "grade": grade,
-        "grade shown": grade_text(grade, is_share),
+        "grade shown": quality_text(grade, is_share),
         "equal": answers["equal"] / answers["answers"] if answers and served.is_ok else None,
         "bound_s": search["bound_s"] if search else None,
         "disturbed": served.is_disturbed,
         "status": line["status"],
         "reason": line["reason"] or served.lacks,
     }
-
-
-def grade_text(value: float | None, is_share: bool) -> str:
-    """The quality of answers for people: `89.1 %`, or `58.2`."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.1f} %" if is_share else units.significant(value)
 
 
 def _rate_text(row: Mapping[str, Cell]) -> Cell:

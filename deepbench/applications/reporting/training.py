@@ -6,22 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deepbench.applications.judge.convergence import Spread
 from deepbench.applications.judge.references import reference_of
-from deepbench.applications.judge.trained import CHOSEN, Trained
+from deepbench.applications.judge.trained import CHOSEN, SETTINGS, Trained
 from deepbench.applications.judge.training_pairs import TrainingPair
+from deepbench.applications.training.application import quality_text
 from deepbench.core import units
 from deepbench.reporting.table import Cell, Column, Table, number
-from deepbench.results.record import TrainingSetup
 
-# What tells setups of one application apart, with the words for people.
-SETTINGS: Mapping[str, Callable[[TrainingSetup], Cell]] = {
-    "rung": lambda setup: setup["rung"],
-    "framework": lambda setup: setup["framework"],
-    "device": lambda setup: setup["device"],
-    "precision": lambda setup: setup["precision"],
-    "ranks": lambda setup: setup["ranks"],
-    "threads": lambda setup: setup["threads"],
-    "batch": lambda setup: setup["batch"],
-}
+# What tells setups of one application apart.
+SHOWN = ("rung", *SETTINGS)
 
 PARTS = ("load", "initialise", "compile", "train", "evaluate", "checkpoint")
 
@@ -31,20 +23,13 @@ ABOUT = (
 )
 
 
-def quality_text(setup: TrainingSetup, value: float | None) -> str:
-    """A value of the metric for people: `89.1 %`, or `58.2`."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.1f} %" if setup["is_share"] else units.significant(value)
-
-
 def differing(found: Sequence[Trained]) -> list[str]:
     """The settings in which setups of the same application differ."""
-    first = {trained.setup["application"]: trained.setup for trained in reversed(found)}
+    first = {trained.setup["application"]: trained for trained in reversed(found)}
     return [
         name
-        for name, value in SETTINGS.items()
-        if any(value(trained.setup) != value(first[trained.setup["application"]]) for trained in found)
+        for name in SHOWN
+        if any(trained.setting(name) != first[trained.setup["application"]].setting(name) for trained in found)
     ]
 
 
@@ -52,8 +37,8 @@ def common(found: Sequence[Trained]) -> str:
     """What all setups share: `rung mini, torch on cpu, f32, 1 rank of 2 threads`."""
     if not found:
         return "no runs"
-    one = {name: value(found[0].setup) for name, value in SETTINGS.items()}
-    same = [name for name, v in SETTINGS.items() if all(v(t.setup) == one[name] for t in found) and name != "batch"]
+    one = _settings(found[0])
+    same = [name for name in SHOWN if all(t.setting(name) == one[name] for t in found) and name != "batch"]
     words = {"rung": "rung {}", "ranks": "ranks {}", "threads": "threads {}"}
     texts = [words.get(name, "{}").format(one[name]) for name in same if (name, one[name]) != ("ranks", 1)]
     starts = (start for trained in found for run in trained.runs for start in run.starts)
@@ -83,7 +68,7 @@ def parts_table(found: Sequence[Trained]) -> Table:
     rows: list[dict[str, Cell]] = []
     for trained in found:
         if trained.whole:
-            row: dict[str, Cell] = {"application": trained.setup["application"], **_settings(trained.setup)}
+            row: dict[str, Cell] = {"application": trained.setup["application"], **_settings(trained)}
             score = trained.olympic_s
             parts = trained.parts_s
             # Nothing is known of compiling where the first step also does what others do not, such as playing games.
@@ -106,8 +91,8 @@ def parts_table(found: Sequence[Trained]) -> Table:
     return Table(columns, rows, notes=notes if has_scores else [why])
 
 
-def _settings(setup: TrainingSetup) -> dict[str, Cell]:
-    return {name: value(setup) for name, value in SETTINGS.items()}
+def _settings(trained: Trained) -> dict[str, Cell]:
+    return {name: trained.setting(name) for name in SHOWN}
 
 
 def _mean(name: str, show: Callable[[float], str], narrow: int = 0, is_rate: bool = False) -> Column:
@@ -128,12 +113,12 @@ def _row(trained: Trained) -> dict[str, Cell]:
     last = trained.quality
     row: dict[str, Cell] = {
         "application": setup["application"],
-        **_settings(setup),
+        **_settings(trained),
         "metric": setup["metric"],
         "quality": last.mean if last else None,
-        "quality shown": quality_text(setup, last.mean if last else None),
+        "quality shown": quality_text(last.mean if last else None, setup["is_share"]),
         "target": setup["target"],
-        "target shown": quality_text(setup, setup["target"]),
+        "target shown": quality_text(setup["target"], setup["is_share"]),
         "mean reaches target": trained.is_certain,
         "reached": trained.reached,
         "runs": len(trained.runs),
@@ -151,7 +136,7 @@ def _row(trained: Trained) -> dict[str, Cell]:
 
 def title(trained: Trained, shown: Sequence[str]) -> str:
     """`image, batch 64`: an application with the settings that tell its setups apart."""
-    words = [f"{name} {SETTINGS[name](trained.setup)}" for name in shown]
+    words = [f"{name} {trained.setting(name)}" for name in shown]
     return ", ".join([trained.setup["application"], *words])
 
 
@@ -227,7 +212,7 @@ def pairs_table(pairs: Sequence[TrainingPair]) -> Table:
     for pair in pairs:
         row: dict[str, Cell] = {"application": pair.first.setup["application"], "verdict": pair.verdict}
         for name in shown:
-            values = dict.fromkeys(str(SETTINGS[name](side.setup)) for side in (pair.first, pair.second))
+            values = dict.fromkeys(str(side.setting(name)) for side in (pair.first, pair.second))
             row[name] = " → ".join(values)
         for name, ratio in {"time to target": pair.time, "samples to target": pair.samples, "rate": pair.rate}.items():
             row |= {name: ratio.value if ratio else None, f"{name} ±": ratio.half_width if ratio else None}
@@ -238,7 +223,7 @@ def pairs_table(pairs: Sequence[TrainingPair]) -> Table:
         rows.append(row)
         if pair.quality_differs:
             ends = [side.quality.mean if side.quality else None for side in (pair.first, pair.second)]
-            texts = [quality_text(pair.first.setup, end) for end in ends]
+            texts = [quality_text(end, pair.first.setup["is_share"]) for end in ends]
             title_text = title(pair.first, [])
             metric = pair.first.setup["metric"]
             notes.append(f"{title_text}: the {metric} at the end differs with 95 % certainty: {' → '.join(texts)}.")

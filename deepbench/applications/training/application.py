@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
-from deepbench.core import registry
+from deepbench.core import registry, units
 from deepbench.core.errors import Unsupported
 
 Framework = Literal["torch", "jax"]
@@ -29,6 +30,11 @@ class Metric:
     """Whether it is shown in percent."""
 
 
+def quality_text(value: float | None, is_share: bool) -> str:
+    """A value of a metric for people: `89.1 %`, or `58.2`."""
+    return units.percent(value, 1) if is_share or value is None else units.significant(value)
+
+
 @dataclass(frozen=True)
 class Rung:
     """One size of an application."""
@@ -42,8 +48,6 @@ class Rung:
     """Samples between two evaluations."""
     target: float
     """What the metric has to reach."""
-    trivial: float | None
-    """What `Application.trivial_model` reaches; None where nobody has measured it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Sizes of the model, and constants of the optimizer."""
     datasets: tuple[str, ...] | None = None
@@ -68,11 +72,6 @@ class Setup:
     """In place of that of the rung."""
     samples: int | None = None
     """In place of those of the rung."""
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """As JSON carries it."""
-        return asdict(self)
 
 
 class Task(ABC):
@@ -121,15 +120,17 @@ class Task(ABC):
 
 
 class Application(ABC):
-    """One application. Subclass it, and end the file with `APPLICATION = MyApplication()`."""
+    """One application. Subclass it, and end the file with `APPLICATION = MyApplication()`.
+
+    In a folder, the function `task` of `torch_version.py` or of `jax_version.py` makes a run in this framework, unless
+    the class has a method for it.
+    """
 
     name: str
     title: str
     metric: Metric
     answer_metric: Metric | None = None
     """What `Task.grade` gives, where it is not the metric: perplexity needs probabilities, a translation has none."""
-    trivial_model: str
-    """A model that learns next to nothing, in words, such as `the most frequent class`."""
     has_equal_samples: bool = False
     """Whether every test example takes the same work: then one that repeats must not be faster."""
     outside_steps: str | None = None
@@ -140,13 +141,17 @@ class Application(ABC):
     rungs: Mapping[str, Rung]
     frameworks: tuple[Framework, ...] = ("torch",)
 
-    @abstractmethod
     def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
         """A run in PyTorch; `data` has what each data set loads."""
+        found: Task = import_module(f"{type(self).__module__}.torch_version").task(setup, rung, data)
+        return found
 
     def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
         """A run in JAX."""
-        raise Unsupported(f"{self.name} has no version in JAX")
+        if "jax" not in self.frameworks:
+            raise Unsupported(f"{self.name} has no version in JAX")
+        found: Task = import_module(f"{type(self).__module__}.jax_version").task(setup, rung, data)
+        return found
 
 
 def applications() -> Mapping[str, Application]:

@@ -6,57 +6,30 @@ Each model has a process of its own. A scenario that fails ends its process, and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import cast
 
 from deepbench.applications.judge.trained import Run, runs_of, trained
 from deepbench.applications.training import loadgen
-from deepbench.applications.training.session import header_of, model_name, models_of, now, require_same_rungs
+from deepbench.applications.training.scenarios import ServingOptions
+from deepbench.applications.training.session import (
+    header_of,
+    model_name,
+    models_of,
+    now,
+    require_same_rungs,
+    setup_of,
+)
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.json_lines import sanitized
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.shell import command
 from deepbench.machine import describe
 from deepbench.measuring import parent
 from deepbench.results.file import ResultFile, Store, read_results
-from deepbench.results.record import SCENARIOS, Scenario, Serving, TrainingSetup
-
-BATCH, SECONDS, TIMEOUT_S = 128, 5.0, 300.0
-
-Driver = Literal["deepbench", "loadgen"]
-
-
-@dataclass(frozen=True)
-class ServingOptions:
-    """What is asked of every model."""
-
-    scenarios: tuple[Scenario, ...] = SCENARIOS
-    batch: int = BATCH
-    """The most samples that a model gets at once."""
-    seconds: float = SECONDS
-    """Of a scenario."""
-    bound_s: float | None = None
-    """Of the 99th percentile in the scenario `server`; None: a multiple of the latency of one sample."""
-    driver: Driver = "deepbench"
-    """With `loadgen`, every scenario runs under LoadGen, too."""
-    threads: int | None = None
-    """None: as in training."""
-    device: str | None = None
-    """None: as in training."""
-    timeout_s: float = TIMEOUT_S
-    """Without a sign of life for so long a process hangs."""
-
-
-@dataclass(frozen=True)
-class ServingProgress:
-    """Where a session is."""
-
-    setup: TrainingSetup
-    scenario: Scenario
-    done: int
-    """Scenarios that have ended."""
-    total: int
+from deepbench.results.record import Scenario, Serving
 
 
 class InferenceSession:
@@ -66,6 +39,7 @@ class InferenceSession:
         self.file = file
         self._source, self._store, self._options = source, store, options
         self._served = served_runs(source)
+        self._before = len(file.serving)
 
     @classmethod
     def open(cls, path: Path, options: ServingOptions, output: Path | None = None) -> InferenceSession:
@@ -98,35 +72,37 @@ class InferenceSession:
     def __exit__(self, *_: object) -> None:
         self._store.close()
 
-    def run(self, progress: Callable[[ServingProgress], object] = lambda _: None) -> None:
+    @property
+    def added(self) -> ResultFile:
+        """The file with what this session has added to it alone."""
+        return replace(self.file, serving=self.file.serving[self._before :])
+
+    def run(self, progress: Progress = no_progress) -> None:
         """Let every model answer in every scenario."""
         scenarios, total, done = self._options.scenarios, len(self._served) * len(self._options.scenarios), 0
         for number, run in self._served:
             left = list(scenarios)
             while left:
-                progress(ServingProgress(run.setup, left[0], done, total))
+                progress(Activity(f"{run.setup['application']}, {left[0]}", done, total))
                 for line in self._serve(number, run, left):
                     self._keep(line)
                     left.remove(line["scenario"])
                     done += 1
                     if left:
-                        progress(ServingProgress(run.setup, left[0], done, total))
+                        progress(Activity(f"{run.setup['application']}, {left[0]}", done, total))
 
     def _serve(self, number: int, run: Run, scenarios: Sequence[Scenario]) -> Iterator[Serving]:
         """A line for each scenario, up to and with the first one at which the process fails; for all if none can be."""
-        options, setup = self._options, _setup(run.setup, self._options)
-        about = {"run": number, **{name: setup[name] for name in ("device", "precision", "threads")}}
+        options, setup = replace(self._options, scenarios=list(scenarios)), setup_of(run.setup)
+        setup = replace(setup, threads=options.threads or setup.threads, device=options.device or setup.device)
+        about = {"run": number, "device": setup.device, "precision": setup.precision, "threads": setup.threads}
         model = models_of(self._source.path) / model_name(number)
         request = {
-            "setup": setup,
+            "setup": asdict(setup),
             "checkpoint": str(model.resolve()),
             "samples": run.points[-1].samples,
             "quality": run.quality,
-            "scenarios": list(scenarios),
-            "batch": options.batch,
-            "seconds": options.seconds,
-            "bound_s": options.bound_s,
-            "with_loadgen": options.driver == "loadgen",
+            "options": asdict(options),
         }
         left = list(scenarios)
 
@@ -136,7 +112,7 @@ class InferenceSession:
 
         try:
             with parent.Worker(
-                setup["threads"], "none", os.environ, "deepbench.applications.training.serving_worker"
+                setup.threads, "none", os.environ, "deepbench.applications.training.serving_worker"
             ) as worker:
                 worker.send(request)
                 start = None
@@ -170,13 +146,6 @@ def served_runs(file: ResultFile) -> list[tuple[int, Run]]:
     runs = runs_of(file)
     whole = [next(iter(group.whole), None) for group in trained(runs)]
     return [(number, run) for number, run in enumerate(runs) if any(run is other for other in whole)]
-
-
-def _setup(setup: TrainingSetup, options: ServingOptions) -> dict[str, Any]:
-    """The setup of the process, without the numbers of its rung."""
-    names = ("application", "rung", "framework", "device", "precision", "threads", "seed", "batch", "samples")
-    found = {name: cast(dict[str, Any], setup)[name] for name in names}
-    return found | {"threads": options.threads or found["threads"], "device": options.device or found["device"]}
 
 
 def _reopened(path: Path) -> tuple[ResultFile, Store]:

@@ -1,36 +1,20 @@
 """Optimizers in JAX, with the arithmetic of those of the same names in `torch.optim`.
 
-An optimizer has a rate and two functions: `begin` gives the arrays that it keeps for each parameter, and `update` gives
-the next parameters and arrays.
+An optimizer has a rate and two functions: `begin` gives the arrays that it keeps, by its name and by that of the
+parameter, and `update` gives the next parameters and arrays, in the step with this number; the first one is 1.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
-Arrays = dict[str, jax.Array]
+from deepbench.applications.training.jax_network import Arrays
+
 Kept = dict[str, Arrays]
-
-
-class JaxOptimizer(Protocol):
-    """What changes parameters by their gradients."""
-
-    @property
-    def rate(self) -> float:
-        """The learning rate."""
-
-    def begin(self, parameters: Arrays) -> Kept:
-        """What it keeps, by its name and by that of the parameter."""
-
-    def update(
-        self, parameters: Arrays, gradients: Arrays, kept: Kept, rate: jax.Array, steps: jax.Array
-    ) -> tuple[Arrays, Kept]:
-        """The next parameters and what it keeps, in the step with this number; the first one is 1."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from deepbench.applications.training.application import Rung, Setup, Task
 from deepbench.applications.training.jax_network import Arrays, Initial, JaxNetwork
-from deepbench.applications.training.jax_optimizers import SGD, JaxOptimizer, Kept, shortened
+from deepbench.applications.training.jax_optimizers import SGD, Adam, Kept, shortened
 from deepbench.applications.training.schedule import Order, random_seed, rate_factor
 from deepbench.core.errors import Unavailable, Unsupported
 
@@ -29,23 +29,16 @@ Function = Callable[[JaxNetwork, Arrays, jax.Array], jax.Array]
 class JaxTask(Task):
     """Trains a network on batches of indices. A step is one compiled function, from the indices to the parameters.
 
-    Args:
-        setup, rung: which run.
+    The first step compiles, and so does the first use of `apply` for each number of rows.
+
+    Args: those that `TorchTask` does not have in this form are
         initial: parameters and buffers of the network.
         optimizer: changes the parameters.
         data: arrays that are needed on the device.
         loss: of the network, the data and the indices of a batch: one number.
-        examples: how many examples of training there are.
         predict: of the network, the data and the indices of test examples: one row for each.
         answer: of what `predict` found, as an array: one answer for each.
-        grade: of the numbers of test examples and their answers: how good these are.
-        tests: how many test examples there are.
         evaluate: of this task: the metric; without it, the grade of all answers.
-        learning_rate: of the share of the run that is over, from 0 to 1: a factor of the optimizer's own rate.
-        longest_gradient: a longer one, over all parameters, is made so long.
-
-    Random numbers depend on the seed and on the samples so far only, so that a run that is resumed goes on exactly like
-    one that was not interrupted. The first step compiles, and so does the first use of `apply` for each number of rows.
     """
 
     def __init__(
@@ -53,7 +46,7 @@ class JaxTask(Task):
         setup: Setup,
         rung: Rung,
         initial: Initial,
-        optimizer: JaxOptimizer,
+        optimizer: SGD | Adam,
         data: Mapping[str, NDArray[Any]],
         loss: Function,
         examples: int,

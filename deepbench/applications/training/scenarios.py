@@ -9,12 +9,12 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from deepbench.applications.judge.serving import SHARES, lowest_rate, most_late, poisson_arrivals, probe_s
-from deepbench.results.record import ServedBatch, ServedProbe, ServedQueries, ServedRepeats
+from deepbench.results.record import SCENARIOS, Scenario, ServedBatch, ServedProbe, ServedQueries, ServedRepeats
 
 # Of everything random here; the scenarios add a number of their own.
 SEED = 20_180_502
@@ -34,6 +34,27 @@ CLOSE = 1.05
 
 # Sleeping takes longer than asked for by less than this.
 SPIN_S = 2e-4
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """What is asked of every model."""
+
+    scenarios: Sequence[Scenario] = SCENARIOS
+    batch: int = 128
+    """The most samples that a model gets at once."""
+    seconds: float = 5.0
+    """Of a scenario."""
+    latency_s: float | None = None
+    """Bound of the 99th percentile in the scenario `server`; None: a multiple of the latency of one sample."""
+    driver: Literal["deepbench", "loadgen"] = "deepbench"
+    """With `loadgen`, every scenario runs under LoadGen, too."""
+    threads: int | None = None
+    """None: as in training."""
+    device: str | None = None
+    """None: as in training."""
+    timeout_s: float = 300.0
+    """Without a sign of life for so long a process hangs."""
 
 
 class QueryClock:

@@ -10,8 +10,7 @@ import gc
 import math
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -27,7 +26,7 @@ from deepbench.applications.judge.serving import (
 )
 from deepbench.applications.training import checkpoint, loadgen, scenarios
 from deepbench.applications.training.application import Setup, Task, find_application
-from deepbench.applications.training.scenarios import AnsweringModel
+from deepbench.applications.training.scenarios import AnsweringModel, ServingOptions
 from deepbench.applications.training.worker import PROGRESS_S, Emit, answer_parent, guarded, load_data, make_task
 from deepbench.core import units, variables
 from deepbench.machine import describe
@@ -40,59 +39,42 @@ PLAIN_BATCH = 1000
 BATCHES_SHARE, OFFLINE_SHARE, SEARCH_SHARE, REPEATS_SHARE = 0.8, 0.6, 2.0, 0.1
 
 
-@dataclass(frozen=True)
-class ServingRequest:
-    """What the parent asks for."""
-
-    setup: Setup
-    checkpoint: str
-    samples: int
-    """That the run trained on."""
-    quality: float | None
-    """Of the last evaluation in training."""
-    scenarios: list[Scenario]
-    batch: int
-    seconds: float
-    bound_s: float | None
-    with_loadgen: bool
-
-    @classmethod
-    def of(cls, message: Mapping[str, Any]) -> ServingRequest:
-        """Read a message."""
-        return cls(**{**message, "setup": Setup(**message["setup"])})
-
-
 def main() -> None:
     """Answer queries, and say how long each took."""
 
     def handle(message: dict[str, Any], emit: Emit) -> None:
-        request = ServingRequest.of(message)
-        guarded(lambda: Server(request, emit).serve(), emit)
+        setup, options = Setup(**message["setup"]), ServingOptions(**message["options"])
+        server = Server(setup, options, message["quality"], emit)
+        guarded(lambda: server.serve(Path(message["checkpoint"]), message["samples"]), emit)
 
     answer_parent(handle)
 
 
 class Server:
-    """A loaded model, and the plain answers to all test examples."""
+    """A loaded model, and the plain answers to all test examples.
 
-    def __init__(self, request: ServingRequest, emit: Emit) -> None:
-        self._request, self._emit, self._told = request, emit, perf_counter()
+    `quality` is that of the last evaluation in training.
+    """
+
+    def __init__(self, setup: Setup, options: ServingOptions, quality: float | None, emit: Emit) -> None:
+        self._setup, self._options, self._quality = setup, options, quality
+        self._emit, self._told = emit, perf_counter()
         self._plain: list[Any] = []
         self._batches: list[ServedBatch] = []
         self._repeats: ServedRepeats | None = None
         self._repeats_model: AnsweringModel | None = None
 
-    def serve(self) -> None:
-        """Load, run every scenario, and send what was found."""
-        self._load()
-        if {"offline", "server"} & set(self._request.scenarios) and "batches" not in self._request.scenarios:
+    def serve(self, path: Path, samples: int) -> None:
+        """Load the checkpoint of a run that trained on so many samples, run every scenario, and send what was found."""
+        self._load(path, samples)
+        if {"offline", "server"} & set(self._options.scenarios) and "batches" not in self._options.scenarios:
             self._run("batches")
-        for scenario in self._request.scenarios:
+        for scenario in self._options.scenarios:
             self._emit({"scenario": {"scenario": scenario, **self._run(scenario)}})
         self._emit({"end": {"status": "ok", "reason": None}})
 
-    def _load(self) -> None:
-        setup = self._request.setup
+    def _load(self, path: Path, samples: int) -> None:
+        setup = self._setup
         application, begin = find_application(setup.application), perf_counter()
         self._application = application
         self._emit({"phase": "loading data"})
@@ -101,15 +83,15 @@ class Server:
         loaded = perf_counter()
         self._emit({"phase": "initialising"})
         self._task, versions, _ = make_task(setup, rung, data)
-        self._task.restore(checkpoint.read(Path(self._request.checkpoint)), self._request.samples)
+        self._task.restore(checkpoint.read(path), samples)
         initialised = perf_counter()
         # A collection would look at everything that was loaded, again and again while queries wait.
         gc.collect()
         gc.freeze()
-        if application.has_equal_samples and "single" in self._request.scenarios and self._task.tests > 1:
+        if application.has_equal_samples and "single" in self._options.scenarios and self._task.tests > 1:
             self._emit({"phase": "comparing samples that repeat"})
             self._repeats_model = self._model()
-            self._repeats = scenarios.repeats(self._repeats_model, REPEATS_SHARE * self._request.seconds)
+            self._repeats = scenarios.repeats(self._repeats_model, REPEATS_SHARE * self._options.seconds)
         before = perf_counter()
         self._answer_plainly(self._task)
         metric = application.answer_metric or application.metric
@@ -150,7 +132,7 @@ class Server:
         }
         found = {"status": "ok", "reason": None, "cpus": len(cpus), **runs[scenario](model)}
         found["other_cpus"] = others.cpus()
-        if self._request.with_loadgen and scenario != "batches" and found["reason"] is None:
+        if self._options.driver == "loadgen" and scenario != "batches" and found["reason"] is None:
             self._emit({"phase": f"the scenario {scenario} of LoadGen"})
             found["loadgen"] = self._run_loadgen(model, scenario, found)
         if model.asked:
@@ -161,7 +143,7 @@ class Server:
 
     def _wrong_model(self) -> str | None:
         """Why this is not the model that was trained; None if it is, or if grades measure something else."""
-        quality, grade = self._request.quality, self._grade
+        quality, grade = self._quality, self._grade
         if self._application.answer_metric is not None or quality is None:
             return None
         if grade is not None and abs(grade - quality) <= GRADE_TOLERANCE * abs(quality):
@@ -188,14 +170,14 @@ class Server:
             latency_s = statistics.median(found["queries"]["latency_s"])
         else:
             rate = batch_rate(best_batch(self._batches))
-        return loadgen.run(model, scenario, found["batch"], self._request.seconds, rate, latency_s)
+        return loadgen.run(model, scenario, found["batch"], self._options.seconds, rate, latency_s)
 
     def _run_batches(self, model: AnsweringModel) -> dict[str, Any]:
-        self._batches = scenarios.by_batch(model, self._request.batch, BATCHES_SHARE * self._request.seconds)
+        self._batches = scenarios.by_batch(model, self._options.batch, BATCHES_SHARE * self._options.seconds)
         return {"batch": self._batches[-1]["batch"], "batches": self._batches}
 
     def _run_single(self, model: AnsweringModel) -> dict[str, Any]:
-        found: dict[str, Any] = {"batch": 1, "queries": scenarios.one_after_another(model, 1, self._request.seconds)}
+        found: dict[str, Any] = {"batch": 1, "queries": scenarios.one_after_another(model, 1, self._options.seconds)}
         if self._repeats is not None and self._repeats_model is not None:
             model.asked += self._repeats_model.asked
             model.answers += self._repeats_model.answers
@@ -203,22 +185,22 @@ class Server:
         return found
 
     def _run_multi(self, model: AnsweringModel) -> dict[str, Any]:
-        return {"batch": 8, "queries": scenarios.one_after_another(model, 8, self._request.seconds)}
+        return {"batch": 8, "queries": scenarios.one_after_another(model, 8, self._options.seconds)}
 
     def _run_offline(self, model: AnsweringModel) -> dict[str, Any]:
         batch = best_batch(self._batches)["batch"]
-        return {"batch": batch, "passes_s": scenarios.offline(model, batch, OFFLINE_SHARE * self._request.seconds)}
+        return {"batch": batch, "passes_s": scenarios.offline(model, batch, OFFLINE_SHARE * self._options.seconds)}
 
     def _run_server(self, model: AnsweringModel) -> dict[str, Any]:
-        request = self._request
-        bound_s = request.bound_s or default_bound_s(statistics.median(self._batches[0]["latency_s"]))
+        options = self._options
+        bound_s = options.latency_s or default_bound_s(statistics.median(self._batches[0]["latency_s"]))
         capacity = batch_rate(best_batch(self._batches))
         probes, queries = scenarios.highest_rate(
-            model, request.batch, capacity, bound_s, SEARCH_SHARE * request.seconds
+            model, options.batch, capacity, bound_s, SEARCH_SHARE * options.seconds
         )
         found: dict[str, Any] = {
-            "batch": request.batch,
-            "search": {"bound_s": bound_s, "is_chosen": request.bound_s is not None, "probes": probes},
+            "batch": options.batch,
+            "search": {"bound_s": bound_s, "is_chosen": options.latency_s is not None, "probes": probes},
         }
         if queries is not None:
             return {**found, "queries": queries}

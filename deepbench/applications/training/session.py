@@ -10,16 +10,18 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from deepbench.applications.judge.references import reference_of
-from deepbench.applications.training.application import Setup, find_application
+from deepbench.applications.training.application import Setup, find_application, quality_text
+from deepbench.core import units
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.json_lines import sanitized
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.version import VERSION
 from deepbench.machine import describe
 from deepbench.measuring import launch, parent
@@ -43,28 +45,17 @@ PRECISIONS = ("f32", "bf16")
 
 def require_same_rungs(path: Path, setups: Iterable[TrainingSetup]) -> None:
     """`BadInput` where this version of DeepBench has other rungs than the one that made the file."""
-    names = [field.name for field in fields(Setup)]
     for setup in setups:
-        now_here = resolved(Setup(**{name: cast(Any, setup)[name] for name in names}))
+        now_here = resolved(setup_of(setup))
         differing = [name for name, value in setup.items() if cast(Any, now_here).get(name) != value]
         if differing:
             what = f"{setup['application']}, rung {setup['rung']}"
             raise BadInput(f"{path} is of another version of DeepBench: {what} had other {', '.join(differing)}")
 
 
-@dataclass(frozen=True)
-class TrainingProgress:
-    """Where a session is."""
-
-    run: int
-    runs: int
-    setup: TrainingSetup
-    samples: int
-    """Of this run so far."""
-    quality: float | None
-    """At the last evaluation."""
-    left_s: float | None
-    """Seconds until all runs have ended, if others take as long as those that are known."""
+def setup_of(setup: TrainingSetup) -> Setup:
+    """The setup without the numbers of its rung."""
+    return Setup(**{field.name: cast(Any, setup)[field.name] for field in fields(Setup)})
 
 
 def models_of(path: Path) -> Path:
@@ -179,7 +170,7 @@ class TrainingSession:
     def __exit__(self, *_: object) -> None:
         self._store.close()
 
-    def run(self, progress: Callable[[TrainingProgress], object] = lambda _: None) -> None:
+    def run(self, progress: Progress = no_progress) -> None:
         """Train every run that has not ended, and keep the models of those that end well."""
         ended = {event["run"] for event in self.file.training if "end" in event}
         for number in range(len(self._setups)):
@@ -188,7 +179,7 @@ class TrainingSession:
         self._keep_models()  # of runs that an earlier process ended, which was killed before it moved them
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
-    def _train(self, number: int, progress: Callable[[TrainingProgress], object]) -> None:
+    def _train(self, number: int, progress: Progress) -> None:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
         self._checkpoints.mkdir(exist_ok=True)
@@ -200,11 +191,12 @@ class TrainingSession:
         def tell(samples: int) -> None:
             seconds, share = time.monotonic() - begin, (samples - first) / max(1, setup["samples"] - first)
             left_s = self._left_s(number, seconds - loading_s, loading_s, first, share)
-            progress(TrainingProgress(number, len(self._setups), setup, samples, quality, left_s))
+            words = [f"{setup['application']}, seed {setup['seed']}", units.percent(samples / setup["samples"])]
+            if quality is not None:  # the value first: 80 columns cut off the name of the metric
+                words.append(f"{quality_text(quality, setup['is_share'])} {setup['metric']}")
+            progress(Activity(", ".join(words), number, len(self._setups), left_s))
 
-        names = [field.name for field in fields(Setup)]
-        request: dict[str, Any] = {"setup": {name: cast(Any, setup)[name] for name in names}}
-        request |= {"checkpoint": str(checkpoint.resolve()), "samples": done}
+        request = {"setup": asdict(setup_of(setup)), "checkpoint": str(checkpoint.resolve()), "samples": done}
         try:
             with self._process(setup, request) as worker:
                 while True:

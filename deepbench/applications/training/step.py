@@ -1,6 +1,6 @@
 """One training step of an application in PyTorch, as a program that can be traced, predicted and measured.
 
-    deepbench trace deepbench/training/step.py:build --train --set application=image
+    deepbench trace deepbench/applications/training/step.py:build --train --set application=image
 
 Every step trains on the same batch, so that its kernels are those of the trace.
 """
@@ -30,15 +30,15 @@ class TracedStep:
 
 def build(application: str, rung: str = "mini", batch: int | None = None, precision: str = "f32") -> TracedStep:
     """The step of a rung; `batch` in place of that of the rung."""
-    from deepbench.applications import datasets
     from deepbench.applications.training.application import Setup, find_application
     from deepbench.applications.training.torch_task import TorchTask
+    from deepbench.applications.training.worker import load_data
     from deepbench.core.errors import Unsupported
 
     found = find_application(application)
     chosen = found.rungs[rung]
-    data = [datasets.find(datasets.find_dataset(name)).load() for name in chosen.datasets or found.datasets]
-    task = found.torch_task(Setup(application, rung, precision=precision, batch=batch), chosen, data)
+    setup = Setup(application, rung, precision=precision, batch=batch)
+    task = found.torch_task(setup, chosen, load_data(found, chosen))
     if not isinstance(task, TorchTask):
         raise Unsupported(f"the step of {application} is not one of a module and an optimizer")
     return TracedStep(task)

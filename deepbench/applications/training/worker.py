@@ -13,7 +13,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -118,13 +117,17 @@ def train(
     emit({"start": {"samples": done, **sizes, **about, **seconds}})
     batch, last = setup.batch or rung.batch, setup.samples or rung.samples
     samples = done
+
+    def tell(steps: int) -> None:
+        emit({"progress": samples + steps * batch})
+
     while samples < last:
         end = min(samples + rung.every, last)
         emit({"phase": "training"})
         cpus = os.sched_getaffinity(0)
         others = describe.OtherPrograms(cpus)
         steps = -(-(end - samples) // batch)
-        times = train_steps(task, steps, partial(_tell, emit, samples, batch))
+        times = train_steps(task, steps, tell)
         samples += steps * batch
         other_cpus = others.cpus() if setup.ranks == 1 else None
         loss = task.loss()
@@ -144,10 +147,6 @@ def train(
             times["first_step_s"] = times["train_s"] / steps
         emit({"point": {**point, **times, "steps": steps, "cpus": len(cpus), "other_cpus": other_cpus}})
     emit({"end": {"status": "ok", "reason": None}})
-
-
-def _tell(emit: Emit, before: int, batch: int, done: int) -> None:
-    emit({"progress": before + done * batch})
 
 
 def train_steps(task: Task, steps: int, progress: Callable[[int], None] = lambda _: None) -> dict[str, float]:
@@ -204,12 +203,10 @@ def make_task(
         return application.torch_task(setup, rung, data), {"torch": torch.__version__}, rank
     if setup.ranks > 1:
         raise Unsupported(f"training with several ranks is implemented for PyTorch only, not for {setup.framework}")
-    if setup.framework == "jax":
-        jax = import_jax(setup.threads)
-        import jaxlib
+    jax = import_jax(setup.threads)
+    import jaxlib
 
-        return application.jax_task(setup, rung, data), {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, 0
-    raise Unavailable(f"no framework is called {setup.framework}", "choose torch or jax")
+    return application.jax_task(setup, rung, data), {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, 0
 
 
 if __name__ == "__main__":

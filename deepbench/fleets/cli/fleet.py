@@ -69,37 +69,26 @@ def fleet(
             serve_rank_zero(where)
         return 0
     plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
-    exactly, wait_s = whole("--runs", runs, 1000), seconds("--wait", wait) or api.WAIT_S
-    seconds("--timeout", timeout)
+    exactly, wait_s, timeout_s = whole("--runs", runs, 1000), seconds("--wait", wait), seconds("--timeout", timeout)
     with ExitStack() as stack:
         if where is not None:
             addresses = stack.enter_context(gather_hosts(where)).hosts
         else:
             addresses = {h: h for h in hosts_of_file(hostfile)} if hostfile else {}
         path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
-        session = api.fleet_session(
+        session = api.FleetSession(
             path,
             addresses,
-            [*words, *_words(filters)],
+            [*words, *api.option_words(filters)],
             quick=quick,
             one_by_one=one_by_one,
             links=links,
             wait_s=wait_s,
-            timeout=timeout,
+            timeout_s=timeout_s,
         )
         stack.callback(session.close)
         go_on_without_output(f"all results still go to {path}")
         return _measure(session, exactly)
-
-
-def _words(filters: dict[str, Any]) -> list[str]:
-    """The case options as words for the hosts."""
-    return [
-        f"--{name.replace('_', '-')}" + (f"={one}" if one is not True else "")
-        for name, values in filters.items()
-        if values
-        for one in (values if isinstance(values, tuple) else [values])
-    ]
 
 
 def _measure(session: FleetSession, exactly: int | None) -> int:

@@ -4,16 +4,16 @@ Liu and others, 2016).
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets.coco import Coco
+from deepbench.applications.datasets import Divided, divided
+from deepbench.applications.datasets.coco import CocoPhotographs
 from deepbench.applications.datasets.pages import Pages
 from deepbench.applications.tasks.detection.boxes import (
     Boxes,
@@ -66,20 +66,8 @@ PHOTOGRAPHS = {
 }
 
 
-class DetectionExamples(Protocol):
-    """Pictures with boxes."""
-
-    boxes: list[NDArray[np.float32]]
-    classes: list[NDArray[np.int64]]
-
-    def __len__(self) -> int: ...
-
-    def picture(self, number: int) -> NDArray[np.uint8]:
-        """Channels × height × width."""
-
-
 class PageExamples:
-    """Some of the pages."""
+    """Some of the pages, in the form of `CocoPhotographs`."""
 
     def __init__(self, pages: Pages, chosen: Sequence[int]) -> None:
         self._pictures = pages.pictures[chosen]
@@ -115,7 +103,6 @@ class Detection(Application):
     name = "detection"
     title = "Object detection"
     metric = Metric("mean average precision")
-    trivial_model = "bands of ink, called all four classes"
     datasets = ("pages",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -124,7 +111,6 @@ class Detection(Application):
             samples=16 * 280,
             every=16 * 40,
             target=0.58,
-            trivial=0.09,
             settings={**PAGES, "model": "pages", "widths": (16, 24, 32), "outputs": 5, "rate": 4e-3},
         ),
         "small": Rung(
@@ -133,7 +119,6 @@ class Detection(Application):
             samples=16 * 480,
             every=16 * 60,
             target=0.68,
-            trivial=0.09,
             settings={**PAGES, "model": "pages", "widths": (24, 32, 64), "outputs": 5, "rate": 3e-3},
         ),
         "full": Rung(
@@ -142,7 +127,6 @@ class Detection(Application):
             samples=32 * 1100,
             every=32 * 110,
             target=0.58,
-            trivial=0.09,
             settings={**PAGES, "model": "ssd", "outputs": 81, "rate": 2.5e-3},
         ),
         "full-coco": Rung(
@@ -151,7 +135,6 @@ class Detection(Application):
             samples=32 * 220_000,
             every=32 * 11_000,
             target=0.212,
-            trivial=None,
             settings={**PHOTOGRAPHS, "model": "ssd", "outputs": 81, "rate": 2.5e-3},
             datasets=("coco",),
         ),
@@ -219,20 +202,12 @@ class Detection(Application):
         )  # fmt: skip
 
 
-def parts(data: Pages | Coco) -> tuple[DetectionExamples, DetectionExamples]:
+def parts(data: Pages | Divided[CocoPhotographs]) -> Divided[Any]:
     """For training and for testing. A document is in one of both as a whole, as the checksum of its path says."""
-    if isinstance(data, Coco):
-        return data.train, data.test
-    tested = [_is_tested(document) for document in data.documents]
-    numbers = range(len(tested))
-    return (
-        PageExamples(data, [n for n in numbers if not tested[n]]),
-        PageExamples(data, [n for n in numbers if tested[n]]),
-    )
-
-
-def _is_tested(document: str) -> bool:
-    return int(hashlib.sha256(document.encode()).hexdigest()[:8], 16) % TESTED == 0
+    if isinstance(data, Divided):
+        return data
+    numbers = range(len(data.documents))
+    return Divided(*(PageExamples(data, part) for part in divided(numbers, lambda n: data.documents[n], TESTED)))
 
 
 def trained_to(example: Example) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

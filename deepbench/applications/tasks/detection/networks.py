@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from deepbench.applications.tasks.detection.boxes import CENTRE, SIZE, Map
+from deepbench.applications.tasks.image.torch_version import ConvolutionBlock
 
 Scores = tuple[torch.Tensor, torch.Tensor]
 """Pictures × default boxes × classes, where class 0 is nothing, and pictures × default boxes × 4."""
@@ -69,24 +70,6 @@ class PageNetwork(nn.Module):
         return scores
 
 
-class DetectorBlock(nn.Module):
-    """Two convolutions with a shortcut (He and others, 2015)."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.first_norm = nn.BatchNorm2d(outputs)
-        self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.second_norm = nn.BatchNorm2d(outputs)
-        self.shortcut: nn.Module = nn.Identity()
-        if inputs != outputs or stride != 1:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = functional.relu(self.first_norm(self.first(x)))
-        return functional.relu(self.second_norm(self.second(y)) + self.shortcut(x))
-
-
 class Ssd(nn.Module):
     """SSD (Liu and others, 2016) on ResNet-34 up to its fourth stage, which keeps the size of its input.
 
@@ -96,9 +79,8 @@ class Ssd(nn.Module):
     def __init__(self, maps: Sequence[Map], outputs: int) -> None:
         super().__init__()
         stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
-        blocks = [DetectorBlock(64, 64, 1) for _ in range(3)]
-        blocks += [DetectorBlock(64 if n == 0 else 128, 128, 2 if n == 0 else 1) for n in range(4)]
-        blocks += [DetectorBlock(128 if n == 0 else 256, 256, 1) for n in range(6)]
+        sizes = [(64, 64, 1)] * 3 + [(64, 128, 2)] + [(128, 128, 1)] * 3 + [(128, 256, 1)] + [(256, 256, 1)] * 5
+        blocks = [ConvolutionBlock(*size, is_normalized=True) for size in sizes]
         self.trunk = nn.Sequential(*stem, *blocks)
         shapes = ((256, 256, 512, 2), (512, 256, 512, 2), (512, 128, 256, 2), (256, 128, 256, 1), (256, 128, 256, 1))
         self.extra = nn.ModuleList(self._smaller(*shape) for shape in shapes)

@@ -22,7 +22,6 @@ class Go(Application):
     title = "Go"
     metric = Metric("games won against GNU Go")
     answer_metric = Metric("moves as GNU Go")
-    trivial_model = "a player that captures as many stones as it can"
     outside_steps = "the games of self-play"
     datasets = ("gnugo",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
@@ -32,7 +31,6 @@ class Go(Application):
             samples=512 * 24 * 64,
             every=512 * 24 * 8,
             target=0.30,
-            trivial=0.054,
             settings={**SETTINGS, "edge": 5, "positions": 2, "filters": 32, "blocks": 2, "komi": 0.5},
         ),
         "small": Rung(
@@ -41,7 +39,6 @@ class Go(Application):
             samples=512 * 32 * 64,
             every=512 * 32 * 8,
             target=0.15,
-            trivial=0.020,
             settings={
                 **SETTINGS, "edge": 6, "positions": 4, "filters": 48, "blocks": 3, "komi": 4.5, "games": 256,
                 "steps": 32,
@@ -53,7 +50,6 @@ class Go(Application):
             samples=512 * 32 * 2000,
             every=512 * 32 * 100,
             target=0.5,
-            trivial=0.0,
             settings={
                 **SETTINGS, "edge": 9, "positions": 8, "filters": 32, "blocks": 9, "komi": 6.5, "games": 64,
                 "steps": 32, "rounds": 16,

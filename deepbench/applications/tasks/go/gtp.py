@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from types import TracebackType
 
 from deepbench.core.errors import Unavailable
 
@@ -44,9 +43,7 @@ class GnuGo:
     def __enter__(self) -> GnuGo:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
             process.communicate()

@@ -4,9 +4,7 @@ others, 2015).
 
 from __future__ import annotations
 
-from typing import Any
-
-from deepbench.applications.training.application import Application, Metric, Rung, Setup, Task
+from deepbench.applications.training.application import Application, Metric, Rung
 
 
 class Image(Application):
@@ -15,7 +13,6 @@ class Image(Application):
     name = "image"
     title = "Image recognition"
     metric = Metric("accuracy")
-    trivial_model = "the class of the nearest picture"
     has_equal_samples = True
     datasets = ("fashion-mnist",)
     frameworks = ("torch", "jax")
@@ -26,7 +23,6 @@ class Image(Application):
             samples=184_320,
             every=15_360,
             target=0.90,
-            trivial=0.850,
             settings={"widths": (16, 32, 64), "blocks": 1, "rate": 0.2},
         ),
         "small": Rung(
@@ -35,7 +31,6 @@ class Image(Application):
             samples=921_600,
             every=61_440,
             target=0.925,
-            trivial=0.850,
             settings={"widths": (32, 64, 128), "blocks": 2, "rate": 0.2},
         ),
         "full": Rung(
@@ -44,7 +39,6 @@ class Image(Application):
             samples=921_600,
             every=61_440,
             target=0.925,
-            trivial=0.850,
             settings={"model": "resnet50", "rate": 0.1},
         ),
         "full-imagenet": Rung(
@@ -53,22 +47,10 @@ class Image(Application):
             samples=256 * 5005 * 90,
             every=256 * 5005 * 5,
             target=0.749,
-            trivial=None,
             settings={"model": "resnet50", "rate": 0.1},
             datasets=("imagenet",),
         ),
     }
-
-    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.image import resnet50
-        from deepbench.applications.tasks.image.torch_version import task
-
-        return resnet50.task(setup, rung, data) if "model" in rung.settings else task(setup, rung, data)
-
-    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.image.jax_version import task
-
-        return task(setup, rung, data)
 
 
 APPLICATION = Image()

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from deepbench.applications.datasets.imagenet import SIDE, ImageNet
+from deepbench.applications.datasets import Divided
+from deepbench.applications.datasets.imagenet import SIDE, ImageNetPhotographs
 from deepbench.applications.tasks.image import common
 from deepbench.applications.training.application import Rung, Setup
 from deepbench.applications.training.schedule import warm_up_then_zero
@@ -65,7 +66,7 @@ def network() -> nn.Sequential:
 def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
     """A run; `data` has small grey pictures, or ImageNet."""
     (pictures,) = data
-    source = PhotographExamples(setup, pictures) if isinstance(pictures, ImageNet) else Enlarged(setup, pictures)
+    source = PhotographExamples(setup, pictures) if isinstance(pictures, Divided) else Enlarged(setup, pictures)
     torch.manual_seed(setup.seed)
     model = network().to(setup.device)
 
@@ -106,7 +107,7 @@ class Enlarged:
 class PhotographExamples:
     """Photographs of ImageNet; threads read them."""
 
-    def __init__(self, setup: Setup, data: ImageNet) -> None:
+    def __init__(self, setup: Setup, data: Divided[ImageNetPhotographs]) -> None:
         self._device, self._data = setup.device, data
         self._threads = ThreadPoolExecutor(setup.threads)
         self._means, self._deviations = (

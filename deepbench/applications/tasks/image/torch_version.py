@@ -9,23 +9,26 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from deepbench.applications.tasks.image import common
+from deepbench.applications.tasks.image import common, resnet50
 from deepbench.applications.training.application import Rung, Setup
 from deepbench.applications.training.schedule import warm_up_then_zero
 from deepbench.applications.training.torch_task import TorchTask
 
 
 class ConvolutionBlock(nn.Module):
-    """Two convolutions with a way around them."""
+    """Two convolutions with a way around them, which may be normalized where sizes differ (He and others, 2015)."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, is_normalized: bool = False) -> None:
         super().__init__()
         self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.first_norm = nn.BatchNorm2d(outputs)
         self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.second_norm = nn.BatchNorm2d(outputs)
-        is_same = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if is_same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        self.shortcut: nn.Module = nn.Identity()
+        if inputs != outputs or stride != 1:
+            self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            if is_normalized:
+                self.shortcut = nn.Sequential(self.shortcut, nn.BatchNorm2d(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """From (batch, inputs, height, width) to (batch, outputs, height / stride, width / stride)."""
@@ -45,6 +48,8 @@ def network(rung: Rung) -> nn.Sequential:
 
 def task(setup: Setup, rung: Rung, data: list[Any]) -> TorchTask:
     """A run; `data` has pictures and labels for training, and pictures and labels for testing."""
+    if "model" in rung.settings:
+        return resnet50.task(setup, rung, data)
     torch.manual_seed(setup.seed)
     model = network(rung).to(setup.device)
     (pictures,) = data

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from deepbench.applications.training.application import Application, Metric, Rung, Setup, Task
+from deepbench.applications.training.application import Application, Metric, Rung
 
 
 class Recommendation(Application):
@@ -13,7 +11,6 @@ class Recommendation(Application):
     name = "recommendation"
     title = "Recommendation"
     metric = Metric("hit rate at 10")
-    trivial_model = "the most popular films"
     has_equal_samples = True
     datasets = ("movielens",)
     frameworks = ("torch", "jax")
@@ -24,7 +21,6 @@ class Recommendation(Application):
             samples=1024 * 2300,
             every=1024 * 115,
             target=0.58,
-            trivial=0.306,
             settings={"factors": 16, "layers": (64, 32, 16), "rate": 5e-3},
         ),
         "small": Rung(
@@ -33,7 +29,6 @@ class Recommendation(Application):
             samples=1024 * 3000,
             every=1024 * 200,
             target=0.56,
-            trivial=0.306,
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3},
         ),
         "full": Rung(
@@ -42,7 +37,6 @@ class Recommendation(Application):
             samples=2048 * 1500,
             every=2048 * 100,
             target=0.56,
-            trivial=0.306,
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3},
         ),
         "full-ml-20m": Rung(
@@ -51,21 +45,10 @@ class Recommendation(Application):
             samples=2048 * 9700 * 10,
             every=2048 * 9700,
             target=0.635,
-            trivial=None,
             settings={"factors": 64, "layers": (256, 256, 128, 64), "rate": 1e-3, "others": 999},
             datasets=("ml-20m",),
         ),
     }
-
-    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.recommendation.torch_version import task
-
-        return task(setup, rung, data)
-
-    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.recommendation.jax_version import task
-
-        return task(setup, rung, data)
 
 
 APPLICATION = Recommendation()

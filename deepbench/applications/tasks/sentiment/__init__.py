@@ -4,7 +4,6 @@ convolutions over words (Johnson and Zhang, 2015) as MLPerf had it in 2018, or w
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets import imdb
-from deepbench.applications.datasets.imdb import Reviews
+from deepbench.applications.datasets import Divided, divided, imdb
 from deepbench.applications.datasets.tweets import LABELS, Tweet
 from deepbench.applications.training.application import Application, Metric, Rung, Setup
 
@@ -45,7 +43,6 @@ class Sentiment(Application):
     name = "sentiment"
     title = "Sentiment analysis"
     metric = Metric("accuracy")
-    trivial_model = "the most frequent class"
     has_equal_samples = True
     datasets = ("tweets",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
@@ -55,7 +52,6 @@ class Sentiment(Application):
             samples=128 * 1000,
             every=128 * 50,
             target=0.69,
-            trivial=0.442,
             settings={"model": "conv", "words": 12_000, "length": 32, "width": 64, "channels": 64, "rate": 2e-3},
         ),
         "small": Rung(
@@ -64,7 +60,6 @@ class Sentiment(Application):
             samples=128 * 2000,
             every=128 * 100,
             target=0.72,
-            trivial=0.442,
             settings={"model": "lstm", "words": 12_000, "length": 32, "width": 128, "channels": 128, "rate": 2e-3},
         ),
         "full": Rung(
@@ -73,7 +68,6 @@ class Sentiment(Application):
             samples=128 * 2000,
             every=128 * 100,
             target=0.72,
-            trivial=0.442,
             settings={**CONVOLUTIONS, "length": 32},
         ),
         "full-lstm": Rung(
@@ -82,7 +76,6 @@ class Sentiment(Application):
             samples=128 * 2000,
             every=128 * 100,
             target=0.72,
-            trivial=0.442,
             settings={**LSTM, "length": 32},
         ),
         "full-imdb": Rung(
@@ -91,7 +84,6 @@ class Sentiment(Application):
             samples=128 * 196 * 10,
             every=128 * 98,
             target=0.906,
-            trivial=0.5,
             settings={**CONVOLUTIONS, "length": 512},
             datasets=("imdb",),
         ),
@@ -107,8 +99,8 @@ class Sentiment(Application):
         from deepbench.applications.training.torch_task import TorchTask
 
         sizes = rung.settings
-        is_reviews = isinstance(data[0], Reviews)
-        trained, tested = data[0] if is_reviews else _split(data[0])
+        is_reviews = isinstance(data[0], Divided)
+        trained, tested = data[0] if is_reviews else divided(data[0], _repeated_text, TESTED)
         labels_of = imdb.LABELS if is_reviews else LABELS
         known = _vocabulary(trained, sizes["words"])
         texts, labels = (torch.from_numpy(part).to(setup.device) for part in _numbers(trained, known, sizes["length"]))
@@ -135,17 +127,9 @@ class Sentiment(Application):
         )  # fmt: skip
 
 
-def _split(tweets: Sequence[Tweet]) -> tuple[list[Tweet], list[Tweet]]:
-    """Texts for training and for testing; which is which follows from what they say.
-
-    Tweets are repeated with other names, numbers and addresses in them.
-    """
-    keys = (" ".join(re.findall("[a-z]+", REPEATED.sub(" ", t.text.lower()))) for t in tweets)
-    tested = [int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) % TESTED == 0 for key in keys]
-    return (
-        [t for t, is_tested in zip(tweets, tested, strict=True) if not is_tested],
-        [t for t, is_tested in zip(tweets, tested, strict=True) if is_tested],
-    )
+def _repeated_text(tweet: Tweet) -> str:
+    """What a tweet and its repetitions have in common: these have other names, numbers and addresses."""
+    return " ".join(re.findall("[a-z]+", REPEATED.sub(" ", tweet.text.lower())))
 
 
 def _vocabulary(tweets: Sequence[Tweet], size: int) -> dict[str, int]:

@@ -50,14 +50,8 @@ class RecurrentClassifier(nn.Module):
         return logits
 
 
-class WideConvolutions(nn.Module):
+class WideConvolutions(Convolutions):
     """The convolutions of 2018: a result for each place, ELU, and no dropout."""
-
-    def __init__(self, sizes: Mapping[str, Any], outputs: int) -> None:
-        super().__init__()
-        self.words = nn.Embedding(sizes["words"], sizes["width"], padding_idx=NOTHING)
-        self.windows = nn.ModuleList(nn.Conv1d(sizes["width"], sizes["channels"], n) for n in (3, 4))
-        self.out = nn.Linear(2 * sizes["channels"], outputs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """From words (batch, places) to logits (batch, outputs)."""

@@ -5,7 +5,6 @@ layers in both directions of time, and connectionist temporal classification, as
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deepbench.applications.datasets import Divided, divided
 from deepbench.applications.datasets.librispeech import RATE as LIBRISPEECH_RATE
-from deepbench.applications.datasets.librispeech import LibriSpeech, Utterance
+from deepbench.applications.datasets.librispeech import Utterance
 from deepbench.applications.datasets.prompts import RATE, Prompt
 from deepbench.applications.training.application import Application, Metric, Rung, Setup
 
@@ -49,7 +49,6 @@ class Speech(Application):
     name = "speech"
     title = "Speech recognition"
     metric = Metric("character error rate", higher_is_better=False)
-    trivial_model = "the training text that is nearest to all tests"
     datasets = ("prompts",)
     rungs = {  # noqa: RUF012  (ClassVar in Application)
         "mini": Rung(
@@ -58,7 +57,6 @@ class Speech(Application):
             samples=16 * 600,
             every=16 * 50,
             target=0.42,
-            trivial=0.907,
             settings={"longest_s": 6.0, "channels": 32, "hidden": 128, "layers": 2, "rate": 3e-3},
         ),
         "small": Rung(
@@ -67,7 +65,6 @@ class Speech(Application):
             samples=16 * 750,
             every=16 * 50,
             target=0.32,
-            trivial=0.912,
             settings={"longest_s": 12.0, "channels": 32, "hidden": 256, "layers": 3, "rate": 2e-3},
         ),
         "full": Rung(
@@ -76,7 +73,6 @@ class Speech(Application):
             samples=24_000,
             every=1_200,
             target=0.32,
-            trivial=0.912,
             settings={"longest_s": 12.0, **DEEP_SPEECH_2},
         ),
         "full-librispeech": Rung(
@@ -85,7 +81,6 @@ class Speech(Application):
             samples=2_812_400,
             every=281_240,
             target=0.25,
-            trivial=None,
             settings=DEEP_SPEECH_2,
             datasets=("librispeech",),
         ),
@@ -102,7 +97,8 @@ class Speech(Application):
 
         sizes = rung.settings
         trained, tested = parts(data[0], sizes)
-        hertz = LIBRISPEECH_RATE if isinstance(data[0], LibriSpeech) else RATE
+        is_read_late = isinstance(data[0], Divided)
+        hertz = LIBRISPEECH_RATE if is_read_late else RATE
         network = NETWORKS[sizes.get("model", "small")]
         threads = ThreadPoolExecutor(setup.threads)
         bands = torch.from_numpy(_bands())
@@ -129,15 +125,11 @@ class Speech(Application):
             numbers = torch.tensor([LETTERS.index(c) + 1 for c in _letters(spoken.text)], device=setup.device)
             return ((logs - logs.mean()) / (logs.std() + 1e-3)).to(setup.device), numbers
 
-        if isinstance(data[0], LibriSpeech):
-            seen: Sequence[Any] = trained
-            test: Sequence[Any] = tested
-        else:
-            seen, test = ([example(prompt) for prompt in part] for part in (trained, tested))
+        seen, test = (part if is_read_late else [example(prompt) for prompt in part] for part in (trained, tested))
 
         def chosen_of(part: Sequence[Any], at: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
             chosen = [part[i] for i in at.tolist()]
-            return list(threads.map(example, chosen)) if isinstance(data[0], LibriSpeech) else chosen
+            return list(threads.map(example, chosen)) if is_read_late else chosen
 
         torch.manual_seed(setup.seed)
         points = WIDE // 2 + 1 if "model" in sizes else BANDS
@@ -178,13 +170,12 @@ class Speech(Application):
         )  # fmt: skip
 
 
-def parts(data: Sequence[Prompt] | LibriSpeech, sizes: Mapping[str, Any]) -> tuple[list[Spoken], list[Spoken]]:
+def parts(data: Sequence[Prompt] | Divided[list[Utterance]], sizes: Mapping[str, Any]) -> Divided[Any]:
     """For training and for testing: what has letters, and of the prompts those that are short enough."""
-    if isinstance(data, LibriSpeech):
-        train, test = ([u for u in part if _letters(u.text)] for part in data)
-        return [*train], [*test]
+    if isinstance(data, Divided):
+        return Divided(*([u for u in part if _letters(u.text)] for part in data))
     usable = [p for p in data if _letters(p.text) and len(p.sound) <= sizes["longest_s"] * RATE]
-    return [p for p in usable if not _is_tested(p)], [p for p in usable if _is_tested(p)]
+    return divided(usable, lambda prompt: _letters(prompt.text), TESTED)
 
 
 def _letters(text: str) -> str:
@@ -192,11 +183,6 @@ def _letters(text: str) -> str:
     if re.search(r"[0-9\[\]()<>{}*#]", text):
         return ""
     return " ".join("".join(c if c in LETTERS else " " for c in text.lower().replace("’", "'")).split())
-
-
-def _is_tested(prompt: Prompt) -> bool:
-    """What is said twice is on one side only."""
-    return int(hashlib.sha256(_letters(prompt.text).encode()).hexdigest()[:8], 16) % TESTED == 0
 
 
 def _bands() -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -4,9 +4,7 @@ others, 2017), or with LSTM layers and attention as in GNMT (Wu and others, 2016
 
 from __future__ import annotations
 
-from typing import Any
-
-from deepbench.applications.training.application import Application, Metric, Rung, Setup, Task
+from deepbench.applications.training.application import Application, Metric, Rung
 
 # Both languages have one table of words, of the published size.
 GNMT = {
@@ -29,7 +27,6 @@ class Translation(Application):
     title = "Machine translation"
     metric = Metric("perplexity", higher_is_better=False, is_share=False)
     answer_metric = Metric("BLEU")
-    trivial_model = "words by their frequency"
     datasets = ("verses",)
     frameworks = ("torch", "jax")
     rungs = {  # noqa: RUF012  (ClassVar in Application)
@@ -39,7 +36,6 @@ class Translation(Application):
             samples=64 * 400,
             every=64 * 40,
             target=45.0,
-            trivial=244.8,
             settings={"model": "transformer", "words": 4000, "length": 30, "width": 128, "layers": 2, "rate": 2e-3},
         ),
         "small": Rung(
@@ -48,7 +44,6 @@ class Translation(Application):
             samples=64 * 2000,
             every=64 * 100,
             target=33.0,
-            trivial=281.3,
             settings={"model": "lstm", "words": 6000, "length": 40, "width": 256, "layers": 2, "rate": 2e-3},
         ),
         "full": Rung(
@@ -57,7 +52,6 @@ class Translation(Application):
             samples=128 * 2400,
             every=128 * 240,
             target=33.0,
-            trivial=310.2,
             settings=GNMT,
         ),
         "full-transformer": Rung(
@@ -66,7 +60,6 @@ class Translation(Application):
             samples=128 * 2400,
             every=128 * 240,
             target=33.0,
-            trivial=311.3,
             settings=BIG_TRANSFORMER,
         ),
         "full-wmt": Rung(
@@ -75,7 +68,6 @@ class Translation(Application):
             samples=128 * 175_000,
             every=128 * 17_500,
             target=33.0,
-            trivial=None,
             settings=GNMT,
             datasets=("wmt",),
         ),
@@ -85,21 +77,10 @@ class Translation(Application):
             samples=128 * 175_000,
             every=128 * 17_500,
             target=33.0,
-            trivial=None,
             settings=BIG_TRANSFORMER,
             datasets=("wmt",),
         ),
     }
-
-    def torch_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.translation.torch_version import task
-
-        return task(setup, rung, data)
-
-    def jax_task(self, setup: Setup, rung: Rung, data: list[Any]) -> Task:
-        from deepbench.applications.tasks.translation.jax_version import task
-
-        return task(setup, rung, data)
 
 
 APPLICATION = Translation()

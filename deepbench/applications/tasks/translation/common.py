@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 from collections import Counter
@@ -13,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbench.applications.datasets.wmt import Pair, Sentences
+from deepbench.applications.datasets import Divided, divided
+from deepbench.applications.datasets.wmt import Pair
 from deepbench.applications.training.application import Rung
 from deepbench.core.errors import BadInput
 
@@ -63,16 +63,15 @@ class TranslationExamples(NamedTuple):
         return bleu(answers, [self.wanted[i] for i in tests])
 
 
-def examples(data: Sequence[Pair] | Sentences, rung: Rung) -> TranslationExamples:
+def examples(data: Sequence[Pair] | Divided[list[Pair]], rung: Rung) -> TranslationExamples:
     """Sentences that are short enough: verses, divided into those for training and those for testing, or sentences that
     are divided already.
     """
     sizes = rung.settings
-    if isinstance(data, Sentences):
+    if isinstance(data, Divided):
         train, test = (_short(part, sizes["length"]) for part in data)
     else:
-        pairs = _short(data, sizes["length"])
-        train, test = ([pair for pair in pairs if _is_tested(pair[0]) == which] for which in (False, True))
+        train, test = divided(_short(data, sizes["length"]), lambda pair: " ".join(pair[0]), TESTED)
     if not train or not test:
         raise BadInput(f"no sentences of at most {sizes['length']} words for training, or none for testing")
     if sizes.get("is_shared"):
@@ -93,10 +92,6 @@ def _short(pairs: Sequence[Pair], length: int) -> list[Words]:
     """The words of those pairs of which both halves have at most so many; equal words share their memory."""
     found = (tuple([sys.intern(word) for word in WORD.findall(text.lower())] for text in pair) for pair in pairs)
     return [(source, target) for source, target in found if max(len(source), len(target)) <= length]
-
-
-def _is_tested(words: Sequence[str]) -> bool:
-    return int(hashlib.sha256(" ".join(words).encode()).hexdigest()[:8], 16) % TESTED == 0
 
 
 def _vocabulary(texts: Iterable[Sequence[str]], size: int) -> dict[str, int]:

@@ -5,7 +5,6 @@ The terminals show what the command prints in a terminal of that width.
 
 import io
 import shlex
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -21,10 +20,10 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import read_results, title_of
 from tests.help.terminal import output_of
+from tests.report.conftest import CHROMIUM
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 # Rows of a long output at its beginning, and at its end, which a person sees who has typed the command.

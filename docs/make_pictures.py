@@ -27,7 +27,7 @@ PICTURES = HERE / "pictures"
 
 
 # Rows of a long output at its beginning, and at its end, which a person sees who has typed the command.
-FIRST_ROWS, LAST_ROWS = 18, 26
+FIRST_ROWS, LAST_ROWS = 20, 23
 
 TERMINAL = """<body style="margin: 0"><pre id="terminal" style="display: inline-block; margin: 0; padding: 12px 14px;
 background: {background}; color: {foreground}; font: 14px/1.25 'DejaVu Sans Mono', monospace">{code}</pre></body>"""

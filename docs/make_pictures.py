@@ -5,7 +5,6 @@ The terminals show what the command prints in a terminal of that width.
 
 import io
 import shlex
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -21,14 +20,14 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import read_results, title_of
 from tests.help.terminal import output_of
+from tests.report.conftest import CHROMIUM
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 # Rows of a long output at its beginning, and at its end, which a person sees who has typed the command.
-FIRST_ROWS, LAST_ROWS = 18, 26
+FIRST_ROWS, LAST_ROWS = 20, 23
 
 TERMINAL = """<body style="margin: 0"><pre id="terminal" style="display: inline-block; margin: 0; padding: 12px 14px;
 background: {background}; color: {foreground}; font: 14px/1.25 'DejaVu Sans Mono', monospace">{code}</pre></body>"""

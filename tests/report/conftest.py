@@ -1,11 +1,18 @@
 """Pages in a real browser, for all tests of pages. Tests skip themselves where playwright or Chromium is missing."""
 
+import fcntl
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from deepbench.reporting import site
+from tests.report.page_files import HOSTILE, result_file
+
+# The first one has no windows, whose processes need more time than our pages.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @pytest.fixture(scope="session")
@@ -25,27 +32,65 @@ def ready(page):
     expect(page.locator("[data-ready=yes]")).to_be_attached()
 
 
+def violations(page, of_any_impact=False):
+    """Accessibility rules that the page breaks seriously, or at all, each with its first element."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    # Preloading would fetch our styles, which the page forbids. What passes is not described, for half of the time.
+    found = Axe().run(page, options={"preload": False, "resultTypes": ["violations"]}).response["violations"]
+    return [
+        (v["id"], v["nodes"][0]["html"][:120]) for v in found if of_any_impact or v["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.fixture(scope="session")
+def public(tmp_path_factory):
+    """A site of two files and of the published machines. One worker of pytest-xdist builds it for all."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    built = base / "site" / "public"
+    with (base / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            (base / "site" / "results").mkdir(parents=True, exist_ok=True)
+            for name, cpu in (("mine", "A CPU"), ("yours", HOSTILE)):
+                result_file(base / "site" / "results" / f"{name}.jsonl", cpu)
+            site.build(base / "site" / "results", built, with_published=True)
+    return built
+
+
+@pytest.fixture(scope="session")
+def _tab(browser):
+    """One page for all tests: a new one starts processes, for a second of CPU time."""
+    with browser.new_context(accept_downloads=True) as context:
+        yield context.new_page()
+
+
 @pytest.fixture
-def visit(browser):
-    """Open a page. At the end there must be no message, no dialog, and no request but for the page's own files."""
-    messages, requests, contexts = [], [], []
+def visit(_tab):
+    """Open a page in the only tab. At the end there must be no message, no dialog, and no request but for its files."""
+    messages, requests = [], []
+    listeners = {
+        "console": lambda m: messages.append(m.text),
+        "pageerror": lambda e: messages.append(str(e)),
+        "dialog": lambda d: (messages.append(f"dialog: {d.message}"), d.dismiss()),
+        "request": lambda r: requests.append(r.url),
+    }
+    for event, listener in listeners.items():
+        _tab.on(event, listener)
 
     def go(path, width=1300, height=900, scheme="light", query=""):
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda m: messages.append(m.text))
-        page.on("pageerror", lambda e: messages.append(str(e)))
-        page.on("dialog", lambda d: (messages.append(f"dialog: {d.message}"), d.dismiss()))
-        page.on("request", lambda r: requests.append(r.url))
-        page.goto(f"{Path(path).as_uri()}{query}")
-        ready(page)
-        return page
+        _tab.set_viewport_size({"width": width, "height": height})
+        _tab.emulate_media(media="null", color_scheme=scheme)
+        _tab.goto(f"{Path(path).as_uri()}{query}")
+        ready(_tab)
+        return _tab
 
     yield go
-    for context in contexts:
-        context.close()
+    if requests:
+        _tab.evaluate("sessionStorage.clear()")
+    _tab.goto("about:blank")
+    for event, listener in listeners.items():
+        _tab.remove_listener(event, listener)
     assert [] == messages
-    assert [] == [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert [] == [url for url in requests if not url.startswith(("file:", "data:", "blob:", "about:"))]

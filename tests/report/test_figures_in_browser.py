@@ -19,11 +19,11 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile
 from tests.help import samples
-from tests.report.conftest import CHROMIUM, ready
+from tests.report.conftest import CHROMIUM, ready, violations
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
+pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
 if CHROMIUM is None:
     pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
 
@@ -65,7 +65,7 @@ def records():
 def write_page(path, made, cpu="A CPU, 2 cores", name="mine.jsonl"):
     header = samples.header()
     header["machine"]["cpu"] = cpu
-    header["libraries"] = {b: {"library": {"name": b, "version": "1.2.3"}} for b in ("mkl", "openblas")}
+    header["libraries"] = {b: {"library": {"name": b, "version": "1.0"}} for b in ("mkl", "openblas")}
     lines = [{"limit": samples.peak(1e12)}, *made]
     file = ResultFile(Path(name), header, [line for line in lines if "case" in line])
     path.write_bytes(render.page({"files": [content.of_file(file, name)], "pairs": []}, "Figures"))
@@ -111,59 +111,61 @@ def test_the_page_has_every_chart(visit, figures):
     )
 
 
-@pytest.mark.parametrize("chart", CHARTS)
-def test_a_chart_is_saved_as_svg_with_title_axes_and_caption(visit, figures, chart):
+def test_every_chart_is_saved_as_svg_with_title_axes_and_caption(visit, figures):
     page = visit(figures)
     draw_all(page)
-    figure = open_tools(page, chart)
-    name, svg = saved(page, figure)
-    root = ElementTree.fromstring(svg)
+    for chart in CHARTS:
+        figure = open_tools(page, chart)
+        name, svg = saved(page, figure)
+        root = ElementTree.fromstring(svg)
 
-    assert re.fullmatch(r"a-cpu-2-cores-[a-z0-9-]+-2026-11-21\.svg", name)
-    assert f"{SVG}svg" == root.tag
-    assert "7in" == root.get("width")
-    assert not [node for node in root.iter() if node.tag.endswith("}script") or node.tag.endswith("}foreignObject")]
-    caption = figure.get_by_label("Caption").input_value()
-    first, *others = caption.split("\n")
-    assert caption == root.findtext(f"{SVG}desc")
-    assert first == root.findtext(f"{SVG}title")
-    assert squeezed(first) in squeezed("".join(words_of(root)))
-    assert f"Drawn by deepbench {VERSION}." == others[-1]
-    assert "A CPU, 2 cores; measured on 2026-11-21, default mode." in others
-    # Of the libraries with a version, those that are drawn.
-    drawn = page.evaluate(
-        f"document.querySelector('#{chart}-0 .plot').data.flatMap(t => t.meta?.columns?.library ?? [])"
-    )
-    versions = [f"{name} 1.2.3" for name in ("MKL", "OpenBLAS") if not drawn or name in drawn]
-    assert [f"Libraries: {', '.join(versions)}."] * bool(versions) == [x for x in others if x.startswith("Libraries: ")]
-    titles = page.evaluate(
-        f"(({{ xaxis, yaxis }}) => [xaxis.title.text, yaxis.title.text])"
-        f"(document.querySelector('#{chart}-0 .plot').layout)"
-    )
-    for title in filter(None, titles):
-        assert title in words_of(root)
-    # The legend names what is drawn.
-    for trace in page.evaluate(f"document.querySelector('#{chart}-0 .plot').data.map(t => t.name)"):
-        assert any(text == trace or text.endswith("…") for text in words_of(root)), trace
+        assert re.fullmatch(r"a-cpu-2-cores-[a-z0-9-]+-2026-11-21\.svg", name)
+        assert f"{SVG}svg" == root.tag
+        assert "7in" == root.get("width")
+        assert not [node for node in root.iter() if node.tag.endswith("}script") or node.tag.endswith("}foreignObject")]
+        caption = figure.get_by_label("Caption").input_value()
+        first, *others = caption.split("\n")
+        assert caption == root.findtext(f"{SVG}desc")
+        assert first == root.findtext(f"{SVG}title")
+        assert squeezed(first) in squeezed("".join(words_of(root)))
+        assert f"Drawn by deepbench {VERSION}." == others[-1]
+        assert "A CPU, 2 cores; measured on 2026-11-21, default mode." in others
+        # Of the libraries with a version, those that are drawn.
+        drawn = page.evaluate(
+            f"document.querySelector('#{chart}-0 .plot').data.flatMap(t => t.meta?.columns?.library ?? [])"
+        )
+        versions = [f"{name} 1.0" for name in ("MKL", "OpenBLAS") if not drawn or name in drawn]
+        assert [f"Libraries: {', '.join(versions)}."] * bool(versions) == [
+            x for x in others if x.startswith("Libraries: ")
+        ]
+        titles = page.evaluate(
+            f"(({{ xaxis, yaxis }}) => [xaxis.title.text, yaxis.title.text])"
+            f"(document.querySelector('#{chart}-0 .plot').layout)"
+        )
+        for title in filter(None, titles):
+            assert title in words_of(root)
+        # The legend names what is drawn.
+        for trace in page.evaluate(f"document.querySelector('#{chart}-0 .plot').data.map(t => t.name)"):
+            assert any(text == trace or text.endswith("…") for text in words_of(root)), trace
 
 
-@pytest.mark.parametrize("chart", CHARTS)
-def test_a_chart_is_saved_as_png(visit, figures, chart):
+def test_every_chart_is_saved_as_png(visit, figures):
     page = visit(figures)
     draw_all(page)
-    figure = open_tools(page, chart)
-    figure.locator("label:has-text('Format') > select").select_option("PNG")
-    name, png = saved(page, figure)
+    for chart in CHARTS:
+        figure = open_tools(page, chart)
+        figure.locator("label:has-text('Format') > select").select_option("PNG")
+        name, png = saved(page, figure)
 
-    assert name.endswith("-2026-11-21.png")
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = struct.unpack(">II", png[16:24])
-    assert 2100 == width
-    assert height > 500
-    # 300 pixels per inch, in a chunk whose checksum is that of zlib.
-    assert b"pHYs" == png[37:41]
-    assert (11811, 11811, 1) == struct.unpack(">IIB", png[41:50])
-    assert zlib.crc32(png[37:50]) == struct.unpack(">I", png[50:54])[0]
+        assert name.endswith("-2026-11-21.png")
+        assert png.startswith(b"\x89PNG\r\n\x1a\n")
+        width, height = struct.unpack(">II", png[16:24])
+        assert 2100 == width
+        assert height > 500
+        # 300 pixels per inch, in a chunk whose checksum is that of zlib.
+        assert b"pHYs" == png[37:41]
+        assert (11811, 11811, 1) == struct.unpack(">IIB", png[41:50])
+        assert zlib.crc32(png[37:50]) == struct.unpack(">I", png[50:54])[0]
 
 
 @pytest.mark.parametrize(("width", "least_font"), [("one column, 3.3 in", 10.6), ("two columns, 7 in", 12)])
@@ -221,32 +223,32 @@ def drawn_points(page, chart):
     )
 
 
-@pytest.mark.parametrize("chart", CHARTS)
-def test_the_data_of_a_chart_are_what_is_drawn(visit, figures, chart):
+def test_the_data_of_every_chart_are_what_is_drawn(visit, figures):
     page = visit(figures)
     draw_all(page)
-    figure = open_tools(page, chart)
-    name, data = saved(page, figure, "Save data (CSV)")
-    header, *lines = csv.reader(io.StringIO(data.decode()))
+    for chart in CHARTS:
+        figure = open_tools(page, chart)
+        name, data = saved(page, figure, "Save data (CSV)")
+        header, *lines = csv.reader(io.StringIO(data.decode()))
 
-    assert re.fullmatch(r"[a-z0-9-]+\.csv", name)
-    points = drawn_points(page, chart)
-    ends = [i for i, title in enumerate(header) if title.startswith(("low end of", "high end of"))]
-    at = (min(ends) if ends else len(header)) - 2
-    assert points == [[line[0], line[at], line[at + 1]] for line in lines]
-    assert "series" == header[0]
-    units = {"roofline": "rate (GFLOP/s)", "family": "rate (GFLOP/s)", "latency": "time (µs)"}
-    units |= {"precision": "time over time in f32 (ratio)"}
-    assert chart not in units or units[chart] == header[at + 1]
-    if chart == "roofline":
-        assert "arithmetic intensity (FLOP/byte)" == header[at]
-    if chart == "family":
-        assert "N" == header[at]
-        for line in lines:
-            low, high = (line[i] for i in ends)
-            assert not low or float(low) <= float(line[at + 1]) <= float(high)
-        assert any(line[ends[0]] for line in lines)
-        assert ["yes"] == [line[header.index("disturbed")] for line in lines if line[at] == "16"]
+        assert re.fullmatch(r"[a-z0-9-]+\.csv", name)
+        points = drawn_points(page, chart)
+        ends = [i for i, title in enumerate(header) if title.startswith(("low end of", "high end of"))]
+        at = (min(ends) if ends else len(header)) - 2
+        assert points == [[line[0], line[at], line[at + 1]] for line in lines]
+        assert "series" == header[0]
+        units = {"roofline": "rate (GFLOP/s)", "family": "rate (GFLOP/s)", "latency": "time (µs)"}
+        units |= {"precision": "time over time in f32 (ratio)"}
+        assert chart not in units or units[chart] == header[at + 1]
+        if chart == "roofline":
+            assert "arithmetic intensity (FLOP/byte)" == header[at]
+        if chart == "family":
+            assert "N" == header[at]
+            for line in lines:
+                low, high = (line[i] for i in ends)
+                assert not low or float(low) <= float(line[at + 1]) <= float(high)
+            assert any(line[ends[0]] for line in lines)
+            assert ["yes"] == [line[header.index("disturbed")] for line in lines if line[at] == "16"]
 
 
 def test_a_series_that_is_hidden_is_neither_drawn_nor_saved(visit, figures):
@@ -297,7 +299,7 @@ def test_a_caption_is_about_the_figure(visit, figures):
 
     assert "you choose" not in text
     assert "Precision: f32; threads: 1." in text.split("\n")
-    assert "Libraries: OpenBLAS 1.2.3." in text.split("\n")
+    assert "Libraries: OpenBLAS 1.0." in text.split("\n")
 
 
 def test_at_first_a_family_has_the_three_libraries_with_the_highest_rates_in_one_precision(visit, figures):
@@ -452,11 +454,12 @@ def test_a_color_is_one_library_on_every_chart(visit, figures):
 
 def test_an_unknown_library_keeps_its_color_and_variants_have_that_of_their_library(visit, figures):
     style = "JSON.stringify(libraryStyle({!r}))"
-    page, again = visit(figures), visit(figures)
-    assert page.evaluate(style.format("A plug-in")) == page.evaluate(style.format("A plug-in"))
-    # Other libraries came first on this page.
-    again.evaluate(style.format("Another"))
-    assert page.evaluate(style.format("A plug-in")) == again.evaluate(style.format("A plug-in"))
+    page = visit(figures)
+    first = page.evaluate(style.format("A plug-in"))
+    assert first == page.evaluate(style.format("A plug-in"))
+    page = visit(figures)
+    page.evaluate(style.format("Another"))
+    assert first == page.evaluate(style.format("A plug-in"))  # where another library came first
     assert page.evaluate(style.format("MPICH")) == page.evaluate(style.format("MPICH ring"))
     every = page.evaluate("[...LIBRARIES.keys()].map(name => JSON.stringify(libraryStyle(name)))")
     assert len(every) == len(set(every))
@@ -501,6 +504,7 @@ def test_a_legend_covers_nothing_and_folds_on_a_phone(visit, figures, width):
         if width < 640:
             legend.locator("summary").click()
         above, below = legend.bounding_box(), plot.bounding_box()
+        assert max(entry.bounding_box()["height"] for entry in legend.locator("li").all()) < 30  # on one line
         assert above["y"] + above["height"] <= below["y"] + 1
         open_tools(page, chart)
 
@@ -515,9 +519,8 @@ def test_open_tools_have_no_serious_accessibility_problem(visit, figures, scheme
     draw_all(page)
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     sync_api.expect(page.locator("#family-0 .numbers table")).to_be_attached()
-    found = axe.Axe().run(page, options={"preload": False}).response["violations"]
 
-    assert [] == [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")]
+    assert [] == violations(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

@@ -12,6 +12,7 @@ from deepbench.core.errors import BadInput
 from deepbench.judge import compare
 from deepbench.networks import api as networks
 from deepbench.reporting.page import content, render
+from deepbench.reporting.page.report import write_report
 from deepbench.results import published
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
@@ -22,6 +23,10 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>=cmd"
 
 def file(records, cases=()):
     return ResultFile(Path("mine.jsonl"), samples.header(list(cases)), records)
+
+
+def embedded_in(html):
+    return json.loads(re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)[1])
 
 
 def test_columns_are_the_numbers_of_the_summaries():
@@ -129,8 +134,7 @@ def test_a_page_holds_hostile_texts_as_data_only():
     # The data, Plotly and ours; what a stranger wrote opened none.
     assert 2 + len(render.SCRIPTS) == len([s for s in scripts if "alert" not in s]) == len(scripts)
     assert "<img" not in html
-    embedded = re.search(r'<script type="application/json" id="content">(.*?)</script>', html, re.S)[1]
-    assert HOSTILE == json.loads(embedded)["files"][0]["name"]
+    assert HOSTILE == embedded_in(html)["files"][0]["name"]
 
 
 def test_the_policy_names_each_script_by_its_hash():
@@ -405,3 +409,12 @@ def test_a_page_compares_with_a_published_machine_by_a_part_of_its_name(tmp_path
     assert "time of NVIDIA GTX 1080 Ti compared with time of mine.jsonl" in (tmp_path / "page.html").read_text()
     with pytest.raises(BadInput, match="is not a published machine"):
         deepbench.report(mine, tmp_path / "page.html", against=["abacus"])
+
+
+def test_the_file_of_a_published_machine_has_its_name(tmp_path):
+    mine = samples.write(tmp_path / "mine.jsonl", samples.ocr())
+    write_report([read_results(mine), published.load("NVIDIA T4")], [], tmp_path / "two.html", None)
+    data = embedded_in((tmp_path / "two.html").read_text())
+
+    assert ["mine.jsonl", "NVIDIA T4"] == [found["name"] for found in data["files"]]
+    assert "NVIDIA T4" not in [machine["name"] for machine in data["files"][1]["first"]["machines"]]

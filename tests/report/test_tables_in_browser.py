@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from tests.help import samples
-from tests.report.conftest import CHROMIUM, ready
+from tests.report.conftest import CHROMIUM, ready, violations
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
+pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed: make test-browser")
 if CHROMIUM is None:
     pytest.skip("no browser is installed: apt install chromium", allow_module_level=True)
 
@@ -87,13 +86,10 @@ def test_the_table_of_a_suite_fits_1400_pixels(visit, suite, operation):
         assert page.evaluate("table.scroller.scrollWidth <= table.scroller.clientWidth")
 
 
-def test_the_tables_of_a_site_fit_1400_pixels(visit, tmp_path):
-    (tmp_path / "results").mkdir()
-    samples.write(tmp_path / "results" / "mine.jsonl", samples.ocr())
-    site.build(tmp_path / "results", tmp_path / "public", with_published=True)
+def test_the_tables_of_a_site_fit_1400_pixels(visit, public):
     for name in ("index.html", "families/index.html", "compare.html?a=nvidia-tesla-v100&b=nvidia-tesla-p100"):
         path, _, query = name.partition("?")
-        page = visit(tmp_path / "public" / path, width=1400, query=f"?{query}" if query else "")
+        page = visit(public / path, width=1400, query=f"?{query}" if query else "")
 
         assert page.evaluate("document.getElementById('scroller').scrollWidth") <= 1366, name
 
@@ -432,10 +428,6 @@ def test_filters_columns_cards_and_dialogs_have_no_serious_accessibility_problem
     page.evaluate("document.querySelectorAll('.filters, .columns').forEach(d => { d.open = true; })")
     page.select_option("#filters label:has-text('Operation') select", "gemm")
 
-    def violations():
-        found = axe.Axe().run(page, options={"preload": False}).response["violations"]
-        return [(v["id"], v["nodes"][0]["html"][:120]) for v in found if v["impact"] in ("serious", "critical")]
-
-    assert [] == violations()
+    assert [] == violations(page)
     page.click("#table tbody tr[data-id] button >> nth=0")
-    assert [] == violations()
+    assert [] == violations(page)

@@ -1135,7 +1135,7 @@ function pairChart(pair) {
   return [
     [...points, lineAtOne([0.5, rows.length + 0.5], "as fast")],
     layoutOf(
-      { title: `cases, sorted by the speed of ${pair.second}` },
+      { title: "cases, sorted by speed" },
       ratioAxis(
         /* A long name would not fit beside the axis. */
         `speed compared with ${pair.first.length > 30 ? "the first" : pair.first}`,

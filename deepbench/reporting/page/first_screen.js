@@ -8,7 +8,7 @@ function machinesOfPage() {
   for (const file of content.files) {
     for (const { name, year, applications, common } of file.first.machines) {
       if (files.some((f) => f.name === name)) continue;
-      const known = published.get(name) ?? { name, year, kind: "published", applications: [], common: [] };
+      const known = published.get(name) ?? { name, year, kind: "imported", applications: [], common: [] };
       const titles = new Set(known.applications.map(applicationTitle));
       known.applications.push(...applications.filter((a) => !titles.has(applicationTitle(a))));
       known.common.push(...common.map((cell, i) => ({ file: file.name, here: file.applications[i], cell })));

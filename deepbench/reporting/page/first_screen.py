@@ -80,13 +80,12 @@ def _facts(file: ResultFile, about: Mapping[str, Any]) -> list[tuple[str, str | 
     memory = None if about["memory"] == MISSING else about["memory"]
     # An imported file has neither a mode nor a date.
     mode = f"{about['mode']} mode" if about["mode"] else None
-    tool = file.header["tool"] if mode else f"imported with {file.header['tool']}"
     return [
         ("Processor", _joined([about["cpu"], _model(machine), cores])),
         *([("GPU", about["card"])] if about["card"] else []),
         ("Machine", _joined([kind, memory, about["system"]])),
         ("Measured", _joined([_moment(about["started"]), mode])),
-        ("Version", tool),
+        ("Version", file.header["tool"]),
     ]
 
 

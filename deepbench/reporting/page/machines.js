@@ -1,6 +1,6 @@
 "use strict";
 /* Which machine? Machines that the reader chooses, by application: time, cost and energy, and how certain the order
-   is. The wording is that of deepbench/report/rank.py (a test compares the two). */
+   is. The wording is that of deepbench/reporting/ranking.py (a test compares the two). */
 const applicationTitle = (a) => `${a.application} (${a.suite.replace("deepbench/", "")})`;
 const small = (text) => element("span", { class: "note" }, text);
 const markText = (text) => element("span", { class: "mark" }, text);
@@ -179,7 +179,6 @@ const coverageCell = (a) =>
   a.time_s != null && !a.disturbed
     ? `${a.measured} of ${a.kernels}`
     : markText(`${a.measured} of ${a.kernels}${a.disturbed ? `, ${a.disturbed} disturbed` : ""}`);
-const half = (a) => (a?.low_s == null || a.high_s == null ? null : (a.high_s - a.low_s) / 2 / a.time_s);
 const nameCell = (machine) => (machine.href ? element("a", { href: machine.href }, machine.name) : machine.name);
 
 function rankingTable(ranking) {
@@ -198,7 +197,7 @@ function rankingTable(ranking) {
     column("machine", "Machine", (p) => nameCell(p.machine)),
     number("rank", "Rank", (p) => format.text(p.rank)),
     number("time_s", "Total time", (p) => format.seconds(p.total.time_s)),
-    number("half", "±", (p) => format.plusMinus(half(p.total)) + (p.total.single_process && half(p.total) != null ? "*" : "")),
+    number("half", "±", (p) => format.plusMinus(format.halfWidth(p.total)) + (p.total.single_process && p.total.low_s != null ? "*" : "")),
     members.some((p) => costOf(p) != null) && number("cost", "Cost of a million passes", (p) => (p.total.time_s == null ? "–" : VALUES.cost.show(costOf(p)))),
     members.some((p) => p.total.joules != null) && number("joules", "Energy", (p) => format.joules(p.total.joules)),
     number("ratio", "Than the best", comparedCell),

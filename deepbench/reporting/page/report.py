@@ -8,6 +8,7 @@ from pathlib import Path
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
 from deepbench.reporting.page import content, render
+from deepbench.results import published
 from deepbench.results.file import ResultFile
 
 
@@ -22,7 +23,8 @@ def write_report(
 
     `steps_of` gives the steps of networks that the kernels of a file predict.
     """
-    names = [file.path.name for file in files]
+    published_names = {published.path_of(machine): machine for machine in published.machines()}
+    names = [published_names.get(file.path, file.path.name) for file in files]
     labels = names if len(set(names)) == len(names) else [str(file.path) for file in files]
     labelled = list(zip(files, labels, strict=True))
     pairs = [content.of_pair(files[0], file, (labels[0], label)) for file, label in labelled[1:]]

@@ -327,7 +327,7 @@ async function comparePage() {
     column("library", "Library"),
     number("first", a.name, (r) => format.seconds(r.first)),
     number("second", b.name, (r) => format.seconds(r.second)),
-    number("ratio", `${b.name} is`, (r) => format.fasterOrSlower(r.ratio)),
+    number("ratio", `${b.name} is`, (r) => format.fasterOrSlower(r.ratio), null, { wide: true }),
     column("notes", "Notes", null, { full: (r) => r.notes, wide: true }),
   ];
   return new Table(rows, columns, {

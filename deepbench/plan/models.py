@@ -36,9 +36,6 @@ DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
 # C(m × n) = A(m × k) · B(k × n): the gradients of products are products.
 PRODUCTS = ("gemm", "batched_gemm", "grouped_gemm")
 
-# Products per step of a recurrent cell.
-GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
-
 MOST_LINES = 5000
 MOST_CALLS = 10**9
 LONGEST_CHAIN = 20
@@ -165,32 +162,6 @@ def _of_devices(rows: list[Row], devices: int, title: str) -> list[Row]:
         has = f"it has {' and '.join(exchanges)}" if exchanges else "it has none"
         raise BadInput(f"{DEVICES} divide the batch of a model whose only exchange is {ALL_REDUCE}; {has} ({title})")
     return rows if devices > 1 else [row for row in rows if RANKS not in row.values]
-
-
-def weights_of(row: Row) -> int:
-    """The parameters of the model that belong to a kernel, over all its calls; biases are not counted."""
-    if row.weights is not None or row.is_gradient:
-        return row.weights or 0
-    v: dict[str, Any] = {"groups": 1, "t": 1, "input_size": 1, "layers": 1, "bidirectional": 0, **row.values}
-    per_call: dict[str, Callable[[], int]] = {
-        "gemm": lambda: v["m"] * v["k"],
-        "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
-        "conv": lambda: v["k"] * v["c"] // v["groups"] * v["t"] * v["r"] * v["s"],
-        "embedding_bag": lambda: v["rows"] * v["dim"],
-        "rms_norm": lambda: v["columns"],
-        "layer_norm": lambda: 2 * v["columns"],
-        "batch_norm": lambda: 2 * v["c"],
-        "group_norm": lambda: 2 * v["c"],
-        "recurrent": lambda: _recurrent_weights(v),
-    }
-    return row.count * per_call[row.op]() if row.op in per_call else 0
-
-
-def _recurrent_weights(v: Mapping[str, Any]) -> int:
-    """The weights of all layers. An input of width 1 stands for none: its products belong to another kernel."""
-    output_size = (1 + v["bidirectional"]) * v["hidden"]
-    widths = [0 if v["input_size"] == 1 else v["input_size"]] + [output_size] * (v["layers"] - 1)
-    return int(GATES[v["cell"]] * output_size * sum(v["hidden"] + width for width in widths))
 
 
 class _Names:

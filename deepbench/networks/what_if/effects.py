@@ -259,7 +259,7 @@ def sensitivity(application: Application, model: TimeModel, knobs: Sequence[str]
     for name in knobs or useful_knobs(application, model):
         is_cost = is_fixed_cost(name)
         twice = Change((Knob.parse(f"{name}{'/' if is_cost else '*'}{TWICE:g}"),))
-        is_size = name.endswith(".bytes") or name == "units" or name.startswith("link.ranks")
+        is_size = name.endswith(".bytes") or name == "units"
         elasticity = None if is_size else _elasticity(application, model, name)
         found.append(Sensitivity(name, elasticity, what_if(application, model, twice)))
     return sorted(found, key=lambda s: s.twice.ratio.value)
@@ -277,7 +277,7 @@ def useful_knobs(application: Application, model: TimeModel) -> list[str]:
     for name in model.hardware.knobs:
         first, *rest = name.split(".")
         is_of_operators = name == "overhead.operator_s" and not any(t.is_overhead for t in application.terms)
-        is_unused = (first == "peak" and rest[0] not in used) or first == "link" or is_of_operators
+        is_unused = (first == "peak" and rest[0] not in used) or is_of_operators
         if not is_unused and name != f"memory.{model.hardware.main.name}.bytes":
             names.append(name)
     return names

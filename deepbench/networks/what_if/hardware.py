@@ -22,7 +22,7 @@
     operator_s = 3e-6                   # what a framework adds to each operator
 
 All values are in SI units without prefixes. What is unknown is absent. `units` and `tiles` add the occupancy: work is
-dealt out to units in tiles, such as [128, 64] elements of a product. `link` connects ranks.
+dealt out to units in tiles, such as [128, 64] elements of a product.
 """
 
 from __future__ import annotations
@@ -86,15 +86,6 @@ class Overhead:
 
 
 @dataclass(frozen=True)
-class Link:
-    """What connects ranks."""
-
-    latency_s: float | None = None
-    bytes_per_s: float | None = None
-    ranks: int | None = None
-
-
-@dataclass(frozen=True)
 class Hardware:
     """A machine, or a part of one. What is unknown is None or absent."""
 
@@ -105,7 +96,6 @@ class Hardware:
     memory: tuple[MemoryLevel, ...]
     """The innermost level first. The last one is the main memory, whose rate is known."""
     overhead: Overhead = Overhead()
-    link: Link = Link()
     units: int | None = None
     """How many tiles are computed at the same time."""
     tiles: tuple[tuple[int, int], ...] = ()
@@ -215,9 +205,8 @@ class Hardware:
         lines += ["", "[peak]  # FLOP/s", *(f"{name} = {_number(rate)}" for name, rate in self.peak.items())]
         for level in self.memory:
             lines += ["", "[[memory]]", f"name = {_quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
-        for name, part in (("overhead", self.overhead), ("link", self.link)):
-            values = _values(part, *(f.name for f in fields(part)))
-            lines += ["", f"[{name}]", *values] if values else []
+        overhead = _values(self.overhead, *(f.name for f in fields(Overhead)))
+        lines += ["", "[overhead]", *overhead] if overhead else []
         return "\n".join([*lines, ""])
 
     def values(self) -> dict[str, Any]:
@@ -245,9 +234,7 @@ class Hardware:
         names = [f"peak.{name}" for name in self.peak]
         for level in self.memory:
             names += [f"memory.{level.name}.{value}" for value in ("bytes_per_s", "bytes") if getattr(level, value)]
-        for part in ("overhead", "link"):
-            own = getattr(self, part)
-            names += [f"{part}.{f.name}" for f in fields(own) if getattr(own, f.name) is not None]
+        names += [f"overhead.{f.name}" for f in fields(Overhead) if getattr(self.overhead, f.name) is not None]
         return (*names, *["units"] * (self.units is not None))
 
     def _with(self, knob: Knob) -> Hardware:
@@ -267,19 +254,16 @@ class Hardware:
             case ("memory", name, "bytes" | "bytes_per_s" as value) if name in {level.name for level in self.memory}:
                 return self._with_level(knob, (name,), value)
             case ("overhead", "call_s" | "operator_s" as value):
-                return replace(self, overhead=self._part(knob, self.overhead, value))
+                if getattr(self.overhead, value) is None and knob.how != "=":
+                    path = ".".join(knob.path)
+                    raise BadInput(f"{self.name} has no {path}; set it: {path}=1e-6")
+                return self._with_overhead(knob, value)
             case ("overhead",) | ("overhead", "all"):
-                overhead = self.overhead
-                for f in fields(overhead):
-                    if getattr(overhead, f.name) is not None:
-                        overhead = self._part(knob, overhead, f.name)
-                return replace(self, overhead=overhead)
-            case ("link", "latency_s" | "bytes_per_s" | "ranks" as value):
-                return replace(self, link=self._part(knob, self.link, value))
+                return self._with_overhead(knob, *(f.name for f in fields(Overhead) if getattr(self.overhead, f.name)))
             case ("units",):
                 if self.units is None and knob.how != "=":
                     raise BadInput(f"{self.name} has no units; set them: units=80")
-                return replace(self, units=_whole(knob, self.units or 1))
+                return replace(self, units=max(1, round(_bounded(knob, self.units or 1))))
         known = [*self.knobs, "memory.bytes_per_s", "memory.all.bytes_per_s", "peak"]
         hint = did_you_mean(".".join(knob.path), known)
         raise BadInput(
@@ -299,13 +283,9 @@ class Hardware:
             levels.append(level)
         return replace(self, memory=tuple(levels))
 
-    def _part(self, knob: Knob, part: Any, value: str) -> Any:
-        old = getattr(part, value)
-        if old is None and knob.how != "=":
-            path = ".".join(knob.path)
-            raise BadInput(f"{self.name} has no {path}; set it: {path}=1e-6")
-        new = _whole(knob, old or 1) if value == "ranks" else _bounded(knob, old or 1.0)
-        return replace(part, **{value: new})
+    def _with_overhead(self, knob: Knob, *values: str) -> Hardware:
+        changed = {value: _bounded(knob, getattr(self.overhead, value) or 1.0) for value in values}
+        return replace(self, overhead=replace(self.overhead, **changed))
 
 
 def _own_peak(limits: Limits, precision: str, device: str, threads: int) -> float | None:
@@ -319,10 +299,6 @@ def _bounded(knob: Knob, old: float) -> float:
     if not SMALLEST <= new <= LARGEST:
         raise BadInput(f"{knob.text} gives {new:g}; wanted a value from {SMALLEST:g} to {LARGEST:g}")
     return new
-
-
-def _whole(knob: Knob, old: float) -> int:
-    return max(1, round(_bounded(knob, old)))
 
 
 # ---- reading and writing
@@ -365,8 +341,7 @@ class _Reader:
             origin=cast(Origin, origin),
             peak=self.peak(table["peak"]),
             memory=self.memory(table["memory"]),
-            overhead=self.part(Overhead, table.get("overhead", {}), "overhead"),
-            link=self.part(Link, table.get("link", {}), "link"),
+            overhead=self.overhead(table.get("overhead", {})),
             units=self.whole(table, "units"),
             tiles=self.tiles(table.get("tiles", [])),
             source=self.text(table, "source") if "source" in table else "",
@@ -449,17 +424,10 @@ class _Reader:
                 )
         return tuple(levels)
 
-    def part(self, kind: Any, value: object, where: str) -> Any:
-        table = self.table(value, where)
-        names = [f.name for f in fields(kind)]
-        self.only(table, names, where)
-        return kind(
-            **{
-                name: self.whole(table, name) if name == "ranks" else self.number(table[name], f"{where}.{name}")
-                for name in names
-                if name in table
-            }
-        )
+    def overhead(self, value: object) -> Overhead:
+        table = self.table(value, "overhead")
+        self.only(table, [f.name for f in fields(Overhead)], "overhead")
+        return Overhead(**{name: self.number(cost, f"overhead.{name}") for name, cost in table.items()})
 
     def tiles(self, value: object) -> tuple[tuple[int, int], ...]:
         if not isinstance(value, list) or len(value) > MOST_TILES or not all(map(_is_tile, value)):

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -37,7 +37,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, cast, get_args
 
-from deepbench.core.aliases import did_you_mean
+from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
@@ -328,7 +328,8 @@ class _Reader:
             found = shorten(repr(table.get("schema")))
             raise BadInput(f'{self.named}: wanted schema = "{SCHEMA}" in a file of hardware, found {found}')
         # Remarks are about measured values only, and not in a file.
-        self.only(table, ("schema", *(f.name for f in fields(Hardware) if f.name != "remarks")), "the file")
+        known = ("schema", *(f.name for f in fields(Hardware) if f.name != "remarks"))
+        refuse_unknown(map(printable, table), known, f"{self.named}: the file has no")
         missing = [name for name in ("name", "origin", "peak", "memory") if name not in table]
         if missing:
             raise BadInput(f"{self.named} has no {missing[0]}; a file of hardware has name, origin, peak and memory")
@@ -348,14 +349,6 @@ class _Reader:
             threads=self.whole(table, "threads"),
             device=self.text(table, "device") if "device" in table else None,
         )
-
-    def only(self, table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-        unknown = [name for name in table if name not in (listed := list(known))]
-        if unknown:
-            hint = did_you_mean(unknown[0], listed)
-            raise BadInput(
-                f"{self.named}: {where} has no {shorten(printable(unknown[0]))!r}; it has {', '.join(listed)}{hint}"
-            )
 
     def text(self, table: Mapping[str, Any], name: str) -> str:
         value = table[name]
@@ -384,7 +377,7 @@ class _Reader:
 
     def peak(self, value: object) -> dict[str, float]:
         table = self.table(value, "peak")
-        self.only(table, PRECISIONS, "peak")
+        refuse_unknown(map(printable, table), PRECISIONS, f"{self.named}: peak has no")
         if not table:
             raise BadInput(f"{self.named}: peak is empty; wanted FLOP/s by precision, such as f32 = 1.5e13")
         return {name: self.number(rate, f"peak.{name}") for name, rate in table.items()}
@@ -398,7 +391,8 @@ class _Reader:
         levels = []
         for i, entry in enumerate(value, 1):
             table = self.table(entry, f"level {i} of memory")
-            self.only(table, ("name", "bytes", "bytes_per_s"), f"level {i} of memory")
+            wrong = f"{self.named}: level {i} of memory has no"
+            refuse_unknown(map(printable, table), ("name", "bytes", "bytes_per_s"), wrong)
             name = table.get("name")
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (ALL, "bytes", "bytes_per_s"):
                 raise BadInput(
@@ -426,7 +420,7 @@ class _Reader:
 
     def overhead(self, value: object) -> Overhead:
         table = self.table(value, "overhead")
-        self.only(table, [f.name for f in fields(Overhead)], "overhead")
+        refuse_unknown(map(printable, table), [f.name for f in fields(Overhead)], f"{self.named}: overhead has no")
         return Overhead(**{name: self.number(cost, f"overhead.{name}") for name, cost in table.items()})
 
     def tiles(self, value: object) -> tuple[tuple[int, int], ...]:

@@ -247,11 +247,9 @@ class _Walker:
 
     def array(self, aval: Any, memory: _Memory | None = None, key: Any = None) -> _Array:
         """An array with a buffer of its own."""
-        shape = tuple(int(n) for n in getattr(aval, "shape", ()))
-        kind = getattr(aval, "dtype", None)
-        element = int(getattr(kind, "itemsize", 0) or 0)
-        buffer = self._buffer(math.prod(shape) * element, memory, key)
-        return _Array(buffer, shape, _row_major(shape), str(kind), element)
+        found = _equal_numbers(aval, None)
+        buffer = self._buffer(found.size * found.element_bytes, memory, key)
+        return replace(found, buffer=buffer, strides=_row_major(found.shape))
 
     def _buffer(self, size: int, memory: _Memory | None, key: Any) -> int:
         if memory is None:
@@ -321,7 +319,7 @@ class _Walker:
         known.update(zip(program.invars, arguments, strict=True))
 
         def value(atom: Any) -> _Array:
-            return self._literal(atom) if hasattr(atom, "val") else known[atom]
+            return _equal_numbers(atom.aval, _number(atom.val)) if hasattr(atom, "val") else known[atom]
 
         for index, equation in enumerate(program.eqns):
             own = _place(str(equation.source_info.name_stack))
@@ -330,12 +328,6 @@ class _Walker:
             results = self._equation(equation, operands, place, memory.within(index))
             known.update(zip(equation.outvars, results, strict=True))
         return [value(v) for v in program.outvars]
-
-    def _literal(self, atom: Any) -> _Array:
-        kind = str(getattr(atom.aval, "dtype", "float32"))
-        shape = tuple(getattr(atom.aval, "shape", ()))
-        element = int(getattr(getattr(atom.aval, "dtype", None), "itemsize", 0) or 0)
-        return _Array(None, shape, (0,) * len(shape), kind, element, _number(atom.val))
 
     def _equation(self, equation: Any, operands: list[_Array], where: str, memory: _Memory) -> Sequence[_Array]:
         name = equation.primitive.name
@@ -376,7 +368,7 @@ class _Walker:
             and not any(v.aval.shape for v in equation.outvars)
         ):
             value = operands[0].constant if name == "convert_element_type" else math.nan
-            return [_folded(v.aval, value) for v in equation.outvars]
+            return [_equal_numbers(v.aval, value) for v in equation.outvars]
         if name in OPAQUE:
             self.notes[f"what runs inside of {name} is not seen"] = None
         keeps_order = name in KEEP_REVERSED
@@ -521,9 +513,10 @@ SCATTERS = ("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter-min
 KEEP_REVERSED = ("conv_general_dilated",)
 
 
-def _folded(aval: Any, value: float | None) -> _Array:
-    """A number that follows from numbers in the program; NaN where its value does not matter."""
-    return _Array(None, (), (), str(aval.dtype), int(getattr(aval.dtype, "itemsize", 0) or 0), value)
+def _equal_numbers(aval: Any, value: float | None) -> _Array:
+    """An array of equal numbers, which needs no memory; the value is NaN where it does not matter."""
+    shape, kind = tuple(int(n) for n in getattr(aval, "shape", ())), getattr(aval, "dtype", None)
+    return _Array(None, shape, (0,) * len(shape), str(kind), int(getattr(kind, "itemsize", 0) or 0), value)
 
 
 def _number(value: Any) -> float | None:

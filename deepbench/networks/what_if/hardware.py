@@ -43,6 +43,7 @@ from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.precision import PRECISIONS
 from deepbench.judge.limits import Limits
+from deepbench.networks.traces.trace import quoted
 from deepbench.networks.what_if.knobs import Knob
 from deepbench.results.peaks import F32
 
@@ -195,16 +196,16 @@ class Hardware:
 
     def toml(self) -> str:
         """The text of a file with these values."""
-        lines = [f"schema = {_quoted(SCHEMA)}", f"name = {_quoted(self.name)}", f"origin = {_quoted(self.origin)}"]
-        lines += [f"source = {_quoted(self.source)}"] * bool(self.source)
+        lines = [f"schema = {quoted(SCHEMA)}", f"name = {quoted(self.name)}", f"origin = {quoted(self.origin)}"]
+        lines += [f"source = {quoted(self.source)}"] * bool(self.source)
         lines += [f"threads = {self.threads}"] * (self.threads is not None)
-        lines += [f"device = {_quoted(self.device or '')}"] * (self.device is not None)
+        lines += [f"device = {quoted(self.device or '')}"] * (self.device is not None)
         lines += [f"units = {self.units}"] * (self.units is not None)
         lines += [f"tiles = {[list(tile) for tile in self.tiles]}"] * bool(self.tiles)
         lines += [f"# {remark}" for remark in self.remarks]
         lines += ["", "[peak]  # FLOP/s", *(f"{name} = {_number(rate)}" for name, rate in self.peak.items())]
         for level in self.memory:
-            lines += ["", "[[memory]]", f"name = {_quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
+            lines += ["", "[[memory]]", f"name = {quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
         overhead = _values(self.overhead, *(f.name for f in fields(Overhead)))
         lines += ["", "[overhead]", *overhead] if overhead else []
         return "\n".join([*lines, ""])
@@ -302,10 +303,6 @@ def _bounded(knob: Knob, old: float) -> float:
 
 
 # ---- reading and writing
-
-
-def _quoted(text: str) -> str:
-    return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _number(value: float) -> str:
